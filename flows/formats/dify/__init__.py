@@ -1,15 +1,17 @@
 """Dify's workflow files: the DSL, YAML, of versions 0.1 to 0.5; written as 0.4.0.
 
-What a file says beyond what would be written anyway is kept in ``extra["dify"]`` as a difference (see `overlay`), and
-put back when it is written: what is loaded and dumped says the same values. Where a node was changed in between, the
-change holds. The normal form of a file is: the same values, keys in alphabetical order, lists and mappings as blocks,
-aliases replaced by what they stand for.
+Values of a file that Operad would not write by itself are kept in ``extra["dify"]`` as a difference (see `overlay`) and
+put back when the workflow is written, so that a file that is loaded and dumped keeps its values. A node that was
+changed in between keeps the change. The normal form of a file has the same values, with keys in alphabetical order,
+lists and mappings as blocks, and aliases replaced by their values.
 
-What a workflow says that a file has no place for, and that reading the file would not give back, stands in the node's
-data under ``operad``: ``id`` for an id with a hyphen or a dot, ``params`` for what is written otherwise there (``null``
-for ``and``, a quoted id in a reference), each with what it was made of, so that a change made in Dify holds. What it was
-made from stands under ``operad`` in the file's root, as ``instructions``. The variables of a conversation are a node of ours, the first one. What comes from outside of the graph (``sys.query``,
-``env.KEY``) is an input of the start node of that name, where something reads it.
+Data of a workflow that a file has no place for is kept in the data of its node under ``operad``: ``id`` for an id with
+a hyphen or a dot, ``params`` for parameters that reading the file would not give back (``null`` for ``and``, a quoted
+id in a reference). Parameters are kept as differences, so that changes made in Dify win. The instructions and notes of
+the workflow are kept under ``operad`` in the root of the file.
+
+The variables of a conversation become a node, the first one. Values from outside of the graph (``sys.query``,
+``env.KEY``) become inputs of the start node with the same name, if a node reads them.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.errors import InvalidError, Issue
 
 BENCHMARK = Plugins()
-"""The plugins and models of Chat2Workflow's platform."""
+"""Plugins and models of Chat2Workflow's platform."""
 
 _KIND = re.compile(rb"""^["\s{,]*kind["']?\s*:\s*["']?(app|graph)\b""", re.MULTILINE)
 _MODE = re.compile(
@@ -40,7 +42,7 @@ _NODES = re.compile(rb"^nodes[ \t]*:", re.MULTILINE)
 """Key of the nodes in Operad's YAML, whose texts may quote a Dify file; Dify has it in bare graphs only."""
 
 _WORKFLOW = re.compile(rb"""^["\s{,]*(workflow|graph|graph_config|model_config)["']?\s*:""", re.MULTILINE)
-_BARE = tuple(
+_BARE_GRAPH_KEYS = tuple(
     re.compile(rb"""(^|[\s{,\[-])["']?%s["']?\s*:""" % key, re.MULTILINE)
     for key in (rb"nodes", rb"edges", rb"data", rb"source", rb"target")
 )
@@ -48,78 +50,79 @@ _BARE = tuple(
 
 
 def is_it(data: bytes) -> bool:
-    """Return whether a file looks like one of Dify's."""
+    """Return True if a file looks like a file of Dify."""
     if not _NODES.search(data) and _WORKFLOW.search(data) and (_KIND.search(data) or _MODE.search(data)):
         return True
-    return all(key.search(data) for key in _BARE) and not _OTHERS.search(data)
+    return all(key.search(data) for key in _BARE_GRAPH_KEYS) and not _KEYS_OF_OTHERS.search(data)
 
 
-_OTHERS = re.compile(
+_KEYS_OF_OTHERS = re.compile(
     rb"""^operad\b|["']?(schema_version|params?|last_node_id|class_type|source_node)["']?\s*:""", re.MULTILINE
 )
-"""Keys of the nodes of other formats: ours, Chat2Workflow's, ComfyUI's, Coze's."""
+"""Keys in files of other formats: Operad's, Chat2Workflow's, ComfyUI's, Coze's."""
 
 
 def load(source: str | bytes | Path, name: str = "", plugins: Plugins = BENCHMARK) -> NodeGraph:
-    """Read a file.
+    """Return the workflow of a file.
 
     Args:
         source: The content, as text or bytes; or the path of a file.
-        name: What to call the workflow; where empty, what the file calls it.
-        plugins: The plugins that stand behind node types.
+        name: The name of the workflow; if empty, the name in the file.
+        plugins: The plugins and models of node types in Dify.
 
     Raises:
-        InvalidError: It is not of the form; every issue is listed, with its line.
+        InvalidError: The content is not a Dify workflow; every issue is listed with its line.
     """
     return read(read_yaml(content_of(source), name or "the file"), name, plugins)
 
 
 def dump(graph: NodeGraph, plugins: Plugins = BENCHMARK) -> bytes:
-    """Write a file.
+    """Return the file of a workflow.
 
     Args:
         graph: The workflow.
-        plugins: The plugins and models that are to stand behind node types.
+        plugins: The plugins and models of node types in Dify.
     """
     return write_yaml(values_of(graph, plugins))
 
 
 def dump_over(graph: NodeGraph, old: bytes) -> bytes:
-    """Write a workflow over the file that it was read from.
+    """Return the file of a changed workflow that keeps the text of the file from which it was read.
 
     Args:
-        graph: The workflow after its change.
-        old: The file. Nodes stay where they stand on the canvas, and new ones stand behind those that they follow.
-            What is the same keeps its text to the letter, with the comments before it.
+        graph: The changed workflow.
+        old: The file from which it was read. Nodes keep their positions on the canvas, and new nodes are placed to the
+            right of their predecessors. Unchanged values keep their exact text and the comments before them.
 
     Returns:
-        The file; in the normal form, where the old text cannot be kept.
+        The file; in the normal form if the old text cannot be kept.
     """
-    now = values_of(graph, BENCHMARK)
+    new_values = values_of(graph, BENCHMARK)
     try:
-        values = read_yaml(old, "the file")
-        of_old = whole(values.value)["workflow"]["graph"]
-        was = write_yaml(values_of(read(values, graph.name, BENCHMARK), BENCHMARK)).decode()
-        text = old.decode()
+        old_values = read_yaml(old, "the file")
+        old_graph = whole(old_values.value)["workflow"]["graph"]
+        old_text = write_yaml(values_of(read(old_values, graph.name, BENCHMARK), BENCHMARK)).decode()
+        file_text = old.decode()
     except (InvalidError, UnicodeDecodeError):
-        return write_yaml(now)
-    of_now = now["workflow"]["graph"]
-    nodes = settled(of_now["nodes"], of_now["edges"], of_old["nodes"])
-    now = {**now, "workflow": {**now["workflow"], "graph": {**of_now, "nodes": nodes}}}
-    fresh = write_yaml(now)
-    made = (merged(text, was, fresh.decode(), fresh.decode()) or "").encode()
+        return write_yaml(new_values)
+    new_graph = new_values["workflow"]["graph"]
+    nodes = settled(new_graph["nodes"], new_graph["edges"], old_graph["nodes"])
+    new_values = {**new_values, "workflow": {**new_values["workflow"], "graph": {**new_graph, "nodes": nodes}}}
+    fresh = write_yaml(new_values)
+    merged_text = (merged(file_text, old_text, fresh.decode(), fresh.decode()) or "").encode()
     try:
-        return made if made and read_yaml(made, "the file").value == read_yaml(fresh, "the file").value else fresh
+        is_same = bool(merged_text) and read_yaml(merged_text, "the file").value == read_yaml(fresh, "the file").value
     except InvalidError:
         return fresh
+    return merged_text if is_same else fresh
 
 
 def losses(graph: NodeGraph, plugins: Plugins = BENCHMARK) -> list[Issue]:
-    """Return the parts of a workflow that a file cannot hold, or Dify cannot run; each with its node.
+    """Return the parts of a workflow that a file cannot hold or Dify cannot run, each with the id of its node.
 
     Args:
         graph: The workflow.
-        plugins: The plugins and models that are to stand behind node types.
+        plugins: The plugins and models of node types in Dify.
     """
     return list(losses_of(graph, plugins))
 
@@ -140,10 +143,10 @@ def titles(graph: NodeGraph) -> dict[str, str]:
 
 
 def node_lines(data: bytes) -> dict[str, int]:
-    """The line of each node by its id, counted from 1.
+    """Return the line of each node by its id, from 1.
 
     Raises:
-        InvalidError: As `load`.
+        InvalidError: The content is not a Dify workflow.
     """
     return line_of_nodes(read_yaml(data, "the file"))
 
@@ -154,7 +157,7 @@ def _load(data: bytes, name: str) -> NodeGraph:
 
 
 DIFY = Format("dify", ".dify.yml", is_it, _load, dump, losses, lines=node_lines, dump_over=dump_over)
-"""Dify's workflow files."""
+"""Format of Dify's workflow files."""
 
 __all__ = [
     "BENCHMARK",

@@ -9,18 +9,18 @@ from typing import Any
 from operad.flows.formats.shapes import Fields, each_of, fields_of, text_of
 
 CONFIG_MODES = ("chat", "completion", "agent-chat")
-"""The modes of apps that have a configuration in the place of a graph."""
+"""Modes of apps that have a configuration instead of a graph."""
 
 _INPUT = re.compile(r"\{\{\s*([a-zA-Z_][a-zA-Z0-9_]{0,29})\s*\}\}")
 
 
 def has_config(root: Mapping[str, Any]) -> bool:
-    """Return whether a file is an app that has a configuration in the place of a graph."""
+    """Return True if a file is an app that has a configuration instead of a graph."""
     return fields_of(root.get("app")).get("mode") in CONFIG_MODES and isinstance(root.get("model_config"), dict)
 
 
 def config_faults(root: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what such an app does that its graph here would not."""
+    """Yield the features of such an app that its graph in Operad would lack, as error messages."""
     config = fields_of(root.get("model_config"))
     datasets = each_of(fields_of(fields_of(config.get("dataset_configs")).get("datasets")).get("datasets"))
     if any(fields_of(each.get("dataset")).get("enabled") for each in datasets):
@@ -41,14 +41,18 @@ def config_faults(root: Mapping[str, Any]) -> Iterator[str]:
 
 
 def graph_of_config(root: Fields) -> Fields:
-    """Return the same app as one with a graph: start, a model or an agent, and an answer."""
+    """Return the values of an app with a graph that does the same: start, a model or an agent, and an answer."""
     config, app = fields_of(root.get("model_config")), fields_of(root.get("app"))
-    chats = app.get("mode") != "completion"
-    agent = app.get("mode") == "agent-chat" or fields_of(config.get("agent_mode")).get("enabled") is True
-    asks = _agent(config) if agent else _model(config, chats)
-    inputs = [_input(each) for each in each_of(config.get("user_input_form"))]
-    last = {"type": "answer", "title": "Answer", "answer": "{{#model.text#}}"}
-    nodes = [("start", {"type": "start", "title": "Start", "variables": inputs}), ("model", asks), ("answer", last)]
+    is_chat = app.get("mode") != "completion"
+    is_agent = app.get("mode") == "agent-chat" or fields_of(config.get("agent_mode")).get("enabled") is True
+    model_data = _agent_data(config) if is_agent else _model_data(config, is_chat)
+    inputs = [_start_input(each) for each in each_of(config.get("user_input_form"))]
+    answer_data = {"type": "answer", "title": "Answer", "answer": "{{#model.text#}}"}
+    nodes = [
+        ("start", {"type": "start", "title": "Start", "variables": inputs}),
+        ("model", model_data),
+        ("answer", answer_data),
+    ]
     listed = [{"id": name, "type": "custom", "data": data} for name, data in nodes]
     edges = [{"source": "start", "target": "model"}, {"source": "model", "target": "answer"}]
     kept = {key: value for key, value in root.items() if key not in ("model_config", "app", "kind", "workflow")}
@@ -60,26 +64,28 @@ def graph_of_config(root: Fields) -> Fields:
     }
 
 
-def _input(given: Fields) -> Fields:
+def _start_input(given: Fields) -> Fields:
     kind = next(iter(given), "text-input")
     return {**fields_of(given.get(kind)), "type": kind}
 
 
-def _named(text: Any) -> str:
-    """A prompt with references to inputs of the start node."""
+def _with_references(text: Any) -> str:
+    """Return a prompt with its placeholders replaced by references to inputs of the start node."""
     written = _INPUT.sub(r"{{#start.\1#}}", text_of(text or ""))
     return written.replace("{{#query#}}", "{{#sys.query#}}").replace("{{#histories#}}", "")
 
 
-def _model(config: Fields, chats: bool) -> Fields:
+def _model_data(config: Fields, is_chat: bool) -> Fields:
     prompt: list[Fields] = [
-        {"role": each.get("role"), "text": _named(each.get("text"))}
+        {"role": each.get("role"), "text": _with_references(each.get("text"))}
         for each in each_of(fields_of(config.get("chat_prompt_config")).get("prompt"))
     ]
     if config.get("prompt_type") != "advanced" or not prompt:
-        role = "system" if chats else "user"
-        prompt = [{"role": role, "text": _named(config.get("pre_prompt"))}] if config.get("pre_prompt") else []
-    if not chats and not prompt:
+        role = "system" if is_chat else "user"
+        prompt = (
+            [{"role": role, "text": _with_references(config.get("pre_prompt"))}] if config.get("pre_prompt") else []
+        )
+    if not is_chat and not prompt:
         prompt = [{"role": "user", "text": "{{#sys.query#}}"}]
     data: Fields = {
         "type": "llm",
@@ -89,14 +95,14 @@ def _model(config: Fields, chats: bool) -> Fields:
         "context": {"enabled": False, "variable_selector": []},
         "vision": {"enabled": False},
     }
-    if not chats:
+    if not is_chat:
         return data
-    told = any("{{#sys.query#}}" in each["text"] for each in prompt)
-    query = {"query_prompt_template": "" if told else "{{#sys.query#}}", "window": {"enabled": False}}
-    return {**data, "memory": query}
+    mentions_query = any("{{#sys.query#}}" in each["text"] for each in prompt)
+    memory = {"query_prompt_template": "" if mentions_query else "{{#sys.query#}}", "window": {"enabled": False}}
+    return {**data, "memory": memory}
 
 
-def _agent(config: Fields) -> Fields:
+def _agent_data(config: Fields) -> Fields:
     mode = fields_of(config.get("agent_mode"))
     tools = [each for each in each_of(mode.get("tools")) if each.get("enabled", True) is True]
     strategy = "ReAct" if mode.get("strategy") in ("react", "cot") else "function_calling"
@@ -106,7 +112,7 @@ def _agent(config: Fields) -> Fields:
             "type": "constant",
             "value": [{"tool_name": each.get("tool_name"), "enabled": True} for each in tools],
         },
-        "instruction": {"type": "mixed", "value": _named(config.get("pre_prompt"))},
+        "instruction": {"type": "mixed", "value": _with_references(config.get("pre_prompt"))},
         "query": {"type": "mixed", "value": "{{#sys.query#}}"},
         "maximum_iterations": {"type": "constant", "value": mode.get("max_iteration") or 5},
     }

@@ -12,7 +12,8 @@ from operad.operators.nodes.models import SAMPLING
 _MODEL_OF_THE_RUN = "the model of the run is asked (--model, OPERAD_MODEL); to ask another, map this name under `models` in the services"
 
 
-def _sub_conditions(value: Any) -> bool:
+def _has_other_sub_conditions(value: Any) -> bool:
+    """Return True if conditions on the files of a list compare other properties than the type."""
     match each_of(fields_of(value).get("conditions")):
         case [] | [{"key": "type", "comparison_operator": "in"}]:
             return False
@@ -20,14 +21,14 @@ def _sub_conditions(value: Any) -> bool:
             return True
 
 
-def _joined(prompt: Any) -> bool:
-    """Return whether a prompt has several system messages, or one after others."""
+def _has_late_system_message(prompt: Any) -> bool:
+    """Return True if a prompt has a system message that is not the first message."""
     roles = [each.get("role") for each in each_of(prompt)]
     return "system" in roles[1:]
 
 
 def _ends_with_the_model(prompt: Any) -> bool:
-    """Return whether the last message of a prompt is one of the model, to be continued."""
+    """Return True if a prompt ends with a message of the model, which the model is to continue."""
     messages = each_of(prompt)
     return bool(messages) and messages[-1].get("role") == "assistant"
 
@@ -42,11 +43,11 @@ ANY_NODE = table(
     no_effect="title desc selected isInIteration isInLoop isIterationStart isLoopStart parentId width height position "
     "author provider_icon operad _*",
 )
-"""The fields of every node's `data`."""
+"""Fields of every node's `data`."""
 
 _NO_FORM = "the model is asked for no such form; give the node a structured output, or ask for the form in the prompt"
 
-_ASKS = table(
+_MODEL_FIELDS = table(
     honoured=" ".join(["model.name", *(f"model.completion_params.{each}" for each in SAMPLING)]),
     note={"model": _MODEL_OF_THE_RUN},
     no_effect="model.provider model.mode model.completion_params.*",
@@ -56,11 +57,11 @@ _ASKS = table(
     },
 )
 
-_FORGETS = table(
+_NO_MEMORY = table(
     lossy={"memory": "the model sees no earlier turns of the conversation; ask by an LLM node with memory before it"}
 )
 
-_UNSEEN = table(
+_NO_VISION = table(
     lossy={"vision": ("the model is shown no files; describe them by an LLM node before it", is_enabled)},
     no_effect="vision.enabled vision.configs",
 )
@@ -75,7 +76,7 @@ def _conditions(path: str) -> Table:
         lossy={
             f"{path}.sub_variable_condition": (
                 "only the kinds of files are compared, with `in`; compare others by a code node",
-                _sub_conditions,
+                _has_other_sub_conditions,
             ),
         },
     )
@@ -98,7 +99,7 @@ _NODES: Mapping[str, Table] = {
     "if-else": _conditions("cases.conditions")
     | _conditions("conditions")
     | table(honoured="cases.case_id cases.logical_operator logical_operator", no_effect="cases.id"),
-    "llm": _ASKS
+    "llm": _MODEL_FIELDS
     | table(
         honoured="context.enabled context.variable_selector prompt_template.text prompt_template.role "
         "prompt_template.jinja2_text prompt_template.edition_type vision.enabled vision.configs.variable_selector "
@@ -106,7 +107,7 @@ _NODES: Mapping[str, Table] = {
         "structured_output.schema structured_output_enabled structured_output_switch_on reasoning_format",
         no_effect="variables prompt_template.id prompt_config.jinja2_variables.value_type structured_output.enabled",
         note={
-            "prompt_template": ("system messages become one, the first message", _joined),
+            "prompt_template": ("system messages become one, the first message", _has_late_system_message),
             "vision.configs.detail": ("pictures are shown as they are", unless("high")),
             "memory.role_prefix": "earlier turns are messages of their own",
         },
@@ -117,16 +118,16 @@ _NODES: Mapping[str, Table] = {
             )
         },
     ),
-    "question-classifier": _ASKS
-    | _FORGETS
-    | _UNSEEN
+    "question-classifier": _MODEL_FIELDS
+    | _NO_MEMORY
+    | _NO_VISION
     | table(
         honoured="query_variable_selector classes.id classes.name instruction instructions",
         no_effect="topics classes.label",
     ),
-    "parameter-extractor": _ASKS
-    | _FORGETS
-    | _UNSEEN
+    "parameter-extractor": _MODEL_FIELDS
+    | _NO_MEMORY
+    | _NO_VISION
     | table(
         honoured="query parameters.name parameters.type parameters.description instruction",
         no_effect="variables",
@@ -237,8 +238,7 @@ _NODES: Mapping[str, Table] = {
     ),
 }
 NODES: Mapping[str, Table] = {**_NODES, "request": _NODES["http-request"]}
-"""The fields of the `data` of each node type that runs here, beside those of every node; of others, `check` says that they
-do not run."""
+"""Fields of the `data` of each node type that runs here, in addition to `ANY_NODE`; `check` reports other types."""
 
 
 AROUND = table(
@@ -246,7 +246,7 @@ AROUND = table(
     no_effect="type position positionAbsolute selected sourcePosition targetPosition width height zIndex extent "
     "draggable dragging selectable deletable connectable focusable hidden resizing measured style className _*",
 )
-"""The fields around a node's `data`: places and sizes on the canvas."""
+"""Fields around a node's `data`: positions and sizes on the canvas."""
 
 EDGE = table(
     honoured="source sourceHandle target",
@@ -276,4 +276,4 @@ FILE = table(
         "workflow.rag_pipeline_variables": "there are no such variables",
     },
 )
-"""The fields of a file around its nodes."""
+"""Fields of a file around its nodes."""

@@ -7,12 +7,12 @@ from operad.flows.formats.shapes import Fields, each_of, fields_of
 
 
 def whole(root: Fields) -> Fields:
-    """Return the values of a file as those of an app with a graph; what is none of the other forms, as it is."""
+    """Return the values of a file as those of an app with a graph; values of unknown form are returned unchanged."""
     if has_config(root):
         return graph_of_config(root)
     if "app" in root:
         return root
-    found = _graph(root)
+    found = _bare_graph(root)
     if found is None:
         return root
     workflow, graph = found
@@ -22,8 +22,8 @@ def whole(root: Fields) -> Fields:
     return {**kept, "app": app, "kind": "app", "workflow": {**workflow, "graph": graph}}
 
 
-def _graph(root: Fields) -> tuple[Fields, Fields] | None:
-    """The workflow and the graph of a file without an app."""
+def _bare_graph(root: Fields) -> tuple[Fields, Fields] | None:
+    """Return the workflow and the graph of a file without an app; None if it has no graph."""
     workflow = fields_of(root.get("workflow"))
     for holder, more in ((workflow, workflow), (root, {})):
         for key in ("graph", "graph_config"):

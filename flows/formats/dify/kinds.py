@@ -14,11 +14,11 @@ from operad.runtime.values.errors import InvalidError
 T = VariableType
 
 MAX_STEPS = 50
-"""Maximum number of nodes through which a type is followed."""
+"""Maximum number of nodes that determine the type of a variable, one by another."""
 
 
 class Kinds:
-    """Looks types up.
+    """Lookup of the types of variables.
 
     Args:
         graph: The workflow.
@@ -31,7 +31,7 @@ class Kinds:
         self._open: list[tuple[str, bool]] = []
 
     def of(self, selector: Selector) -> VariableType:
-        """The type of a variable; `ANY` where nothing is known of it."""
+        """Return the type of a variable; `ANY` if it is unknown."""
         for inside in (True, False):
             outputs = self._variables(selector.node, inside)
             if selector.variable in outputs:
@@ -42,6 +42,7 @@ class Kinds:
         return T.ANY
 
     def _variables(self, node_id: str, inside: bool) -> Mapping[str, VariableType]:
+        """Return the variables of a node for nodes inside it, or its outputs; empty if they depend on themselves."""
         key = (node_id, inside)
         if key not in self._known:
             node = self._node(node_id)
@@ -55,9 +56,9 @@ class Kinds:
     def _node(self, node_id: str) -> NodeOperator[Any] | None:
         if node_id not in self._nodes:
             spec = self._by_id.get(node_id)
-            kind = NODE_TYPES.get(spec.type) if spec else None
+            node_type = NODE_TYPES.get(spec.type) if spec else None
             try:
-                self._nodes[node_id] = kind(node_id, spec.params) if kind and spec else None
+                self._nodes[node_id] = node_type(node_id, spec.params) if node_type and spec else None
             except InvalidError:
                 self._nodes[node_id] = None
         return self._nodes[node_id]

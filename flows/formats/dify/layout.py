@@ -11,19 +11,19 @@ WIDTH = 244
 HEIGHT = 90
 GAP = 60
 HEAD = 68
-"""Pixels above what runs inside a node, for its title."""
+"""Height of a container's title above the nodes inside it, in pixels."""
 
 
 class Place(NamedTuple):
     """Position of a node, in pixels.
 
     Attributes:
-        x: From the left edge of what it stands in.
-        y: From the top of it.
-        left: From the left of all.
-        top: From the top of all.
-        width: Its width.
-        height: Its height.
+        x: The distance from the left edge of the container.
+        y: The distance from the top of the container.
+        left: The distance from the left edge of the canvas.
+        top: The distance from the top of the canvas.
+        width: The width.
+        height: The height.
     """
 
     x: float
@@ -35,83 +35,85 @@ class Place(NamedTuple):
 
 
 def places(graph: NodeGraph, starts: Sequence[str]) -> Mapping[str, Place]:
-    """Lay a workflow out.
+    """Return the position and size of each node, by its id.
 
     Args:
         graph: The workflow; each id once.
-        starts: The ids of small nodes that begin what runs inside another.
+        starts: The ids of the start nodes inside containers, which are small.
     """
     inside: dict[str, list[str]] = {}
     ids = {node.id for node in graph.nodes}
     for node in graph.nodes:
         inside.setdefault(node.parent if node.parent in ids else "", []).append(node.id)
-    before: dict[str, list[str]] = {node_id: [] for node_id in ids}
-    parent = {node_id: holder for holder, members in inside.items() for node_id in members}
+    predecessors: dict[str, list[str]] = {node_id: [] for node_id in ids}
+    holder_of = {node_id: holder for holder, members in inside.items() for node_id in members}
     for edge in graph.edges:
-        if edge.source in ids and edge.target in ids and parent[edge.source] == parent[edge.target]:
-            before[edge.target].append(edge.source)
+        if edge.source in ids and edge.target in ids and holder_of[edge.source] == holder_of[edge.target]:
+            predecessors[edge.target].append(edge.source)
     sizes: dict[str, tuple[float, float]] = dict.fromkeys(starts, (44, 48))
-    at: dict[str, tuple[float, float]] = {}
-    for holder in reversed(_outwards_first(inside)):
-        width, height = _level(inside[holder], before, sizes, at)
+    positions: dict[str, tuple[float, float]] = {}
+    for holder in reversed(_outermost_first(inside)):
+        width, height = _place_level(inside[holder], predecessors, sizes, positions)
         if holder:
             sizes[holder] = (width + 2 * GAP, height + HEAD + GAP)
-    found: dict[str, Place] = {}
-    for holder in _outwards_first(inside):
-        left, top = (found[holder].left + GAP, found[holder].top + HEAD) if holder else (0.0, 0.0)
-        dx, dy = (GAP, HEAD) if holder else (0, 0)
+    placed: dict[str, Place] = {}
+    for holder in _outermost_first(inside):
+        left, top = (placed[holder].left + GAP, placed[holder].top + HEAD) if holder else (0.0, 0.0)
+        inset_x, inset_y = (GAP, HEAD) if holder else (0, 0)
         for node_id in inside[holder]:
-            x, y = at[node_id]
-            found[node_id] = Place(x + dx, y + dy, left + x, top + y, *sizes.get(node_id, (WIDTH, HEIGHT)))
-    for node_id in ids - found.keys():  # nodes inside one another, in a circle
-        found[node_id] = Place(0, 0, 0, 0, WIDTH, HEIGHT)
-    return found
+            x, y = positions[node_id]
+            placed[node_id] = Place(x + inset_x, y + inset_y, left + x, top + y, *sizes.get(node_id, (WIDTH, HEIGHT)))
+    for node_id in ids - placed.keys():  # nodes inside themselves
+        placed[node_id] = Place(0, 0, 0, 0, WIDTH, HEIGHT)
+    return placed
 
 
-def _outwards_first(inside: Mapping[str, Sequence[str]]) -> list[str]:
-    """The nodes that hold others, each after the one that it stands in."""
+def _outermost_first(inside: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the ids of the containers, each after the container around it; the empty id is the workflow."""
     order = [""] if "" in inside else []
     for holder in order:
         order += [node_id for node_id in inside[holder] if node_id in inside]
     return order
 
 
-def _level(
+def _place_level(
     ids: Sequence[str],
-    before: Mapping[str, Sequence[str]],
+    predecessors: Mapping[str, Sequence[str]],
     sizes: Mapping[str, tuple[float, float]],
-    at: dict[str, tuple[float, float]],
+    positions: dict[str, tuple[float, float]],
 ) -> tuple[float, float]:
-    """Place the nodes of a level from its top left; the width and the height that it takes."""
-    after: dict[str, list[str]] = {node_id: [] for node_id in ids}
-    waits = {node_id: len(before[node_id]) for node_id in ids}
+    """Add the positions of the nodes of a level to `positions`; return the width and the height of the level."""
+    successors: dict[str, list[str]] = {node_id: [] for node_id in ids}
+    open_count = {node_id: len(predecessors[node_id]) for node_id in ids}
     for node_id in ids:
-        for earlier in before[node_id]:
-            after[earlier].append(node_id)
-    layer = {node_id: 0 for node_id in ids if not waits[node_id]}
-    ready = list(layer)
-    for node_id in ready:
-        for later in after[node_id]:
+        for earlier in predecessors[node_id]:
+            successors[earlier].append(node_id)
+    layer = {node_id: 0 for node_id in ids if not open_count[node_id]}
+    queue = list(layer)
+    for node_id in queue:
+        for later in successors[node_id]:
             layer[later] = max(layer.get(later, 0), layer[node_id] + 1)
-            waits[later] -= 1
-            if not waits[later]:
-                ready.append(later)
+            open_count[later] -= 1
+            if not open_count[later]:
+                queue.append(later)
     last = max(layer.values(), default=0)
     columns: list[list[str]] = [[] for _ in range(last + 2)]
     for node_id in ids:
-        columns[layer[node_id] if not waits[node_id] else last + 1].append(node_id)  # the last is of cycles
-    row: dict[str, float] = {}
-    step = max((sizes.get(node_id, (WIDTH, HEIGHT))[1] for node_id in ids), default=HEIGHT) + GAP
+        columns[layer[node_id] if not open_count[node_id] else last + 1].append(node_id)  # nodes of cycles go last
+    rows: dict[str, float] = {}
+    row_height = max((sizes.get(node_id, (WIDTH, HEIGHT))[1] for node_id in ids), default=HEIGHT) + GAP
     x = 0.0
     for column in columns:
-        wanted = {node_id: _mean([row[each] for each in before[node_id] if each in row]) for node_id in column}
-        free = 0.0
-        for node_id in sorted(column, key=wanted.__getitem__):
-            row[node_id] = max(wanted[node_id], free)
-            free = row[node_id] + 1
-            at[node_id] = (round(x, 1), round(row[node_id] * step, 1))
+        wanted_rows = {
+            node_id: _mean([rows[each] for each in predecessors[node_id] if each in rows]) for node_id in column
+        }
+        next_row = 0.0
+        for node_id in sorted(column, key=wanted_rows.__getitem__):
+            rows[node_id] = max(wanted_rows[node_id], next_row)
+            next_row = rows[node_id] + 1
+            positions[node_id] = (round(x, 1), round(rows[node_id] * row_height, 1))
         x += max((sizes.get(node_id, (WIDTH, HEIGHT))[0] + GAP for node_id in column), default=0)
-    return x - GAP, (max(row.values(), default=0) + 1) * step - GAP
+    return x - GAP, (max(rows.values(), default=0) + 1) * row_height - GAP
 
 
 def _mean(rows: Sequence[float]) -> float:

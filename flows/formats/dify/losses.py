@@ -29,10 +29,10 @@ def losses_of(graph: NodeGraph, plugins: Plugins) -> Iterator[Issue]:
 
     Args:
         graph: The workflow.
-        plugins: The plugins that are to stand behind node types.
+        plugins: The plugins and models of node types in Dify.
     """
     for spec in graph.nodes:
-        yield from (Issue("loss", what, spec.id) for what in _of_node(spec, plugins))
+        yield from (Issue("loss", message, spec.id) for message in _node_losses(spec, plugins))
     for edge in graph.edges:
         where = f"{edge.source} → {edge.target}"
         if edge.input:
@@ -40,7 +40,7 @@ def losses_of(graph: NodeGraph, plugins: Plugins) -> Iterator[Issue]:
     yield from foreign(graph, EXTRA)
 
 
-def _of_node(spec: NodeSpec, plugins: Plugins) -> Iterator[str]:
+def _node_losses(spec: NodeSpec, plugins: Plugins) -> Iterator[str]:
     if spec.type not in MAPPED and spec.type not in plugins.tools and spec.type != CONVERSATION:
         if not kept(spec.extra):
             yield f"Dify has no node of type {spec.type!r}; it is written with that name, and cannot run there"
@@ -51,11 +51,11 @@ def _of_node(spec: NodeSpec, plugins: Plugins) -> Iterator[str]:
     except InvalidError:
         return
     if node is not None:
-        yield from _of_names(node)
-        yield from _of_params(node.params)
+        yield from _name_losses(node)
+        yield from _param_losses(node.params)
 
 
-def _of_names(node: NodeOperator[Any]) -> Iterator[str]:
+def _name_losses(node: NodeOperator[Any]) -> Iterator[str]:
     for selector in dict.fromkeys(each for text in node.texts for each in text.selectors):
         if not fits_text(selector.variable):
             yield (
@@ -64,10 +64,10 @@ def _of_names(node: NodeOperator[Any]) -> Iterator[str]:
             )
 
 
-def _of_params(params: Any) -> Iterator[str]:
+def _param_losses(params: Any) -> Iterator[str]:
     match params:
         case StartParams():
-            yield from _of_inputs(params)
+            yield from _input_losses(params)
         case CodeParams():
             for output in params.outputs:
                 if output.type.is_file or output.type in (T.ANY, T.ARRAY):
@@ -75,18 +75,18 @@ def _of_params(params: Any) -> Iterator[str]:
         case ExtractorParams() if any(parameter.type is T.OBJECT for parameter in params.parameters):
             yield "a parameter is an object, which is not read out of texts there"
         case AssignerParams():
-            yield from _of_assignments(params)
+            yield from _assignment_losses(params)
         case _:
             pass
 
 
-def _of_inputs(params: StartParams) -> Iterator[str]:
+def _input_losses(params: StartParams) -> Iterator[str]:
     for name, kind in params.variables:
         if kind.value not in INPUTS and name.partition(".")[0] not in OUTSIDE:
             yield f"the input {name!r} is {kind.value}, and becomes a text there"
 
 
-def _of_assignments(params: AssignerParams) -> Iterator[str]:
+def _assignment_losses(params: AssignerParams) -> Iterator[str]:
     for number, (_, operation, value) in enumerate(params.assignments):
         if operation in ("append", "extend") and not isinstance(value, Selector):
             yield f"assignments[{number}]: {operation} takes a variable there, and not a value itself"

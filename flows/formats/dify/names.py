@@ -1,9 +1,9 @@
 """Ids and references, ours and Dify's.
 
-Dify's ids are letters, digits and underscores; others are written with underscores, a node that begins what runs
-inside another as the id of that with ``start`` behind it. Its references are ``[id, variable, part…]`` and
-``{{#id.variable#}}``. What comes from outside of the graph, ``sys.query`` or ``env.KEY``, is an input of the start
-node here, of that name.
+Dify's ids consist of letters, digits and underscores. In other ids, other characters become underscores; the start node
+inside a container gets the id of the container with ``start`` at the end. Dify's references are
+``[id, variable, part…]`` and ``{{#id.variable#}}``. A value from outside of the graph, such as ``sys.query`` or
+``env.KEY``, is in Operad an input of the start node with that name.
 """
 
 from __future__ import annotations
@@ -18,21 +18,24 @@ from operad.operators.variables import Selector, Text, VariableType
 T = VariableType
 
 STARTS = ("iteration-start", "loop-start")
+"""Types of the start nodes inside containers."""
+
 OUTSIDE = ("sys", "env")
+"""First parts of the names of values from outside of the graph."""
 
 _VALID = re.compile(r"[a-zA-Z0-9_]{1,50}")
 _PART = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,29}")
 _SYSTEM_TYPES = {"files": T.ARRAY_FILE, "dialogue_count": T.NUMBER, "timestamp": T.NUMBER}
 _RENAMED = {("loop", "rounds"): "loop_round", ("human-input", "action"): "__action_id"}
-"""Variables of a node type that have another name there."""
+"""Dify's names of variables that differ, by node type and Operad's name."""
 
 
 def dify_ids(nodes: Sequence[NodeSpec], fixed: Mapping[str, str]) -> dict[str, str]:
-    """The ids of nodes there, by ours.
+    """Return Dify's ids of nodes by Operad's.
 
     Args:
         nodes: The nodes.
-        fixed: Those that are known, by ours.
+        fixed: The ids of Dify that are known already, by Operad's.
     """
     found = dict(fixed)
     found |= {node.id: node.id for node in nodes if node.id not in found and _VALID.fullmatch(node.id)}
@@ -53,19 +56,19 @@ def dify_ids(nodes: Sequence[NodeSpec], fixed: Mapping[str, str]) -> dict[str, s
 
 
 def fits_text(variable: str) -> bool:
-    """Return whether a variable of that name can be named in a text there."""
+    """Return True if a text of Dify can refer to a variable of that name."""
     return all(_PART.fullmatch(part) for part in variable.split("."))
 
 
 class Names:
-    """Turns references from one side to the other.
+    """Translation of references between Dify and Operad.
 
     Args:
-        ids: The ids there, by ours.
-        types: The types of the nodes, by our ids.
+        ids: Dify's ids by Operad's.
+        types: The types of the nodes, by Operad's ids.
 
     Attributes:
-        outside: The inputs that come from outside of the graph, of those that were read; in order.
+        outside: The values from outside of the graph that the references read so far name, in order.
     """
 
     def __init__(self, ids: Mapping[str, str], types: Mapping[str, str]) -> None:
@@ -75,21 +78,21 @@ class Names:
         self._start = next((node_id for node_id, kind in types.items() if kind == "start"), "")
         self.outside: dict[str, None] = {}
 
-    # From there
+    # From Dify
 
     def read(self, selector: Any) -> Any:
-        """``[id, variable, part…]`` as ``[variable, id]``; other values as they are."""
+        """Return ``[variable, id]`` for Dify's ``[id, variable, part…]``; other values unchanged."""
         if not _are_texts(selector) or len(cast("list[str]", selector)) < 2:
             return selector
         node, *path = cast("list[str]", selector)
         return list(self._read(node, ".".join(path)))
 
     def read_text(self, text: Any) -> Any:
-        """Return a text with references in our notation; other values as they are."""
+        """Return a text with Operad's references; other values unchanged."""
         return Text(text).renamed(self._read_reference) if isinstance(text, str) else text
 
     def read_id(self, node: str) -> str:
-        """Our id of a node."""
+        """Return Operad's id of a node."""
         return self._ours.get(node, node)
 
     def _read_reference(self, selector: Selector) -> str:
@@ -107,10 +110,10 @@ class Names:
                 return name, ours
         return variable, ours
 
-    # To there
+    # To Dify
 
     def write(self, selector: Any) -> Any:
-        """``[variable, id]`` as ``[id, variable, part…]``; other values as they are."""
+        """Return ``[id, variable, part…]`` for Operad's ``[variable, id]``; other values unchanged."""
         if not _are_texts(selector) or len(cast("list[str]", selector)) != 2:
             return selector
         variable, node = cast("list[str]", selector)
@@ -118,11 +121,11 @@ class Names:
         return [node, *variable.split(".")]
 
     def write_text(self, text: Any) -> Any:
-        """Return a text with references in their notation; other values as they are."""
+        """Return a text with Dify's references; other values unchanged."""
         return Text(text).renamed(self._write_reference) if isinstance(text, str) else text
 
     def write_id(self, node: str) -> str:
-        """Their id of a node."""
+        """Return Dify's id of a node."""
         return self._dify.get(node, node)
 
     def _write_reference(self, selector: Selector) -> str:
@@ -137,7 +140,7 @@ class Names:
 
 
 def outside_type(name: str) -> str:
-    """The type of an input that comes from outside of the graph."""
+    """Return the type of a value from outside of the graph."""
     return _SYSTEM_TYPES.get(name.partition(".")[2], T.STRING).value
 
 

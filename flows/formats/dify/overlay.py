@@ -1,7 +1,7 @@
 """Difference of two plain values, and how to put it back: data beyond those that would be written anyway.
 
-A change is plain itself, so that it can be kept in a file: ``{"was": hash of x, "is": y}`` for another value,
-``{"is": y}`` for one that was not there, ``{"at": {key: change}, "without": [key]}`` inside a mapping and
+A change is a plain value itself, so that a file can hold it: ``{"was": hash of x, "is": y}`` for a different value,
+``{"is": y}`` for an additional value, ``{"at": {key: change}, "without": [key]}`` inside a mapping, and
 ``{"items": [change or null]}`` inside a list of the same length.
 """
 
@@ -19,7 +19,7 @@ def change(made: Any, given: Any) -> Change | None:
     """Return the difference that turns `made` into `given`; None where they are the same."""
     one, other = made, given
     if isinstance(one, dict) and isinstance(other, dict):
-        return _of_mapping(cast("dict[str, Any]", one), cast("dict[str, Any]", other))
+        return _mapping_change(cast("dict[str, Any]", one), cast("dict[str, Any]", other))
     if isinstance(one, list) and isinstance(other, list):
         ours, theirs = cast("list[Any]", one), cast("list[Any]", other)
         if len(ours) == len(theirs):
@@ -36,7 +36,7 @@ def _hash(value: Any) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _of_mapping(made: dict[str, Any], given: dict[str, Any]) -> Change | None:
+def _mapping_change(made: dict[str, Any], given: dict[str, Any]) -> Change | None:
     at = {key: change(made[key], value) if key in made else {"is": value} for key, value in given.items()}
     at = {key: each for key, each in at.items() if each is not None}
     without = [key for key in made if key not in given]
@@ -47,22 +47,22 @@ def _of_mapping(made: dict[str, Any], given: dict[str, Any]) -> Change | None:
 
 
 def changed(made: Any, how: Any, *, sure: bool = False) -> Any:
-    """The value with a change put in.
+    """Return a value with a change applied; the inverse of `change`.
 
     Args:
         made: The value.
-        how: The change; what is none, is none.
-        sure: Whether the change holds even where another value has taken the place of the one that it was made for.
+        how: The change; values of another form are ignored.
+        sure: True to apply the change even if the value is no longer the one that the change was made for.
     """
     if not isinstance(how, Mapping):
         return made
     known = cast("Change", how)
     if "is" in known:
-        # Where the value is another by now, somebody has changed it since, and that holds.
+        # If the value is not the one that the change was made for, somebody has edited it, and the edit wins.
         return known["is"] if sure or "was" not in known or _hash(made) == known["was"] else made
     value = made
     if isinstance(value, dict):
-        return _in_mapping(cast("dict[str, Any]", value), known, sure)
+        return _changed_mapping(cast("dict[str, Any]", value), known, sure)
     items: Any = known.get("items")
     if isinstance(value, list) and isinstance(items, list):
         ours, theirs = cast("list[Any]", value), cast("Sequence[Any]", items)
@@ -71,12 +71,12 @@ def changed(made: Any, how: Any, *, sure: bool = False) -> Any:
     return made
 
 
-def _in_mapping(made: dict[str, Any], how: Change, sure: bool) -> dict[str, Any]:
-    at: Any = how.get("at")
+def _changed_mapping(made: dict[str, Any], difference: Change, sure: bool) -> dict[str, Any]:
+    at: Any = difference.get("at")
     changes: Mapping[str, Any] = cast("Mapping[str, Any]", at) if isinstance(at, Mapping) else {}
-    without: Any = how.get("without")
-    gone = cast("list[Any]", without) if isinstance(without, list) else []
-    found = {key: changed(value, changes.get(key), sure=sure) for key, value in made.items() if key not in gone}
+    without: Any = difference.get("without")
+    removed = cast("list[Any]", without) if isinstance(without, list) else []
+    found = {key: changed(value, changes.get(key), sure=sure) for key, value in made.items() if key not in removed}
     for key, each in changes.items():
         if key not in made and isinstance(each, Mapping) and "is" in each and "was" not in each:
             found[key] = cast("Change", each)["is"]

@@ -9,15 +9,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool that does what a node type does.
+    """Tool of Dify that does the work of a node type.
 
     Attributes:
-        provider: Its provider.
-        name: Its name; ``{chart_type}`` and the like stand for parameters of the node.
-        label: What people see.
-        parameters: Its parameters, each with the name that the node has for it.
-        settings: Its settings, with their values.
-        plugin: The plugin that it comes with, ``author/name:version@checksum``; empty for those of the platform.
+        provider: The provider.
+        name: The name; ``{chart_type}`` and the like stand for parameters of the node.
+        label: The name for people.
+        parameters: The node's parameters by the parameters of the tool.
+        settings: The values of the settings.
+        plugin: The plugin with the tool, ``author/name:version@checksum``; empty for tools of Dify itself.
     """
 
     provider: str
@@ -30,13 +30,13 @@ class Tool:
 
 @dataclass(frozen=True)
 class Model:
-    """A language model.
+    """Language model of a node type in Dify.
 
     Attributes:
-        provider: Its provider.
-        name: Its name.
-        plugin: The plugin that it comes with.
-        params: What it is called with.
+        provider: The provider.
+        name: The name.
+        plugin: The plugin with the model.
+        params: The parameters of its calls, such as the temperature.
     """
 
     provider: str
@@ -103,7 +103,7 @@ TOOLS: Mapping[str, Tool] = {
 
 @dataclass(frozen=True)
 class Plugins:
-    """Plugins and models behind node types there.
+    """Plugins and models of node types in Dify.
 
     Attributes:
         tools: The tools, by node type.
@@ -114,6 +114,6 @@ class Plugins:
     models: Mapping[str, Model] = field(default_factory=lambda: MODELS)
 
     def needed(self, kind: str) -> str:
-        """The plugin that a node type needs; empty for none."""
-        behind = self.tools.get(kind) or self.models.get(kind)
-        return behind.plugin if behind else ""
+        """Return the plugin that a node type needs; empty for none."""
+        implementation = self.tools.get(kind) or self.models.get(kind)
+        return implementation.plugin if implementation else ""

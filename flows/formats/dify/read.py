@@ -20,15 +20,16 @@ from operad.runtime.values.document import YamlValues
 from operad.runtime.values.errors import InvalidError, Issue
 
 MODES = ("workflow", "advanced-chat")
+"""Modes of apps that have a graph."""
 
 
 def is_note(node: Any) -> bool:
-    """Return whether it is a note on the canvas instead of a node."""
+    """Return True for a note on the canvas, which files list among the nodes."""
     return fields_of(node).get("type") == "custom-note"
 
 
 def faults(text: YamlValues) -> Iterator[Issue]:
-    """Issues that keep values from being a Dify workflow."""
+    """Yield the issues because of which the values of a file are not a Dify workflow."""
     root = text.value
     if not isinstance(root, dict):
         yield Issue("format", "must be a mapping with kind, app and workflow", "line 1")
@@ -60,13 +61,13 @@ def _graph_faults(text: YamlValues, graph: Fields) -> Iterator[Issue]:
     for key in ("nodes", "edges"):
         if not isinstance(graph.get(key), list):
             yield _issue(text, graph, key, "must be a list")
-    seen: set[str] = set()
+    seen_ids: set[str] = set()
     nodes = graph.get("nodes")
     for number, node in enumerate(list_of(nodes)):
         if not isinstance(node, dict):
             yield _issue(text, nodes, number, "must be a mapping with id and data", "misshapen-node")
         elif not is_note(node):
-            yield from _node_faults(text, cast("Fields", node), seen)
+            yield from _node_faults(text, cast("Fields", node), seen_ids)
     edges = graph.get("edges")
     for number, edge in enumerate(list_of(edges)):
         fields = fields_of(edge)
@@ -74,40 +75,45 @@ def _graph_faults(text: YamlValues, graph: Fields) -> Iterator[Issue]:
             yield _issue(text, edges, number, "must be a mapping with source and target, as texts", "misshapen-edge")
 
 
-def _node_faults(text: YamlValues, node: Fields, seen: set[str]) -> Iterator[Issue]:
+def _node_faults(text: YamlValues, node: Fields, seen_ids: set[str]) -> Iterator[Issue]:
     node_id, data = node.get("id"), node.get("data")
     if not isinstance(node_id, str) or not node_id:
         yield _issue(text, node, "id", "must be a text", "misshapen-node")
-    elif node_id in seen:
+    elif node_id in seen_ids:
         yield _issue(text, node, "id", f"{node_id!r} is the id of another node, too", "duplicate-id")
     else:
-        seen.add(node_id)
-    kind = fields_of(data).get("type")
+        seen_ids.add(node_id)
+    node_type = fields_of(data).get("type")
     if not isinstance(data, dict):
         yield _issue(text, node, "data", "must be a mapping with type", "misshapen-node")
-    elif not isinstance(kind, str) or not kind or kind == CONVERSATION:
+    elif not isinstance(node_type, str) or not node_type or node_type == CONVERSATION:
         yield _issue(
-            text, cast("Fields", data), "type", f"must be the name of a node type, not {kind!r}", "misshapen-node"
+            text, cast("Fields", data), "type", f"must be the name of a node type, not {node_type!r}", "misshapen-node"
         )
 
 
 def _issue(text: YamlValues, holder: Any, key: str | int, what: str, code: str = "format") -> Issue:
     line = text.line(holder, key)
-    known = isinstance(holder, dict) and key not in holder
-    return Issue(code, f"{key}: {'is missing; it ' if known else ''}{what}", f"line {line}" if line else "")
+    is_missing = isinstance(holder, dict) and key not in holder
+    return Issue(code, f"{key}: {'is missing; it ' if is_missing else ''}{what}", f"line {line}" if line else "")
 
 
 def app_name(text: YamlValues) -> str:
-    """The name that a file gives its workflow; empty where it gives none."""
+    """Return the name of the workflow in a file; empty if there is none."""
     name = fields_of(whole(fields_of(text.value)).get("app")).get("name")
     return name if isinstance(name, str) else ""
 
 
 def read(text: YamlValues, name: str, plugins: Plugins) -> NodeGraph:
-    """The workflow of a file.
+    """Return the workflow of a file.
+
+    Args:
+        text: The values of the file.
+        name: The name of the workflow; if empty, the name in the file.
+        plugins: The plugins and models of node types in Dify.
 
     Raises:
-        InvalidError: It is not of the form.
+        InvalidError: The values are not a Dify workflow; every issue is listed.
     """
     issues = list(faults(text))
     if issues:
@@ -118,102 +124,106 @@ def read(text: YamlValues, name: str, plugins: Plugins) -> NodeGraph:
     entries: list[Fields] = graph.pop("nodes")
     links: list[Fields] = graph.pop("edges")
     dependencies = root.pop("dependencies", None)
-    instructions, notes = _texts(root, INSTRUCTIONS), _texts(root, NOTES)
+    instructions, notes = _take_texts(root, INSTRUCTIONS), _take_texts(root, NOTES)
     rest = {**root, "workflow": {**workflow, "graph": graph}}
     nodes = [entry for entry in entries if not is_note(entry)]
-    bare = _with_environment(_with_params(_skeleton(nodes, plugins), nodes, plugins), workflow)
-    conversation = _conversation(workflow)
-    made = NodeGraph(
-        nodes=[*conversation, *bare.nodes],
-        edges=[*bare.edges, *_edges(nodes, links, bare)],
+    graph_of_nodes = _with_environment(_with_params(_without_params(nodes, plugins), nodes, plugins), workflow)
+    conversation_nodes = _conversation_nodes(workflow)
+    whole_graph = NodeGraph(
+        nodes=[*conversation_nodes, *graph_of_nodes.nodes],
+        edges=[*graph_of_nodes.edges, *_edges(nodes, links, graph_of_nodes)],
         name=name or app_name(text) or "workflow",
         instructions=instructions,
         notes=notes,
     )
     notes = [{"at": place, "note": entry} for place, entry in enumerate(entries) if is_note(entry)]
-    return _with_extra(made, nodes, links, {"rest": rest, "notes": notes, "dependencies": dependencies}, plugins)
+    return _with_extra(whole_graph, nodes, links, {"rest": rest, "notes": notes, "dependencies": dependencies}, plugins)
 
 
-def _texts(root: Fields, key: str) -> tuple[str, ...]:
-    """Take the instructions of the workflow, or the notes on it, out of the root of a file."""
-    ours = dict(fields_of(root.get(OWN)))
-    texts = texts_of(ours.pop(key, None))
+def _take_texts(root: Fields, key: str) -> tuple[str, ...]:
+    """Remove the texts under a key of Operad's data, such as the instructions, from the root of a file; return them."""
+    operad_data = dict(fields_of(root.get(OWN)))
+    texts = texts_of(operad_data.pop(key, None))
     if texts:
         root.pop(OWN)
-        root |= {OWN: ours} if ours else {}
+        root |= {OWN: operad_data} if operad_data else {}
     return texts
 
 
 def line_of_nodes(text: YamlValues) -> dict[str, int]:
-    """The line of each node of a workflow, by our ids and by those of the file."""
+    """Return the line of each node of a workflow, by Operad's id and by the id in the file."""
     lines: dict[str, int] = {}
     for node in whole(text.value)["workflow"]["graph"]["nodes"]:
         if not is_note(node):
-            for node_id in filter(None, (_text(_own(node).get("id")), node["id"])):
+            for node_id in filter(None, (_text_or_empty(_operad_data(node).get("id")), node["id"])):
                 lines.setdefault(node_id, text.line(node, "id"))
     return lines
 
 
-def _own(node: Fields) -> Fields:
+def _operad_data(node: Fields) -> Fields:
     return fields_of(node["data"].get(OWN))
 
 
-def _text(value: Any) -> str:
+def _text_or_empty(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _skeleton(nodes: Sequence[Fields], plugins: Plugins) -> NodeGraph:
-    """The nodes without their parameters, under our ids, and what begins those inside others, where a file has none."""
-    theirs = [node["id"] for node in nodes]
-    taken = set(theirs)
-    ours: dict[str, str] = {}
+def _without_params(nodes: Sequence[Fields], plugins: Plugins) -> NodeGraph:
+    """Return the nodes without parameters, with Operad's ids; containers without a start node in the file get one."""
+    dify_ids = [node["id"] for node in nodes]
+    taken = set(dify_ids)
+    operad_ids: dict[str, str] = {}
     for node in nodes:
-        wanted = _text(_own(node).get("id"))
-        ours[node["id"]] = wanted if wanted and wanted not in taken else node["id"]
-        taken.add(ours[node["id"]])
+        wanted = _text_or_empty(_operad_data(node).get("id"))
+        operad_ids[node["id"]] = wanted if wanted and wanted not in taken else node["id"]
+        taken.add(operad_ids[node["id"]])
     specs = [
         NodeSpec(
-            id=ours[node["id"]],
-            type=_text(_own(node).get("type")) or read_type(node["data"], plugins),
-            parent=ours.get(_parent(node), _parent(node)),
+            id=operad_ids[node["id"]],
+            type=_text_or_empty(_operad_data(node).get("type")) or read_type(node["data"], plugins),
+            parent=operad_ids.get(_parent(node), _parent(node)),
         )
         for node in nodes
     ]
-    begun = {spec.parent for spec in specs if spec.type in ("iteration-start", "loop-start")}
+    with_start = {spec.parent for spec in specs if spec.type in ("iteration-start", "loop-start")}
     edges: list[Edge] = []
-    absent = {EXTRA: {ABSENT: True}}
+    absent_mark = {EXTRA: {ABSENT: True}}
     for spec, node in zip(list(specs), nodes, strict=True):
-        first = ours.get(_text(node["data"].get("start_node_id")))
-        if spec.type in ("iteration", "loop") and spec.id not in begun and first:
-            begin = f"{spec.id}start"
-            while begin in taken:
-                begin += "_"
-            taken.add(begin)
-            specs.append(NodeSpec(id=begin, type=f"{spec.type}-start", parent=spec.id, extra=absent))
-            edges.append(Edge(begin, first, extra=absent))
-    return _with_ids(NodeGraph(nodes=specs, edges=edges), theirs, plugins)
+        first_id = operad_ids.get(_text_or_empty(node["data"].get("start_node_id")))
+        if spec.type in ("iteration", "loop") and spec.id not in with_start and first_id:
+            start_id = f"{spec.id}start"
+            while start_id in taken:
+                start_id += "_"
+            taken.add(start_id)
+            specs.append(NodeSpec(id=start_id, type=f"{spec.type}-start", parent=spec.id, extra=absent_mark))
+            edges.append(Edge(start_id, first_id, extra=absent_mark))
+    return _keep_ids(NodeGraph(nodes=specs, edges=edges), dify_ids, plugins)
 
 
 def _parent(node: Fields) -> str:
     data: Fields = node["data"]
-    return _text(node.get("parentId")) or _text(data.get("iteration_id")) or _text(data.get("loop_id"))
+    return (
+        _text_or_empty(node.get("parentId"))
+        or _text_or_empty(data.get("iteration_id"))
+        or _text_or_empty(data.get("loop_id"))
+    )
 
 
-def _with_ids(graph: NodeGraph, theirs: Sequence[str], plugins: Plugins) -> NodeGraph:
-    """Keep the ids of the file, where we would not give the same."""
-    for everywhere in (False, False, True):
+def _keep_ids(graph: NodeGraph, dify_ids: Sequence[str], plugins: Plugins) -> NodeGraph:
+    """Keep the ids of the file in `extra` where `Writer` would give others."""
+    for keep_all in (False, False, True):  # a kept id may change the others, so that all are kept in the end
         ids = Writer(graph, plugins).ids
-        wrong = {
-            spec.id: wanted
-            for spec, wanted in zip(graph.nodes, theirs, strict=False)
-            if ids[spec.id] != wanted or everywhere
+        to_keep = {
+            spec.id: dify_id
+            for spec, dify_id in zip(graph.nodes, dify_ids, strict=False)
+            if ids[spec.id] != dify_id or keep_all
         }
-        if not wrong and not everywhere:
+        if not to_keep and not keep_all:
             break
         graph = replace(
             graph,
             nodes=[
-                replace(spec, extra={EXTRA: {"id": wrong[spec.id]}}) if spec.id in wrong else spec
+                replace(spec, extra={EXTRA: {"id": to_keep[spec.id]}}) if spec.id in to_keep else spec
                 for spec in graph.nodes
             ],
         )
@@ -223,33 +233,37 @@ def _with_ids(graph: NodeGraph, theirs: Sequence[str], plugins: Plugins) -> Node
 def _with_params(graph: NodeGraph, nodes: Sequence[Fields], plugins: Plugins) -> NodeGraph:
     datas = {spec.id: node["data"] for spec, node in zip(graph.nodes, nodes, strict=False)}
     params = read_params(datas, Writer(graph, plugins))
-    own = {spec.id: _own(node).get("params") for spec, node in zip(graph.nodes, nodes, strict=False)}
+    kept_params = {spec.id: _operad_data(node).get("params") for spec, node in zip(graph.nodes, nodes, strict=False)}
     specs = [
-        replace(spec, params=changed(params[spec.id][1], own[spec.id])) if spec.id in params else spec
+        replace(spec, params=changed(params[spec.id][1], kept_params[spec.id])) if spec.id in params else spec
         for spec in graph.nodes
     ]
     return replace(graph, nodes=specs)
 
 
 def _with_environment(graph: NodeGraph, workflow: Fields) -> NodeGraph:
-    """The values of environment variables as defaults of the inputs that they are; secrets, which files lack, are given."""
-    known = {
+    """Make the values of environment variables the defaults of their inputs; files have no values of secrets."""
+    values = {
         f"env.{each['name']}": each.get("value")
         for each in each_of(workflow.get("environment_variables"))
         if isinstance(each.get("name"), str) and (each.get("value") or each.get("value_type") != "secret")
     }
-    specs = [_with_defaults(spec, known) if spec.type == "start" else spec for spec in graph.nodes]
+    specs = [_with_defaults(spec, values) if spec.type == "start" else spec for spec in graph.nodes]
     return replace(graph, nodes=specs)
 
 
-def _with_defaults(spec: NodeSpec, known: Mapping[str, Any]) -> NodeSpec:
+def _with_defaults(spec: NodeSpec, values: Mapping[str, Any]) -> NodeSpec:
     params = fields_of(spec.params)
     names = [each[0] for each in map(list_of, list_of(params.get("variables"))) if each]
-    more = {name: known[name] for name in names if isinstance(name, str) and name in known}
-    return replace(spec, params={**params, "defaults": {**fields_of(params.get("defaults")), **more}}) if more else spec
+    defaults = {name: values[name] for name in names if isinstance(name, str) and name in values}
+    return (
+        replace(spec, params={**params, "defaults": {**fields_of(params.get("defaults")), **defaults}})
+        if defaults
+        else spec
+    )
 
 
-def _conversation(workflow: Fields) -> list[NodeSpec]:
+def _conversation_nodes(workflow: Fields) -> list[NodeSpec]:
     variables: list[Any] = []
     for item in list_of(workflow.get("conversation_variables")):
         match item:
@@ -261,69 +275,69 @@ def _conversation(workflow: Fields) -> list[NodeSpec]:
 
 
 def _edges(nodes: Sequence[Fields], links: Sequence[Fields], graph: NodeGraph) -> list[Edge]:
-    ours: dict[str, str] = {node["id"]: spec.id for spec, node in zip(graph.nodes, nodes, strict=False)}
+    operad_ids: dict[str, str] = {node["id"]: spec.id for spec, node in zip(graph.nodes, nodes, strict=False)}
     ports: dict[str, Mapping[str, int]] = {}
     for node in nodes:
-        known = handles(node["data"])
-        ports[node["id"]] = {handle: port for port, handle in reversed(list(enumerate(known)))}
-    found: list[Edge] = []
+        node_handles = handles(node["data"])
+        ports[node["id"]] = {handle: port for port, handle in reversed(list(enumerate(node_handles)))}
+    edges: list[Edge] = []
     for link in links:
         source: str = link["source"]
         target: str = link["target"]
         port = _port(link.get("sourceHandle"), ports.get(source, {}))
-        found.append(Edge(ours.get(source, source), ours.get(target, target), port))
-    return found
+        edges.append(Edge(operad_ids.get(source, source), operad_ids.get(target, target), port))
+    return edges
 
 
-def _port(handle: Any, known: Mapping[str, int]) -> int:
-    """The port of a handle; of one that the node does not have, one that it does not have either."""
+def _port(handle: Any, ports: Mapping[str, int]) -> int:
+    """Return the port of a handle; for an unknown handle, a port that the node lacks, so that the check reports it."""
     if handle in (None, "source", "success-branch"):
-        return known.get("source", 0)
+        return ports.get("source", 0)
     handle = text_of(handle)
-    number = int(handle) if re.fullmatch(r"-?[0-9]{1,6}", handle) else len(known)
-    return known.get(handle, number)
+    number = int(handle) if re.fullmatch(r"-?[0-9]{1,6}", handle) else len(ports)
+    return ports.get(handle, number)
 
 
 def _with_extra(
-    graph: NodeGraph, nodes: Sequence[Fields], links: Sequence[Fields], more: Fields, plugins: Plugins
+    graph: NodeGraph, nodes: Sequence[Fields], links: Sequence[Fields], rest_of_file: Fields, plugins: Plugins
 ) -> NodeGraph:
-    """Keep what the file says beyond what would be written anyway."""
+    """Keep the values of the file that `Writer` would not write by itself, as differences in `extra`."""
     writer = Writer(graph, plugins)
-    datas = {written.spec.id: node["data"] for written, node in zip(writer.nodes, nodes, strict=False)}
+    data_of = {written.spec.id: node["data"] for written, node in zip(writer.nodes, nodes, strict=False)}
     extras: dict[str, Fields] = {}
     for written, node in zip(writer.nodes, nodes, strict=False):
         envelope = {key: value for key, value in node.items() if key != "data"}
-        known = {
+        changes = {
             "data": change(written.data, node["data"]),
             "envelope": change(written.envelope, envelope),
         }
-        extras[written.spec.id] = {key: value for key, value in known.items() if value is not None}
-    specs = [_keeping(spec, extras.get(spec.id, {})) for spec in graph.nodes]
-    absent = len(graph.edges) - len(links)
-    given: list[Any] = [None] * absent
+        extras[written.spec.id] = {key: value for key, value in changes.items() if value is not None}
+    specs = [_node_with_extra(spec, extras.get(spec.id, {})) for spec in graph.nodes]
+    absent_count = len(graph.edges) - len(links)
+    no_links: list[Any] = [None] * absent_count
     edges = [
-        _edge_keeping(edge, None if link is None else change(made, link))
-        for edge, made, link in zip(graph.edges, writer.edges(datas), [*given, *links], strict=True)
+        _edge_with_extra(edge, None if link is None else change(made, link))
+        for edge, made, link in zip(graph.edges, writer.edges(data_of), [*no_links, *links], strict=True)
     ]
-    known = {
-        "rest": change(writer.rest, more["rest"]),
-        "notes": more["notes"] or None,
-        "dependencies": _other_dependencies(writer.dependencies, more["dependencies"]),
+    changes = {
+        "rest": change(writer.rest, rest_of_file["rest"]),
+        "notes": rest_of_file["notes"] or None,
+        "dependencies": _dependency_change(writer.dependencies, rest_of_file["dependencies"]),
     }
-    extra = {key: value for key, value in known.items() if value is not None}
+    extra = {key: value for key, value in changes.items() if value is not None}
     return replace(graph, nodes=specs, edges=edges, extra={EXTRA: extra} if extra else {})
 
 
-def _other_dependencies(needed: list[Fields], given: Any) -> Fields | None:
+def _dependency_change(needed: list[Fields], given: Any) -> Fields | None:
     if change(needed, given) is None:
         return None
     return {"was": needed, "is": given} if given is not None else {"was": needed}
 
 
-def _keeping(spec: NodeSpec, more: Fields) -> NodeSpec:
-    mine = {**spec.extra.get(EXTRA, {}), **more}
-    return replace(spec, extra={EXTRA: mine}) if mine else spec
+def _node_with_extra(spec: NodeSpec, added: Fields) -> NodeSpec:
+    data = {**spec.extra.get(EXTRA, {}), **added}
+    return replace(spec, extra={EXTRA: data}) if data else spec
 
 
-def _edge_keeping(edge: Edge, what: Any) -> Edge:
-    return edge if what is None else replace(edge, extra={EXTRA: {"edge": what}})
+def _edge_with_extra(edge: Edge, edge_change: Any) -> Edge:
+    return edge if edge_change is None else replace(edge, extra={EXTRA: {"edge": edge_change}})

@@ -20,10 +20,10 @@ def remarks_of(graph: NodeGraph, plugins: Plugins) -> Iterator[Remark]:
 
     Args:
         graph: The workflow.
-        plugins: The plugins that stand behind node types.
+        plugins: The plugins and models of node types in Dify.
     """
     if any(EXTRA in each.extra for each in (graph, *graph.nodes, *graph.edges)):
-        ours = {theirs: own for own, theirs in Writer(graph, plugins).ids.items()}
+        ours = {dify_id: operad_id for operad_id, dify_id in Writer(graph, plugins).ids.items()}
         yield from remarks_on_values(values_of(graph, plugins), plugins, ours)
 
 
@@ -32,37 +32,37 @@ def remarks_on_values(root: Fields, plugins: Plugins, ours: Mapping[str, str] | 
 
     Args:
         root: The values.
-        plugins: The plugins that stand behind node types.
-        ours: The ids of nodes here by those of the file, where they differ.
+        plugins: The plugins and models of node types in Dify.
+        ours: Operad's ids of nodes by those of the file; only ids that differ.
     """
     ours = ours or {}
     graph = fields_of(fields_of(root.get("workflow")).get("graph"))
     nodes = [node for node in each_of(graph.get("nodes")) if not is_note(node)]
     yield from remarks_on(root, FILE, Owner())
     for node in nodes:
-        yield from _on_node(node, plugins, ours)
+        yield from _node_remarks(node, plugins, ours)
     for edge in each_of(graph.get("edges")):
         target = text_of(edge.get("target"))
         yield from remarks_on(edge, EDGE, Owner(ours.get(target, target), "its edge"), Use.NOTE)
 
 
-def _on_node(node: Fields, plugins: Plugins, ours: Mapping[str, str]) -> Iterator[Remark]:
+def _node_remarks(node: Fields, plugins: Plugins, ours: Mapping[str, str]) -> Iterator[Remark]:
     data = fields_of(node.get("data"))
     owner = _owner(node, ours)
     kind = read_type(data, plugins)
     yield from remarks_on(node, AROUND, owner, Use.NOTE)
     if kind in plugins.tools:
-        yield from _on_tool(data, owner, plugins)
-    elif kind in NODES:  # of others, the check says that they do not run
+        yield from _tool_remarks(data, owner, plugins)
+    elif kind in NODES:  # the check reports other types, which do not run
         yield from remarks_on(data, ANY_NODE | NODES[kind], owner)
 
 
-def _on_tool(data: Fields, owner: Owner, plugins: Plugins) -> Iterator[Remark]:
-    """Yield the remarks on a tool that a node type of ours stands for."""
+def _tool_remarks(data: Fields, owner: Owner, plugins: Plugins) -> Iterator[Remark]:
+    """Yield the remarks on a tool that does the work of a node type of Operad."""
     tool = plugins.tools[tool_type(data, plugins)]
     settings = {key: _value(each) for key, each in fields_of(data.get("tool_configurations")).items()}
-    same = all(value in (None, "") or tool.settings.get(key) == value for key, value in settings.items())
-    known = {**data, "tool_configurations": {} if same else settings}
+    is_default = all(value in (None, "") or tool.settings.get(key) == value for key, value in settings.items())
+    known = {**data, "tool_configurations": {} if is_default else settings}
     yield from remarks_on(known, ANY_NODE | NODES["tool"], owner)
     for name, given in fields_of(data.get("tool_parameters")).items():
         if name not in tool.parameters and _value(given) not in (None, ""):

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from operad.flows.formats.dify.layout import GAP, HEIGHT, WIDTH
 from operad.flows.formats.shapes import Fields, fields_of
 
-_PLACE = ("position", "positionAbsolute", "width", "height")
+_PLACE_KEYS = ("position", "positionAbsolute", "width", "height")
 _FAR = 1e9
 
 
 class _Box(NamedTuple):
-    """A node on the canvas, in pixels from the top left of what it stands in."""
+    """Position and size of a node, in pixels from the top left of its container."""
 
     x: float
     y: float
@@ -22,72 +22,79 @@ class _Box(NamedTuple):
 
 
 def settled(nodes: Iterable[Fields], edges: Iterable[Fields], old: Iterable[Fields]) -> list[Fields]:
-    """Return the nodes of a changed file, in their order, each that was there where it stood.
+    """Return the nodes of a changed file in their order; nodes of the old file keep their positions.
 
     Args:
-        nodes: The nodes, laid out as if they were all new.
-        edges: Their edges.
+        nodes: The nodes, laid out as if all were new.
+        edges: The edges.
         old: The nodes of the file before the change.
     """
-    found = {str(node.get("id")): node for node in nodes}
-    was = {str(node.get("id")): node for node in old}
-    before: dict[str, list[str]] = {}
+    placed = {str(node.get("id")): node for node in nodes}
+    old_nodes = {str(node.get("id")): node for node in old}
+    predecessors: dict[str, list[str]] = {}
     for edge in edges:
-        before.setdefault(str(edge.get("target")), []).append(str(edge.get("source")))
-    levels: dict[str, dict[str, _Box]] = {}
-    for name, node in found.items():
-        if name in was and _holder(was[name]) == _holder(node):
-            found[name] = {**node, **{key: was[name][key] for key in _PLACE if key in was[name]}}
-            levels.setdefault(_holder(node), {})[name] = _box(found[name])
-    new = [name for name, node in found.items() if name not in levels.get(_holder(node), {})]
-    for name in sorted(new, key=lambda name: _box(found[name]).x):
-        level = levels.get(_holder(found[name]), {})
-        if level:  # beside nodes that stay; a level of new nodes alone is as it was laid out
-            level[name] = _free(
-                _box(found[name]), [level[each] for each in before.get(name, ()) if each in level], level.values()
+        predecessors.setdefault(str(edge.get("target")), []).append(str(edge.get("source")))
+    boxes_by_level: dict[str, dict[str, _Box]] = {}
+    for node_id, node in placed.items():
+        if node_id in old_nodes and _container_id(old_nodes[node_id]) == _container_id(node):
+            placed[node_id] = {
+                **node,
+                **{key: old_nodes[node_id][key] for key in _PLACE_KEYS if key in old_nodes[node_id]},
+            }
+            boxes_by_level.setdefault(_container_id(node), {})[node_id] = _box(placed[node_id])
+    new_ids = [
+        node_id for node_id, node in placed.items() if node_id not in boxes_by_level.get(_container_id(node), {})
+    ]
+    for node_id in sorted(new_ids, key=lambda node_id: _box(placed[node_id]).x):
+        boxes = boxes_by_level.get(_container_id(placed[node_id]), {})
+        if boxes:  # a level with old nodes; on a level of new nodes only, the layout stays
+            boxes[node_id] = _free_box(
+                _box(placed[node_id]),
+                [boxes[each] for each in predecessors.get(node_id, ()) if each in boxes],
+                boxes.values(),
             )
-            found[name] = {**found[name], "position": {"x": level[name].x, "y": level[name].y}}
-    for holder in {_holder(found[name]) for name in new} & found.keys():
-        found[holder] = _holding(found[holder], levels.get(holder, {}).values())
-    for name in new:
-        found[name] = {**found[name], "positionAbsolute": _absolute(name, found)}
-    return list(found.values())
+            placed[node_id] = {**placed[node_id], "position": {"x": boxes[node_id].x, "y": boxes[node_id].y}}
+    for container_id in {_container_id(placed[node_id]) for node_id in new_ids} & placed.keys():
+        placed[container_id] = _enlarged(placed[container_id], boxes_by_level.get(container_id, {}).values())
+    for node_id in new_ids:
+        placed[node_id] = {**placed[node_id], "positionAbsolute": _absolute_position(node_id, placed)}
+    return list(placed.values())
 
 
-def _holder(node: Fields) -> str:
+def _container_id(node: Fields) -> str:
     return str(node.get("parentId") or "")
 
 
-def _free(box: _Box, earlier: list[_Box], taken: Iterable[_Box]) -> _Box:
-    """The box behind earlier ones, as far down as it needs to be free of others."""
-    if earlier:
-        x = max(each.x + each.width for each in earlier) + GAP
-        box = box._replace(x=x, y=earlier[0].y)
+def _free_box(box: _Box, predecessors: list[_Box], taken: Iterable[_Box]) -> _Box:
+    """Return the box to the right of its predecessors, moved down until it overlaps no other box."""
+    if predecessors:
+        x = max(each.x + each.width for each in predecessors) + GAP
+        box = box._replace(x=x, y=predecessors[0].y)
     for other in sorted(taken, key=lambda other: other.y):
-        beside = other.x < box.x + box.width and box.x < other.x + other.width
-        if beside and other.y < box.y + box.height and box.y < other.y + other.height:
+        overlaps_x = other.x < box.x + box.width and box.x < other.x + other.width
+        if overlaps_x and other.y < box.y + box.height and box.y < other.y + other.height:
             box = box._replace(y=other.y + other.height + GAP)
     return box
 
 
-def _holding(node: Fields, inside: Iterable[_Box]) -> Fields:
-    """The node, as large as what stands in it needs it to be."""
+def _enlarged(node: Fields, inside: Iterable[_Box]) -> Fields:
+    """Return a container, enlarged for the nodes inside it."""
     own = _box(node)
     width = max([own.width, *(each.x + each.width + GAP for each in inside)])
     height = max([own.height, *(each.y + each.height + GAP for each in inside)])
     return {**node, "width": width, "height": height}
 
 
-def _absolute(name: str, nodes: dict[str, Fields]) -> Fields:
-    """The position of a node from the top left of all."""
+def _absolute_position(node_id: str, nodes: dict[str, Fields]) -> Fields:
+    """Return the position of a node on the canvas."""
     x: float = 0
     y: float = 0
-    seen: set[str] = set()
-    while name in nodes and name not in seen:
-        seen.add(name)
-        box = _box(nodes[name])
+    visited: set[str] = set()
+    while node_id in nodes and node_id not in visited:
+        visited.add(node_id)
+        box = _box(nodes[node_id])
         x, y = x + box.x, y + box.y
-        name = _holder(nodes[name])
+        node_id = _container_id(nodes[node_id])
     return {"x": x, "y": y}
 
 
@@ -101,7 +108,7 @@ def _box(node: Fields) -> _Box:
     )
 
 
-def _number(value: Any, otherwise: float = 0.0) -> float:
-    """A number that a file says; another where it says none."""
-    known = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _FAR  # no NaN either
-    return value if known else otherwise
+def _number(value: Any, default: float = 0.0) -> float:
+    """Return a number of a file; the default for any other value."""
+    is_valid = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _FAR  # no NaN either
+    return value if is_valid else default

@@ -27,13 +27,13 @@ from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
 VERSION = "0.4.0"
 EXTRA = "dify"
-"""The key of what is kept here of a Dify file."""
+"""Key in `extra` of the data from a Dify file."""
 OWN = "operad"
-"""The key in a node's data, and in the file's root, of what is kept there of ours."""
+"""Key in a node's data, and in the root of a file, of the data that only Operad reads."""
 INSTRUCTIONS, NOTES = "instructions", "notes"
-"""The key in ours of the root for what the workflow was made from."""
+"""Keys of the instructions and notes of a workflow, under `OWN` in the root."""
 ABSENT = "absent"
-"""Marks, in `extra`, what the file does not have, and we need."""
+"""Mark in `extra` of nodes and edges that Operad needs and the file does not have."""
 
 _FEATURES: Fields = {
     "file_upload": {"enabled": False},
@@ -48,12 +48,12 @@ _FEATURES: Fields = {
 
 
 def kept(extra: Mapping[str, Any]) -> Fields:
-    """Return the data that are kept of a Dify file."""
+    """Return the data from a Dify file in the `extra` of a workflow, a node or an edge."""
     return fields_of(extra.get(EXTRA))
 
 
 def plain(value: Any) -> Any:
-    """Parameters as plain values."""
+    """Return parameters as plain values."""
     if isinstance(value, BaseModel):
         return plain(value.model_dump(mode="json", exclude_unset=True))
     if isinstance(value, Mapping):
@@ -65,12 +65,12 @@ def plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Written:
-    """A node of a file, before what is kept of one is put in.
+    """Node of a file as Operad writes it by itself.
 
     Attributes:
-        spec: The node.
-        data: Its data.
-        envelope: What stands around it.
+        spec: The node of the workflow.
+        data: The data of the node.
+        envelope: The fields around the data, such as the position.
     """
 
     spec: NodeSpec
@@ -79,79 +79,79 @@ class Written:
 
     @property
     def final(self) -> Fields:
-        """The node with what is kept of a file."""
-        mine = kept(self.spec.extra)
-        how = mine.get("data")
-        data = changed(self.data, how)
-        title = fields_of(fields_of(fields_of(how).get("at")).get("title"))
-        if "is" in title:  # a number behind ours depends on the nodes around it, and says nothing of a change
+        """Node with the data from its Dify file put back."""
+        kept_data = kept(self.spec.extra)
+        data_change = kept_data.get("data")
+        data = changed(self.data, data_change)
+        title = fields_of(fields_of(fields_of(data_change).get("at")).get("title"))
+        if "is" in title:  # Operad numbers titles by order, so another number does not mean an edit
             data = {**data, "title": title["is"]}
-        return {**changed(self.envelope, mine.get("envelope"), sure=True), "data": data}
+        return {**changed(self.envelope, kept_data.get("envelope"), sure=True), "data": data}
 
 
 class Writer:
-    """Writes one workflow.
+    """Writer of one workflow.
 
     Args:
         graph: The workflow.
-        plugins: What stands behind node types.
+        plugins: The plugins and models of node types in Dify.
 
     Attributes:
-        specs: The nodes that are nodes there.
-        plugins: As given.
-        ids: The ids of the nodes there, by ours.
-        names: References.
+        specs: The nodes that are nodes in Dify, each id once.
+        plugins: The plugins and models of node types in Dify.
+        ids: Dify's ids of the nodes, by Operad's.
+        names: The translation of references.
     """
 
     def __init__(self, graph: NodeGraph, plugins: Plugins) -> None:
         self._graph = graph
         self.plugins = plugins
-        first = graph.by_id
-        self.specs = [spec for spec in graph.nodes if spec.type != CONVERSATION and first[spec.id] is spec]
-        fixed = {spec.id: kept(spec.extra).get("id") for spec in self.specs}
-        self.ids = dify_ids(self.specs, {ours: theirs for ours, theirs in fixed.items() if isinstance(theirs, str)})
+        by_id = graph.by_id
+        self.specs = [spec for spec in graph.nodes if spec.type != CONVERSATION and by_id[spec.id] is spec]
+        kept_ids = {spec.id: kept(spec.extra).get("id") for spec in self.specs}
+        self.ids = dify_ids(self.specs, {ours: theirs for ours, theirs in kept_ids.items() if isinstance(theirs, str)})
         types = {spec.id: spec.type for spec in self.specs}
         self.names = Names(self.ids, types)
         self._kinds = Kinds(graph)
-        self._known_handles: dict[str, Sequence[str]] = {}
+        self._handles_of: dict[str, Sequence[str]] = {}
         self._types = types
         self._parents = {spec.id: spec.parent for spec in self.specs}
-        self._begins = {spec.parent: self.ids[spec.id] for spec in reversed(self.specs) if spec.type in STARTS}
+        self._start_ids = {spec.parent: self.ids[spec.id] for spec in reversed(self.specs) if spec.type in STARTS}
 
     def side(self, node_id: str) -> Side:
         """Return the context of writing a node."""
-        return Side(self.ids[node_id], self.names, self._kinds.of, self.plugins, self._begins.get(node_id, ""))
+        return Side(self.ids[node_id], self.names, self._kinds.of, self.plugins, self._start_ids.get(node_id, ""))
 
     def mapped(self, kind: str) -> Mapped | None:
-        """Return the mapping of a node type; None for one that is not known there."""
+        """Return the mapping of a node type; None for a type that Dify does not have."""
         return of_tool(kind, self.plugins) if kind in self.plugins.tools else MAPPED.get(kind)
 
     @cached_property
     def nodes(self) -> Sequence[Written]:
-        """The nodes."""
-        at = places(
+        """Nodes of the file, as Operad writes them by itself."""
+        positions = places(
             NodeGraph(nodes=self.specs, edges=self._graph.edges), [s.id for s in self.specs if s.type in STARTS]
         )
         numbers: Counter[str] = Counter()
-        datas: dict[str, Fields] = {}
+        data_of: dict[str, Fields] = {}
         for spec in self.specs:
             numbers[spec.type] += 1
-            datas[spec.id] = self._data(spec, numbers[spec.type])
-        read = read_params(datas, self)
-        made: list[Written] = []
+            data_of[spec.id] = self._node_data(spec, numbers[spec.type])
+        read_back = read_params(data_of, self)
+        written: list[Written] = []
         for spec in self.specs:
-            data = datas[spec.id]
-            params = change(read[spec.id][1], plain(spec.params))
-            own: Fields = {} if params is None else {"params": params}
+            data = data_of[spec.id]
+            params = change(read_back[spec.id][1], plain(spec.params))
+            operad_data: Fields = {} if params is None else {"params": params}
             if self.ids[spec.id] != spec.id:
-                own["id"] = spec.id
-            if read[spec.id][0] != spec.type:
-                own["type"] = spec.type
-            envelope = self._envelope(spec, at[spec.id])
-            made.append(Written(spec, {**data, OWN: own} if own else data, envelope))
-        return made
+                operad_data["id"] = spec.id
+            if read_back[spec.id][0] != spec.type:
+                operad_data["type"] = spec.type
+            envelope = self._envelope(spec, positions[spec.id])
+            written.append(Written(spec, {**data, OWN: operad_data} if operad_data else data, envelope))
+        return written
 
-    def _data(self, spec: NodeSpec, number: int) -> Fields:
+    def _node_data(self, spec: NodeSpec, number: int) -> Fields:
         mapped = self.mapped(spec.type)
         fields = fields_of(plain(spec.params))
         title = mapped.title if mapped else spec.type
@@ -165,11 +165,11 @@ class Writer:
             in_loop = self._types.get(spec.parent) == "loop"
             data |= {"isInIteration": not in_loop, "isInLoop": in_loop}
             data["loop_id" if in_loop else "iteration_id"] = self.names.write_id(spec.parent)
-        made = mapped.write(fields, self.side(spec.id)) if mapped else fields
-        return {**made, **(write_failure(fields.get("failure")) if mapped else {}), **data}
+        written = mapped.write(fields, self.side(spec.id)) if mapped else fields
+        return {**written, **(write_failure(fields.get("failure")) if mapped else {}), **data}
 
     def _envelope(self, spec: NodeSpec, place: Place) -> Fields:
-        small = spec.type in STARTS
+        is_start = spec.type in STARTS
         envelope: Fields = {
             "height": place.height,
             "id": self.ids[spec.id],
@@ -178,32 +178,32 @@ class Writer:
             "selected": False,
             "sourcePosition": "right",
             "targetPosition": "left",
-            "type": f"custom-{spec.type}" if small else "custom",
+            "type": f"custom-{spec.type}" if is_start else "custom",
             "width": place.width,
         }
         if spec.parent:
             envelope |= {"parentId": self.names.write_id(spec.parent), "zIndex": 1002}
-        return {**envelope, "draggable": False, "selectable": False} if small else envelope
+        return {**envelope, "draggable": False, "selectable": False} if is_start else envelope
 
     def edges(self, datas: Mapping[str, Fields]) -> list[Fields]:
-        """The edges, each with an id of its own.
+        """Return the edges of the file, each with an id of its own.
 
         Args:
-            datas: The data of the nodes, as it stands in the file, by our ids.
+            datas: The data of the nodes in the file, by Operad's ids.
         """
         numbers: Counter[str] = Counter()
-        found: list[Fields] = []
+        edges: list[Fields] = []
         for edge in self._graph.edges:
-            made = self._edge(edge, datas)
-            numbers[made["id"]] += 1
-            number = numbers[made["id"]]
-            found.append({**made, "id": f"{made['id']}-{number}"} if number > 1 else made)
-        return found
+            written = self._edge(edge, datas)
+            numbers[written["id"]] += 1
+            number = numbers[written["id"]]
+            edges.append({**written, "id": f"{written['id']}-{number}"} if number > 1 else written)
+        return edges
 
     def _edge(self, edge: Edge, datas: Mapping[str, Fields]) -> Fields:
         source, target = self.names.write_id(edge.source), self.names.write_id(edge.target)
-        known = self._handles(edge.source, datas)
-        handle = known[edge.port] if 0 <= edge.port < len(known) else str(edge.port)
+        handle_names = self._handles(edge.source, datas)
+        handle = handle_names[edge.port] if 0 <= edge.port < len(handle_names) else str(edge.port)
         parent = self._parents.get(edge.target, "")
         in_loop = self._types.get(parent) == "loop"
         data: Fields = {
@@ -226,13 +226,13 @@ class Writer:
         }
 
     def _handles(self, node_id: str, datas: Mapping[str, Fields]) -> Sequence[str]:
-        if node_id not in self._known_handles:
-            self._known_handles[node_id] = handles(datas.get(node_id, {}))
-        return self._known_handles[node_id]
+        if node_id not in self._handles_of:
+            self._handles_of[node_id] = handles(datas.get(node_id, {}))
+        return self._handles_of[node_id]
 
     @property
     def rest(self) -> Fields:
-        """The file without its nodes, its edges and its dependencies."""
+        """Values of the file without nodes, edges and dependencies."""
         types = set(self._types.values())
         conversation = next((spec for spec in self._graph.nodes if spec.type == CONVERSATION), None)
         return {
@@ -257,7 +257,7 @@ class Writer:
 
     @property
     def dependencies(self) -> list[Fields]:
-        """The plugins that the nodes need."""
+        """Plugins that the nodes need, in the form of a file's dependencies."""
         needed = sorted({self.plugins.needed(kind) for kind in self._types.values()} - {""})
         return [
             {
@@ -270,13 +270,13 @@ class Writer:
 
 
 def write_conversation(conversation: NodeSpec | None) -> list[Fields]:
-    """The variables of a conversation."""
+    """Return the variables of a conversation node in Dify's form."""
     params = plain(conversation.params) if conversation else None
-    found: list[Fields] = []
+    variables: list[Fields] = []
     for parts in map(list_of, list_of(fields_of(params).get("variables"))):
         if len(parts) > 1 and isinstance(parts[0], str):
             name, kind, *value = parts
-            found.append(
+            variables.append(
                 {
                     "description": "",
                     "id": str(uuid5(NAMESPACE_URL, f"operad:dify/{CONVERSATION}/{name}")),
@@ -286,14 +286,14 @@ def write_conversation(conversation: NodeSpec | None) -> list[Fields]:
                     "value_type": kind,
                 }
             )
-    return found
+    return variables
 
 
-_STRUCTURE = ("title", "type", "desc", "selected", "isInIteration", "isInLoop", "iteration_id", "loop_id", OWN)
+_COMMON_FIELDS = ("title", "type", "desc", "selected", "isInIteration", "isInLoop", "iteration_id", "loop_id", OWN)
 
 
 def read_type(data: Fields, plugins: Plugins) -> str:
-    """Our type of a node."""
+    """Return Operad's type of a node, from its data in Dify."""
     kind = str(data.get("type"))
     if kind == "tool":
         return tool_type(data, plugins)
@@ -303,25 +303,28 @@ def read_type(data: Fields, plugins: Plugins) -> str:
 
 
 def read_params(datas: Mapping[str, Fields], writer: Writer) -> Mapping[str, tuple[str, Fields]]:
-    """The types and the parameters of nodes.
+    """Return the types and the parameters of nodes, by Operad's ids.
 
     Args:
-        datas: Their data, by our ids.
-        writer: How names and types stand to each other.
+        datas: The data of the nodes in Dify, by Operad's ids.
+        writer: The writer of the workflow, which knows the names, the types of variables and the plugins.
     """
     writer.names.outside.clear()
-    found: dict[str, tuple[str, Fields]] = {}
-    # The start node last: what others read from outside of the graph is given to it.
+    params: dict[str, tuple[str, Fields]] = {}
+    # The start node comes last: values from outside of the graph that other nodes read become its inputs.
     for node_id in sorted(datas, key=lambda node_id: datas[node_id].get("type") == "start"):
         data = datas[node_id]
-        kind = read_type(data, writer.plugins)
-        mapped = writer.mapped(kind)
+        node_type = read_type(data, writer.plugins)
+        mapped = writer.mapped(node_type)
         if mapped is None:
-            found[node_id] = kind, {key: value for key, value in data.items() if key not in _STRUCTURE}
+            params[node_id] = node_type, {key: value for key, value in data.items() if key not in _COMMON_FIELDS}
         else:
             failure = read_failure(data)
-            found[node_id] = kind, mapped.read(data, writer.side(node_id)) | ({"failure": failure} if failure else {})
-    return found
+            params[node_id] = (
+                node_type,
+                mapped.read(data, writer.side(node_id)) | ({"failure": failure} if failure else {}),
+            )
+    return params
 
 
 def values_of(graph: NodeGraph, plugins: Plugins) -> Fields:
@@ -329,36 +332,36 @@ def values_of(graph: NodeGraph, plugins: Plugins) -> Fields:
 
     Args:
         graph: The workflow.
-        plugins: The plugins and models that are to stand behind node types.
+        plugins: The plugins and models of node types in Dify.
     """
     writer = Writer(graph, plugins)
-    present = [written for written in writer.nodes if ABSENT not in kept(written.spec.extra)]
-    finals = [written.final for written in present]
-    datas = {written.spec.id: final["data"] for written, final in zip(present, finals, strict=True)}
+    written_nodes = [written for written in writer.nodes if ABSENT not in kept(written.spec.extra)]
+    node_values = [written.final for written in written_nodes]
+    datas = {written.spec.id: final["data"] for written, final in zip(written_nodes, node_values, strict=True)}
     edges = [
-        changed(made, kept(edge.extra).get("edge"), sure=True)
-        for edge, made in zip(graph.edges, writer.edges(datas), strict=True)
+        changed(written_edge, kept(edge.extra).get("edge"), sure=True)
+        for edge, written_edge in zip(graph.edges, writer.edges(datas), strict=True)
         if ABSENT not in kept(edge.extra)
     ]
-    mine = kept(graph.extra)
-    for note in mine.get("notes", []):
-        finals.insert(note["at"], note["note"])
-    root: Fields = changed(writer.rest, mine.get("rest"))
+    kept_data = kept(graph.extra)
+    for note in kept_data.get("notes", []):
+        node_values.insert(note["at"], note["note"])
+    root: Fields = changed(writer.rest, kept_data.get("rest"))
     for key, texts in ((INSTRUCTIONS, graph.instructions), (NOTES, graph.notes)):
         if texts:
             root = {**root, OWN: {**fields_of(root.get(OWN)), key: list(texts)}}
-    shell = {**root["workflow"]["graph"], "nodes": finals, "edges": edges}
-    root = {**root, "workflow": {**root["workflow"], "graph": shell}}
-    plugins_needed = _dependencies(writer.dependencies, mine.get("dependencies"))
-    return root if plugins_needed is None else {**root, "dependencies": plugins_needed}
+    graph_values = {**root["workflow"]["graph"], "nodes": node_values, "edges": edges}
+    root = {**root, "workflow": {**root["workflow"], "graph": graph_values}}
+    dependencies = _dependencies(writer.dependencies, kept_data.get("dependencies"))
+    return root if dependencies is None else {**root, "dependencies": dependencies}
 
 
-def _dependencies(needed: list[Fields], how: Any) -> Any:
-    """The plugins that a file names, and those that have come to be needed since."""
-    if not isinstance(how, dict):
+def _dependencies(needed: list[Fields], difference: Any) -> Any:
+    """Return the plugins that the file named, and those that nodes need since the workflow was changed."""
+    if not isinstance(difference, dict):
         return needed
-    mine = cast("Fields", how)
-    was, found = mine.get("was", []), mine.get("is")
-    if isinstance(found, list):
-        return [*cast("list[Any]", found), *(plugin for plugin in needed if plugin not in was)]
-    return [plugin for plugin in needed if plugin not in was] or found
+    kept_change = cast("Fields", difference)
+    needed_before, named = kept_change.get("was", []), kept_change.get("is")
+    if isinstance(named, list):
+        return [*cast("list[Any]", named), *(plugin for plugin in needed if plugin not in needed_before)]
+    return [plugin for plugin in needed if plugin not in needed_before] or named

@@ -6,19 +6,19 @@ from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import NodeSpec
 
 TOP = ("workflow", "instructions", "notes", "nodes", "edges", "order", "extra")
-"""The keys of a workflow."""
+"""Keys of a workflow."""
 
 EDGE = ("from", "to", "port", "input", "extra")
-"""The keys of an edge."""
+"""Keys of an edge."""
 
 OWN = ("id", "type", "inside", "after", "params", "nodes", "extra")
 """Keys of a node besides its parameters."""
 
 ELSE = "else"
-"""The port of an if-else node where no case fits."""
+"""Name of the port of an if-else node that is taken if no case fits."""
 
 
 def else_port(node: NodeSpec | None) -> int | None:
-    """Return the number of that port; None for other nodes than an if-else with cases."""
+    """Return the number of the port `ELSE`; None if the node is not an if-else node with cases."""
     cases = fields_of(node.params).get("cases") if node is not None and node.type == "if-else" else None
     return len(list_of(cases)) if isinstance(cases, list) else None

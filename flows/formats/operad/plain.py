@@ -10,7 +10,11 @@ from operad.runtime.values.errors import InvalidError, Issue
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """A value as one of JSON's."""
+    """Return a value as a value of JSON; other types become texts or lists.
+
+    Raises:
+        InvalidError: The value is nested too deep.
+    """
     if depth > MAX_DEPTH - 20:
         raise InvalidError(
             "the workflow", [Issue("depth", f"values in it are nested deeper than {MAX_DEPTH - 20} levels")]
@@ -28,16 +32,16 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def is_plain(value: Any) -> bool:
-    """Return whether a value is one of JSON's already."""
-    return all(type(each) in (dict, list, str, int, float, bool, type(None)) for each in _parts(value))
+    """Return True if a value consists of JSON types only."""
+    return all(type(each) in (dict, list, str, int, float, bool, type(None)) for each in _with_descendants(value))
 
 
-def _parts(value: Any) -> Iterator[Any]:
-    """A value and all in it; keys, too."""
-    open_ = [value]
-    while open_:
-        yield (value := open_.pop())
+def _with_descendants(value: Any) -> Iterator[Any]:
+    """Yield a value and all values and keys inside it."""
+    stack = [value]
+    while stack:
+        yield (value := stack.pop())
         if isinstance(value, Mapping):
-            open_ += [each for pair in cast("Mapping[Any, Any]", value).items() for each in pair]
+            stack += [each for pair in cast("Mapping[Any, Any]", value).items() for each in pair]
         elif isinstance(value, list | tuple):
-            open_ += cast("Sequence[Any]", value)
+            stack += cast("Sequence[Any]", value)

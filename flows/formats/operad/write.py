@@ -25,14 +25,14 @@ from operad.operators.nodes import NODE_TYPES
 
 
 def dump(graph: NodeGraph, *, on_one_line: bool = True) -> bytes:
-    """Write a workflow. The same one gives the same bytes.
+    """Return the file of a workflow; the same workflow gives the same bytes.
 
     Args:
         graph: The workflow.
-        on_one_line: Whether short nodes are written on one line.
+        on_one_line: True to write short nodes on one line.
 
     Raises:
-        InvalidError: Values in it are nested deeper than such a file can be.
+        InvalidError: Values of the workflow are nested too deep.
     """
     root: dict[str, yaml.Node] = {"workflow": text_node(graph.name)}
     if graph.instructions:
@@ -40,44 +40,47 @@ def dump(graph: NodeGraph, *, on_one_line: bool = True) -> bytes:
     if graph.notes:
         root["notes"] = value_node(plain(graph.notes))
     by_id = graph.by_id
-    arriving: dict[str, list[tuple[int, Edge]]] = {}
+    edges_into: dict[str, list[tuple[int, Edge]]] = {}
     for number, edge in enumerate(graph.edges):
-        arriving.setdefault(edge.target, []).append((number, edge))
+        edges_into.setdefault(edge.target, []).append((number, edge))
     order: list[int] = []
     level = _Level(on_one_line)
-    open_: list[tuple[str, _Level]] = [("", level)]
+    open_levels: list[tuple[str, _Level]] = [("", level)]
     for node in graph.nodes:
-        around = next((place for place in range(len(open_) - 1, -1, -1) if open_[place][0] == node.parent), 0)
-        del open_[around + 1 :]
-        here = open_[-1]
-        leading = arriving.pop(node.id, [])
-        order += (number for number, _ in leading)
-        inner = here[1].add(node, [edge for _, edge in leading], by_id, inside=here[0] != node.parent)
+        depth = next(
+            (position for position in range(len(open_levels) - 1, -1, -1) if open_levels[position][0] == node.parent), 0
+        )
+        del open_levels[depth + 1 :]
+        current = open_levels[-1]
+        edges = edges_into.pop(node.id, [])
+        order += (number for number, _ in edges)
+        inner_level = current[1].add(node, [edge for _, edge in edges], by_id, inside=current[0] != node.parent)
         if node.id:
-            open_.append((node.id, inner))
+            open_levels.append((node.id, inner_level))
     root["nodes"] = level.written()
-    left = [(number, edge) for numbered in arriving.values() for number, edge in numbered]
-    if left:
-        order += (number for number, _ in left)
+    edges_to_missing = [(number, edge) for numbered in edges_into.values() for number, edge in numbered]
+    if edges_to_missing:
+        order += (number for number, _ in edges_to_missing)
         root["edges"] = yaml.SequenceNode(
-            "tag:yaml.org,2002:seq", [_edge_node(edge, by_id, to=True) for _, edge in left]
+            "tag:yaml.org,2002:seq", [_edge_node(edge, by_id, to=True) for _, edge in edges_to_missing]
         )
     if order != sorted(order):
-        places = sorted(range(len(order)), key=order.__getitem__)
-        root["order"] = flow_node([value_node(place) for place in places])
+        positions = sorted(range(len(order)), key=order.__getitem__)
+        root["order"] = flow_node([value_node(position) for position in positions])
     if graph.extra:
         root["extra"] = value_node(plain(graph.extra))
     return serialized(mapping_node(root))
 
 
 class _Level:
-    """The nodes inside of one, as they are written."""
+    """Nodes of the workflow, or inside one container, in the form of a file."""
 
     def __init__(self, on_one_line: bool) -> None:
         self._on_one_line = on_one_line
         self._nodes: list[tuple[str, dict[str, yaml.Node], bool, _Level]] = []
 
     def add(self, node: NodeSpec, edges: Sequence[Edge], by_id: Mapping[str, NodeSpec], *, inside: bool) -> _Level:
+        """Add a node with its incoming edges; return the level of the nodes inside it."""
         fields: dict[str, yaml.Node] = {"type": text_node(node.type)}
         short = True
         if inside:
@@ -102,19 +105,19 @@ class _Level:
         return level
 
     def written(self) -> yaml.Node:
-        """All of it, as a mapping by id; as a list where an id is there twice."""
+        """Return the nodes as a mapping by id, or as a list if an id occurs twice."""
         ids = [node_id for node_id, *_ in self._nodes]
-        listed = len(set(ids)) < len(ids)
+        as_list = len(set(ids)) < len(ids)
         pairs: list[tuple[yaml.Node, yaml.Node]] = []
         for node_id, fields, short, level in self._nodes:
-            if listed:
+            if as_list:
                 fields = {"id": id_node(node_id), **fields}
             if level._nodes:
                 extra = fields.pop("extra", None)
                 fields = {**fields, "nodes": level.written(), **({"extra": extra} if extra else {})}
                 short = False
             pairs.append((id_node(node_id), mapping_node(fields, flow=short)))
-        if listed:
+        if as_list:
             return yaml.SequenceNode("tag:yaml.org,2002:seq", [value for _, value in pairs], flow_style=False)
         return yaml.MappingNode("tag:yaml.org,2002:map", pairs, flow_style=not pairs)
 

@@ -20,29 +20,29 @@ _NO_BLOCK = re.compile("[^\t\n -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\uf
 """Characters that need double quotes."""
 
 _TAB_FIRST = re.compile("[ \n]*\t")
-"""Characters that libyaml takes for an indentation, at the beginning of a block."""
+"""Beginning of a text that libyaml would take for the indentation of a block."""
 
 
 def flow_node(items: list[yaml.Node]) -> yaml.Node:
-    """A list on one line."""
+    """Return a list on one line."""
     return yaml.SequenceNode("tag:yaml.org,2002:seq", items, flow_style=True)
 
 
 def mapping_node(fields: Mapping[str, yaml.Node], *, flow: bool = False) -> yaml.MappingNode:
-    """A mapping; on one line for `flow`."""
+    """Return a mapping; on one line if `flow` is True."""
     pairs = [(text_node(key), value) for key, value in fields.items()]
     return yaml.MappingNode("tag:yaml.org,2002:map", pairs, flow_style=flow or not pairs)
 
 
 def id_node(node_id: str) -> yaml.ScalarNode:
-    """An id, without quotes where it is read as the same text without them."""
+    """Return an id; without quotes if it is a number, which is read back as the same text."""
     if _NUMBER.fullmatch(node_id):
         return yaml.ScalarNode("tag:yaml.org,2002:int", node_id)
     return text_node(node_id)
 
 
 def text_node(text: str) -> yaml.ScalarNode:
-    """A text, as a block where it has several lines."""
+    """Return a text; as a block if it has several lines."""
     text = HALF.sub("\ufffd", text)
     style = None
     if _NO_BLOCK.search(text) or _TAB_FIRST.match(text):
@@ -56,7 +56,7 @@ _scalar = cast("Callable[[Any], yaml.Node]", yaml.representer.SafeRepresenter().
 
 
 def value_node(value: Any) -> yaml.Node:
-    """A value of JSON."""
+    """Return a value of JSON; on one line if it is short."""
     if isinstance(value, str):
         return text_node(value)
     if isinstance(value, list):
@@ -69,19 +69,19 @@ def value_node(value: Any) -> yaml.Node:
 
 
 def fits(value: Any, most: int) -> bool:
-    """Return whether a JSON value fits on a line of a length in characters."""
+    """Return True if a JSON value fits on a line with at most this number of characters."""
     text = json.dumps(value, ensure_ascii=False)
     return len(text) <= most and "\\n" not in text
 
 
 def serialized(root: yaml.Node) -> bytes:
-    """The text of a document, in UTF-8."""
+    """Return the text of a document, in UTF-8."""
     serialize = cast("Callable[..., str]", yaml.serialize)  # pyright: ignore[reportUnknownMemberType]
     return serialize(root, Dumper=_Dumper, allow_unicode=True, width=10**9, line_break="\n").encode("utf-8")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks even where they have tabs, or blanks at the ends of lines."""
+    """Dumper that writes texts of several lines as blocks, even with tabs or with blanks at the ends of lines."""
 
     def analyze_scalar(self, scalar: str) -> Any:
         analysis: Any = cast("Any", super()).analyze_scalar(scalar)

@@ -1,7 +1,7 @@
 """Each node type's parameters as Dify's ``data``, and back.
 
-Both ways read what they can of what is there: nothing of it need be right. What a node does there and cannot do here
-(a POST, groups of an aggregator) becomes a parameter that our type does not have, so that the check refuses it.
+Both directions accept invalid values and translate what they can. A feature that Operad's type lacks becomes a
+parameter that the type does not have, so that the check refuses it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from operad.flows.formats.dify.nodes.values import VALUES
 from operad.flows.formats.shapes import Fields, each_of, text_of
 
 MAPPED: Mapping[str, Mapped] = {**FLOW, **AGENTS, **MODELS, **VALUES, **CONTAINERS, **SOURCES, **TOOL}
-"""The node types that are the same on both sides, but for those that `Plugins.tools` stand behind."""
+"""Mappings of the node types that Dify has, too, except those that are tools there (`Plugins.tools`)."""
 
 
 def handles(data: Fields) -> list[str]:
-    """Return the marks of edges that leave a node, in the order of its ports."""
+    """Return the handles of the edges that leave a node, in the order of its ports."""
     match data.get("type"):
         case "if-else":
             cases = (

@@ -10,11 +10,12 @@ from operad.flows.formats.dify.nodes.mapped import Mapped, Side
 from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, pairs_of, text_of
 from operad.operators.nodes.models import SAMPLING
 
-_ASKED = re.compile(r"\{\{#\$output\.([a-zA-Z_][a-zA-Z0-9_]*)#\}\}")
-"""The place of a text that is asked for, in a form."""
+_INPUT_FIELD = re.compile(r"\{\{#\$output\.([a-zA-Z_][a-zA-Z0-9_]*)#\}\}")
+"""Field of a form for a text that people enter."""
 
 
-def _value(params: Fields, name: str) -> Any:
+def _param_value(params: Fields, name: str) -> Any:
+    """Return the value of an agent's parameter, which may be written as ``{type, value}``."""
     given = fields_of(params.get(name))
     return given["value"] if "value" in given else params.get(name)
 
@@ -44,16 +45,16 @@ def _write_agent(params: Fields, side: Side) -> Fields:
 def _read_agent(data: Fields, side: Side) -> Fields:
     given = fields_of(data.get("agent_parameters"))
     params: Fields = {
-        name: side.names.read_text(_value(given, name) if _value(given, name) is not None else "")
+        name: side.names.read_text(_param_value(given, name) if _param_value(given, name) is not None else "")
         for name in ("instruction", "query")
     }
-    tools = [each for each in each_of(_value(given, "tools")) if each.get("enabled", True) is True]
+    tools = [each for each in each_of(_param_value(given, "tools")) if each.get("enabled", True) is True]
     params["tools"] = [each.get("tool_name") or each.get("name") for each in tools]
     if "react" in text_of(data.get("agent_strategy_name")).lower():
         params["strategy"] = "react"
-    if (rounds := _value(given, "maximum_iterations")) is not None:
+    if (rounds := _param_value(given, "maximum_iterations")) is not None:
         params["rounds"] = rounds
-    model = fields_of(_value(given, "model"))
+    model = fields_of(_param_value(given, "model"))
     name = model.get("name") or model.get("model")
     sampling = {key: value for key, value in fields_of(model.get("completion_params")).items() if key in SAMPLING}
     params |= ({"model_name": name} if name else {}) | ({"sampling": sampling} if sampling else {})
@@ -76,7 +77,7 @@ def _write_human(params: Fields, side: Side) -> Fields:
 
 def _read_human(data: Fields, side: Side) -> Fields:
     content = data.get("form_content", "")
-    text = _ASKED.sub(r"[\1]", content) if isinstance(content, str) else content
+    text = _INPUT_FIELD.sub(r"[\1]", content) if isinstance(content, str) else content
     params: Fields = {
         "question": side.names.read_text(text),
         "actions": [[each.get("id"), each.get("title", "")] for each in each_of(data.get("user_actions"))],

@@ -14,8 +14,8 @@ from operad.flows.formats.shapes import Fields, each_of, is_selector, list_of
 def _write_loop(params: Fields, side: Side) -> Fields:
     variables: list[Fields] = []
     for number, item in enumerate(list_of(params.get("variables"))):
-        name, kind, value = [*list_of(item), None, None, None][:3]
-        by_name = is_selector(value)
+        name, variable_type, value = [*list_of(item), None, None, None][:3]
+        is_variable = is_selector(value)
         constant = (
             value if isinstance(value, str) or value is None else json.dumps(value, ensure_ascii=False, sort_keys=True)
         )
@@ -23,9 +23,9 @@ def _write_loop(params: Fields, side: Side) -> Fields:
             {
                 "id": side.uuid("variable", number),
                 "label": name,
-                "value": side.names.write(value) if by_name else constant,
-                "value_type": "variable" if by_name else "constant",
-                "var_type": kind,
+                "value": side.names.write(value) if is_variable else constant,
+                "value_type": "variable" if is_variable else "constant",
+                "var_type": variable_type,
             }
         )
     return {
@@ -66,47 +66,47 @@ def _first_value(variable: Fields, side: Side) -> Any:
         return None if value == "" else value
 
 
-_ON_ERROR = {"fail": "terminated", "keep": "continue-on-error", "skip": "remove-abnormal-output"}
+_ERROR_MODES = {"fail": "terminated", "keep": "continue-on-error", "skip": "remove-abnormal-output"}
 
-_AT_ONCE = 10
+_DEFAULT_CONCURRENCY = 10
 
 
 def _write_iteration(params: Fields, side: Side) -> Fields:
-    kind, result = side.kind(params.get("iterator_selector")), side.kind(params.get("output_selector"))
-    at_once = params.get("concurrency", _AT_ONCE)
+    list_type, result_type = side.kind(params.get("iterator_selector")), side.kind(params.get("output_selector"))
+    concurrency = params.get("concurrency", _DEFAULT_CONCURRENCY)
     return {
-        "error_handle_mode": _ON_ERROR.get(str(params.get("on_error", "fail")), "terminated"),
+        "error_handle_mode": _ERROR_MODES.get(str(params.get("on_error", "fail")), "terminated"),
         "flatten_output": params.get("flatten_output", True),
-        "is_parallel": at_once != 1,
-        "iterator_input_type": kind,
+        "is_parallel": concurrency != 1,
+        "iterator_input_type": list_type,
         "iterator_selector": side.names.write(params.get("iterator_selector")),
         "output_selector": side.names.write(params.get("output_selector")),
-        "output_type": result if result.startswith("array[") else f"array[{result}]",
-        "parallel_nums": at_once if at_once != 1 else _AT_ONCE,
+        "output_type": result_type if result_type.startswith("array[") else f"array[{result_type}]",
+        "parallel_nums": concurrency if concurrency != 1 else _DEFAULT_CONCURRENCY,
         "start_node_id": side.begins,
     }
 
 
 def _read_iteration(data: Fields, side: Side) -> Fields:
     params = picked(data, iterator_selector=side.names.read, output_selector=side.names.read)
-    at_once = data.get("parallel_nums", _AT_ONCE) if data.get("is_parallel") is True else 1
-    if at_once != _AT_ONCE:
-        params["concurrency"] = at_once
+    concurrency = data.get("parallel_nums", _DEFAULT_CONCURRENCY) if data.get("is_parallel") is True else 1
+    if concurrency != _DEFAULT_CONCURRENCY:
+        params["concurrency"] = concurrency
     mode = data.get("error_handle_mode", "terminated")
-    on_error = {"remove-abnormally": "skip"} | {theirs: ours for ours, theirs in _ON_ERROR.items()}
+    on_error = {"remove-abnormally": "skip"} | {theirs: ours for ours, theirs in _ERROR_MODES.items()}
     if mode != "terminated":
         params["on_error"] = on_error.get(str(mode), mode)
     return {**params, "flatten_output": False} if data.get("flatten_output") is False else params
 
 
-def _nothing(_params: Fields, _side: Side) -> Fields:
+def _no_fields(_params: Fields, _side: Side) -> Fields:
     return {}
 
 
 CONTAINERS: Mapping[str, Mapped] = {
     "iteration": Mapped("Iteration", _write_iteration, _read_iteration),
-    "iteration-start": Mapped("", _nothing, _nothing),
+    "iteration-start": Mapped("", _no_fields, _no_fields),
     "loop": Mapped("Loop", _write_loop, _read_loop),
-    "loop-start": Mapped("", _nothing, _nothing),
-    "loop-end": Mapped("Exit Loop", _nothing, _nothing),
+    "loop-start": Mapped("", _no_fields, _no_fields),
+    "loop-end": Mapped("Exit Loop", _no_fields, _no_fields),
 }

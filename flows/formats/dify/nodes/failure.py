@@ -8,10 +8,10 @@ from typing import Any
 from operad.flows.formats.shapes import Fields, each_of, fields_of
 
 FAIL_BRANCH = "fail-branch"
-"""The handle of the edges that a node takes when it failed."""
+"""Handle of the edges that a node takes after a failure."""
 
-_THEN = {"fail-branch": "branch", "default-value": "values"}
-_WITHOUT = (
+_STRATEGIES = {"fail-branch": "branch", "default-value": "values"}
+_TYPES_WITHOUT_BRANCH = (
     "start",
     "end",
     "answer",
@@ -27,29 +27,29 @@ _WITHOUT = (
 
 def branches(data: Fields) -> bool:
     """Return True if a node has a fail branch."""
-    return data.get("error_strategy") == FAIL_BRANCH and data.get("type") not in _WITHOUT
+    return data.get("error_strategy") == FAIL_BRANCH and data.get("type") not in _TYPES_WITHOUT_BRANCH
 
 
 def read_failure(data: Fields) -> Fields | None:
     """Return the handling of a node's failure; None if the failure ends the run."""
     retry = fields_of(data.get("retry_config"))
-    on = True in (retry.get("retry_enabled"), retry.get("enabled"))
+    is_enabled = True in (retry.get("retry_enabled"), retry.get("enabled"))
     failure: Fields = {}
-    if on and (retries := retry.get("max_retries", 0)):
+    if is_enabled and (retries := retry.get("max_retries", 0)):
         failure["retries"] = retries
         interval = retry.get("retry_interval", 1000)
         failure["wait"] = interval / 1000 if isinstance(interval, int | float) else interval
     strategy = data.get("error_strategy")
     if branches(data) or strategy == "default-value":
-        failure["then"] = _THEN[str(strategy)]
+        failure["then"] = _STRATEGIES[str(strategy)]
     if strategy == "default-value":
         values = each_of(data.get("default_value"))
-        failure["values"] = {str(each.get("key")): _value(each) for each in values if "key" in each}
+        failure["values"] = {str(each.get("key")): _read_default(each) for each in values if "key" in each}
     return failure or None
 
 
-def _value(given: Fields) -> Any:
-    """A default value of its type, which may be written as text."""
+def _read_default(given: Fields) -> Any:
+    """Return a default value, which files may write as text."""
     value = given.get("value")
     if given.get("type") == "string" or not isinstance(value, str):
         return value
@@ -60,20 +60,20 @@ def _value(given: Fields) -> Any:
 
 
 def write_failure(failure: Any) -> Fields:
-    """The same as a node of a file says it."""
+    """Return the fields of a node's data for the handling of failures; the inverse of `read_failure`."""
     given = fields_of(failure)
     data: Fields = {}
     if given.get("retries"):
         interval = round(given.get("wait", 1.0) * 1000)
         data["retry_config"] = {"max_retries": given["retries"], "retry_enabled": True, "retry_interval": interval}
-    if given.get("then") in _THEN.values():
-        data["error_strategy"] = next(theirs for theirs, ours in _THEN.items() if ours == given["then"])
+    if given.get("then") in _STRATEGIES.values():
+        data["error_strategy"] = next(theirs for theirs, ours in _STRATEGIES.items() if ours == given["then"])
     if given.get("then") == "values":
-        data["default_value"] = [_typed(name, value) for name, value in fields_of(given.get("values")).items()]
+        data["default_value"] = [_default_value(name, value) for name, value in fields_of(given.get("values")).items()]
     return data
 
 
-def _typed(name: str, value: Any) -> Fields:
+def _default_value(name: str, value: Any) -> Fields:
     match value:
         case bool() | str() | None:
             kind = "string"

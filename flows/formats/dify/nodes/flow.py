@@ -18,9 +18,9 @@ INPUTS: Mapping[str, str] = {
     "file": "file",
     "array[file]": "file-list",
 }
-"""Types of inputs there, by ours."""
+"""Dify's types of inputs by Operad's types of variables."""
 
-_OF_INPUTS = {
+_INPUT_TYPES = {
     **{theirs: ours for ours, theirs in INPUTS.items()},
     "text-input": "string",
     "select": "string",
@@ -29,7 +29,7 @@ _OF_INPUTS = {
     "files": "array[file]",
 }
 
-_FROM_OUTSIDE = tuple(f"{each}." for each in OUTSIDE)
+_OUTSIDE_PREFIXES = tuple(f"{each}." for each in OUTSIDE)
 
 
 def _write_start(params: Fields, side: Side) -> Fields:
@@ -43,13 +43,13 @@ def _write_start(params: Fields, side: Side) -> Fields:
                 else {}
             )
             for name, kind in pairs_of(params.get("variables"))
-            if _is_inner(name)
+            if _is_own_input(name)
         ]
     }
 
 
-def _is_inner(name: Any) -> bool:
-    return isinstance(name, str) and not name.startswith(_FROM_OUTSIDE)
+def _is_own_input(name: Any) -> bool:
+    return isinstance(name, str) and not name.startswith(_OUTSIDE_PREFIXES)
 
 
 def _input(name: str, kind: Any) -> Fields:
@@ -70,17 +70,17 @@ def _input(name: str, kind: Any) -> Fields:
 
 
 def _read_start(data: Fields, side: Side) -> Fields:
-    own = [
-        [variable.get("variable"), _OF_INPUTS.get(str(variable.get("type")), variable.get("type"))]
+    variables = [
+        [variable.get("variable"), _INPUT_TYPES.get(str(variable.get("type")), variable.get("type"))]
         for variable in each_of(data.get("variables"))
     ]
-    known = dict.fromkeys(("file", "array[file]"))
+    file_types = dict.fromkeys(("file", "array[file]"))
     defaults = {
-        variable["variable"]: None if kind in known else _default(variable, str(kind))
-        for variable, (_, kind) in zip(each_of(data.get("variables")), own, strict=True)
+        variable["variable"]: None if kind in file_types else _default(variable, str(kind))
+        for variable, (_, kind) in zip(each_of(data.get("variables")), variables, strict=True)
         if isinstance(variable.get("variable"), str) and (variable.get("required") is False or _has_default(variable))
     }
-    params: Fields = {"variables": [*own, *([name, outside_type(name)] for name in side.names.outside)]}
+    params: Fields = {"variables": [*variables, *([name, outside_type(name)] for name in side.names.outside)]}
     return {**params, "defaults": defaults} if defaults else params
 
 
@@ -89,7 +89,7 @@ def _has_default(variable: Fields) -> bool:
 
 
 def _default(variable: Fields, kind: str) -> Any:
-    """The value of an input that is not given: an empty text, where a text may be left out."""
+    """Return the value of an input that the user does not give: its default, or an empty text for a text, or None."""
     if _has_default(variable):
         return variable["default"]
     return "" if kind == "string" else None

@@ -20,11 +20,11 @@ class Side:
     """Context of writing or reading a node.
 
     Attributes:
-        id: Its id there.
-        names: References.
-        type_of: The type of a variable.
-        plugins: What stands behind node types.
-        begins: The id there of what begins the nodes inside of it.
+        id: Dify's id of the node.
+        names: The translation of references.
+        type_of: Function that returns the type of a variable.
+        plugins: The plugins and models of node types in Dify.
+        begins: Dify's id of the start node inside the container; empty for other nodes.
     """
 
     id: str
@@ -34,7 +34,7 @@ class Side:
     begins: str = ""
 
     def kind(self, selector: Any) -> str:
-        """The type of a variable, as it is called there; that of texts where nothing is known."""
+        """Return Dify's name for the type of a variable; ``string`` if the type is unknown."""
         match selector:
             case [str() as variable, str() as node]:
                 kind = self.type_of(Selector(variable, node))
@@ -43,7 +43,7 @@ class Side:
                 return "string"
 
     def uuid(self, *parts: object) -> str:
-        """An id for a part of the node: always the same for it."""
+        """Return an id for a part of the node, always the same for the same part."""
         return str(uuid5(NAMESPACE_URL, "/".join(map(str, ("operad:dify", self.id, *parts)))))
 
 
@@ -52,10 +52,10 @@ class Mapped:
     """Mapping of a node type.
 
     Attributes:
-        title: What people see.
-        write: Makes data of parameters.
-        read: Makes parameters of data.
-        type: What it is called there.
+        title: The title of new nodes.
+        write: Function that turns parameters into Dify's data.
+        read: Function that turns Dify's data into parameters.
+        type: Dify's name of the type; empty if it is the same.
     """
 
     title: str
@@ -64,17 +64,17 @@ class Mapped:
     type: str = ""
 
 
-def picked(fields: Fields, **ways: Callable[[Any], Any]) -> Fields:
-    """Return the existing fields among these, each converted."""
-    return {key: way(fields[key]) for key, way in ways.items() if key in fields}
+def picked(fields: Fields, **conversions: Callable[[Any], Any]) -> Fields:
+    """Return those of the named fields that exist, each converted by its function."""
+    return {key: convert(fields[key]) for key, convert in conversions.items() if key in fields}
 
 
 def same(value: Any) -> Any:
-    """A value as it is, for `picked`."""
+    """Return a value unchanged; a conversion for `picked`."""
     return value
 
 
 def reference(selector: Any) -> str:
-    """``[id, variable, part…]`` as a text names it; empty for other values."""
+    """Return the reference in a text for ``[id, variable, part…]``; empty for other values."""
     parts = [part for part in list_of(selector) if isinstance(part, str)]
     return "{{#" + ".".join(parts) + "#}}" if len(parts) > 1 else ""

@@ -13,40 +13,41 @@ from operad.operators.variables import Selector
 
 def _model(kind: str, params: Fields, side: Side) -> Fields:
     model = side.plugins.models.get(kind)
-    named, own = params.get("model_name"), params.get("sampling")
+    name, sampling = params.get("model_name"), params.get("sampling")
+    default_sampling = dict(model.params) if model and not name else {}
     return {
-        "completion_params": own if isinstance(own, dict) else dict(model.params) if model and not named else {},
+        "completion_params": sampling if isinstance(sampling, dict) else default_sampling,
         "mode": "chat",
-        "name": named or (model.name if model else ""),
+        "name": name or (model.name if model else ""),
         "provider": model.provider if model else "",
     }
 
 
 def _read_model(kind: str, data: Fields, side: Side) -> Fields:
-    """The model of a node and its parameters, where they are others than the usual ones."""
-    given, usual = fields_of(data.get("model")), side.plugins.models.get(kind)
-    name, params = given.get("name"), fields_of(given.get("completion_params"))
-    if usual and name == usual.name and params == dict(usual.params):
+    """Return the parameters for the model of a node; empty if it is the default model with its default settings."""
+    model, default = fields_of(data.get("model")), side.plugins.models.get(kind)
+    name, params = model.get("name"), fields_of(model.get("completion_params"))
+    if default and name == default.name and params == dict(default.params):
         return {}
-    read: Fields = {"model_name": name} if isinstance(name, str) and name else {}
-    known = {key: value for key, value in params.items() if key in SAMPLING and value is not None}
-    return {**read, "sampling": known} if known else read
+    fields: Fields = {"model_name": name} if isinstance(name, str) and name else {}
+    sampling = {key: value for key, value in params.items() if key in SAMPLING and value is not None}
+    return {**fields, "sampling": sampling} if sampling else fields
 
 
-_SIMPLE: tuple[list[str], ...] = ([], ["system"], ["user"], ["system", "user"])
-"""The roles of prompts that are a system text and a user text."""
+_SIMPLE_ROLES: tuple[list[str], ...] = ([], ["system"], ["user"], ["system", "user"])
+"""Roles of prompts that fit into the parameters `system` and `user`."""
 
 
 def _write_llm(params: Fields, side: Side) -> Fields:
     messages = list_of(params.get("messages"))
-    said = [(*list_of(each), False)[:3] for each in messages] or [
+    prompt = [(*list_of(each), False)[:3] for each in messages] or [
         (role, params.get(role), False) for role in ("system", "user") if params.get(role)
     ]
     context, files = params.get("context"), list_of(params.get("files"))
     data: Fields = {
         "context": {"enabled": context is not None, "variable_selector": side.names.write(context) if context else []},
         "model": _model("llm", params, side),
-        "prompt_template": [_write_message(each, side) for each in said],
+        "prompt_template": [_write_message(each, side) for each in prompt],
         "vision": {"enabled": False},
     }
     if files:
@@ -78,30 +79,30 @@ _CONTEXT = "{{#context#}}"
 def _read_llm(data: Fields, side: Side) -> Fields:
     template = data.get("prompt_template")
     messages = each_of(template) or ([{"role": "user", **fields_of(template)}] if isinstance(template, dict) else [])
-    said = [_read_message(each, side) for each in messages]
+    prompt = [_read_message(each, side) for each in messages]
     params: Fields = {"system": "", "user": ""}
-    if [role for role, *_ in said] in _SIMPLE and all(len(each) < 3 for each in said):
-        params |= dict(said)
+    if [role for role, *_ in prompt] in _SIMPLE_ROLES and all(len(each) < 3 for each in prompt):
+        params |= dict(prompt)
     else:
-        params["messages"] = said
+        params["messages"] = prompt
     params |= _read_model("llm", data, side)
     context = fields_of(data.get("context"))
     if context.get("enabled") is True and context.get("variable_selector"):
         params["context"] = side.names.read(context["variable_selector"])
     variables = each_of(fields_of(data.get("prompt_config")).get("jinja2_variables"))
-    if variables and any(len(each) > 2 for each in said):
+    if variables and any(len(each) > 2 for each in prompt):
         params["variables"] = [
             [each.get("variable"), side.names.read(each.get("value_selector"))] for each in variables
         ]
     if files := _read_vision(data, side):
-        named = Selector(*files).in_text if is_selector(files) else ""
-        if not any(named in text for _, text, *_ in said if isinstance(text, str)):
+        reference = Selector(*files).in_text if is_selector(files) else ""
+        if not any(reference in text for _, text, *_ in prompt if isinstance(text, str)):
             params["files"] = [files]
     if isinstance(memory := data.get("memory"), dict):
         params["memory"] = _read_memory(fields_of(memory), side)
-    on = data.get("structured_output_switch_on", data.get("structured_output_enabled"))
+    is_enabled = data.get("structured_output_switch_on", data.get("structured_output_enabled"))
     schema = fields_of(data.get("structured_output")).get("schema")
-    if on is True and isinstance(schema, dict):
+    if is_enabled is True and isinstance(schema, dict):
         params["output_schema"] = schema
     return {**params, "separate_thoughts": True} if data.get("reasoning_format") == "separated" else params
 
@@ -115,7 +116,7 @@ def _read_message(message: Fields, side: Side) -> list[Any]:
 
 
 def _read_vision(data: Fields, side: Side) -> Any:
-    """The variable with files that a model is shown; None for none."""
+    """Return the variable with the files that the model is shown; None if it is shown none."""
     vision = fields_of(data.get("vision"))
     configs = fields_of(vision.get("configs"))
     selector = configs.get("variable_selector") or ["sys", "files"]

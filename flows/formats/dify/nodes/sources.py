@@ -32,7 +32,7 @@ def _write_http(params: Fields, side: Side) -> Fields:
         timeout |= {"connect": params["timeout"], "read": params["timeout"]}
     retry = {"max_retries": 3, "retry_enabled": False, "retry_interval": 100}
     return {
-        "authorization": _write_key(list_of(params.get("authorization"))),
+        "authorization": _write_authorization(list_of(params.get("authorization"))),
         "body": _write_body(list_of(params.get("body")), side),
         "headers": side.names.write_text(params.get("headers", "")),
         "method": params.get("method", "get"),
@@ -45,18 +45,18 @@ def _write_http(params: Fields, side: Side) -> Fields:
 
 
 def http_type(data: Fields) -> str:
-    """Our type of a request: ``http-request`` for one that only fetches an address that a variable holds."""
-    plain = str(data.get("method", "get")).lower() == "get" and not (data.get("headers") or data.get("params"))
-    none = fields_of(data.get("authorization")).get("type", "no-auth") == "no-auth"
-    empty = fields_of(data.get("body")).get("type", "none") in ("none", "", None)
+    """Return Operad's type of a request: ``http-request`` if it only gets a URL from one variable, else ``request``."""
+    only_gets = str(data.get("method", "get")).lower() == "get" and not (data.get("headers") or data.get("params"))
+    has_no_key = fields_of(data.get("authorization")).get("type", "no-auth") == "no-auth"
+    has_no_body = fields_of(data.get("body")).get("type", "none") in ("none", "", None)
     limits = fields_of(data.get("timeout"))
-    free = not any(limits.get(name) for name in ("connect", "read", "write"))
+    has_no_limits = not any(limits.get(name) for name in ("connect", "read", "write"))
     url = data.get("url")
-    alone = isinstance(url, str) and _ONE_REFERENCE.fullmatch(url) is not None
-    return "http-request" if plain and none and empty and free and alone else "request"
+    is_variable = isinstance(url, str) and _ONE_REFERENCE.fullmatch(url) is not None
+    return "http-request" if only_gets and has_no_key and has_no_body and has_no_limits and is_variable else "request"
 
 
-def _write_key(key: list[Any]) -> Fields:
+def _write_authorization(key: list[Any]) -> Fields:
     if not key:
         return {"config": None, "type": "no-auth"}
     kind, text, header = [*key, "", "Authorization"][:3] if len(key) < 3 else key[:3]
@@ -97,14 +97,14 @@ def _read_http(data: Fields, side: Side) -> Fields:
 
 
 def _read_parts(data: Any, side: Side) -> list[list[Any]]:
-    """The parts of a body, which older files write as one text."""
+    """Return the parts of a body as ``[name, value]``; older files write the body as one text."""
     if isinstance(data, str):
         return [["", side.names.read_text(data)]]
     parts: list[list[Any]] = []
     for each in each_of(data):
         file = list_of(each.get("file"))
-        whole = each.get("type") == "file" or (file and not each.get("value"))
-        value = side.names.read(file) if whole else side.names.read_text(each.get("value", ""))
+        is_file = each.get("type") == "file" or (file and not each.get("value"))
+        value = side.names.read(file) if is_file else side.names.read_text(each.get("value", ""))
         parts.append([side.names.read_text(each.get("key", "")), value])
     return parts
 

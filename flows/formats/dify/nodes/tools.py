@@ -29,8 +29,8 @@ def _write_tool(params: Fields, side: Side) -> Fields:
     arguments: Fields = {}
     for name, value in fields_of(params.get("arguments")).items():
         kind = "variable" if is_selector(value) else "mixed" if isinstance(value, str) else "constant"
-        way = {"variable": side.names.write, "mixed": side.names.write_text}.get(kind, same)
-        arguments[name] = {"type": kind, "value": way(value)}
+        convert = {"variable": side.names.write, "mixed": side.names.write_text}.get(kind, same)
+        arguments[name] = {"type": kind, "value": convert(value)}
     name = text_of(params.get("tool", ""))
     return _tool_data(name, name, name, {}, arguments)
 
@@ -48,7 +48,7 @@ def _argument(given: Any, side: Side) -> Any:
 def of_tool(kind: str, plugins: Plugins) -> Mapped:
     """Return the mapping of a node type to a tool."""
     tool = plugins.tools[kind]
-    choice = next(iter(re.findall(r"\{(\w+)\}", tool.name)), "")
+    choice_param = next(iter(re.findall(r"\{(\w+)\}", tool.name)), "")
 
     def write(params: Fields, side: Side) -> Fields:
         left_out = {"echarts": "x_axis" if params.get("chart_type") == "pie" else "categories"}.get(kind)
@@ -57,13 +57,13 @@ def of_tool(kind: str, plugins: Plugins) -> Mapped:
             for theirs, ours in tool.parameters.items()
             if ours in params and theirs != left_out
         }
-        name = tool.name.replace(f"{{{choice}}}", text_of(params.get(choice, "")))
+        name = tool.name.replace(f"{{{choice_param}}}", text_of(params.get(choice_param, "")))
         return _tool_data(tool.provider, name, tool.label, tool.settings, arguments)
 
     def read(data: Fields, side: Side) -> Fields:
-        before, _, after = tool.name.partition(f"{{{choice}}}") if choice else (tool.name, "", "")
+        prefix, _, suffix = tool.name.partition(f"{{{choice_param}}}") if choice_param else (tool.name, "", "")
         name = text_of(data.get("tool_name"))
-        params: Fields = {choice: name[len(before) : len(name) - len(after)]} if choice else {}
+        params: Fields = {choice_param: name[len(prefix) : len(name) - len(suffix)]} if choice_param else {}
         given = fields_of(data.get("tool_parameters"))
         for theirs, ours in tool.parameters.items():
             if theirs in given:
@@ -75,7 +75,7 @@ def of_tool(kind: str, plugins: Plugins) -> Mapped:
 
 
 def tool_type(data: Fields, plugins: Plugins) -> str:
-    """The node type that a tool stands behind; ``tool`` for any other."""
+    """Return the node type whose work a tool does; ``tool`` for any other tool."""
     provider = text_of(data.get("provider_id") or data.get("provider_name")).rpartition("/")[2]
     name = text_of(data.get("tool_name"))
     for kind, tool in plugins.tools.items():

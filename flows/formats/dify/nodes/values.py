@@ -38,11 +38,11 @@ def _write_code(params: Fields, side: Side) -> Fields:
 def _read_code(data: Fields, side: Side) -> Fields:
     outputs = [[name, fields_of(output).get("type")] for name, output in sorted(fields_of(data.get("outputs")).items())]
     language = data.get("code_language", "python3")
-    other = {"python3": {}, "python": {}, "javascript": {"language": language}}.get(
+    language_param = {"python3": {}, "python": {}, "javascript": {"language": language}}.get(
         str(language), {"code_language": language}
     )
     code = picked(data, code=same)
-    return {"variables": _read_arguments(data, side), "outputs": outputs, **code, **other}
+    return {"variables": _read_arguments(data, side), "outputs": outputs, **code, **language_param}
 
 
 def _write_template(params: Fields, side: Side) -> Fields:
@@ -53,42 +53,42 @@ def _read_template(data: Fields, side: Side) -> Fields:
     return {"variables": _read_arguments(data, side), **picked(data, template=same)}
 
 
-_ORDER = ("filter_by", "extract_by", "order_by", "limit")
-"""The operations on a list in the order in which they are done."""
+_LIST_OPERATIONS = ("filter_by", "extract_by", "order_by", "limit")
+"""Operations on a list, in the order in which Dify does them."""
 
 
 def _write_list(params: Fields, side: Side) -> Fields:
     kind = side.kind(params.get("variable"))
     item = kind[6:-1] if kind.startswith("array[") else "string"
-    said = [list_of(each) for each in (params.get("operator"), *list_of(params.get("then")))]
-    given = {str(each[0]): each[1:] for each in said if each}
-    first, value, part = [*given.get("filter_by", []), None, None, None][:3]
-    operator, value = (first, value) if "filter_by" in given else ("contains", "")
+    operations = [list_of(each) for each in (params.get("operator"), *list_of(params.get("then")))]
+    arguments = {str(each[0]): each[1:] for each in operations if each}
+    filter_operator, value, part = [*arguments.get("filter_by", []), None, None, None][:3]
+    operator, value = (filter_operator, value) if "filter_by" in arguments else ("contains", "")
     condition: Fields = {"comparison_operator": operator, "key": part or "", "value": "" if value is None else value}
     condition["value"] = side.names.write_text(condition["value"])
-    if "filter_by" in given and item == "file" and not part:
+    if "filter_by" in arguments and item == "file" and not part:
         condition |= {"key": "type", "value": [value]}
     elif item == "boolean":
         condition["comparison_operator"] = "is not" if operator == "not is" else operator
         condition["value"] = value == "true" if value in ("true", "false") else value
     elif isinstance(operator, str):
         condition["comparison_operator"] = normal(operator)
-    order = [*given.get("order_by", []), None, None][:2]
-    by_name = "name" if "order_by" in given and item == "file" else ""
-    serial, size = given.get("extract_by"), given.get("limit")
+    order = [*arguments.get("order_by", []), None, None][:2]
+    by_name = "name" if "order_by" in arguments and item == "file" else ""
+    serial, size = arguments.get("extract_by"), arguments.get("limit")
     return {
         "extract_by": {"enabled": serial is not None, "serial": text_of((serial or ["1"])[0])},
-        "filter_by": {"conditions": [condition], "enabled": "filter_by" in given},
+        "filter_by": {"conditions": [condition], "enabled": "filter_by" in arguments},
         "item_var_type": item,
         "limit": {"enabled": size is not None, "size": (size or [10])[0]},
-        "order_by": {"enabled": "order_by" in given, "key": order[1] or by_name, "value": order[0] or "asc"},
+        "order_by": {"enabled": "order_by" in arguments, "key": order[1] or by_name, "value": order[0] or "asc"},
         "var_type": kind,
         "variable": side.names.write(params.get("variable")),
     }
 
 
 def _read_list(data: Fields, side: Side) -> Fields:
-    parts = {name: fields_of(data.get(name)) for name in _ORDER}
+    parts = {name: fields_of(data.get(name)) for name in _LIST_OPERATIONS}
     operations: list[list[Any]] = []
     for name, part in parts.items():
         if part.get("enabled") is True:
@@ -103,19 +103,19 @@ def _read_operation(name: str, part: Fields, side: Side) -> list[list[Any]]:
         return [[name, part.get("size")]]
     if name == "extract_by":
         serial = part.get("serial")
-        whole = isinstance(serial, str) and serial.isdecimal() and len(serial) < 10
-        return [[name, int(cast("str", serial)) if whole else side.names.read_text(serial)]]
+        is_number = isinstance(serial, str) and serial.isdecimal() and len(serial) < 10
+        return [[name, int(cast("str", serial)) if is_number else side.names.read_text(serial)]]
     if name == "order_by":
         key = part.get("key")
         return [[name, part.get("value"), *([] if key in (None, "", "name") else [key])]]
-    found: list[list[Any]] = []
+    filters: list[list[Any]] = []
     for condition in each_of(part.get("conditions")):
         _, *compared = read_condition(condition, side)
         key = condition.get("key")
         if key not in (None, "", "type"):
             compared = [*[*compared, None][:2], key]
-        found.append([name, *compared])
-    return found
+        filters.append([name, *compared])
+    return filters
 
 
 def _write_aggregator(params: Fields, side: Side) -> Fields:
@@ -149,7 +149,7 @@ def _read_aggregator(data: Fields, side: Side) -> Fields:
     return {"variables": [], "groups": groups}
 
 
-_OPERATIONS = {
+_DIFY_OPERATIONS = {
     "append": "append",
     "extend": "extend",
     "clear": "clear",
@@ -161,20 +161,20 @@ _OPERATIONS = {
     "remove_last": "remove-last",
 }
 
-_OF_OPERATIONS = {theirs: ours for ours, theirs in _OPERATIONS.items()} | {"over-write": "set", "set": "set"}
+_OPERAD_OPERATIONS = {theirs: ours for ours, theirs in _DIFY_OPERATIONS.items()} | {"over-write": "set", "set": "set"}
 
 
 def _write_assigner(params: Fields, side: Side) -> Fields:
     items: list[Fields] = []
     for assignment in map(list_of, list_of(params.get("assignments"))):
         target, operation, value = [*assignment, *[None, "set", None][len(assignment) :]][:3]
-        by_name = is_selector(value)
-        set_to = "over-write" if by_name else "set"
+        is_variable = is_selector(value)
+        set_operation = "over-write" if is_variable else "set"
         items.append(
             {
-                "input_type": "variable" if by_name else "constant",
-                "operation": set_to if operation == "set" else _OPERATIONS.get(str(operation), operation),
-                "value": side.names.write(value) if by_name else side.names.write_text(value),
+                "input_type": "variable" if is_variable else "constant",
+                "operation": set_operation if operation == "set" else _DIFY_OPERATIONS.get(str(operation), operation),
+                "value": side.names.write(value) if is_variable else side.names.write_text(value),
                 "variable_selector": side.names.write(target),
                 "write_mode": "over-write",
             }
@@ -185,12 +185,12 @@ def _write_assigner(params: Fields, side: Side) -> Fields:
 def _read_assigner(data: Fields, side: Side) -> Fields:
     if "items" not in data and "assigned_variable_selector" in data:  # version 1
         target = side.names.read(data["assigned_variable_selector"])
-        operation = _OF_OPERATIONS.get(str(data.get("write_mode")), data.get("write_mode"))
+        operation = _OPERAD_OPERATIONS.get(str(data.get("write_mode")), data.get("write_mode"))
         given = [] if operation == "clear" else [side.names.read(data.get("input_variable_selector"))]
         return {"assignments": [[target, operation, *given]]}
     assignments: list[list[Any]] = []
     for item in each_of(data.get("items")):
-        operation = _OF_OPERATIONS.get(str(item.get("operation")), item.get("operation"))
+        operation = _OPERAD_OPERATIONS.get(str(item.get("operation")), item.get("operation"))
         value = item.get("value")
         given = side.names.read(value) if item.get("input_type") == "variable" else side.names.read_text(value)
         target = side.names.read(item.get("variable_selector"))
