@@ -26,9 +26,9 @@ def drafted_fields(node_type: NodeType, advanced: Collection[str] = ()) -> dict[
         advanced: The advanced parameters to include, as ``type.parameter``, or ``parameter`` for all types.
     """
     return {
-        name: each
-        for name, each in node_type.params_type.model_fields.items()
-        if ADVANCED not in each.metadata or name in advanced or f"{node_type.type}.{name}" in advanced
+        name: field
+        for name, field in node_type.params_type.model_fields.items()
+        if ADVANCED not in field.metadata or name in advanced or f"{node_type.type}.{name}" in advanced
     }
 
 

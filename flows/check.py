@@ -100,6 +100,7 @@ class Checker:
     # Single nodes
 
     def _read_nodes(self) -> None:
+        """Read the parameters of all nodes; report unknown types and invalid parameters."""
         for node_id, count in Counter(spec.id for spec in self.graph.nodes).items():
             if count > 1:
                 self._report("duplicate-id", f"{count} nodes have this id; give each its own", node_id)
@@ -159,6 +160,7 @@ class Checker:
     # Edges
 
     def _check_edge(self, edge: Edge) -> bool:
+        """Report an edge with a missing end or across levels; return True if the edge can be checked further."""
         where = f"{edge.source} → {edge.target}"
         missing = [end for end in (edge.source, edge.target) if end not in self._by_id]
         for end in missing:
@@ -188,6 +190,7 @@ class Checker:
         return False
 
     def _check_ports(self) -> None:
+        """Report edges from ports that their source does not have."""
         for edge in self._edges:
             node = self.nodes.get(edge.source)
             if node is None:
@@ -204,6 +207,7 @@ class Checker:
     # Levels: the workflow, and the nodes inside each container
 
     def _check_level(self, parent: str) -> None:
+        """Check the nodes of a level in topological order, and the levels inside them."""
         specs = self._children.get(parent, [])
         edges = [edge for edge in self._edges if self._by_id[edge.source].parent == parent]
         starts = self._find_starts(parent, specs)
@@ -260,6 +264,7 @@ class Checker:
         successors: Mapping[str, Sequence[str]],
         predecessors: Mapping[str, Sequence[str]],
     ) -> None:
+        """Report nodes without edges, and nodes that no path from the start node reaches."""
         reached, pending = set(starts), list(starts)
         while pending:
             for successor in successors[pending.pop()]:
@@ -275,6 +280,7 @@ class Checker:
                 self._report("unreachable", f"no way leads to it from {starts[0]!r}", spec.id)
 
     def _check_node(self, node_id: str) -> None:
+        """Check the references of a node, its place and the nodes inside it; record its variables."""
         node = self.nodes.get(node_id)
         children = self._children.get(node_id, [])
         for reference in node.references if node else self._partial_references.get(node_id, ()):
@@ -315,6 +321,7 @@ class Checker:
     # References
 
     def _check_reference(self, node_id: str, reference: Reference) -> None:
+        """Report a reference to a node that is missing, on another level or not before, or to a wrong variable."""
         selector, where = reference.selector, self._param_path(node_id, reference.where)
         if selector.node not in self._by_id:
             hint = self._hints.near(selector.node, self._by_id)
@@ -376,6 +383,7 @@ class Checker:
             node_id = self._by_id[node_id].parent
 
     def _type_of(self, selector: Selector) -> VariableType:
+        """Return the type of a variable; `ANY` if it is unknown."""
         for variables in (self.outputs, self.inner):
             kind = lookup(variables.get(selector.node, {}), selector.variable)
             if kind is not None:

@@ -39,6 +39,7 @@ def draw(graph: NodeGraph, target: PictureTarget = "svg", status: Mapping[str, s
 
 
 def _markdown(graph: NodeGraph, status: Mapping[str, str]) -> str:
+    """Return Markdown with the flowchart and a table of the nodes."""
     predecessors: dict[str, list[str]] = {}
     for edge in graph.edges:
         predecessors.setdefault(edge.target, []).append(edge.source)

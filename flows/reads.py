@@ -68,6 +68,7 @@ class Reads:
         self.faults += [(node.get_id(), fault) for fault in (*found, *node.faults(self._type_of))]
 
     def _fault_of(self, node_id: str, reference: Reference) -> Fault | None:
+        """Return the fault of a reference; None if it is valid, or if nothing is known about the variable."""
         other = reference.selector.node
         variable = f"{reference.selector.variable!r} of {other!r}"
         if other in self._graph.operators:
@@ -90,6 +91,7 @@ class Reads:
 
 
 def _outputs_of(operator: BaseOperator) -> Outputs:
+    """Return the variables of an operator that is not a node; None if they are unknown."""
     if isinstance(operator, Map):
         return {"items": T.ARRAY}
     operator_type: Any = type(operator)
@@ -106,6 +108,7 @@ def _outputs_of(operator: BaseOperator) -> Outputs:
 
 
 def _type_of_schema(schema: Any) -> VariableType:
+    """Return the type of the values that a JSON schema describes."""
     match schema:
         case {"type": "array", "items": items}:
             return _type_of_schema(items).array

@@ -101,6 +101,7 @@ class _Assembly:
         return workflow
 
     def _build_node(self, node_id: str) -> NodeOperator[Any]:
+        """Return a node that can run, with the workflow inside it if it is a container."""
         checked = self._checker.nodes[node_id]
         is_container = bool(checked.body_starts_with)
         carried = (

@@ -179,6 +179,7 @@ def _order_issues(graph: NodeGraph, nodes: Mapping[str, NodeOperator[Any]]) -> I
 
 
 def _selection_issues(graph: NodeGraph, types: Mapping[str, NodeType]) -> Iterator[Issue]:
+    """Yield an issue for each node type that only the selection or only the nodes of a response have."""
     found = _SELECTION.search(str(_response_text(graph).get("before", "")))
     if found is None:
         return
@@ -196,6 +197,7 @@ def _selection_issues(graph: NodeGraph, types: Mapping[str, NodeType]) -> Iterat
 
 
 def _shape_issues(data: Any) -> Iterator[Issue]:
+    """Yield the issues of JSON that does not have the form of a workflow."""
     if not isinstance(data, Mapping):
         yield Issue("format", 'must be an object with "nodes_info" and "edges"')
         return
@@ -294,7 +296,7 @@ def _written_ids(graph: NodeGraph) -> dict[str, str]:
             taken.add(new_id)
             ids.setdefault(node.id, new_id)
             stack.append(node.id)
-    return {node.id: ids.get(node.id, node.id) for node in graph.nodes}  # nodes inside themselves keep theirs
+    return {node.id: ids.get(node.id, node.id) for node in graph.nodes}  # nodes inside themselves keep their ids
 
 
 def _in_order(graph: NodeGraph, ids: Mapping[str, str]) -> list[NodeSpec]:

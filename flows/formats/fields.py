@@ -201,10 +201,10 @@ def remarks_on(value: Any, known: Table, owner: Owner, unknown: Use = Use.LOSSY,
 def summary(remarks: Sequence[Remark]) -> str:
     """Return the fields of remarks in one line, by node: ``'Ask' (3): memory, retry_config; features.x``."""
     fields: dict[str, list[str]] = {}
-    for each in remarks:
-        owner = f"{each.title!r} ({each.node}): " if each.node and each.title else f"{each.node}: " if each.node else ""
-        fields.setdefault(owner, []).append(each.field)
-    return "; ".join(f"{owner}{', '.join(dict.fromkeys(each))}" for owner, each in fields.items())
+    for remark in remarks:
+        owner = f"{remark.title!r} ({remark.node}): " if remark.title else f"{remark.node}: "
+        fields.setdefault(owner if remark.node else "", []).append(remark.field)
+    return "; ".join(f"{owner}{', '.join(dict.fromkeys(names))}" for owner, names in fields.items())
 
 
 class LossyError(InputError):

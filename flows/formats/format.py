@@ -131,7 +131,7 @@ def foreign(graph: NodeGraph, name: str) -> Iterator[Issue]:
     owners += [(node.id, node.extra) for node in graph.nodes]
     owners += [(f"{edge.source} → {edge.target}", edge.extra) for edge in graph.edges]
     for where, extra in owners:
-        yield from (Issue("loss", what, where) for what in foreign_settings(extra, name))
+        yield from (Issue("loss", message, where) for message in foreign_settings(extra, name))
 
 
 def foreign_settings(extra: Mapping[str, Any], name: str) -> Iterator[str]:
@@ -141,14 +141,14 @@ def foreign_settings(extra: Mapping[str, Any], name: str) -> Iterator[str]:
         extra: The data of a workflow, a node or an edge, by format.
         name: The format that is written, whose own settings are left out.
     """
-    for other, said in extra.items():
+    for other, data in extra.items():
         if other != name:
-            names = shorten(list(dict.fromkeys(_settings(fields_of(said)))))
+            names = shorten(list(dict.fromkeys(_settings(fields_of(data)))))
             yield f"settings that only {other} has{': ' if names else ''}{names}"
 
 
-def _settings(said: Mapping[str, Any]) -> Iterator[str]:
+def _settings(data: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of the settings; the data of Dify are differences, which contain them."""
-    for key, value in said.items():
+    for key, value in data.items():
         inner = fields_of(value)
         yield from fields_of(inner.get("at")) if inner.keys() & _DIFFERENCE else (str(key),)

@@ -15,8 +15,8 @@ def _is_it(data: bytes) -> bool:
 
 
 def _load(data: bytes, name: str) -> NodeGraph:
-    what = "Mermaid is written to be looked at, and not read; give the file that the chart was made of"
-    raise InvalidError(name, [Issue("format", what, name)])
+    message = "Mermaid is written to be looked at, and not read; give the file that the chart was made of"
+    raise InvalidError(name, [Issue("format", message, name)])
 
 
 def _dump(graph: NodeGraph) -> bytes:

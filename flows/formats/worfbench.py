@@ -138,10 +138,10 @@ def _plan_issues(graph: NodeGraph) -> Iterator[Issue]:
 
 def _losses(graph: NodeGraph) -> Iterator[Issue]:
     ids = _written_ids(graph)
-    yield from (Issue("loss", what) for what in foreign_settings(graph.extra, WORFBENCH.name))
+    yield from (Issue("loss", message) for message in foreign_settings(graph.extra, WORFBENCH.name))
     yield from without_instructions(graph)
     for node in graph.nodes:
-        yield from (Issue("loss", what, node.id) for what in _node_losses(node, ids[node.id]))
+        yield from (Issue("loss", message, node.id) for message in _node_losses(node, ids[node.id]))
     for edge in graph.edges:
         where = f"{edge.source} → {edge.target}"
         if edge.source not in ids or edge.target not in ids:

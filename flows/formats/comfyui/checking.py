@@ -69,6 +69,7 @@ def check(graph: NodeGraph, definitions: Definitions) -> list[Issue]:
 
 
 def _structure_issues(graph: NodeGraph, path: str, definitions: Definitions) -> Iterator[Issue]:
+    """Yield duplicate ids, unassigned variables, edges with missing ends and unknown slots."""
     for node_id, count in Counter(spec.id for spec in graph.nodes).items():
         if count > 1:
             yield Issue("duplicate-id", f"{count} nodes have this id; give each its own", path + node_id)

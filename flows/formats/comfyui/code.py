@@ -101,6 +101,7 @@ def _call(type_name: str, inputs: Mapping[str, str]) -> str:
 
 
 def _comment(spec: NodeSpec) -> str:
+    """Return the comment of a line: the id and, if the node has one, the title."""
     plain_id = _PLAIN_ID.fullmatch(spec.id) and spec.id != spec.type
     shown_id = spec.id if plain_id else json.dumps(spec.id)
     api_data = mapping_of(mapping_of(spec.extra.get(NAME)).get("api"))
@@ -116,6 +117,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _identifier(text: str, default: str) -> str:
+    """Return a text as an identifier, or the default if nothing of it can be kept."""
     name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
     name = f"_{name}" if name[:1].isdigit() else name
     return name[:_MAX_NAME] if name and not keyword.iskeyword(name) else default

@@ -181,6 +181,7 @@ def type_of(written: Any) -> str:
 
 
 def _node_definition(entry: Mapping[str, Any], name: str, issues: list[Issue]) -> NodeDefinition:
+    """Return the definition of a class; add an issue for each input that cannot be read."""
     inputs: dict[str, InputDefinition] = {}
     order = mapping_of(entry.get("input_order"))
     for section in ("required", "optional"):
@@ -202,6 +203,7 @@ def _node_definition(entry: Mapping[str, Any], name: str, issues: list[Issue]) -
 
 
 def _input_definition(name: str, written: Any, required: bool) -> InputDefinition | None:
+    """Return the definition of an input; None if it cannot be read."""
     kind: Any = next(iter(list_of(written)), None)
     if not isinstance(kind, str | list):
         return None

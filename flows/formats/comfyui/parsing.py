@@ -100,6 +100,7 @@ class _Unreadable(Exception):  # noqa: N818
 
 
 def _graph_of(lines: Sequence[_Line], name: str) -> NodeGraph:
+    """Return the graph of valid lines."""
     ids = list(_node_ids(lines))
     assigned_later: dict[str, tuple[str, int]] = {}
     for node_id, line in zip(reversed(ids), reversed(lines), strict=True):
@@ -136,6 +137,7 @@ def _node_ids(lines: Sequence[_Line]) -> Iterator[str]:
 
 
 def _parse_line(statement: ast.stmt, text_after: str) -> _Line:
+    """Return the content of a line; raise `_Unreadable` if it is not a call of the form that is read."""
     match statement:
         case ast.Assign(targets=[ast.Name(id=variable)], value=ast.Call() as call):
             variables = [variable]
@@ -154,6 +156,7 @@ def _parse_line(statement: ast.stmt, text_after: str) -> _Line:
 
 
 def _class_name(call: ast.Call) -> str:
+    """Return the class that a call names: as its function, or as a text if that is not an identifier."""
     match call:
         case ast.Call(func=ast.Name(id=name), args=[]):
             return name
@@ -168,6 +171,7 @@ def _class_name(call: ast.Call) -> str:
 
 
 def _input_values(call: ast.Call) -> dict[str, Any]:
+    """Return the inputs of a call by name."""
     pairs: list[tuple[str, ast.expr]] = []
     errors: list[str] = []
     for argument in call.keywords:
@@ -196,6 +200,7 @@ def _input_values(call: ast.Call) -> dict[str, Any]:
 
 
 def _input_value(expression: ast.expr) -> Any:
+    """Return a literal value, or the use of a variable."""
     match expression:
         case ast.Name(id=variable):
             return _VariableUse(variable)

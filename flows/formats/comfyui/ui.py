@@ -90,6 +90,7 @@ def dump_document(graph: NodeGraph, definitions: Definitions) -> dict[str, Any]:
 
 
 def _graph_of(data: Mapping[str, Any], name: str) -> NodeGraph:
+    """Return the graph of a document or of a subgraph."""
     nodes: list[NodeSpec] = []
     for node in list_of(data["nodes"]):
         spec = NodeSpec(id_text(node["id"]), node["type"], extra={NAME: {"ui": node}})
@@ -153,6 +154,7 @@ def _with_values(graph: NodeGraph, nodes: Mapping[int, Any], definitions: Defini
 
 
 def _write_values(node: dict[str, Any], spec: NodeSpec, definitions: Definitions) -> None:
+    """Write the changed parameters of a node into its lists of values."""
     written = node.get("widgets_values")
     values: Any = dict(mapping_of(written)) if isinstance(written, dict) else list(list_of(written))
     definition = definitions.get(spec.type)
@@ -211,6 +213,7 @@ def _is_unchanged(edge: Edge, link: Any, target: NodeSpec | None) -> bool:
 
 
 def _remove_links(node: dict[str, Any], removed: set[str]) -> None:
+    """Remove links from the slots of a node."""
     if isinstance(node.get("inputs"), list):
         node["inputs"] = [
             {**each, "link": None} if id_text(each.get("link")) in removed else each for each in node["inputs"]

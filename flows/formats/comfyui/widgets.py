@@ -61,9 +61,9 @@ def with_defaults(values: Mapping[str, Any], definition: NodeDefinition | None) 
     if definition is None:
         return dict(values)
     known = {
-        each.name: values.get(each.name, each.initial)
-        for each in definition.widgets
-        if each.name in values or (each.required and each.initial is not None)
+        widget.name: values.get(widget.name, widget.initial)
+        for widget in definition.widgets
+        if widget.name in values or (widget.required and widget.initial is not None)
     }
     return {**known, **{name: value for name, value in values.items() if name not in known}}
 
@@ -74,8 +74,8 @@ def follows_control(definition: InputDefinition | None, name: str) -> bool:
 
 
 def _declared_widgets(spec: NodeSpec) -> Iterator[str]:
-    for each in slots(spec, "inputs"):
-        name = mapping_of(each.get("widget")).get("name")
+    for slot in slots(spec, "inputs"):
+        name = mapping_of(slot.get("widget")).get("name")
         if isinstance(name, str):
             yield name
 

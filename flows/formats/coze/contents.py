@@ -73,6 +73,7 @@ class Contents:
             raise InvalidError(name, self._issues)
 
     def _read_level(self, given: Mapping[str, Any], parent: str, path: Path_) -> None:
+        """Read the nodes and edges of a level, and those of the containers in it."""
         for index, edge in enumerate(self._list(given, "edges", path)):
             match edge:
                 case {"source_node": str() | int() as source, "target_node": str() | int() as target, **more}:

@@ -80,15 +80,15 @@ def read_ends(merge: Mapping[str, Any], note: Mapping[str, Any], end: Mapping[st
     """
     try:
         groups = {group["name"]: list(group["variables"]) for group in merge["parameters"]["mergeGroups"]}
-        given = {each["name"]: each["input"]["value"] for each in end["parameters"]["node_inputs"]}
+        given = {item["name"]: item["input"]["value"] for item in end["parameters"]["node_inputs"]}
         if given != {name: {"path": name, "ref_node": str(merge["id"])} for name in groups}:
             return None
         ends: list[NodeSpec] = []
         sources: list[Any] = []
-        for each in note["ends"]:
-            outputs = [[name, names.of_merged(groups[name].pop(0))] for name in each["outputs"]]
-            ends.append(NodeSpec(str(each["id"]), "end", {"outputs": outputs}))
-            sources.append([[str(source), int(port)] for source, port in each["from"]])
+        for item in note["ends"]:
+            outputs = [[name, names.of_merged(groups[name].pop(0))] for name in item["outputs"]]
+            ends.append(NodeSpec(str(item["id"]), "end", {"outputs": outputs}))
+            sources.append([[str(source), int(port)] for source, port in item["from"]])
     except MISREAD:
         return None
     return None if any(groups.values()) or not ends else Ends(str(merge["id"]), ends, sources)

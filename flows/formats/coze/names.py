@@ -44,7 +44,7 @@ class Names:
     back: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "back", {theirs: ours for ours, theirs in self.ids.items()})
+        object.__setattr__(self, "back", {coze_id: operad_id for operad_id, coze_id in self.ids.items()})
 
     def reference(self, selector: Selector) -> Fields:
         """Return Coze's reference to a variable."""
@@ -55,9 +55,9 @@ class Names:
         path, node = reference["path"], self.back.get(str(reference["ref_node"]), str(reference["ref_node"]))
         if not isinstance(path, str):
             raise TypeError(reference)
-        for ours, theirs in self.outputs.get(node, {}).items():
-            if path == theirs or path.startswith(theirs + "."):
-                return [ours + path[len(theirs) :], node]
+        for operad_name, coze_name in self.outputs.get(node, {}).items():
+            if path == coze_name or path.startswith(coze_name + "."):
+                return [operad_name + path[len(coze_name) :], node]
         return [path, node]
 
     def merged(self, selector: Selector) -> Fields:
@@ -112,8 +112,8 @@ class Names:
         """
         if (named := Text(text).selectors) and not is_mixed(text):
             return {"value": self.reference(named[0])}, []
-        (said,), inputs = self.texts(text)
-        return {"type": "string", "value": said}, inputs
+        (written,), inputs = self.texts(text)
+        return {"type": "string", "value": written}, inputs
 
     def of_value(self, given: Any, inputs: Any) -> str:
         """Return the text for the value of an input; the inverse of `value`."""
@@ -123,7 +123,7 @@ class Names:
         return self.text(given["value"], inputs)
 
     def _path(self, selector: Selector) -> str:
-        for ours, theirs in self.outputs.get(selector.node, {}).items():
-            if selector.variable == ours or selector.variable.startswith(ours + "."):
-                return theirs + selector.variable[len(ours) :]
+        for operad_name, coze_name in self.outputs.get(selector.node, {}).items():
+            if selector.variable == operad_name or selector.variable.startswith(operad_name + "."):
+                return coze_name + selector.variable[len(operad_name) :]
         return selector.variable

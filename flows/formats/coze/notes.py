@@ -51,17 +51,21 @@ def without_note(description: Any) -> str:
 
 def to_keep(spec: NodeSpec, written: Translated, names: Names) -> Fields:
     """Return the type and the parameters of a node that reading its written form would not give back."""
-    back_type, back = read_node({"id": "", "type": written.type, "parameters": written.parameters}, names)
-    mine, back = _normal_params(spec.type, spec.params), _normal_params(spec.type, back)
-    if back_type != spec.type:
-        return {"type": spec.type, "params": mine}
-    if not (isinstance(mine, dict) and isinstance(back, dict)):
-        return {} if mine == back else {"params": mine}
-    mine, back = cast("Fields", mine), cast("Fields", back)
+    type_read_back, params_read_back = read_node(
+        {"id": "", "type": written.type, "parameters": written.parameters}, names
+    )
+    params, params_read_back = _normal_params(spec.type, spec.params), _normal_params(spec.type, params_read_back)
+    if type_read_back != spec.type:
+        return {"type": spec.type, "params": params}
+    if not (isinstance(params, dict) and isinstance(params_read_back, dict)):
+        return {} if params == params_read_back else {"params": params}
+    params, params_read_back = cast("Fields", params), cast("Fields", params_read_back)
     kept: Fields = {}
-    if differing := {key: value for key, value in mine.items() if key not in back or back[key] != value}:
+    if differing := {
+        key: value for key, value in params.items() if key not in params_read_back or params_read_back[key] != value
+    }:
         kept["params"] = differing
-    if without := [key for key in back if key not in mine]:
+    if without := [key for key in params_read_back if key not in params]:
         kept["without"] = without
     return kept
 
@@ -102,8 +106,8 @@ def _normal_texts(value: Any) -> Any:
 
 def said_of(spec: NodeSpec) -> Fields:
     """Return the data that a node has from its archive; empty if Operad writes the same data by itself."""
-    said = fields_of(spec.extra.get(NAME))
-    return said if isinstance(said.get("type"), str) else {}
+    archived = fields_of(spec.extra.get(NAME))
+    return archived if isinstance(archived.get("type"), str) else {}
 
 
 def still_holds(said: Mapping[str, Any], spec: NodeSpec, names: Names) -> bool:
@@ -119,9 +123,9 @@ def beneath(kept: Mapping[str, Any], made: Any) -> Any:
     if not kept or not isinstance(made, dict):
         return made
     fields = cast("Fields", made)
-    over = {key: beneath(fields_of(kept.get(key)), value) for key, value in fields.items()}
+    merged = {key: beneath(fields_of(kept.get(key)), value) for key, value in fields.items()}
     if isinstance(kept.get("llmParam"), list) and isinstance(fields.get("llmParam"), list):
-        ours = {each["name"] for each in fields["llmParam"]}
-        others = [each for each in kept["llmParam"] if fields_of(each).get("name") not in ours]
-        over["llmParam"] = [*fields["llmParam"], *others]
-    return {**kept, **over}
+        made_names = {each["name"] for each in fields["llmParam"]}
+        others = [each for each in kept["llmParam"] if fields_of(each).get("name") not in made_names]
+        merged["llmParam"] = [*fields["llmParam"], *others]
+    return {**kept, **merged}

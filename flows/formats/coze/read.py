@@ -36,17 +36,19 @@ class Reader:
         self._archive = archive
         self._name = name
         contents = Contents(archive.flow, name)
-        listed = [each for each in contents.nodes if not each.parent]
-        self._comments = [[place, each.node] for place, each in enumerate(listed) if each.node["type"] == COMMENT]
-        self._nodes = [each for each in contents.nodes if each.parent or each.node["type"] != COMMENT]
+        top_level = [listed for listed in contents.nodes if not listed.parent]
+        self._comments = [
+            [place, listed.node] for place, listed in enumerate(top_level) if listed.node["type"] == COMMENT
+        ]
+        self._nodes = [listed for listed in contents.nodes if listed.parent or listed.node["type"] != COMMENT]
         self._links = contents.links
-        self._notes = {each.id: read_note(each.node) for each in reversed(self._nodes)}
-        ids = _our_ids({each.id: self._notes[each.id].get("id") for each in self._nodes})
-        self._ours = {theirs: ours for ours, theirs in ids.items()}
+        self._notes = {listed.id: read_note(listed.node) for listed in reversed(self._nodes)}
+        ids = _coze_ids({listed.id: self._notes[listed.id].get("id") for listed in self._nodes})
+        self._operad_ids = {coze_id: operad_id for operad_id, coze_id in ids.items()}
         by_ids = Names(ids, {})
         outputs = {
-            self._ours[each.id]: output_names(*read_node(each.node, by_ids), each.node.get("parameters"))
-            for each in self._nodes
+            self._operad_ids[listed.id]: output_names(*read_node(listed.node, by_ids), listed.node.get("parameters"))
+            for listed in self._nodes
         }
         self._names = Names(ids, outputs)
         self._own_default: set[str] = set()
@@ -58,13 +60,13 @@ class Reader:
         edges = self._edges()
         ends = self._ends()
         specs: list[NodeSpec] = []
-        for each in self._nodes:
-            if not (ends and each.id in (ends.merge, END_ID)):
-                specs.append(self._node_spec(each))
-                specs += self._start_nodes(each)
+        for listed in self._nodes:
+            if not (ends and listed.id in (ends.merge, END_ID)):
+                specs.append(self._node_spec(listed))
+                specs += self._start_nodes(listed)
         if ends:
             specs += ends.specs
-            edges = to_ends(edges, self._ours[ends.merge], ends)
+            edges = to_ends(edges, self._operad_ids[ends.merge], ends)
         flow = self._archive.flow.data
         note = read_note(flow)
         given_name = note.get("name") or flow.get("name")
@@ -81,7 +83,9 @@ class Reader:
         kind, params = read_node(listed.node, self._names)
         if kind == "question-classifier" and listed.id in self._own_default:
             params = with_default_class(params)
-        spec = NodeSpec(self._ours[listed.id], kind, params, self._ours.get(listed.parent, "") if listed.parent else "")
+        spec = NodeSpec(
+            self._operad_ids[listed.id], kind, params, self._operad_ids.get(listed.parent, "") if listed.parent else ""
+        )
         kept_spec = restored(spec, self._notes[listed.id])
         written = write_node(kept_spec, self._names)
         unedited = (written.type, written.parameters) == (listed.node["type"], listed.node.get("parameters"))
@@ -92,13 +96,13 @@ class Reader:
         start_type = STARTS.get(read_node(listed.node, self._names)[0])
         start_id = self._start_id(listed.id)
         return (
-            [NodeSpec(start_id, start_type, {}, self._ours[listed.id])]
+            [NodeSpec(start_id, start_type, {}, self._operad_ids[listed.id])]
             if start_type and listed.holds and start_id
             else []
         )
 
     def _start_id(self, holder: str) -> str:
-        default = f"{self._ours[holder]}-1"
+        default = f"{self._operad_ids[holder]}-1"
         start = self._notes[holder].get("start", default)
         return start if isinstance(start, str) else default
 
@@ -112,9 +116,10 @@ class Reader:
     # Edges
 
     def _edges(self) -> list[Edge]:
+        """Return the edges; inside a container, edges from it become edges from its start node."""
         kinds: dict[str, tuple[str, Any]] = {
-            each.id: ("", {}) if each.node["type"] == "plugin" else read_node(each.node, self._names)
-            for each in self._nodes
+            listed.id: ("", {}) if listed.node["type"] == "plugin" else read_node(listed.node, self._names)
+            for listed in self._nodes
         }
         default_targets: dict[str, set[str]] = {}
         last_targets: dict[str, set[str]] = {}
@@ -131,7 +136,7 @@ class Reader:
         for source, target, port, parent in self._links:
             if parent and target == parent:
                 continue
-            ends = self._ours.get(source, source), self._ours.get(target, target)
+            ends = self._operad_ids.get(source, source), self._operad_ids.get(target, target)
             if parent and source == parent:
                 edges.append(Edge(self._start_id(parent), ends[1]))
             elif port != DEFAULT_CLASS or source in self._own_default or source not in default_targets:
@@ -146,10 +151,10 @@ class Reader:
         writer = Writer(graph)
         flow = writer.flow
         written = _by_id(flow["nodes"])
-        listed = {self._ours[each.id]: each for each in self._nodes}
+        listed_nodes = {self._operad_ids[listed.id]: listed for listed in self._nodes}
         specs = [
-            replace(spec, extra=_archived_data(listed[spec.id], written))
-            if spec.id in listed and spec.type not in STARTS.values()
+            replace(spec, extra=_archived_data(listed_nodes[spec.id], written))
+            if spec.id in listed_nodes and spec.type not in STARTS.values()
             else spec
             for spec in graph.nodes
         ]
@@ -169,19 +174,19 @@ class Reader:
         return replace(graph, nodes=specs, extra={NAME: rest} if rest else {})
 
 
-def _our_ids(kept_ids: Mapping[str, Any]) -> dict[str, str]:
+def _coze_ids(kept_ids: Mapping[str, Any]) -> dict[str, str]:
     """Return Coze's ids by Operad's; `kept_ids` are Operad's ids that descriptions keep, by Coze's."""
     ids: dict[str, str] = {}
-    for theirs, ours in kept_ids.items():
-        if isinstance(ours, str):
-            ids.setdefault(ours, theirs)
+    for coze_id, operad_id in kept_ids.items():
+        if isinstance(operad_id, str):
+            ids.setdefault(operad_id, coze_id)
     known = set(ids.values())
-    for theirs in kept_ids:
-        if theirs not in known:
-            new_id = theirs
+    for coze_id in kept_ids:
+        if coze_id not in known:
+            new_id = coze_id
             while new_id in ids:
                 new_id += "_"
-            ids[new_id] = theirs
+            ids[new_id] = coze_id
     return ids
 
 

@@ -42,11 +42,11 @@ def _input_remarks(given: Fields, owner: Owner) -> Iterator[Remark]:
         return
     if plugin is None:
         return
-    inputs = {str(each.get("name")): each for each in each_of(given.get("node_inputs"))}
+    inputs = {str(given_input.get("name")): given_input for given_input in each_of(given.get("node_inputs"))}
     known = {*plugin.inputs.values(), *plugin.fixed}
-    for name, each in inputs.items():
+    for name, given_input in inputs.items():
         used = any("{{" + name in str(other) for key, other in inputs.items() if key != name)
-        if name not in known and not used and _value(each.get("input")) not in (None, ""):
+        if name not in known and not used and _value(given_input.get("input")) not in (None, ""):
             yield owner.remark(f"node_inputs.{name}", Declared(Use.LOSSY, "is not passed on"))
 
 

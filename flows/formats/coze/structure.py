@@ -54,6 +54,7 @@ class Structure:
         self.ids, self.merge = self._numbered(ends)
 
     def _numbered(self, ends: Sequence[NodeSpec]) -> tuple[dict[str, str], str]:
+        """Return Coze's ids by Operad's, and the id for a variable_merge; Operad's ids that Coze accepts stay."""
         ids: dict[str, str] = {}
         if start := next((spec for spec in self.top if spec.type == "start"), None):
             ids[start.id] = START_ID
@@ -72,6 +73,7 @@ class Structure:
         return ids, next(new_ids)
 
     def _in_order(self, specs: Sequence[NodeSpec]) -> Iterator[NodeSpec]:
+        """Yield the nodes that Coze has, each container before the nodes inside it."""
         for spec in specs:
             if spec.id not in self.placeless:
                 yield spec

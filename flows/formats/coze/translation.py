@@ -57,27 +57,28 @@ class Translated(NamedTuple):
 
 def read_node(node: Mapping[str, Any], names: Names) -> tuple[str, Any]:
     """Return Operad's type and parameters of a node of Coze; Coze's own if they do not have the form Operad writes."""
-    kind, given = str(node["type"]), node.get("parameters")
+    coze_type, given = str(node["type"]), node.get("parameters")
     try:
-        ours = _type_of(kind, given)
-        if ours in KINDS:
-            return ours, KINDS[ours].read(given, names)
+        operad_type = _type_of(coze_type, given)
+        if operad_type in KINDS:
+            return operad_type, KINDS[operad_type].read(given, names)
         if plugin := plugin_of(given):
-            return ours, read_plugin(plugin, given, names)
-        if own := read_own(given):
-            return own
+            return operad_type, read_plugin(plugin, given, names)
+        if kept_node := read_own(given):
+            return kept_node
     except MISREAD:
         pass
-    return f"{UNREAD}{kind}" if kind in NODE_TYPES else kind, given if given is not None else {}
+    return f"{UNREAD}{coze_type}" if coze_type in NODE_TYPES else coze_type, given if given is not None else {}
 
 
-def _type_of(kind: str, given: Any) -> str:
-    if kind == "llm" and is_extractor(given):
+def _type_of(coze_type: str, given: Any) -> str:
+    """Return Operad's type of a node of Coze; empty if there is none."""
+    if coze_type == "llm" and is_extractor(given):
         return "parameter-extractor"
-    if kind == "plugin":
+    if coze_type == "plugin":
         plugin = plugin_of(given)
         return plugin.type if plugin else ""
-    return next((ours for ours, each in KINDS.items() if each.type == kind), "")
+    return next((operad_type for operad_type, mapping in KINDS.items() if mapping.type == coze_type), "")
 
 
 def with_default_class(params: Fields) -> Fields:
@@ -130,11 +131,14 @@ def output_names(ours: str, params: Any, given: Any) -> Mapping[str, str]:
 
 def holds_others(node: Mapping[str, Any]) -> bool:
     """Return True if a node of Coze is a container whose nodes Operad reads."""
-    kind = next((each for ours, each in KINDS.items() if ours in STARTS and each.type == node["type"]), None)
-    if kind is None or "nodes" not in node:
+    container = next(
+        (mapping for operad_type, mapping in KINDS.items() if operad_type in STARTS and mapping.type == node["type"]),
+        None,
+    )
+    if container is None or "nodes" not in node:
         return False
     try:
-        kind.read(node.get("parameters"), NO_NAMES)
+        container.read(node.get("parameters"), NO_NAMES)
     except MISREAD:
         return False
     return True

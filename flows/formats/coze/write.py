@@ -56,8 +56,8 @@ class Writer:
         if kept := fields_of(self._archived.get("flow")):
             flow = {**kept, "name": self.name, "description": with_note(kept.get("description", ""), note)}
         nodes, edges = self._written_level("", self.structure.top)
-        for each in list_of(self._archived.get("comments")):
-            match each:
+        for item in list_of(self._archived.get("comments")):
+            match item:
                 case [int() as place, {"id": _, "type": "comment"} as comment]:
                     nodes.insert(place, comment)
                 case _:
@@ -85,6 +85,7 @@ class Writer:
     # Nodes
 
     def _written_level(self, parent: str, specs: Sequence[NodeSpec]) -> tuple[list[Fields], list[Fields]]:
+        """Return the nodes and the edges of a container in Coze's form; for an empty id, of the workflow."""
         ids = self.structure.ids
         placed = [spec for spec in specs if spec.id not in self.structure.placeless]
         edges = list(self._written_edges(parent, specs))
@@ -95,6 +96,7 @@ class Writer:
         return nodes, edges
 
     def _written_node(self, spec: NodeSpec, place: tuple[int, int]) -> Fields:
+        """Return a node in Coze's form; `place` is its position."""
         structure = self.structure
         written = write_node(spec, self.names)
         coze_type, parameters = written.type, written.parameters
@@ -131,6 +133,7 @@ class Writer:
     # Edges
 
     def _written_edges(self, parent: str, specs: Sequence[NodeSpec]) -> Iterator[Fields]:
+        """Yield the edges of a level in Coze's form; the last nodes of a container lead back to it."""
         structure = self.structure
         node_ids = {spec.id for spec in specs}
         inline = f"{KINDS[self._graph.by_id[parent].type].type}-function-inline" if parent else ""
@@ -164,6 +167,7 @@ class Writer:
         return {**made, "source_port": port} if port else made
 
     def _port(self, edge: Edge) -> str:
+        """Return Coze's name of the port that an edge leaves; empty for the only port of a node."""
         if isinstance(archived_port := edge.extra.get(NAME), str):
             return archived_port
         node = translated(self._graph.by_id[edge.source], self.names)

@@ -77,8 +77,8 @@ def _with_references(text: Any) -> str:
 
 def _model_data(config: Fields, is_chat: bool) -> Fields:
     prompt: list[Fields] = [
-        {"role": each.get("role"), "text": _with_references(each.get("text"))}
-        for each in each_of(fields_of(config.get("chat_prompt_config")).get("prompt"))
+        {"role": message.get("role"), "text": _with_references(message.get("text"))}
+        for message in each_of(fields_of(config.get("chat_prompt_config")).get("prompt"))
     ]
     if config.get("prompt_type") != "advanced" or not prompt:
         role = "system" if is_chat else "user"
@@ -97,7 +97,7 @@ def _model_data(config: Fields, is_chat: bool) -> Fields:
     }
     if not is_chat:
         return data
-    mentions_query = any("{{#sys.query#}}" in each["text"] for each in prompt)
+    mentions_query = any("{{#sys.query#}}" in message["text"] for message in prompt)
     memory = {"query_prompt_template": "" if mentions_query else "{{#sys.query#}}", "window": {"enabled": False}}
     return {**data, "memory": memory}
 

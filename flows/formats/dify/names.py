@@ -72,8 +72,8 @@ class Names:
     """
 
     def __init__(self, ids: Mapping[str, str], types: Mapping[str, str]) -> None:
-        self._dify = ids
-        self._ours = {dify: ours for ours, dify in ids.items()}
+        self._dify_ids = ids
+        self._operad_ids = {dify_id: operad_id for operad_id, dify_id in ids.items()}
         self._types = types
         self._start = next((node_id for node_id, kind in types.items() if kind == "start"), "")
         self.outside: dict[str, None] = {}
@@ -93,22 +93,23 @@ class Names:
 
     def read_id(self, node: str) -> str:
         """Return Operad's id of a node."""
-        return self._ours.get(node, node)
+        return self._operad_ids.get(node, node)
 
     def _read_reference(self, selector: Selector) -> str:
         return Selector(*self._read(selector.node, selector.variable)).in_text
 
     def _read(self, node: str, variable: str) -> tuple[str, str]:
-        if node in OUTSIDE and self._start and node not in self._ours:
+        """Return Operad's variable and node id; values from outside of the graph become inputs of the start node."""
+        if node in OUTSIDE and self._start and node not in self._operad_ids:
             name = f"{node}.{variable}"
             self.outside[name] = None
             return name, self._start
-        ours = self.read_id(node)
-        kind = self._types.get(ours, "")
-        for (renamed, name), theirs in _RENAMED.items():
-            if kind == renamed and variable == theirs:
-                return name, ours
-        return variable, ours
+        operad_id = self.read_id(node)
+        kind = self._types.get(operad_id, "")
+        for (node_type, name), dify_name in _RENAMED.items():
+            if kind == node_type and variable == dify_name:
+                return name, operad_id
+        return variable, operad_id
 
     # To Dify
 
@@ -126,13 +127,14 @@ class Names:
 
     def write_id(self, node: str) -> str:
         """Return Dify's id of a node."""
-        return self._dify.get(node, node)
+        return self._dify_ids.get(node, node)
 
     def _write_reference(self, selector: Selector) -> str:
         node, variable = self._write(selector.node, selector.variable)
         return Selector(variable, node).in_text
 
     def _write(self, node: str, variable: str) -> tuple[str, str]:
+        """Return Dify's node id and variable; the inverse of `_read`."""
         outside, _, name = variable.partition(".")
         if node == self._start and outside in OUTSIDE and name:
             return outside, name

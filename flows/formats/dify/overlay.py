@@ -17,13 +17,13 @@ Change = Mapping[str, Any]
 
 def change(made: Any, given: Any) -> Change | None:
     """Return the difference that turns `made` into `given`; None where they are the same."""
-    one, other = made, given
-    if isinstance(one, dict) and isinstance(other, dict):
-        return _mapping_change(cast("dict[str, Any]", one), cast("dict[str, Any]", other))
-    if isinstance(one, list) and isinstance(other, list):
-        ours, theirs = cast("list[Any]", one), cast("list[Any]", other)
-        if len(ours) == len(theirs):
-            items = [change(each, another) for each, another in zip(ours, theirs, strict=True)]
+    made_value, given_value = made, given
+    if isinstance(made_value, dict) and isinstance(given_value, dict):
+        return _mapping_change(cast("dict[str, Any]", made_value), cast("dict[str, Any]", given_value))
+    if isinstance(made_value, list) and isinstance(given_value, list):
+        made_items, given_items = cast("list[Any]", made_value), cast("list[Any]", given_value)
+        if len(made_items) == len(given_items):
+            items = [change(each, another) for each, another in zip(made_items, given_items, strict=True)]
             return {"items": items} if any(item is not None for item in items) else None
     elif type(made) is type(given) and made == given:
         return None
@@ -65,9 +65,9 @@ def changed(made: Any, how: Any, *, sure: bool = False) -> Any:
         return _changed_mapping(cast("dict[str, Any]", value), known, sure)
     items: Any = known.get("items")
     if isinstance(value, list) and isinstance(items, list):
-        ours, theirs = cast("list[Any]", value), cast("Sequence[Any]", items)
-        if len(ours) == len(theirs):
-            return [changed(one, each, sure=sure) for one, each in zip(ours, theirs, strict=True)]
+        made_items, item_changes = cast("list[Any]", value), cast("Sequence[Any]", items)
+        if len(made_items) == len(item_changes):
+            return [changed(one, each, sure=sure) for one, each in zip(made_items, item_changes, strict=True)]
     return made
 
 
@@ -77,7 +77,7 @@ def _changed_mapping(made: dict[str, Any], difference: Change, sure: bool) -> di
     without: Any = difference.get("without")
     removed = cast("list[Any]", without) if isinstance(without, list) else []
     found = {key: changed(value, changes.get(key), sure=sure) for key, value in made.items() if key not in removed}
-    for key, each in changes.items():
-        if key not in made and isinstance(each, Mapping) and "is" in each and "was" not in each:
-            found[key] = cast("Change", each)["is"]
+    for key, item_change in changes.items():
+        if key not in made and isinstance(item_change, Mapping) and "is" in item_change and "was" not in item_change:
+            found[key] = cast("Change", item_change)["is"]
     return found

@@ -36,7 +36,7 @@ def faults(text: YamlValues) -> Iterator[Issue]:
         return
     fields = whole(cast("Fields", root))
     if has_config(text.value):
-        yield from (Issue("format", what) for what in config_faults(text.value))
+        yield from (Issue("format", message) for message in config_faults(text.value))
     if fields.get("kind", "app") != "app":
         yield _issue(text, fields, "kind", f"must be app, not {fields['kind']!r}")
     app = fields.get("app")
@@ -45,8 +45,8 @@ def faults(text: YamlValues) -> Iterator[Issue]:
         yield _issue(text, fields, "app", "must be a mapping with name and mode")
     elif mode not in MODES:
         known = ", ".join((*MODES, *CONFIG_MODES))
-        what = f"must be one of {known}, not {mode!r}: apps of this mode have neither a graph nor a model_config"
-        yield _issue(text, cast("Fields", app), "mode", what)
+        message = f"must be one of {known}, not {mode!r}: apps of this mode have neither a graph nor a model_config"
+        yield _issue(text, cast("Fields", app), "mode", message)
     workflow = fields.get("workflow")
     graph = fields_of(workflow).get("graph")
     if not isinstance(workflow, dict):
@@ -231,6 +231,7 @@ def _keep_ids(graph: NodeGraph, dify_ids: Sequence[str], plugins: Plugins) -> No
 
 
 def _with_params(graph: NodeGraph, nodes: Sequence[Fields], plugins: Plugins) -> NodeGraph:
+    """Return a graph with the parameters of its nodes, read from their data."""
     datas = {spec.id: node["data"] for spec, node in zip(graph.nodes, nodes, strict=False)}
     params = read_params(datas, Writer(graph, plugins))
     kept_params = {spec.id: _operad_data(node).get("params") for spec, node in zip(graph.nodes, nodes, strict=False)}
@@ -244,9 +245,9 @@ def _with_params(graph: NodeGraph, nodes: Sequence[Fields], plugins: Plugins) ->
 def _with_environment(graph: NodeGraph, workflow: Fields) -> NodeGraph:
     """Make the values of environment variables the defaults of their inputs; files have no values of secrets."""
     values = {
-        f"env.{each['name']}": each.get("value")
-        for each in each_of(workflow.get("environment_variables"))
-        if isinstance(each.get("name"), str) and (each.get("value") or each.get("value_type") != "secret")
+        f"env.{variable['name']}": variable.get("value")
+        for variable in each_of(workflow.get("environment_variables"))
+        if isinstance(variable.get("name"), str) and (variable.get("value") or variable.get("value_type") != "secret")
     }
     specs = [_with_defaults(spec, values) if spec.type == "start" else spec for spec in graph.nodes]
     return replace(graph, nodes=specs)
@@ -275,6 +276,7 @@ def _conversation_nodes(workflow: Fields) -> list[NodeSpec]:
 
 
 def _edges(nodes: Sequence[Fields], links: Sequence[Fields], graph: NodeGraph) -> list[Edge]:
+    """Return the edges of a file, with Operad's ids and numbers of ports."""
     operad_ids: dict[str, str] = {node["id"]: spec.id for spec, node in zip(graph.nodes, nodes, strict=False)}
     ports: dict[str, Mapping[str, int]] = {}
     for node in nodes:
@@ -329,6 +331,7 @@ def _with_extra(
 
 
 def _dependency_change(needed: list[Fields], given: Any) -> Fields | None:
+    """Return the plugins that the file names and those that its nodes need; None if they are the same."""
     if change(needed, given) is None:
         return None
     return {"was": needed, "is": given} if given is not None else {"was": needed}

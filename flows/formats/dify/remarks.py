@@ -23,8 +23,8 @@ def remarks_of(graph: NodeGraph, plugins: Plugins) -> Iterator[Remark]:
         plugins: The plugins and models of node types in Dify.
     """
     if any(EXTRA in each.extra for each in (graph, *graph.nodes, *graph.edges)):
-        ours = {dify_id: operad_id for operad_id, dify_id in Writer(graph, plugins).ids.items()}
-        yield from remarks_on_values(values_of(graph, plugins), plugins, ours)
+        operad_ids = {dify_id: operad_id for operad_id, dify_id in Writer(graph, plugins).ids.items()}
+        yield from remarks_on_values(values_of(graph, plugins), plugins, operad_ids)
 
 
 def remarks_on_values(root: Fields, plugins: Plugins, ours: Mapping[str, str] | None = None) -> Iterator[Remark]:
@@ -46,9 +46,9 @@ def remarks_on_values(root: Fields, plugins: Plugins, ours: Mapping[str, str] | 
         yield from remarks_on(edge, EDGE, Owner(ours.get(target, target), "its edge"), Use.NOTE)
 
 
-def _node_remarks(node: Fields, plugins: Plugins, ours: Mapping[str, str]) -> Iterator[Remark]:
+def _node_remarks(node: Fields, plugins: Plugins, operad_ids: Mapping[str, str]) -> Iterator[Remark]:
     data = fields_of(node.get("data"))
-    owner = _owner(node, ours)
+    owner = _owner(node, operad_ids)
     kind = read_type(data, plugins)
     yield from remarks_on(node, AROUND, owner, Use.NOTE)
     if kind in plugins.tools:
@@ -69,10 +69,10 @@ def _tool_remarks(data: Fields, owner: Owner, plugins: Plugins) -> Iterator[Rema
             yield owner.remark(f"tool_parameters.{name}", Declared(Use.LOSSY, "is not passed on"))
 
 
-def _owner(node: Fields, ours: Mapping[str, str]) -> Owner:
+def _owner(node: Fields, operad_ids: Mapping[str, str]) -> Owner:
     node_id = text_of(node.get("id"))
     title = fields_of(node.get("data")).get("title")
-    return Owner(ours.get(node_id, node_id), title if isinstance(title, str) else "")
+    return Owner(operad_ids.get(node_id, node_id), title if isinstance(title, str) else "")
 
 
 def _value(given: Any) -> Any:

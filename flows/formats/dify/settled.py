@@ -79,9 +79,9 @@ def _free_box(box: _Box, predecessors: list[_Box], taken: Iterable[_Box]) -> _Bo
 
 def _enlarged(node: Fields, inside: Iterable[_Box]) -> Fields:
     """Return a container, enlarged for the nodes inside it."""
-    own = _box(node)
-    width = max([own.width, *(each.x + each.width + GAP for each in inside)])
-    height = max([own.height, *(each.y + each.height + GAP for each in inside)])
+    box = _box(node)
+    width = max([box.width, *(each.x + each.width + GAP for each in inside)])
+    height = max([box.height, *(each.y + each.height + GAP for each in inside)])
     return {**node, "width": width, "height": height}
 
 

@@ -109,7 +109,9 @@ class Writer:
         by_id = graph.by_id
         self.specs = [spec for spec in graph.nodes if spec.type != CONVERSATION and by_id[spec.id] is spec]
         kept_ids = {spec.id: kept(spec.extra).get("id") for spec in self.specs}
-        self.ids = dify_ids(self.specs, {ours: theirs for ours, theirs in kept_ids.items() if isinstance(theirs, str)})
+        self.ids = dify_ids(
+            self.specs, {operad_id: dify_id for operad_id, dify_id in kept_ids.items() if isinstance(dify_id, str)}
+        )
         types = {spec.id: spec.type for spec in self.specs}
         self.names = Names(self.ids, types)
         self._kinds = Kinds(graph)
@@ -152,6 +154,7 @@ class Writer:
         return written
 
     def _node_data(self, spec: NodeSpec, number: int) -> Fields:
+        """Return the data of a node; `number` counts the nodes of its type so far."""
         mapped = self.mapped(spec.type)
         fields = fields_of(plain(spec.params))
         title = mapped.title if mapped else spec.type
@@ -169,6 +172,7 @@ class Writer:
         return {**written, **(write_failure(fields.get("failure")) if mapped else {}), **data}
 
     def _envelope(self, spec: NodeSpec, place: Place) -> Fields:
+        """Return the fields around the data of a node."""
         is_start = spec.type in STARTS
         envelope: Fields = {
             "height": place.height,
@@ -201,6 +205,7 @@ class Writer:
         return edges
 
     def _edge(self, edge: Edge, datas: Mapping[str, Fields]) -> Fields:
+        """Return an edge in Dify's form."""
         source, target = self.names.write_id(edge.source), self.names.write_id(edge.target)
         handle_names = self._handles(edge.source, datas)
         handle = handle_names[edge.port] if 0 <= edge.port < len(handle_names) else str(edge.port)

@@ -75,6 +75,7 @@ class Reader:
     # Nodes
 
     def _read_nodes(self, given: Any, path: Path_, parent: str) -> None:
+        """Read the nodes of the workflow or of a container, which are a mapping by id or a list."""
         if isinstance(given, list):
             for index, node in enumerate(cast("list[Any]", given)):
                 node_path = (*path, index)
@@ -121,6 +122,7 @@ class Reader:
     # Edges
 
     def _read_edge(self, given: Any, path: Path_, target: str | None) -> None:
+        """Read an edge; `target` is the node whose ``after`` contains it, or None for an edge of ``edges``."""
         if not isinstance(given, Mapping):
             self._add_edge(given, 0, path, self._required_target(target, path))
             return
@@ -142,6 +144,7 @@ class Reader:
     def _add_edge(
         self, source: Any, port: Any, path: Path_, target: str, input: str = "", extra: Mapping[str, Any] | None = None
     ) -> None:
+        """Add an edge; the number of the port ``else`` is set when all nodes are read."""
         if port == ELSE:
             self._else_edges.add(len(self._edges))
             port = 0

@@ -123,6 +123,7 @@ class _Level:
 
 
 def _edge_node(edge: Edge, by_id: Mapping[str, NodeSpec], *, to: bool = False) -> yaml.Node:
+    """Return an edge in its shortest form; with its target if `to` is True."""
     is_else = edge.port > 0 and edge.port == else_port(by_id.get(edge.source))
     port = text_node(ELSE) if is_else else value_node(edge.port)
     if not (edge.input or edge.extra or to):

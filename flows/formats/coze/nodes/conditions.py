@@ -9,56 +9,54 @@ from operad.flows.formats.coze.names import Names
 from operad.flows.formats.shapes import Fields
 from operad.operators.conditions import Condition
 
-_OPERATORS = {
+_OPERATOR_NUMBERS = {
     "is": 1, "=": 1, "is not": 2, "≠": 2, "contains": 7, "not contains": 8, "empty": 9, "not exists": 9,
     "not empty": 10, "exists": 10, ">": 13, "≥": 14, "<": 15, "≤": 16,
     "start with": 7, "end with": 7, "in": 7, "all of": 7, "not in": 8,  # Coze has only similar ones
 }  # fmt: skip
-
 """Coze's number of each operator."""
 
-_READ_OPERATORS = {
+_OPERATOR_OF_NUMBER = {
     1: "is", 2: "is not", 7: "contains", 8: "not contains", 9: "empty", 10: "not empty",
     13: ">", 14: "≥", 15: "<", 16: "≤",
 }  # fmt: skip
+"""Operator of each of Coze's numbers; `_NUMBER_OPERATORS` and `_FILE_OPERATORS` replace it for these types."""
 
-"""Operator of each number of Coze; for numbers and files, the two mappings below replace it."""
+_NUMBER_OPERATORS = {"is": "=", "is not": "≠"}
 
-_OF_NUMBERS = {"is": "=", "is not": "≠"}
-
-_OF_FILES = {"empty": "not exists", "not empty": "exists"}
+_FILE_OPERATORS = {"empty": "not exists", "not empty": "exists"}
 
 
 def write_condition(condition: Condition, names: Names) -> Fields:
     """Return a condition in Coze's form."""
-    number = _OPERATORS.get(condition.operator, 7)
+    number = _OPERATOR_NUMBERS.get(condition.operator, 7)
     left: Fields = {"value": names.reference(condition.variable)}
-    if condition.operator in _OF_FILES.values():
+    if condition.operator in _FILE_OPERATORS.values():
         left = {"type": "file", **left}
-    made: Fields = {"left": {"input": left}, "operator": number}
+    written: Fields = {"left": {"input": left}, "operator": number}
     value = condition.value
     if isinstance(value, str) and value in ("true", "false") and condition.operator in ("is", "is not"):
-        made["right"] = {"input": {"type": "boolean", "value": value == "true"}}
+        written["right"] = {"input": {"type": "boolean", "value": value == "true"}}
     elif isinstance(value, str):
         given, _ = names.value(value)
-        of_number = condition.operator in (*_OF_NUMBERS.values(), ">", "≥", "<", "≤")
-        made["right"] = {"input": {**given, "type": "float"} if of_number else given}
+        is_number = condition.operator in (*_NUMBER_OPERATORS.values(), ">", "≥", "<", "≤")
+        written["right"] = {"input": {**given, "type": "float"} if is_number else given}
     elif value is not None:
-        made["right"] = {"input": {"type": "list", "items": {"type": "string"}, "value": json.dumps(value)}}
-    return made
+        written["right"] = {"input": {"type": "list", "items": {"type": "string"}, "value": json.dumps(value)}}
+    return written
 
 
 def read_condition(given: Any, names: Names) -> list[Any]:
     """Return a condition of Coze in Operad's form: ``[variable, operator, value]``."""
-    operator = _READ_OPERATORS[given["operator"]]
+    operator = _OPERATOR_OF_NUMBER[given["operator"]]
     left, right = given["left"]["input"], given.get("right", {}).get("input")
     if left.get("type") == "file":
-        operator = _OF_FILES.get(operator, operator)
+        operator = _FILE_OPERATORS.get(operator, operator)
     selector = names.selector(left["value"])
     if right is None:
         return [selector, operator]
     if right.get("type") in ("float", "integer", "number"):
-        operator = _OF_NUMBERS.get(operator, operator)
+        operator = _NUMBER_OPERATORS.get(operator, operator)
     value = right["value"]
     if isinstance(value, bool):
         return [selector, operator, "true" if value else "false"]

@@ -15,7 +15,7 @@ STARTS: Mapping[str, str] = {"iteration": "iteration-start", "loop": "loop-start
 """Types of the start nodes inside containers, for which Coze has no nodes, by container type."""
 
 
-def _iteration(params: IterationParams, names: Names) -> Fields:
+def _write_iteration(params: IterationParams, names: Names) -> Fields:
     result = {"type": "list", "items": {"type": "string"}, "value": names.reference(params.output_selector)}
     return {
         "batchSize": literal("1000", "integer"),
@@ -26,17 +26,17 @@ def _iteration(params: IterationParams, names: Names) -> Fields:
 
 
 def _read_iteration(given: Any, names: Names) -> Fields:
-    (iterated,) = given["node_inputs"]
-    ((_, result),) = given["node_outputs"].items()
-    at_once = int(given.get("concurrentSize", literal("10"))["value"]["content"])
+    (iterated_input,) = given["node_inputs"]
+    ((_, output),) = given["node_outputs"].items()
+    concurrency = int(given.get("concurrentSize", literal("10"))["value"]["content"])
     return {
-        "iterator_selector": names.selector(iterated["input"]["value"]),
-        "output_selector": names.selector(result["value"]["value"]),
-        **({"concurrency": at_once} if at_once != 10 else {}),
+        "iterator_selector": names.selector(iterated_input["input"]["value"]),
+        "output_selector": names.selector(output["value"]["value"]),
+        **({"concurrency": concurrency} if concurrency != 10 else {}),
     }
 
 
-def _loop(params: LoopParams, names: Names) -> Fields:
+def _write_loop(params: LoopParams, names: Names) -> Fields:
     count = literal(str(params.loop_count), "integer")
     return {"loopType": "count", "loopCount": count, "variableParameters": [], "node_inputs": [], "node_outputs": {}}
 
@@ -48,6 +48,6 @@ def _read_loop(given: Any, names: Names) -> Fields:
 
 
 CONTAINERS: Mapping[str, Kind] = {
-    "iteration": Kind("batch", "icon-Batch-v2.jpg", _iteration, _read_iteration),
-    "loop": Kind("loop", "icon-Loop-v2.jpg", _loop, _read_loop),
+    "iteration": Kind("batch", "icon-Batch-v2.jpg", _write_iteration, _read_iteration),
+    "loop": Kind("loop", "icon-Loop-v2.jpg", _write_loop, _read_loop),
 }

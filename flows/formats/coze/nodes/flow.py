@@ -13,7 +13,7 @@ from operad.flows.formats.shapes import Fields
 from operad.operators.nodes.flow import EndParams, IfElseParams, StartParams
 
 
-def _start(params: StartParams, names: Names) -> Fields:
+def _write_start(params: StartParams, names: Names) -> Fields:
     return {"node_outputs": declared(params.variables)}
 
 
@@ -21,7 +21,7 @@ def _read_start(given: Any, names: Names) -> Fields:
     return {"variables": [[name, type_here(kind)] for name, kind in given.get("node_outputs", {}).items()]}
 
 
-def _end(params: EndParams, names: Names) -> Fields:
+def _write_end(params: EndParams, names: Names) -> Fields:
     inputs = [input_of(name, names.reference(selector)) for name, selector in params.outputs]
     return {"node_inputs": inputs, "terminatePlan": "returnVariables"}
 
@@ -30,7 +30,7 @@ def _read_end(given: Any, names: Names) -> Fields:
     return {"outputs": names.arguments(given.get("node_inputs"))}
 
 
-def _if_else(params: IfElseParams, names: Names) -> Fields:
+def _write_if_else(params: IfElseParams, names: Names) -> Fields:
     return {
         "branches": [
             {
@@ -48,13 +48,13 @@ def _read_if_else(given: Any, names: Names) -> Fields:
     cases: list[Any] = []
     for branch in given["branches"]:
         conditions = [read_condition(each, names) for each in branch["condition"]["conditions"]]
-        both = "and" if len(conditions) > 1 else None
-        cases.append(["or" if branch["condition"].get("logic") == 1 else both, conditions])
+        default_logic = "and" if len(conditions) > 1 else None
+        cases.append(["or" if branch["condition"].get("logic") == 1 else default_logic, conditions])
     return {"cases": cases}
 
 
 FLOW: Mapping[str, Kind] = {
-    "start": Kind("start", "icon-Start-v2.jpg", _start, _read_start),
-    "end": Kind("end", "icon-End-v2.jpg", _end, _read_end),
-    "if-else": Kind("condition", "icon-Condition-v2.jpg", _if_else, _read_if_else),
+    "start": Kind("start", "icon-Start-v2.jpg", _write_start, _read_start),
+    "end": Kind("end", "icon-End-v2.jpg", _write_end, _read_end),
+    "if-else": Kind("condition", "icon-Condition-v2.jpg", _write_if_else, _read_if_else),
 }

@@ -19,7 +19,7 @@ DEFAULT_CLASS = "default"
 """Name of the port of an intent node that is taken if no intent fits."""
 
 
-def _model(response_format: str, system: str, prompt: str) -> list[Fields]:
+def _model_params(response_format: str, system: str, prompt: str) -> list[Fields]:
     return [
         {"name": "temperature", "input": {"type": "float", "value": "0.7"}},
         {"name": "responseFormat", "input": {"type": "integer", "value": response_format}},
@@ -28,35 +28,35 @@ def _model(response_format: str, system: str, prompt: str) -> list[Fields]:
     ]
 
 
-def _read_model(given: Any) -> Mapping[str, Any]:
+def _read_model_params(given: Any) -> Mapping[str, Any]:
     return by_name(given["llmParam"])
 
 
-def _llm(params: LLMParams, names: Names) -> Fields:
+def _write_llm(params: LLMParams, names: Names) -> Fields:
     (system, user), inputs = names.texts(params.system, params.user)
     return {
-        "llmParam": _model("0", system, user),
+        "llmParam": _model_params("0", system, user),
         "node_inputs": inputs,
         "node_outputs": declared([("text", T.STRING)]),
     }
 
 
 def _read_llm(given: Any, names: Names) -> Fields:
-    model, inputs = _read_model(given), given.get("node_inputs")
+    model, inputs = _read_model_params(given), given.get("node_inputs")
     return {
         "system": names.text(model.get("systemPrompt", ""), inputs),
         "user": names.text(model.get("prompt", ""), inputs),
     }
 
 
-def _extractor(params: ExtractorParams, names: Names) -> Fields:
+def _write_extractor(params: ExtractorParams, names: Names) -> Fields:
     (instruction,), inputs = names.texts(params.instruction)
     outputs = {
         name: {**type_there(kind), "value": None, "description": description}
         for description, name, kind in params.parameters
     }
     return {
-        "llmParam": _model("2", instruction, "{{query}}"),
+        "llmParam": _model_params("2", instruction, "{{query}}"),
         "node_inputs": [input_of("query", names.reference(params.query)), *inputs],
         "node_outputs": outputs,
     }
@@ -64,7 +64,7 @@ def _extractor(params: ExtractorParams, names: Names) -> Fields:
 
 def is_extractor(given: Any) -> bool:
     """Return True if an llm node of Coze has the form that Operad writes for a parameter-extractor."""
-    model = _read_model(given)
+    model = _read_model_params(given)
     inputs = by_name(given.get("node_inputs"))
     return model.get("responseFormat") == "2" and model.get("prompt") == "{{query}}" and "query" in inputs
 
@@ -77,11 +77,11 @@ def _read_extractor(given: Any, names: Names) -> Fields:
         "parameters": [
             [kind.get("description", ""), name, type_here(kind)] for name, kind in given["node_outputs"].items()
         ],
-        "instruction": names.text(_read_model(given).get("systemPrompt", ""), inputs),
+        "instruction": names.text(_read_model_params(given).get("systemPrompt", ""), inputs),
     }
 
 
-def _classifier(params: ClassifierParams, names: Names) -> Fields:
+def _write_classifier(params: ClassifierParams, names: Names) -> Fields:
     (instruction,), inputs = names.texts(params.instruction)
     classes = params.classes[:-1] if params.classes[-1] == DEFAULT_CLASS else params.classes
     return {
@@ -103,7 +103,7 @@ def _read_classifier(given: Any, names: Names) -> Fields:
     }
 
 
-def _image(params: ImageParams, names: Names) -> Fields:
+def _write_image(params: ImageParams, names: Names) -> Fields:
     (prompt,), inputs = names.texts(params.prompt)
     size = {"height": 1024, "ratio_type": "fixed", "width": 1024}
     return {
@@ -119,8 +119,8 @@ def _read_image(given: Any, names: Names) -> Fields:
 
 
 MODELS: Mapping[str, Kind] = {
-    "llm": Kind("llm", "icon-LLM-v2.jpg", _llm, _read_llm),
-    "parameter-extractor": Kind("llm", "icon-LLM-v2.jpg", _extractor, _read_extractor),
-    "question-classifier": Kind("intent", "icon-Intent-v2.jpg", _classifier, _read_classifier),
-    "text2image": Kind("image_generate", "icon-ImageGeneration-v2.jpg", _image, _read_image),
+    "llm": Kind("llm", "icon-LLM-v2.jpg", _write_llm, _read_llm),
+    "parameter-extractor": Kind("llm", "icon-LLM-v2.jpg", _write_extractor, _read_extractor),
+    "question-classifier": Kind("intent", "icon-Intent-v2.jpg", _write_classifier, _read_classifier),
+    "text2image": Kind("image_generate", "icon-ImageGeneration-v2.jpg", _write_image, _read_image),
 }

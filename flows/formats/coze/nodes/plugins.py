@@ -79,10 +79,10 @@ def plugin_of(given: Any) -> Plugin | None:
     api, inputs = by_name(given["apiParam"]), by_name(given.get("node_inputs"))
     return next(
         (
-            each
-            for each in PLUGINS
-            if (api.get("pluginID"), api.get("apiName")) == (each.id, each.tool)
-            and all(inputs.get(name) == value for name, value in each.fixed.items() if name != "title")
+            plugin
+            for plugin in PLUGINS
+            if (api.get("pluginID"), api.get("apiName")) == (plugin.id, plugin.tool)
+            and all(inputs.get(name) == value for name, value in plugin.fixed.items() if name != "title")
         ),
         None,
     )
@@ -97,14 +97,14 @@ def write_plugin(plugin: Plugin, params: Any, names: Names) -> Fields:
     """Return the parameters of a plugin node for Operad's parameters."""
     inputs: list[Fields] = []
     text_inputs: list[Fields] = []
-    for ours, theirs in plugin.inputs.items():
-        value = getattr(params, ours)
+    for operad_param, coze_input in plugin.inputs.items():
+        value = getattr(params, operad_param)
         if isinstance(value, Text):
             given, used = names.value(value)
             text_inputs += (each for each in used if each not in text_inputs)
         else:
             given = {"value": names.reference(value)}
-        inputs.append({"name": theirs, "input": given})
+        inputs.append({"name": coze_input, "input": given})
     inputs += ({"name": key, "input": {"type": "string", "value": value}} for key, value in plugin.fixed.items())
     return {
         "apiParam": _api(plugin.name, plugin.id, plugin.tool, plugin.tool_id),
@@ -117,11 +117,11 @@ def read_plugin(plugin: Plugin, given: Any, names: Names) -> Fields:
     """Return Operad's parameters for those of a plugin node; the inverse of `write_plugin`."""
     inputs = {each["name"]: each["input"] for each in given["node_inputs"]}
     params: Fields = dict([plugin.when]) if plugin.when else {}
-    for ours, theirs in plugin.inputs.items():
-        if ours == "variable_selector":
-            params[ours] = names.selector(inputs[theirs]["value"])
+    for operad_param, coze_input in plugin.inputs.items():
+        if operad_param == "variable_selector":
+            params[operad_param] = names.selector(inputs[coze_input]["value"])
         else:
-            params[ours] = names.of_value(inputs[theirs], given["node_inputs"])
+            params[operad_param] = names.of_value(inputs[coze_input], given["node_inputs"])
     return params
 
 

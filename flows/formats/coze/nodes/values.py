@@ -30,7 +30,7 @@ async def main(args, ours=main):
 """Code that lets Coze call a ``main`` written for Operad. Meanwhile ``main`` is that function again, for recursion."""
 
 
-def _code(params: CodeParams, names: Names) -> Fields:
+def _write_code(params: CodeParams, names: Names) -> Fields:
     return {
         "code": params.code + CODE_END,
         "language": 3,
@@ -52,7 +52,7 @@ def _read_code(given: Any, names: Names) -> Fields:
     }
 
 
-def _template(params: TemplateParams, names: Names) -> Fields:
+def _write_template(params: TemplateParams, names: Names) -> Fields:
     return {
         "concatParams": [{"name": "concatResult", "input": {"type": "string", "value": params.template}}],
         "method": "concat",
@@ -68,7 +68,7 @@ def _read_template(given: Any, names: Names) -> Fields:
     return {"variables": names.arguments(given.get("node_inputs")), "template": names.text(result, [])}
 
 
-def _aggregator(params: AggregatorParams, names: Names) -> Fields:
+def _write_aggregator(params: AggregatorParams, names: Names) -> Fields:
     group = {"name": "output", "variables": [names.merged(selector) for selector in params.variables]}
     return {"mergeGroups": [group], "node_outputs": {"output": {"value": None}}}
 
@@ -78,7 +78,7 @@ def _read_aggregator(given: Any, names: Names) -> Fields:
     return {"variables": [names.of_merged(each) for each in group["variables"]]}
 
 
-def _http(params: HttpParams, names: Names) -> Fields:
+def _write_http(params: HttpParams, names: Names) -> Fields:
     reference = names.reference(params.url)
     url = f"{{{{block_output_{reference['ref_node']}.{reference['path']}}}}}"
     return {
@@ -97,8 +97,8 @@ def _read_http(given: Any, names: Names) -> Fields:
 
 
 VALUES: Mapping[str, Kind] = {
-    "code": Kind("code", "icon-Code-v2.jpg", _code, _read_code),
-    "template-transform": Kind("text", "icon-StrConcat-v2.jpg", _template, _read_template),
-    "variable-aggregator": Kind("variable_merge", "VariableMerge-icon.jpg", _aggregator, _read_aggregator),
-    "http-request": Kind("http", "icon-HTTP.png", _http, _read_http),
+    "code": Kind("code", "icon-Code-v2.jpg", _write_code, _read_code),
+    "template-transform": Kind("text", "icon-StrConcat-v2.jpg", _write_template, _read_template),
+    "variable-aggregator": Kind("variable_merge", "VariableMerge-icon.jpg", _write_aggregator, _read_aggregator),
+    "http-request": Kind("http", "icon-HTTP.png", _write_http, _read_http),
 }

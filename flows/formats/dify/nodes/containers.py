@@ -45,10 +45,10 @@ def _read_loop(data: Fields, side: Side) -> Fields:
     params: Fields = {
         **picked(data, loop_count=same),
         "variables": [
-            [each.get("label"), each.get("var_type"), _first_value(each, side)]
-            for each in each_of(data.get("loop_variables"))
+            [item.get("label"), item.get("var_type"), _first_value(item, side)]
+            for item in each_of(data.get("loop_variables"))
         ],
-        "break_conditions": [read_condition(each, side) for each in each_of(data.get("break_conditions"))],
+        "break_conditions": [read_condition(item, side) for item in each_of(data.get("break_conditions"))],
     }
     logic = data.get("logical_operator", "and")
     return params if logic == "and" else {**params, "logic": logic}
@@ -93,7 +93,9 @@ def _read_iteration(data: Fields, side: Side) -> Fields:
     if concurrency != _DEFAULT_CONCURRENCY:
         params["concurrency"] = concurrency
     mode = data.get("error_handle_mode", "terminated")
-    on_error = {"remove-abnormally": "skip"} | {theirs: ours for ours, theirs in _ERROR_MODES.items()}
+    on_error = {"remove-abnormally": "skip"} | {
+        dify_mode: operad_mode for operad_mode, dify_mode in _ERROR_MODES.items()
+    }
     if mode != "terminated":
         params["on_error"] = on_error.get(str(mode), mode)
     return {**params, "flatten_output": False} if data.get("flatten_output") is False else params

@@ -67,7 +67,9 @@ def write_failure(failure: Any) -> Fields:
         interval = round(given.get("wait", 1.0) * 1000)
         data["retry_config"] = {"max_retries": given["retries"], "retry_enabled": True, "retry_interval": interval}
     if given.get("then") in _STRATEGIES.values():
-        data["error_strategy"] = next(theirs for theirs, ours in _STRATEGIES.items() if ours == given["then"])
+        data["error_strategy"] = next(
+            dify_strategy for dify_strategy, operad_strategy in _STRATEGIES.items() if operad_strategy == given["then"]
+        )
     if given.get("then") == "values":
         data["default_value"] = [_default_value(name, value) for name, value in fields_of(given.get("values")).items()]
     return data

@@ -21,7 +21,7 @@ INPUTS: Mapping[str, str] = {
 """Dify's types of inputs by Operad's types of variables."""
 
 _INPUT_TYPES = {
-    **{theirs: ours for ours, theirs in INPUTS.items()},
+    **{dify_type: operad_type for operad_type, dify_type in INPUTS.items()},
     "text-input": "string",
     "select": "string",
     "external_data_tool": "string",

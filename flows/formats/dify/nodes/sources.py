@@ -101,11 +101,11 @@ def _read_parts(data: Any, side: Side) -> list[list[Any]]:
     if isinstance(data, str):
         return [["", side.names.read_text(data)]]
     parts: list[list[Any]] = []
-    for each in each_of(data):
-        file = list_of(each.get("file"))
-        is_file = each.get("type") == "file" or (file and not each.get("value"))
-        value = side.names.read(file) if is_file else side.names.read_text(each.get("value", ""))
-        parts.append([side.names.read_text(each.get("key", "")), value])
+    for part in each_of(data):
+        file = list_of(part.get("file"))
+        is_file = part.get("type") == "file" or (file and not part.get("value"))
+        value = side.names.read(file) if is_file else side.names.read_text(part.get("value", ""))
+        parts.append([side.names.read_text(part.get("key", "")), value])
     return parts
 
 

@@ -53,9 +53,9 @@ def of_tool(kind: str, plugins: Plugins) -> Mapped:
     def write(params: Fields, side: Side) -> Fields:
         left_out = {"echarts": "x_axis" if params.get("chart_type") == "pie" else "categories"}.get(kind)
         arguments = {
-            theirs: {"type": "mixed", "value": side.names.write_text(params[ours])}
-            for theirs, ours in tool.parameters.items()
-            if ours in params and theirs != left_out
+            dify_name: {"type": "mixed", "value": side.names.write_text(params[operad_name])}
+            for dify_name, operad_name in tool.parameters.items()
+            if operad_name in params and dify_name != left_out
         }
         name = tool.name.replace(f"{{{choice_param}}}", text_of(params.get(choice_param, "")))
         return _tool_data(tool.provider, name, tool.label, tool.settings, arguments)
@@ -65,10 +65,10 @@ def of_tool(kind: str, plugins: Plugins) -> Mapped:
         name = text_of(data.get("tool_name"))
         params: Fields = {choice_param: name[len(prefix) : len(name) - len(suffix)]} if choice_param else {}
         given = fields_of(data.get("tool_parameters"))
-        for theirs, ours in tool.parameters.items():
-            if theirs in given:
-                value = _argument(given[theirs], side)
-                params[ours] = Selector(*value).in_text if is_selector(value) else value
+        for dify_name, operad_name in tool.parameters.items():
+            if dify_name in given:
+                value = _argument(given[dify_name], side)
+                params[operad_name] = Selector(*value).in_text if is_selector(value) else value
         return params
 
     return Mapped(tool.label, write, read, "tool")

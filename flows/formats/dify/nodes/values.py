@@ -143,8 +143,8 @@ def _read_aggregator(data: Fields, side: Side) -> Fields:
     if settings.get("group_enabled") is not True:
         return params
     groups = [
-        [each.get("group_name"), [side.names.read(selector) for selector in list_of(each.get("variables"))]]
-        for each in each_of(settings.get("groups"))
+        [group.get("group_name"), [side.names.read(selector) for selector in list_of(group.get("variables"))]]
+        for group in each_of(settings.get("groups"))
     ]
     return {"variables": [], "groups": groups}
 
@@ -161,7 +161,9 @@ _DIFY_OPERATIONS = {
     "remove_last": "remove-last",
 }
 
-_OPERAD_OPERATIONS = {theirs: ours for ours, theirs in _DIFY_OPERATIONS.items()} | {"over-write": "set", "set": "set"}
+_OPERAD_OPERATIONS = {
+    dify_operation: operad_operation for operad_operation, dify_operation in _DIFY_OPERATIONS.items()
+} | {"over-write": "set", "set": "set"}
 
 
 def _write_assigner(params: Fields, side: Side) -> Fields:
