@@ -145,7 +145,7 @@ class Checker:
         """Report wrong parents; return False if a node runs inside itself or too deep, so that checks cannot go on."""
         valid = True
         for spec in self.graph.nodes:
-            chain = [spec.id, *self._with_ancestors(spec.parent)]  # not _with_ancestors(spec.id): ids may be duplicate
+            chain = [spec.id, *self._with_ancestors(spec.parent)]  # not _with_ancestors(spec.id): an id may occur twice
             if spec.parent and spec.parent not in self._by_id:
                 hint = self._hints.near(spec.parent, self._by_id)
                 self._report("undefined-node", f"belongs inside {spec.parent!r}, which is not there{hint}", spec.id)
