@@ -76,7 +76,7 @@ class _Assembly:
                 visible = [spec.id, *takewhile(lambda each: graph.by_id[each].type == "loop", chain[1:])]
                 for by_variable, node_ids in ((self._assigners, visible), (self._keepers, chain)):
                     listed = by_variable.setdefault(target, [])
-                    listed += [each for each in node_ids if each not in listed]
+                    listed += [node_id for node_id in node_ids if node_id not in listed]
 
     def level(self, parent: str) -> Workflow:
         """Return the workflow that runs inside a container; for an empty id, the whole workflow."""
@@ -104,9 +104,7 @@ class _Assembly:
         """Return a node that can run, with the workflow inside it if it is a container."""
         checked = self._checker.nodes[node_id]
         is_container = bool(checked.body_starts_with)
-        carried = (
-            [target for target, assigners in self._keepers.items() if node_id in assigners] if is_container else []
-        )
+        carried = [target for target, assigners in self._keepers.items() if is_container and node_id in assigners]
         assigned = {
             selector: earlier
             for selector in [*(reference.selector for reference in checked.references), *carried]

@@ -95,11 +95,9 @@ class Reader:
         """Return the start node inside a container, for which Coze has no node; empty for other nodes."""
         start_type = STARTS.get(read_node(listed.node, self._names)[0])
         start_id = self._start_id(listed.id)
-        return (
-            [NodeSpec(start_id, start_type, {}, self._operad_ids[listed.id])]
-            if start_type and listed.holds and start_id
-            else []
-        )
+        if not (start_type and listed.holds and start_id):
+            return []
+        return [NodeSpec(start_id, start_type, {}, self._operad_ids[listed.id])]
 
     def _start_id(self, holder: str) -> str:
         default = f"{self._operad_ids[holder]}-1"

@@ -136,8 +136,9 @@ def read(text: YamlValues, name: str, plugins: Plugins) -> NodeGraph:
         instructions=instructions,
         notes=notes,
     )
-    notes = [{"at": place, "note": entry} for place, entry in enumerate(entries) if is_note(entry)]
-    return _with_extra(whole_graph, nodes, links, {"rest": rest, "notes": notes, "dependencies": dependencies}, plugins)
+    canvas_notes = [{"at": place, "note": entry} for place, entry in enumerate(entries) if is_note(entry)]
+    rest_of_file = {"rest": rest, "notes": canvas_notes, "dependencies": dependencies}
+    return _with_extra(whole_graph, nodes, links, rest_of_file, plugins)
 
 
 def _take_texts(root: Fields, key: str) -> tuple[str, ...]:
@@ -257,11 +258,9 @@ def _with_defaults(spec: NodeSpec, values: Mapping[str, Any]) -> NodeSpec:
     params = fields_of(spec.params)
     names = [each[0] for each in map(list_of, list_of(params.get("variables"))) if each]
     defaults = {name: values[name] for name in names if isinstance(name, str) and name in values}
-    return (
-        replace(spec, params={**params, "defaults": {**fields_of(params.get("defaults")), **defaults}})
-        if defaults
-        else spec
-    )
+    if not defaults:
+        return spec
+    return replace(spec, params={**params, "defaults": {**fields_of(params.get("defaults")), **defaults}})
 
 
 def _conversation_nodes(workflow: Fields) -> list[NodeSpec]:
