@@ -10,7 +10,7 @@ async def definitions_of(server: ComfyUIServer) -> Definitions:
     """Return the node classes of a server.
 
     Raises:
-        FetchError: The server cannot be reached, or answers anything else.
+        FetchError: The server cannot be reached, or its answer has no node classes.
     """
     definitions = Definitions.of(await server.object_info())
     if not definitions:
@@ -22,8 +22,8 @@ async def read_object_info(url: str) -> Definitions:
     """Return the node classes of the server at an address.
 
     Raises:
-        InputError: It is not an address.
-        FetchError: The server cannot be reached, or answers anything else.
+        InputError: The URL is not an address.
+        FetchError: The server cannot be reached, or its answer has no node classes.
         MissingExtraError: httpx or ssrfguard is not installed.
     """
     return await definitions_of(ComfyUIServer(url))

@@ -35,22 +35,22 @@ from operad.runtime.values.message import Job, WorkflowMessage
 class ComfyUI(Operator):
     """Runs a ComfyUI workflow on a server, and fetches the files that it makes.
 
-    What the job's inputs, and the outputs of the operators before it, call ``node.input`` takes the place of that
-    input of that node: ``{"6.text": "a lighthouse"}``. A file goes to the server first: one that is such an output,
-    or one of the job's that such an input names. Names without a dot are for others.
+    Inputs of the job, and outputs of preceding operators, with a name such as ``node.input`` replace that input of
+    that node: ``{"6.text": "a lighthouse"}``. Files are uploaded to the server first: file outputs, and files of the
+    job that such an input names. Names without a dot are ignored.
 
     Args:
-        config: What it is.
-        server: The address of the server, such as ``http://127.0.0.1:8188``. It is trusted, and may be local.
+        config: Id and other settings of the operator.
+        server: Address of the server, such as ``http://127.0.0.1:8188``. It is trusted, and may be local.
         workflow: A file in any of ComfyUI's three forms, or a graph that was loaded from one.
-        folder: Where the files go; a fresh temporary folder where none is given.
-        timeout: Seconds for all of it, the wait in the server's queue among it.
-        max_bytes: The most that the files of a run may have together.
-        toolkit: As of every operator; not used.
-        knowledge_base: As of every operator; not used.
+        folder: Folder for the fetched files; by default a new temporary folder.
+        timeout: Time limit in seconds, which includes the wait in the server's queue.
+        max_bytes: Maximum total size of the files of a run.
+        toolkit: Parameter of every operator; not used.
+        knowledge_base: Parameter of every operator; not used.
 
     Raises:
-        InputError: `server` is not an address, or there is no such file.
+        InputError: `server` is not an address, or the file does not exist.
         InvalidError: The file is not a ComfyUI workflow.
     """
 
@@ -72,41 +72,41 @@ class ComfyUI(Operator):
         if not (timeout > 0 and max_bytes > 0):
             raise InputError(f"timeout and max_bytes must be more than 0, not {timeout!r} and {max_bytes!r}")
         self._server = ComfyUIServer(server)
-        self._workflow = workflow if isinstance(workflow, NodeGraph) else _loaded(workflow)
+        self._workflow = workflow if isinstance(workflow, NodeGraph) else _load_file(workflow)
         self._services = Services(folder=Path(folder).expanduser() if folder is not None else None)
         self._timeout = timeout
         self._max_bytes = max_bytes
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
         """Return the issues of the workflow that can be found without a server."""
-        found = check(self._workflow, Definitions())
-        inside = [Issue(each.code, f"workflow: {each.where}: {each.message}", self.get_id()) for each in found]
-        return [*super().check(before), *inside]
+        issues = check(self._workflow, Definitions())
+        own_issues = [Issue(issue.code, f"workflow: {issue.where}: {issue.message}", self.get_id()) for issue in issues]
+        return [*super().check(before), *own_issues]
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return the values that make two of these equal: those of an operator, the server and the workflow."""
+        """Return the values that identify what the operator does: those of every operator, the server, the workflow."""
         nodes = [[node.id, node.type, node.params, node.extra] for node in self._workflow.nodes]
         edges = [[edge.source, edge.port, edge.target, edge.input] for edge in self._workflow.edges]
-        made = [nodes, edges, self._workflow.extra]
-        return {**super().fingerprint(), "server": self._server.url, "workflow": fingerprint(made)}
+        content = [nodes, edges, self._workflow.extra]
+        return {**super().fingerprint(), "server": self._server.url, "workflow": fingerprint(content)}
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Run the workflow; only the job and the messages of the operators before it count.
+        """Run the workflow on the server, with the job and the messages of preceding operators as input.
 
         Returns:
-            A message with the outputs ``files``, described, and ``texts``; its text is these texts, or else where
-            the files are.
+            A message with the outputs ``files`` and ``texts``. Its text is the texts, or, without texts, the paths of
+            the files.
 
         Raises:
-            InvalidError: An input is not one of the workflow, or the server refuses the workflow.
-            ComfyUIError: The run failed, was interrupted at the server, got lost, took too long or made too much.
-            FetchError: The server cannot be reached, or answers what it should not.
+            InvalidError: The workflow has no such input, or the server refuses the workflow.
+            ComfyUIError: The run failed, was interrupted or lost at the server, or exceeded the time or size limit.
+            FetchError: The server cannot be reached, or its answer is not valid.
             InputError: A file cannot be read or written.
             MissingExtraError: A package is not installed.
         """
-        given = _given(call.job, call.messages)
+        given = _node_values(call.job, call.messages)
         with time_limit(self._server, f"operator {self.get_id()!r}", self._timeout):
-            files, texts = await self._made(given, call.job.files)
+            files, texts = await self._run_on_server(given, call.job.files)
         return WorkflowMessage(
             scratchpad="\n".join(texts or [str(file.path) for file in files]),
             outputs={"files": files, "texts": texts},
@@ -114,24 +114,24 @@ class ComfyUI(Operator):
             operator_id=self.get_id(),
         )
 
-    async def _made(self, given: Mapping[str, Any], files: Sequence[FileDescriptor]) -> Made:
+    async def _run_on_server(self, given: Mapping[str, Any], files: Sequence[FileDescriptor]) -> Made:
         graph = self._workflow
-        if self._is_of_the_page:
+        if self._is_ui_form:
             graph = executable(graph, await definitions_of(self._server))
         nodes = dump_nodes(graph)
         values, issues = chosen(nodes, given, files)
         if issues:
             raise InvalidError(f"operator {self.get_id()!r}: the inputs do not fit the workflow", issues)
-        who = f"operator {self.get_id()!r}"
-        work = ComfyUIWork(nodes, values, self._services.write, who, self._timeout, self._max_bytes)
+        operator_name = f"operator {self.get_id()!r}"
+        work = ComfyUIWork(nodes, values, self._services.write, operator_name, self._timeout, self._max_bytes)
         return await run_comfyui(self._server, work)
 
     @cached_property
-    def _is_of_the_page(self) -> bool:
+    def _is_ui_form(self) -> bool:
         return any(ui_of(node) is not None for node in self._workflow.nodes)
 
 
-def _loaded(path: str | Path) -> NodeGraph:
+def _load_file(path: str | Path) -> NodeGraph:
     file = FileDescriptor.of(path)
     if file.size > MAX_BYTES:
         raise InputError(f"{path}: has {file.size:,} bytes, and a workflow at most {MAX_BYTES:,}")
@@ -142,8 +142,8 @@ def _loaded(path: str | Path) -> NodeGraph:
     return load(content, file.name)
 
 
-def _given(job: Job, messages: Sequence[WorkflowMessage]) -> dict[str, Any]:
-    """Return the values for nodes; those of operators count more than those of the job."""
+def _node_values(job: Job, messages: Sequence[WorkflowMessage]) -> dict[str, Any]:
+    """Return the values for inputs of nodes; outputs of operators override inputs of the job."""
     given: dict[str, Any] = dict(job.inputs)
     for message in messages:
         given |= message.outputs

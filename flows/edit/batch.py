@@ -75,15 +75,15 @@ OPERATIONS: Mapping[str, type[Operation]] = {
         MergeEnds,
     )
 }
-"""The operations by name."""
+"""Classes of operations by name."""
 
 
 class Edited(NamedTuple):
-    """A workflow after a batch.
+    """Workflow after a batch of operations.
 
     Attributes:
-        graph: The workflow; nodes that were not touched are the same objects.
-        changes: What makes it of the one before.
+        graph: The workflow; unchanged nodes are the same objects as before.
+        changes: Difference from the workflow before.
     """
 
     graph: NodeGraph
@@ -97,72 +97,74 @@ def apply(
     *,
     allowed: Collection[str] | None = None,
 ) -> Edited:
-    """Do operations on a workflow, one after another: all of them, or none.
+    """Apply operations to a workflow in order: all of them, or none.
 
         edited = apply(graph, read_operations([{"op": "set", "node": "2", "path": "user", "value": "Sum up."}]))
         print(edited.graph.by_id["2"].params)
 
-    Ids are never changed, and nodes that are not touched are the same objects. A new node stands behind those that it
-    reads and that lead to it; what a changed node reads is moved before it, where it stood behind it. What comes of it
-    need not be sound: that is what the check of its format is for.
+    Ids never change, and unchanged nodes stay the same objects. In the list, a new node comes after the nodes that it
+    reads and its predecessors, and nodes that a changed node reads are moved before it. The result may have issues,
+    which the check of its format finds.
 
     Args:
-        graph: The workflow; it is not changed.
+        graph: The workflow, which is not modified.
         operations: The operations.
-        types: The node types by name.
-        allowed: The ids of the nodes that may be added, changed or removed; all where it is None. An operation on edges
-            alone needs one of the two nodes of each.
+        types: Node types by name.
+        allowed: Ids of the nodes that may be added, changed or removed; None allows all. An operation on edges needs
+            one of the two nodes of each edge.
 
     Raises:
-        InvalidError: Operations make no sense for the workflow as those before them leave it, or touch other nodes; all
-            issues are listed, each with the number and the name of its operation.
+        InvalidError: An operation cannot be applied after the operations before it, or changes other nodes; all issues
+            are listed, each with the number and the name of its operation.
     """
     issues: list[Issue] = []
-    now = graph
+    current = graph
     for number, operation in enumerate(operations, 1):
-        faults = list(operation.faults(now, types))
-        then = _in_lists(now, operation.anyway(now) if faults else operation.done(now, types), types)
-        faults += _beyond(difference(now, then), allowed) if allowed is not None else []
-        issues += _issues(faults, number, _name(operation))
-        now = then
+        faults = list(operation.faults(current, types))
+        changed = _with_positional_params(
+            current, operation.anyway(current) if faults else operation.done(current, types), types
+        )
+        faults += _disallowed_changes(difference(current, changed), allowed) if allowed is not None else []
+        issues += _issues(faults, number, _op_name(operation))
+        current = changed
     if issues:
         raise InvalidError(f"workflow {graph.name!r} was not changed", issues)
-    done = edges_in_order(graph, in_order(graph, now, types))
-    return Edited(done, difference(graph, done))
+    ordered = edges_in_order(graph, in_order(graph, current, types))
+    return Edited(ordered, difference(graph, ordered))
 
 
 def read_operations(given: JsonValue) -> list[Operation]:
-    """Read operations from JSON: ``{"operations": […]}``, the list, or one of them.
+    """Read operations from JSON: ``{"operations": […]}``, a list, or a single operation.
 
         operations = read_operations([{"op": "remove_output", "name": "summary"}])
 
     Raises:
-        InvalidError: They are not of that form; all issues are listed, each with the number and the name of its operation.
+        InvalidError: The value has another form; all issues are listed, with the number and name of the operation.
     """
     root = fields_of(given)
     if "operations" in root and len(root) > 1:
-        more = shorten([key for key in root if key != "operations"])
-        raise InvalidError("operations", [Issue("format", f"{more}: beside operations there are no other keys")])
+        other_keys = shorten([key for key in root if key != "operations"])
+        raise InvalidError("operations", [Issue("format", f"{other_keys}: beside operations there are no other keys")])
     value: Any = root.get("operations", given)
     listed = list_of(value) if isinstance(value, list) else [value]
     operations: list[Operation] = []
     issues: list[Issue] = []
-    for number, one in enumerate(listed, 1):
-        made, faults = _read(one)
-        operations += [made] if made else []
-        issues += _issues(faults, number, str(fields_of(one).get("op", "")))
+    for number, item in enumerate(listed, 1):
+        operation, faults = _read(item)
+        operations += [operation] if operation else []
+        issues += _issues(faults, number, str(fields_of(item).get("op", "")))
     if issues:
         raise InvalidError("operations", issues)
     return operations
 
 
 def schema() -> dict[str, JsonValue]:
-    """The JSON Schema of a batch, by which a model's answer can be constrained."""
+    """Return the JSON Schema of a batch, to constrain a model's answer."""
     return Batch.model_json_schema()
 
 
 def new_issues(before: Sequence[Issue], after: Sequence[Issue]) -> list[Issue]:
-    """The issues that a workflow has after a change, and did not have before."""
+    """Return the issues of a workflow after a change that it did not have before."""
     known = Counter(before)
     new: list[Issue] = []
     for issue in after:
@@ -172,10 +174,11 @@ def new_issues(before: Sequence[Issue], after: Sequence[Issue]) -> list[Issue]:
     return new
 
 
-def _read(one: Any) -> tuple[Operation | None, list[Fault]]:
-    if not isinstance(one, dict):
-        return None, [Fault("", f'must be an object with "op", not {shown(one)}', "format")]
-    fields = fields_of(one)
+def _read(given: Any) -> tuple[Operation | None, list[Fault]]:
+    """Return the operation that a JSON value describes, or None and the faults."""
+    if not isinstance(given, dict):
+        return None, [Fault("", f'must be an object with "op", not {shown(given)}', "format")]
+    fields = fields_of(given)
     name = str(fields.get("op"))
     if name not in OPERATIONS:
         hint = did_you_mean(name, OPERATIONS) or f"; there are: {', '.join(OPERATIONS)}"
@@ -185,15 +188,15 @@ def _read(one: Any) -> tuple[Operation | None, list[Fault]]:
             else f"is missing; it is one of: {', '.join(OPERATIONS)}"
         )
         return None, [Fault("op", what, "unknown-operation")]
-    kind = OPERATIONS[name]
+    operation_type = OPERATIONS[name]
     try:
-        return kind.model_validate(fields), []
+        return operation_type.model_validate(fields), []
     except ValidationError as error:
-        return None, param_faults(error, kind)
+        return None, param_faults(error, operation_type)
 
 
-def _in_lists(before: NodeGraph, graph: NodeGraph, types: Mapping[str, NodeType]) -> NodeGraph:
-    """The workflow with the parameters of changed nodes in lists, which may be given with names."""
+def _with_positional_params(before: NodeGraph, graph: NodeGraph, types: Mapping[str, NodeType]) -> NodeGraph:
+    """Return the workflow with parameters of changed nodes as lists, as they may be given as objects with names."""
     old = {id(spec) for spec in before.nodes}
     nodes = [
         replace(spec, params=positional(types[spec.type].params_type, spec.params))
@@ -205,29 +208,33 @@ def _in_lists(before: NodeGraph, graph: NodeGraph, types: Mapping[str, NodeType]
 
 
 def _issues(faults: Sequence[Fault], number: int, name: str) -> Iterator[Issue]:
+    """Yield the faults of an operation as issues that name it."""
     where = f"operation {number}{f' ({name})' if name else ''}"
     for fault in faults:
         yield Issue(fault.code, f"{fault.where}: {fault.what}" if fault.where else fault.what, where)
 
 
-def _name(operation: Operation) -> str:
+def _op_name(operation: Operation) -> str:
     return str(type(operation).model_fields["op"].default)
 
 
-def _beyond(changes: Difference, allowed: Collection[str]) -> list[Fault]:
-    """Nodes that were touched, and may not be."""
+def _disallowed_changes(changes: Difference, allowed: Collection[str]) -> list[Fault]:
+    """Return a fault for each changed node that is not allowed."""
     nodes = [spec.id for spec in (*changes.added, *changes.removed)] + [change.node for change in changes.changed]
     edges = [(edge.source, edge.target) for edge in (*changes.edges_added, *changes.edges_removed)]
     touched = nodes or [source for source, target in edges if not {source, target} & set(allowed)]
-    may = shorten(sorted(allowed)) or "none"
+    allowed_ids = shorten(sorted(allowed)) or "none"
     return [
-        Fault("", f"node {node_id!r} may not be changed here; these may: {may}", "not-allowed")
+        Fault("", f"node {node_id!r} may not be changed here; these may: {allowed_ids}", "not-allowed")
         for node_id in dict.fromkeys(touched)
         if node_id not in allowed
     ]
 
 
 def in_json(operations: Sequence[Operation]) -> str:
-    """Operations as JSON, without what is left at its default."""
-    said = [{"op": _name(each), **each.model_dump(mode="json", exclude_defaults=True)} for each in operations]
-    return json.dumps({"operations": said}, ensure_ascii=False, indent=2)
+    """Return operations as JSON, without fields that have their default."""
+    listed = [
+        {"op": _op_name(operation), **operation.model_dump(mode="json", exclude_defaults=True)}
+        for operation in operations
+    ]
+    return json.dumps({"operations": listed}, ensure_ascii=False, indent=2)

@@ -14,18 +14,18 @@ from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import MAX_SHOWN_VALUE, plain, shown
 
 AROUND = 20
-"""Characters that are shown on each side of what is another in a long text."""
+"""Number of characters to show on each side of a difference in a long text."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParamChange:
-    """A part of a node's parameters that is another.
+    """Change of a value in a node's parameters.
 
     Attributes:
-        node: The id of the node.
-        path: Which part.
-        old: What it was, in a list; an empty list where it was not there.
-        new: What it is, likewise.
+        node: Id of the node.
+        path: Path of the value.
+        old: The old value as the only item; empty if the value is new.
+        new: The new value as the only item; empty if the value was removed.
     """
 
     node: str
@@ -45,14 +45,14 @@ class ParamChange:
 class Difference:
     """Difference between two workflows; the order of nodes and edges, and the `extra` of formats, do not count.
 
-    A node with another type, or inside of another node, is a removed and an added one. As text, a line for each.
+    A node that changed its type or its container counts as removed and added. As text, each change is a line.
 
     Attributes:
-        added: The nodes that are new.
-        removed: The nodes that are gone.
-        changed: What is another in the parameters of the others.
-        edges_added: The edges that are new.
-        edges_removed: The edges that are gone.
+        added: Nodes that are new.
+        removed: Nodes that were removed.
+        changed: Changes in the parameters of the other nodes.
+        edges_added: Edges that are new.
+        edges_removed: Edges that were removed.
     """
 
     added: Sequence[NodeSpec] = ()
@@ -81,7 +81,7 @@ class Difference:
         return {change.node: "changed" for change in self.changed} | {spec.id: "added" for spec in self.added}
 
     def as_dict(self) -> dict[str, Any]:
-        """It as JSON."""
+        """Return the difference as JSON."""
         return {
             "added": [_node_json(spec) for spec in self.added],
             "removed": [_node_json(spec) for spec in self.removed],
@@ -105,8 +105,8 @@ def difference(before: NodeGraph, after: NodeGraph) -> Difference:
         print(difference(NodeGraph(), graph))
 
     Args:
-        before: The one.
-        after: The other.
+        before: The workflow before the change.
+        after: The workflow after the change.
     """
     old, new = before.by_id, after.by_id
     same = {
@@ -114,89 +114,90 @@ def difference(before: NodeGraph, after: NodeGraph) -> Difference:
         for node_id, spec in old.items()
         if node_id in new and (spec.type, spec.parent) == (new[node_id].type, new[node_id].parent)
     }
-    kept = {id(spec) for spec in (*(old[each] for each in same), *(new[each] for each in same))}
-    there, now = ({id(spec) for spec in graph.nodes} for graph in (before, after))
+    compared = {id(spec) for spec in (*(old[node_id] for node_id in same), *(new[node_id] for node_id in same))}
+    before_ids, after_ids = ({id(spec) for spec in graph.nodes} for graph in (before, after))
     return Difference(
-        added=[spec for spec in after.nodes if id(spec) not in kept | there],
-        removed=[spec for spec in before.nodes if id(spec) not in kept | now],
+        added=[spec for spec in after.nodes if id(spec) not in compared | before_ids],
+        removed=[spec for spec in before.nodes if id(spec) not in compared | after_ids],
         changed=[
-            ParamChange(spec.id, path_of(steps), was, is_)
+            ParamChange(spec.id, path_of(steps), old_value, new_value)
             for spec in after.nodes
             if spec.id in same and new[spec.id] is spec and old[spec.id] is not spec
-            for steps, was, is_ in _changes(_with_names(old[spec.id]), _with_names(spec), ())
+            for steps, old_value, new_value in _changes(_with_names(old[spec.id]), _with_names(spec), ())
         ],
-        edges_added=_more(after.edges, before.edges),
-        edges_removed=_more(before.edges, after.edges),
+        edges_added=_surplus(after.edges, before.edges),
+        edges_removed=_surplus(before.edges, after.edges),
     )
 
 
 def _with_names(spec: NodeSpec) -> Any:
-    """The parameters of a node with names in place of positions, where its type is known."""
+    """Return a node's parameters with names instead of positions if its type is known."""
     return named(NODE_TYPES[spec.type].params_type, spec.params) if spec.type in NODE_TYPES else spec.params
 
 
-def _more(edges: Sequence[Edge], others: Sequence[Edge]) -> list[Edge]:
-    """The edges that the others do not have, or not as often."""
+def _surplus(edges: Sequence[Edge], others: Sequence[Edge]) -> list[Edge]:
+    """Return the edges that occur more often than among the others."""
     counts: dict[tuple[str, int, str, str], int] = {}
     for edge in others:
         counts[_key(edge)] = counts.get(_key(edge), 0) + 1
-    more: list[Edge] = []
+    surplus: list[Edge] = []
     for edge in edges:
         counts[_key(edge)] = counts.get(_key(edge), 0) - 1
         if counts[_key(edge)] < 0:
-            more.append(edge)
-    return more
+            surplus.append(edge)
+    return surplus
 
 
 def _key(edge: Edge) -> tuple[str, int, str, str]:
     return edge.source, edge.port, edge.target, edge.input
 
 
-_Found = tuple[tuple[Step, ...], tuple[Any, ...], tuple[Any, ...]]
+_Change = tuple[tuple[Step, ...], tuple[Any, ...], tuple[Any, ...]]
 
 
-def _changes(old: Any, new: Any, path: tuple[Step, ...]) -> Iterator[_Found]:
-    """The parts that are others: the path, and what was and is there, as far as it was and is."""
+def _changes(old: Any, new: Any, path: tuple[Step, ...]) -> Iterator[_Change]:
+    """Yield the path of each value that differs, with the old and the new value, each as a tuple of at most one."""
     if old is new:
         return
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        ours, theirs = cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", new)
-        for key in dict.fromkeys([*ours, *theirs]):
-            if key in ours and key in theirs:
-                yield from _changes(ours[key], theirs[key], (*path, key))
+        old_fields, new_fields = cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", new)
+        for key in dict.fromkeys([*old_fields, *new_fields]):
+            if key in old_fields and key in new_fields:
+                yield from _changes(old_fields[key], new_fields[key], (*path, key))
             else:
                 yield (
                     (*path, key),
-                    tuple([ours[key]] if key in ours else []),
-                    tuple([theirs[key]] if key in theirs else []),
+                    tuple([old_fields[key]] if key in old_fields else []),
+                    tuple([new_fields[key]] if key in new_fields else []),
                 )
     elif isinstance(old, list) and isinstance(new, list) and not is_selector(old) and not is_selector(new):
-        yield from _in_list(cast("list[Any]", old), cast("list[Any]", new), path)
+        yield from _changes_in_list(cast("list[Any]", old), cast("list[Any]", new), path)
     elif not _same(cast("object", old), cast("object", new)):
         yield path or ("",), (old,), (new,)
 
 
 def _same(old: object, new: object) -> bool:
+    """Return whether two values are equal and of the same type, as 1 and true are not."""
     return type(old) is type(new) and old == new
 
 
-def _in_list(old: list[Any], new: list[Any], path: tuple[Step, ...]) -> Iterator[_Found]:
-    """Yield the changes of a list: its items between the common beginning and end, if only one list has any there."""
-    least = min(len(old), len(new))
-    begin = next((n for n in range(least) if old[n] != new[n]), least)
-    end = next((n for n in range(least - begin) if old[-1 - n] != new[-1 - n]), least - begin)
-    gone, come = old[begin : len(old) - end], new[begin : len(new) - end]
-    if len(gone) == len(come):
-        for number, (one, other) in enumerate(zip(gone, come, strict=True), begin):
-            yield from _changes(one, other, (*path, number))
-    elif gone and come:
+def _changes_in_list(old: list[Any], new: list[Any], path: tuple[Step, ...]) -> Iterator[_Change]:
+    """Yield the changes of a list between the common beginning and end of both lists."""
+    shorter = min(len(old), len(new))
+    begin = next((n for n in range(shorter) if old[n] != new[n]), shorter)
+    end = next((n for n in range(shorter - begin) if old[-1 - n] != new[-1 - n]), shorter - begin)
+    removed, added = old[begin : len(old) - end], new[begin : len(new) - end]
+    if len(removed) == len(added):
+        for number, (old_item, new_item) in enumerate(zip(removed, added, strict=True), begin):
+            yield from _changes(old_item, new_item, (*path, number))
+    elif removed and added:
         yield path, (old,), (new,)
     else:
-        yield from (((*path, begin + number), (item,), ()) for number, item in enumerate(gone))
-        yield from (((*path, begin + number), (), (item,)) for number, item in enumerate(come))
+        yield from (((*path, begin + number), (item,), ()) for number, item in enumerate(removed))
+        yield from (((*path, begin + number), (), (item,)) for number, item in enumerate(added))
 
 
-# As lines
+# Text and JSON
 
 
 def _node(spec: NodeSpec) -> str:
@@ -215,12 +216,12 @@ def _node_json(spec: NodeSpec) -> dict[str, Any]:
 
 
 def side_by_side(old: Any, new: Any) -> tuple[str, str]:
-    """Return two values as they are shown side by side: of long texts, the parts that differ and a little around them."""
+    """Return two values as text to show side by side; long texts are cut to the parts that differ."""
     if not (isinstance(old, str) and isinstance(new, str)) or max(len(old), len(new)) <= MAX_SHOWN_VALUE:
         return shown(old), shown(new)
-    least = min(len(old), len(new))
-    begin = next((n for n in range(least) if old[n] != new[n]), least)
-    end = next((n for n in range(least - begin) if old[-1 - n] != new[-1 - n]), least - begin)
+    shorter = min(len(old), len(new))
+    begin = next((n for n in range(shorter) if old[n] != new[n]), shorter)
+    end = next((n for n in range(shorter - begin) if old[-1 - n] != new[-1 - n]), shorter - begin)
     first, last = max(begin - AROUND, 0), max(end - AROUND, 0)
 
     def part(text: str) -> str:

@@ -44,20 +44,20 @@ class Connect(Operation):
     port: Port = 0
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """Nodes that are not there or on two sides of a border, a port that there is not, an edge that is there."""
+        """Yield faults: missing nodes, nodes in different containers, a missing port, an existing edge."""
         yield from border(graph, self.source, self.target)
         yield from wrong_port(graph, types, self.source, self.port)
-        if {self.source, self.target} <= graph.by_id.keys() and self._there(graph):
+        if {self.source, self.target} <= graph.by_id.keys() and self._exists(graph):
             number = port_number(graph, self.source, self.port)
             what = f"an edge leads from port {number} of {self.source!r} to {self.target!r} already; leave this out"
             yield Fault("target", what, "duplicate-edge")
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
-        """With the edge as the last one."""
+        """Return the workflow with the new edge as the last edge."""
         edge = Edge(self.source, self.target, port_number(graph, self.source, self.port))
         return replace(graph, edges=[*graph.edges, edge])
 
-    def _there(self, graph: NodeGraph) -> bool:
+    def _exists(self, graph: NodeGraph) -> bool:
         return bool(edges_between(graph, self.source, self.target, self.port))
 
 
@@ -70,13 +70,13 @@ class Disconnect(Operation):
     port: Port | None = Field(default=None, description="The port that it leaves from, where there are several edges.")
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """An edge that is not there, or that may be one of several."""
+        """Yield faults: a missing edge, or several edges that could be meant."""
         yield from unsure_edge(graph, self.source, self.target, self.port)
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
-        """Without it."""
-        gone = edges_between(graph, self.source, self.target, self.port)
-        return replace(graph, edges=[edge for edge in graph.edges if not any(edge is each for each in gone)])
+        """Return the workflow without the edge."""
+        removed = edges_between(graph, self.source, self.target, self.port)
+        return replace(graph, edges=[edge for edge in graph.edges if not any(edge is other for other in removed)])
 
 
 class InsertBetween(Operation):
@@ -91,7 +91,7 @@ class InsertBetween(Operation):
     port: Port | None = Field(default=None, description="The port that the edge leaves, where there are several.")
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """An edge that is not there, an id that is taken, a type or parameters that there are not."""
+        """Yield faults: a missing edge, a taken id, an unknown type or parameter."""
         yield from taken(graph, self.id, self.type)
         yield from unknown_type(types, self.type)
         yield from unknown_params(types, self.type, self.params)
@@ -99,7 +99,7 @@ class InsertBetween(Operation):
         yield from unsure or border(graph, self.source, self.target)
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
-        """With the node as the last one, and two edges in the place of one."""
+        """Return the workflow with the new node as the last node, and two edges in place of the old one."""
         split = edges_between(graph, self.source, self.target, self.port)[0]
         edges: list[Edge] = []
         for edge in graph.edges:
@@ -107,11 +107,11 @@ class InsertBetween(Operation):
         return replace(self.anyway(graph), edges=edges)
 
     def anyway(self, graph: NodeGraph) -> NodeGraph:
-        """With the node, unless one has its id."""
+        """Return the workflow with the new node, unless its id is taken."""
         if self.id in graph.by_id:
             return graph
-        around = graph.by_id.get(self.source)
-        node = NodeSpec(self.id, self.type, self.params, around.parent if around else "")
+        source = graph.by_id.get(self.source)
+        node = NodeSpec(self.id, self.type, self.params, source.parent if source else "")
         return replace(graph, nodes=[*graph.nodes, node])
 
 
@@ -129,7 +129,7 @@ class AddBranch(Operation):
     )
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """Yield faults: a node without branches, a value that cannot be a branch, a place that does not exist."""
+        """Yield faults: a node without branches, a value that is not a branch, a missing port."""
         missing = list(undefined(graph, "node", self.node))
         yield from missing
         if missing:
@@ -157,14 +157,16 @@ class AddBranch(Operation):
             yield Fault("branch", f"{self.node!r} has the class {self.branch!r} already", "param")
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
-        """With the branch; its port has no edge yet."""
+        """Return the workflow with the new branch, whose port has no edge yet."""
         spec = graph.by_id[self.node]
         name, count = BRANCHES[spec.type], branches(spec)
-        at = count if self.port is None else self.port
+        new_port = count if self.port is None else self.port
         listed = list_of(fields_of(spec.params).get(name))
-        graph = with_params(graph, self.node, {**spec.params, name: [*listed[:at], self.branch, *listed[at:]]})
+        graph = with_params(
+            graph, self.node, {**spec.params, name: [*listed[:new_port], self.branch, *listed[new_port:]]}
+        )
         edges = [
-            replace(edge, port=edge.port + 1) if edge.source == self.node and at <= edge.port < count else edge
+            replace(edge, port=edge.port + 1) if edge.source == self.node and new_port <= edge.port < count else edge
             for edge in graph.edges
         ]
         return replace(graph, edges=edges)

@@ -26,6 +26,7 @@ from operad.runtime.values.errors import shorten
 
 
 def _no_end(graph: NodeGraph, where: str, node_id: str) -> Iterator[Fault]:
+    """Yield a fault if no end has an id."""
     missing = list(undefined(graph, where, node_id))
     yield from missing
     if not missing and (kind := graph.by_id[node_id].type) != "end":
@@ -46,24 +47,24 @@ class SplitEnd(Operation):
     sources: list[str] = Field(min_length=1, description="The nodes that are to lead to the new end, and not to it.")
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """No such end, an id that is taken, nodes that do not lead to it, or nothing that still would."""
-        wrong = list(_no_end(graph, "node", self.node))
-        yield from wrong
+        """Yield faults: no such end, a taken id, sources without an edge to the end, or no source left for the end."""
+        end_faults = list(_no_end(graph, "node", self.node))
+        yield from end_faults
         yield from taken(graph, self.id, "end")
-        if wrong:
+        if end_faults:
             return
-        leading = list(dict.fromkeys(edge.source for edge in graph.edges if edge.target == self.node))
-        there = shorten(leading) or "none"
+        sources = list(dict.fromkeys(edge.source for edge in graph.edges if edge.target == self.node))
+        shown_sources = shorten(sources) or "none"
         for source in self.sources:
-            if source not in leading:
-                what = f"no edge leads from {source!r} to {self.node!r}; these nodes lead to it: {there}"
+            if source not in sources:
+                what = f"no edge leads from {source!r} to {self.node!r}; these nodes lead to it: {shown_sources}"
                 yield Fault("sources", what, "no-edge")
-        if leading and not set(leading) - set(self.sources):
-            what = f"nothing would lead to {self.node!r} any more; leave one of these out: {there}"
+        if sources and not set(sources) - set(self.sources):
+            what = f"nothing would lead to {self.node!r} any more; leave one of these out: {shown_sources}"
             yield Fault("sources", what, "no-edge")
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
-        """With the new end as the last node."""
+        """Return the workflow with the new end as the last node."""
         end = graph.by_id[self.node]
         graph = self.anyway(graph)
         edges = [
@@ -71,13 +72,15 @@ class SplitEnd(Operation):
             for edge in graph.edges
         ]
         graph = replace(graph, edges=edges)
-        mine = [output for output in outputs_of(end) if _can_have(graph, self.id, output)]
-        left = [output for output in outputs_of(end) if output not in mine or _can_have(graph, self.node, output)]
-        graph = with_outputs(graph, graph.by_id[self.id], mine)
-        return graph if left == outputs_of(end) else with_outputs(graph, end, left)
+        new_outputs = [output for output in outputs_of(end) if _can_have(graph, self.id, output)]
+        old_outputs = [
+            output for output in outputs_of(end) if output not in new_outputs or _can_have(graph, self.node, output)
+        ]
+        graph = with_outputs(graph, graph.by_id[self.id], new_outputs)
+        return graph if old_outputs == outputs_of(end) else with_outputs(graph, end, old_outputs)
 
     def anyway(self, graph: NodeGraph) -> NodeGraph:
-        """With an end without outputs, unless a node has its id."""
+        """Return the workflow with the new end without outputs, unless its id is taken."""
         if self.id in graph.by_id:
             return graph
         parent = graph.by_id[self.node].parent if self.node in graph.by_id else ""
@@ -105,46 +108,50 @@ class MergeEnds(Operation):
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
         """Yield faults: nodes of another type than end, duplicates, and nodes that run inside different nodes."""
-        wrong = [fault for node_id in dict.fromkeys(self.nodes) for fault in _no_end(graph, "nodes", node_id)]
-        yield from wrong
+        end_faults = [fault for node_id in dict.fromkeys(self.nodes) for fault in _no_end(graph, "nodes", node_id)]
+        yield from end_faults
         if len(set(self.nodes)) < len(self.nodes):
             yield Fault("nodes", "an end is named twice; name each once", "duplicate-id")
-        elif not wrong and len({graph.by_id[node_id].parent for node_id in self.nodes}) > 1:
+        elif not end_faults and len({graph.by_id[node_id].parent for node_id in self.nodes}) > 1:
             yield Fault("nodes", "they run inside different nodes; only ends side by side can be one", "crosses-border")
-        for node_id in self.nodes if not wrong else ():
+        for node_id in self.nodes if not end_faults else ():
             end = graph.by_id[node_id]
             if len(named_outputs(end)) < len(outputs_of(end)):
                 yield Fault("nodes", f"outputs of {node_id!r} cannot be read; set these first", "param")
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
-        """With the first end, and the aggregators as the last nodes."""
+        """Return the workflow with the first end only, and with the aggregators as the last nodes."""
         first, *others = (graph.by_id[node_id] for node_id in self.nodes)
-        named: dict[str, list[Any]] = {}
+        values_by_name: dict[str, list[Any]] = {}
         for end in (first, *others):
             for name, value in named_outputs(end):
-                values = named.setdefault(name, [])
+                values = values_by_name.setdefault(name, [])
                 values += [] if value in values else [value]
-        several = {name: values for name, values in named.items() if len(values) > 1}
-        made: dict[str, str] = {}
+        several = {name: values for name, values in values_by_name.items() if len(values) > 1}
+        aggregators: dict[str, str] = {}
         for name, values in several.items():
-            made[name] = free_id(graph, first.parent)
-            spec = NodeSpec(made[name], "variable-aggregator", {"variables": values}, first.parent)
+            aggregators[name] = free_id(graph, first.parent)
+            spec = NodeSpec(aggregators[name], "variable-aggregator", {"variables": values}, first.parent)
             graph = replace(graph, nodes=[*graph.nodes, spec])
-        outputs = [[name, ["output", made[name]] if name in made else values[0]] for name, values in named.items()]
+        outputs = [
+            [name, ["output", aggregators[name]] if name in aggregators else values[0]]
+            for name, values in values_by_name.items()
+        ]
         nodes = [spec for spec in graph.nodes if not any(spec is other for other in others)]
-        graph = replace(graph, nodes=nodes, edges=self._edges(graph, list(made.values())))
+        graph = replace(graph, nodes=nodes, edges=self._edges(graph, list(aggregators.values())))
         return with_outputs(graph, first, outputs) if outputs != outputs_of(first) else graph
 
     def _edges(self, graph: NodeGraph, aggregators: Sequence[str]) -> list[Edge]:
+        """Return the edges after the merge: edges to the ends lead to the aggregators, or without these to the end."""
         end = self.nodes[0]
         edges: list[Edge] = []
-        there: set[tuple[str, int, str]] = set()
+        redirected: set[tuple[str, int, str]] = set()
         for edge in graph.edges:
             if edge.source in self.nodes[1:]:
                 continue
             for target in (aggregators or [end]) if edge.target in self.nodes else [edge.target]:
                 key = (edge.source, edge.port, target)
-                if edge.target not in self.nodes or key not in there:
-                    there.add(key)
+                if edge.target not in self.nodes or key not in redirected:
+                    redirected.add(key)
                     edges.append(edge if target == edge.target else replace(edge, target=target))
         return [*edges, *(Edge(aggregator, end) for aggregator in aggregators)]

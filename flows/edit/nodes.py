@@ -42,35 +42,39 @@ class AddNode(Operation):
     )
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """An id that is taken, a type or parameters that there are not, a node that nothing can run inside of."""
+        """Yield faults: a taken id, an unknown type or parameter, a node that cannot contain others."""
         yield from taken(graph, self.id, self.type)
         yield from unknown_type(types, self.type)
         yield from unknown_params(types, self.type, self.params)
-        holder = self._holder(graph)
-        if not holder:
+        container = self._container(graph)
+        if not container:
             return
-        yield from undefined(graph, "inside", holder)
-        spec = graph.by_id.get(holder)
+        yield from undefined(graph, "inside", container)
+        spec = graph.by_id.get(container)
         if spec and spec.type in types and not types[spec.type].body_starts_with:
-            able = shorten([name for name, each in types.items() if each.body_starts_with])
-            what = f"nothing can run inside {holder!r}, which is of type {spec.type!r}; these can hold nodes: {able}"
+            containers = shorten([name for name, each in types.items() if each.body_starts_with])
+            what = (
+                f"nothing can run inside {container!r}, which is of type {spec.type!r}; "
+                f"these can hold nodes: {containers}"
+            )
             yield Fault("inside", what, "crosses-border")
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
-        """With the node as the last one."""
+        """Return the workflow with the new node as the last node."""
         return self.anyway(graph)
 
     def anyway(self, graph: NodeGraph) -> NodeGraph:
-        """With the node, unless one has its id."""
+        """Return the workflow with the new node, unless its id is taken."""
         if self.id in graph.by_id:
             return graph
-        return replace(graph, nodes=[*graph.nodes, NodeSpec(self.id, self.type, self.params, self._holder(graph))])
+        return replace(graph, nodes=[*graph.nodes, NodeSpec(self.id, self.type, self.params, self._container(graph))])
 
-    def _holder(self, graph: NodeGraph) -> str:
+    def _container(self, graph: NodeGraph) -> str:
+        """Return the id of the container of the new node; empty if it has none."""
         if self.inside is not None:
             return self.inside
-        holder = self.id.rpartition("-")[0]
-        return holder if holder in graph.by_id else ""
+        prefix = self.id.rpartition("-")[0]
+        return prefix if prefix in graph.by_id else ""
 
 
 class RemoveNode(Operation):
@@ -83,28 +87,32 @@ class RemoveNode(Operation):
     )
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """A node that is not there."""
+        """Yield a fault if the node does not exist."""
         yield from undefined(graph, "node", self.node)
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
-        """Without it; of several nodes with the id, only the first goes."""
-        gone = graph.by_id[self.node]
-        nodes = [spec for spec in graph.nodes if spec is not gone]
+        """Return the workflow without the node; of several nodes with the id, only the first is removed."""
+        removed = graph.by_id[self.node]
+        nodes = [spec for spec in graph.nodes if spec is not removed]
         if any(spec.id == self.node for spec in nodes):
             return replace(graph, nodes=nodes)
         inside = inside_of(graph, self.node)
         nodes = [spec for spec in nodes if spec.id not in inside]
-        ends = inside | {self.node}
-        leading = [edge for edge in graph.edges if edge.target == self.node and edge.source not in ends]
+        removed_ids = inside | {self.node}
+        incoming = [edge for edge in graph.edges if edge.target == self.node and edge.source not in removed_ids]
         edges: list[Edge] = []
-        there = {(edge.source, edge.port, edge.target) for edge in graph.edges}
+        existing = {(edge.source, edge.port, edge.target) for edge in graph.edges}
         for edge in graph.edges:
-            if edge.source not in ends and edge.target not in ends:
+            if edge.source not in removed_ids and edge.target not in removed_ids:
                 edges.append(edge)
-            elif edge.source == self.node and edge.target not in ends and self.edges == "rewire":
-                joined = [replace(each, target=edge.target) for each in leading if each.source != edge.target]
-                edges += [each for each in joined if (each.source, each.port, each.target) not in there]
-                there |= {(each.source, each.port, each.target) for each in joined}
+            elif edge.source == self.node and edge.target not in removed_ids and self.edges == "rewire":
+                joined = [
+                    replace(incoming_edge, target=edge.target)
+                    for incoming_edge in incoming
+                    if incoming_edge.source != edge.target
+                ]
+                edges += [each for each in joined if (each.source, each.port, each.target) not in existing]
+                existing |= {(each.source, each.port, each.target) for each in joined}
         return replace(graph, nodes=nodes, edges=edges)
 
 
@@ -120,21 +128,21 @@ class SetParam(Operation):
     value: JsonValue = Field(description="Its new value.")
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """A node that is not there, or a path that leads nowhere."""
+        """Yield faults: a missing node, or a path that does not exist."""
         missing = list(undefined(graph, "node", self.node))
         yield from missing
         if not missing:
             try:
                 name = str(steps_of(self.path)[0])
-                wrong = list(unknown_params(types, graph.by_id[self.node].type, [name], "path"))
-                yield from wrong
-                if not wrong:
+                param_faults = list(unknown_params(types, graph.by_id[self.node].type, [name], "path"))
+                yield from param_faults
+                if not param_faults:
                     self._params(graph, types)
             except PathError as error:
                 yield Fault("path", f"node {self.node!r}: {error}", "no-path")
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
-        """With the value."""
+        """Return the workflow with the value."""
         return with_params(graph, self.node, self._params(graph, types))
 
     def _params(self, graph: NodeGraph, types: Types) -> Fields:
@@ -152,7 +160,7 @@ class ReplaceText(Operation):
     new: str = Field(description="What is to stand there.")
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """A text that is not there, or in which the part is not there exactly once."""
+        """Yield faults: a missing node or text, or a text that does not contain the old part exactly once."""
         missing = list(undefined(graph, "node", self.node))
         yield from missing
         if missing:
@@ -173,7 +181,7 @@ class ReplaceText(Operation):
             yield Fault("old", what, "no-text")
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
-        """With the new part."""
+        """Return the workflow with the new part of the text."""
         spec = graph.by_id[self.node]
         text = self._text(graph, types).replace(self.old, self.new)
         return with_params(graph, self.node, with_value(fields_of(spec.params), _steps(spec, self.path, types), text))
@@ -184,6 +192,6 @@ class ReplaceText(Operation):
 
 
 def _steps(spec: NodeSpec, path: str, types: Types) -> list[Step]:
-    """The keys and places of a path, which may name the places of lists."""
+    """Return the keys and indexes of a path; names of list items become indexes."""
     steps = steps_of(path)
     return listed_path(types[spec.type].params_type, spec.params, steps) if spec.type in types else steps

@@ -28,7 +28,7 @@ Port = Annotated[
 ]
 
 BRANCHES: Mapping[str, str] = {"if-else": "cases", "question-classifier": "classes"}
-"""The parameter that lists the branches of a type."""
+"""Name of the parameter that lists the branches, by node type."""
 
 
 def _with_op(schema: dict[str, Any]) -> None:
@@ -36,28 +36,28 @@ def _with_op(schema: dict[str, Any]) -> None:
 
 
 class Operation(BaseModel):
-    """A change of a workflow: a value, whose fields are its JSON."""
+    """Change of a workflow, as a value; its fields are its JSON form."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_with_op)
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """Return the reasons why it cannot be applied to a workflow, each with the field concerned."""
+        """Yield the reasons why the operation cannot be applied to a workflow, each with its field."""
         raise NotImplementedError
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
-        """The workflow with the change, where there are no faults; what it does not touch are the same objects."""
+        """Return the changed workflow; requires that there are no faults. Unchanged nodes stay the same objects."""
         raise NotImplementedError
 
     def anyway(self, graph: NodeGraph) -> NodeGraph:
-        """Return the workflow by which later operations are judged if this one cannot be applied."""
+        """Return the workflow on which later operations are checked if this operation has faults."""
         return graph
 
 
-# What can be wrong
+# Faults
 
 
 def undefined(graph: NodeGraph, where: str, node_id: str) -> Iterator[Fault]:
-    """A node that is not there."""
+    """Yield a fault if there is no node with an id."""
     if node_id not in graph.by_id:
         known = shorten(list(dict.fromkeys(spec.id for spec in graph.nodes))) or "none"
         hint = did_you_mean(node_id, graph.by_id)
@@ -65,7 +65,7 @@ def undefined(graph: NodeGraph, where: str, node_id: str) -> Iterator[Fault]:
 
 
 def taken(graph: NodeGraph, node_id: str, node_type: str) -> Iterator[Fault]:
-    """An id that a new node cannot have."""
+    """Yield a fault if a new node of a type cannot have an id."""
     if node_id in graph.by_id:
         spec = graph.by_id[node_id]
         what = f"{node_id!r} is a node already ({spec.type}); {free_id(graph, spec.parent)!r} is free"
@@ -76,14 +76,14 @@ def taken(graph: NodeGraph, node_id: str, node_type: str) -> Iterator[Fault]:
 
 
 def unknown_type(types: Types, node_type: str) -> Iterator[Fault]:
-    """A type that there is not."""
+    """Yield a fault if a node type is unknown."""
     if node_type not in types:
         hint = did_you_mean(node_type, types) or f"; there are: {', '.join(types)}"
         yield Fault("type", f"{node_type!r} is not a node type{hint}", "unknown-type")
 
 
 def unknown_params(types: Types, node_type: str, names: Collection[str], where: str = "params.") -> Iterator[Fault]:
-    """Parameters that a type does not have."""
+    """Yield a fault for each parameter that a node type does not have."""
     known = list(types[node_type].params_type.model_fields) if node_type in types else []
     for name in names if node_type in types else ():
         if name not in known:
@@ -94,18 +94,18 @@ def unknown_params(types: Types, node_type: str, names: Collection[str], where: 
 
 def border(graph: NodeGraph, source: str, target: str) -> Iterator[Fault]:
     """Yield the reasons why no edge can lead from one node to another."""
-    one, other = graph.by_id.get(source), graph.by_id.get(target)
-    if one is None or other is None:
+    source_node, target_node = graph.by_id.get(source), graph.by_id.get(target)
+    if source_node is None or target_node is None:
         yield from (*undefined(graph, "source", source), *undefined(graph, "target", target))
     elif source == target:
         yield Fault("target", f"{target!r} cannot lead to itself", "cycle")
-    elif CONVERSATION in (one.type, other.type):
+    elif CONVERSATION in (source_node.type, target_node.type):
         yield Fault("", f"a node of type {CONVERSATION!r} has no edges; it is read without", "crosses-border")
-    elif other.parent == source:
+    elif target_node.parent == source:
         what = f"what runs inside {source!r} begins by itself, at its start node; leave this edge out"
         yield Fault("target", what, "edge-to-own-start")
-    elif one.parent != other.parent:
-        where, inner = ("source", one) if one.parent else ("target", other)
+    elif source_node.parent != target_node.parent:
+        where, inner = ("source", source_node) if source_node.parent else ("target", target_node)
         what = (
             f"{inner.id!r} runs inside {inner.parent!r}; an edge across that border begins or ends at {inner.parent!r}"
         )
@@ -113,7 +113,7 @@ def border(graph: NodeGraph, source: str, target: str) -> Iterator[Fault]:
 
 
 def wrong_port(graph: NodeGraph, types: Types, source: str, port: int | Literal["else"]) -> Iterator[Fault]:
-    """A port that a node does not have."""
+    """Yield a fault if a node does not have a port."""
     spec = graph.by_id.get(source)
     if spec is None:
         return
@@ -131,18 +131,20 @@ def wrong_port(graph: NodeGraph, types: Types, source: str, port: int | Literal[
 def unsure_edge(graph: NodeGraph, source: str, target: str, port: int | Literal["else"] | None) -> Iterator[Fault]:
     """Yield a fault if there is no edge between two nodes, or if several could be meant."""
     missing = [*undefined(graph, "source", source), *undefined(graph, "target", target)]
-    # Edges of a broken workflow may name nodes that are not there; these can be taken away, too.
-    known = [edge for edge in graph.edges if (edge.source, edge.target) == (source, target)]
+    # edges of a broken workflow may name missing nodes; these edges can be removed, too
+    any_port = [edge for edge in graph.edges if (edge.source, edge.target) == (source, target)]
     found = edges_between(graph, source, target, port)
-    if not known and missing:
+    if not any_port and missing:
         yield from missing
     elif not found:
-        ports = ", ".join(str(edge.port) for edge in known)
+        ports = ", ".join(str(edge.port) for edge in any_port)
         others = [edge.target for edge in graph.edges if edge.source == source]
-        leads = shorten(others) if others else "nowhere"
-        what = f"; it is from port {ports}" if known else f"; {source!r} leads to: {leads}"
-        of = "" if port is None or not known else f" from port {port}"
-        yield Fault("port" if known else "target", f"no edge leads from {source!r} to {target!r}{of}{what}", "no-edge")
+        targets = shorten(others) if others else "nowhere"
+        what = f"; it is from port {ports}" if any_port else f"; {source!r} leads to: {targets}"
+        from_port = "" if port is None or not any_port else f" from port {port}"
+        yield Fault(
+            "port" if any_port else "target", f"no edge leads from {source!r} to {target!r}{from_port}{what}", "no-edge"
+        )
     elif len({edge.port for edge in found}) > 1:
         ports = ", ".join(str(edge.port) for edge in found)
         yield Fault(
@@ -150,11 +152,11 @@ def unsure_edge(graph: NodeGraph, source: str, target: str, port: int | Literal[
         )
 
 
-# What is there
+# Queries
 
 
 def edges_between(graph: NodeGraph, source: str, target: str, port: int | Literal["else"] | None) -> list[Edge]:
-    """The edges between two nodes, from one port or from any."""
+    """Return the edges between two nodes, from one port, or from any if it is None."""
     number = None if port is None else port_number(graph, source, port)
     return [
         edge for edge in graph.edges if (edge.source, edge.target) == (source, target) and number in (None, edge.port)
@@ -162,7 +164,7 @@ def edges_between(graph: NodeGraph, source: str, target: str, port: int | Litera
 
 
 def port_number(graph: NodeGraph, source: str, port: int | Literal["else"]) -> int:
-    """The number of a port."""
+    """Return the number of a port; ``else`` is the port after the cases."""
     return port if isinstance(port, int) else branches(graph.by_id[source])
 
 
@@ -172,46 +174,51 @@ def branches(spec: NodeSpec) -> int:
 
 
 def inside_of(graph: NodeGraph, node_id: str) -> set[str]:
-    """The nodes inside of one, however deep."""
+    """Return the ids of the nodes inside a node, at any depth."""
     found: set[str] = set()
-    open_ = [node_id]
-    while open_:
-        here = open_.pop()
-        new = {spec.id for spec in graph.nodes if spec.parent == here} - found - {node_id}
+    to_visit = [node_id]
+    while to_visit:
+        current = to_visit.pop()
+        new = {spec.id for spec in graph.nodes if spec.parent == current} - found - {node_id}
         found |= new
-        open_ += new
+        to_visit += new
     return found
 
 
 def before(graph: NodeGraph, node_id: str) -> set[str]:
-    """The nodes from which a way leads to one."""
+    """Return the ids of all direct and indirect predecessors of a node."""
     found: set[str] = set()
-    open_ = [node_id]
-    while open_:
-        here = open_.pop()
-        new = {edge.source for edge in graph.edges if edge.target == here} - found
+    to_visit = [node_id]
+    while to_visit:
+        current = to_visit.pop()
+        new = {edge.source for edge in graph.edges if edge.target == current} - found
         found |= new
-        open_ += new
+        to_visit += new
     return found
 
 
 def free_id(graph: NodeGraph, parent: str = "") -> str:
-    """The number behind the largest one that is an id, of the workflow or inside a node."""
-    begin = f"{parent}-" if parent else ""
-    rests = [node_id.removeprefix(begin) for node_id in graph.by_id if node_id.startswith(begin)]
-    return f"{begin}{max((int(rest) for rest in rests if rest.isdecimal() and len(rest) < 16), default=0) + 1}"
+    """Return the number after the largest numeric id, as an id; with a parent, among the ids ``parent-number``."""
+    prefix = f"{parent}-" if parent else ""
+    suffixes = [node_id.removeprefix(prefix) for node_id in graph.by_id if node_id.startswith(prefix)]
+    return (
+        f"{prefix}{max((int(suffix) for suffix in suffixes if suffix.isdecimal() and len(suffix) < 16), default=0) + 1}"
+    )
 
 
-# What takes its place
+# Changes
 
 
 def with_params(graph: NodeGraph, node_id: str, params: Fields) -> NodeGraph:
-    """The workflow with other parameters of a node; edges from ELSE follow it, where cases come or go."""
+    """Return the workflow with other parameters of a node; if its number of cases changes, edges from ELSE move."""
     old = graph.by_id[node_id]
     new = replace(old, params=params)
     nodes: Sequence[NodeSpec] = [new if spec is old else spec for spec in graph.nodes]
-    was, now = branches(old), branches(new)
-    if old.type != "if-else" or was == now:
+    old_count, new_count = branches(old), branches(new)
+    if old.type != "if-else" or old_count == new_count:
         return replace(graph, nodes=nodes)
-    edges = [replace(edge, port=now) if edge.source == node_id and edge.port == was else edge for edge in graph.edges]
+    edges = [
+        replace(edge, port=new_count) if edge.source == node_id and edge.port == old_count else edge
+        for edge in graph.edges
+    ]
     return replace(graph, nodes=nodes, edges=edges)

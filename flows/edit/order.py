@@ -10,12 +10,12 @@ from operad.flows.node_graph import NodeGraph, NodeSpec
 
 
 def in_order(before: NodeGraph, after: NodeGraph, types: Types) -> NodeGraph:
-    """The workflow with its new nodes put in their places, and what changed nodes read put before these.
+    """Return the workflow with new nodes in their places, and nodes that changed nodes read before these.
 
     Args:
-        before: The workflow before it was changed.
-        after: It with new nodes at the end of the list.
-        types: The node types by name.
+        before: The workflow before the change.
+        after: The changed workflow, with new nodes at the end of the list.
+        types: Node types by name.
     """
     old = {id(spec): place for place, spec in enumerate(before.nodes)}
     touched = [spec for spec in after.nodes if id(spec) not in old]
@@ -23,7 +23,7 @@ def in_order(before: NodeGraph, after: NodeGraph, types: Types) -> NodeGraph:
         return after
     by_id = {spec.id: place for place, spec in reversed(list(enumerate(before.nodes)))}
     kept = [spec for spec in after.nodes if spec.id in by_id]
-    kept.sort(key=lambda spec: old.get(id(spec), by_id[spec.id]))  # one that was removed and added again is the last
+    kept.sort(key=lambda spec: old.get(id(spec), by_id[spec.id]))  # a node that was removed and added again is last
     order = _Order(after, types, kept)
     new = [spec for spec in after.nodes if spec.id not in by_id]
     for spec in new:
@@ -36,19 +36,23 @@ def in_order(before: NodeGraph, after: NodeGraph, types: Types) -> NodeGraph:
 
 
 def edges_in_order(before: NodeGraph, after: NodeGraph) -> NodeGraph:
-    """The workflow with its edges in the order of the nodes that they lead to, where they were in that order before."""
+    """Return the workflow with edges sorted by the place of their targets, if they were sorted so before the change."""
 
     def places(graph: NodeGraph) -> list[int]:
         place = {spec.id: number for number, spec in reversed(list(enumerate(graph.nodes)))}
         return [place.get(edge.target, len(place)) for edge in graph.edges]
 
-    was, now = places(before), places(after)
-    if was != sorted(was) or now == sorted(now):
+    old_places, new_places = places(before), places(after)
+    if old_places != sorted(old_places) or new_places == sorted(new_places):
         return after
-    return replace(after, edges=[after.edges[number] for number in sorted(range(len(now)), key=now.__getitem__)])
+    return replace(
+        after, edges=[after.edges[number] for number in sorted(range(len(new_places)), key=new_places.__getitem__)]
+    )
 
 
 class _Order:
+    """List of nodes that is being put in order."""
+
     def __init__(self, graph: NodeGraph, types: Types, nodes: list[NodeSpec]) -> None:
         self.nodes = nodes
         self._graph = graph
@@ -59,13 +63,19 @@ class _Order:
         return next(number for number, each in enumerate(self.nodes) if each is spec)
 
     def add(self, spec: NodeSpec) -> None:
-        """Put a new node behind what it reads, what leads to it, and what it runs inside of; else at the end."""
-        around = self._around(spec)
-        earlier = set(around) | {edge.source for edge in self._graph.edges if edge.target == spec.id}
-        earlier |= set(reads(spec, self._types))
-        blocks = earlier | {inner for each in earlier - set(around) for inner in inside_of(self._graph, each)}
-        places = [number for number, each in enumerate(self.nodes) if each.id in blocks and each.id != spec.id]
-        if earlier <= set(around) and spec.parent:  # nothing says more than what it is inside of
+        """Insert a new node after the nodes that it reads, its predecessors and its container; else at the end."""
+        containers = self._around(spec)
+        predecessors = set(containers) | {edge.source for edge in self._graph.edges if edge.target == spec.id}
+        predecessors |= set(reads(spec, self._types))
+        predecessors_with_contents = predecessors | {
+            inner for each in predecessors - set(containers) for inner in inside_of(self._graph, each)
+        }
+        places = [
+            number
+            for number, each in enumerate(self.nodes)
+            if each.id in predecessors_with_contents and each.id != spec.id
+        ]
+        if predecessors <= set(containers) and spec.parent:  # only its container determines the place
             members = inside_of(self._graph, spec.parent)
             places += [number for number, each in enumerate(self.nodes) if each.id in members]
         self.nodes.insert(max(places, default=len(self.nodes) - 1) + 1, spec)
@@ -81,19 +91,19 @@ class _Order:
             if spec.id in inside:
                 continue
             block = [each for each in self.nodes if each is other or each.id in inside]
-            lineage = [self._graph.by_id[each] for each in [spec.id, *self._around(spec)]]
-            anchor = next((each for each in lineage if each.parent == other.parent), spec)
-            self.nodes = [each for each in self.nodes if not any(each is one for one in block)]
-            at = min(self.place(anchor), self.place(spec))
-            self.nodes[at:at] = block
+            node_and_containers = [self._graph.by_id[each] for each in [spec.id, *self._around(spec)]]
+            anchor = next((each for each in node_and_containers if each.parent == other.parent), spec)
+            self.nodes = [each for each in self.nodes if not any(each is moved for moved in block)]
+            place = min(self.place(anchor), self.place(spec))
+            self.nodes[place:place] = block
             for each in block:
                 self.bring_what_it_reads(each)
         self._moving.discard(spec.id)
 
     def _around(self, spec: NodeSpec) -> list[str]:
-        """The nodes that one runs inside of, from the inside out."""
-        around: list[str] = []
-        while spec.parent in self._graph.by_id and spec.parent not in around:
-            around.append(spec.parent)
+        """Return the ids of the containers around a node, the innermost first."""
+        containers: list[str] = []
+        while spec.parent in self._graph.by_id and spec.parent not in containers:
+            containers.append(spec.parent)
             spec = self._graph.by_id[spec.parent]
-        return around
+        return containers

@@ -14,20 +14,20 @@ from operad.runtime.values.errors import did_you_mean, shorten
 Step = str | int
 
 MOST_STEPS = 20
-"""The longest path."""
+"""Maximum number of steps in a path."""
 
 _STEP = re.compile(r"""(?P<dot>\.|^)(?P<key>[^.\[\]"]+)|\[(?P<place>[0-9]{1,9})\]|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]""")
 
 
 class PathError(ValueError):
-    """A path that is none, or that leads nowhere."""
+    """A text that is not a path, or a path to a value that does not exist."""
 
 
 def steps_of(path: str) -> list[Step]:
-    """Return the keys and places of a path.
+    """Return the keys and indexes of a path.
 
     Raises:
-        PathError: It is not a path.
+        PathError: The text is not a path.
     """
     steps: list[Step] = []
     end = 0
@@ -55,7 +55,7 @@ def _unquoted(text: str) -> str:
 
 
 def path_of(steps: Sequence[Step]) -> str:
-    """The path of keys and places."""
+    """Return the path of keys and indexes as text."""
     parts = [
         f"[{step}]"
         if isinstance(step, int)
@@ -71,20 +71,20 @@ def value_at(value: Any, steps: Sequence[Step]) -> Any:
     """Return the value at a path.
 
     Raises:
-        PathError: There is nothing.
+        PathError: There is no value at the path.
     """
     for number, step in enumerate(steps):
-        value = _next(value, step, steps[:number])
+        value = _child(value, step, steps[:number])
     return value
 
 
 def with_value(value: Any, steps: Sequence[Step], new: Any, done: int = 0) -> Any:
-    """A value with another one at a path; what is beside the path is the same object as before.
+    """Return a value in which the value at a path is replaced; values beside the path stay the same objects.
 
-    A key that a mapping does not have is added to it, and so is an item right behind the last one of a list.
+    A new key is added to a mapping, and an index right after the last item appends to a list.
 
     Raises:
-        PathError: The path leads nowhere.
+        PathError: A step before the last one does not exist, or an index is further beyond the list.
     """
     if done == len(steps):
         return new
@@ -94,30 +94,35 @@ def with_value(value: Any, steps: Sequence[Step], new: Any, done: int = 0) -> An
         items = list_of(list(cast("Sequence[Any]", value)) if isinstance(value, tuple) else value)
         if last and step == len(items) and isinstance(value, list | tuple):
             return [*items, new]
-        inner = _next(value, step, before)
-        return [*items[:step], with_value(inner, steps, new, done + 1), *items[step + 1 :]]
+        child = _child(value, step, before)
+        return [*items[:step], with_value(child, steps, new, done + 1), *items[step + 1 :]]
     if last and isinstance(value, Mapping):
         return {**cast("Mapping[str, Any]", value), step: new}
-    inner = _next(value, step, before)
-    return {**value, step: with_value(inner, steps, new, done + 1)}
+    child = _child(value, step, before)
+    return {**value, step: with_value(child, steps, new, done + 1)}
 
 
-def _next(value: Any, step: Step, before: Sequence[Step]) -> Any:
-    here = path_of(before) or "params"
+def _child(value: Any, step: Step, before: Sequence[Step]) -> Any:
+    """Return the value at the next step of a path.
+
+    Raises:
+        PathError: There is no such value.
+    """
+    parent = path_of(before) or "params"
     if isinstance(step, int):
         if not isinstance(value, list | tuple):
-            raise PathError(f"{here} is not a list: {shown(value)}")
+            raise PathError(f"{parent} is not a list: {shown(value)}")
         items = cast("Sequence[Any]", value)
         if step >= len(items):
             count = "1 item" if len(items) == 1 else f"{len(items)} items"
-            raise PathError(f"{here} has {count}, so {path_of([*before, step])} is not there; places count from 0")
+            raise PathError(f"{parent} has {count}, so {path_of([*before, step])} is not there; places count from 0")
         return items[step]
     if not isinstance(value, Mapping):
-        raise PathError(f"{here} has no names in it: {shown(value)}")
+        raise PathError(f"{parent} has no names in it: {shown(value)}")
     fields = cast("Mapping[str, Any]", value)
     if step not in fields:
         known = shorten(list(map(str, fields)))
         raise PathError(
-            f"{path_of([*before, step])} is not there{did_you_mean(step, fields)}; {here} has: {known or 'nothing'}"
+            f"{path_of([*before, step])} is not there{did_you_mean(step, fields)}; {parent} has: {known or 'nothing'}"
         )
     return fields[step]

@@ -14,7 +14,7 @@ from operad.runtime.values.errors import InvalidError
 
 
 def node_of(spec: NodeSpec, types: Mapping[str, NodeType]) -> NodeOperator[Any] | None:
-    """The node; None where its type is not known, or its parameters cannot be read."""
+    """Return the operator of a node; None if its type is unknown or its parameters are not valid."""
     try:
         return types[spec.type](spec.id, spec.params) if spec.type in types else None
     except InvalidError:
@@ -22,7 +22,7 @@ def node_of(spec: NodeSpec, types: Mapping[str, NodeType]) -> NodeOperator[Any] 
 
 
 def reads(spec: NodeSpec, types: Mapping[str, NodeType]) -> list[str]:
-    """The nodes whose variables a node reads, as far as its parameters can be read; those inside of it are left out."""
+    """Return the ids of the nodes that a node reads, as far as its parameters are valid, without nodes inside it."""
     node = node_of(spec, types)
     if node is not None:
         references = list(node.references)
@@ -35,10 +35,10 @@ def reads(spec: NodeSpec, types: Mapping[str, NodeType]) -> list[str]:
 
 
 def following(graph: NodeGraph, types: Mapping[str, NodeType], change: Change) -> NodeGraph:
-    """The workflow with other variables in the place of those that its nodes read.
+    """Return the workflow with every variable that its nodes read replaced by the result of a function.
 
-    Nodes that read none of these are the same objects. Nodes of types that are not known are left as they are, and
-    so are parameters that cannot be read.
+    Nodes without a replaced variable stay the same objects. Nodes of unknown types and parameters that are not valid
+    are not changed.
     """
     nodes = [_changed(spec, types, change) for spec in graph.nodes]
     return replace(graph, nodes=nodes)

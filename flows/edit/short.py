@@ -18,17 +18,17 @@ from operad.flows.formats.shapes import fields_of
 from operad.runtime.values.errors import InputError, InvalidError, did_you_mean
 
 _JSON = ("value", "branch", "params", "port", "nodes", "sources")
-"""The fields that are not always texts."""
+"""Fields whose values may be JSON other than text."""
 
 
 def parse(text: str) -> list[Operation]:
-    """Read operations from a text: JSON, where it begins with a bracket; or else one in the short form.
+    """Read operations from JSON, or, if the text does not begin with a bracket, one operation in the short form.
 
         operations = parse("connect 1 2")
 
     Raises:
-        InputError: It is not of the short form.
-        InvalidError: It is not JSON, or says what there is not; all issues are listed.
+        InputError: The text does not have the short form.
+        InvalidError: The text is not JSON, or is not an operation; all issues are listed.
     """
     if text.lstrip()[:1] in ("{", "["):
         return read_operations(read_json(text, "--op"))
@@ -36,20 +36,25 @@ def parse(text: str) -> list[Operation]:
 
 
 def usage(name: str) -> str:
-    """Return an operation in the short form."""
+    """Return the short form of an operation, with optional fields in brackets."""
     fields = OPERATIONS[name].model_fields
     words = [key if field.is_required() else f"[{key}]" for key, field in fields.items() if key != "op"]
     return " ".join([name, *words])
 
 
 def _fields(text: str) -> Any:
+    """Return the JSON form of an operation in the short form.
+
+    Raises:
+        InputError: The text does not have the short form.
+    """
     try:
-        said = shlex.split(text)
+        tokens = shlex.split(text)
     except ValueError as error:
         raise InputError(f"{text!r}: {error}; what has spaces stands between two quotes") from error
-    if not said:
+    if not tokens:
         raise InputError("an operation is empty; write one, such as: connect 3 4 port=1")
-    name, *words = said
+    name, *words = tokens
     if name not in OPERATIONS:
         hint = did_you_mean(name, OPERATIONS) or f"; there are: {', '.join(OPERATIONS)}"
         raise InputError(f"{text!r}: {name!r} is not an operation{hint}")
@@ -58,16 +63,16 @@ def _fields(text: str) -> Any:
     params: dict[str, Any] = {}
     for number, word in enumerate(words):
         key, equals, value = word.partition("=")
-        free = [each for each in order if each not in given and each != "params"]
+        unset = [field for field in order if field not in given and field != "params"]
         if equals and key in order and key not in given:
             given[key] = _value(name, key, value)
         elif equals and "params" in order and key.isidentifier() and key not in order:
             params[key] = _json_or_text(value)
-        elif free and free[0] in ("nodes", "sources"):
-            given[free[0]] = words[number:]
+        elif unset and unset[0] in ("nodes", "sources"):
+            given[unset[0]] = words[number:]
             break
-        elif free:
-            given[free[0]] = _value(name, free[0], word)
+        elif unset:
+            given[unset[0]] = _value(name, unset[0], word)
         else:
             raise InputError(f"{text!r}: {word!r} is too much; write: {usage(name)}")
     if params:
@@ -87,4 +92,4 @@ def _json_or_text(word: str) -> Any:
         value = read_json(word, "")
     except InvalidError:
         return word
-    return word if value is None and word != "null" else value  # infinite numbers stay words
+    return word if value is None and word != "null" else value  # infinite numbers, which are read as None, stay text

@@ -19,7 +19,7 @@ from operad.operators.sandbox.template import name_changed
 from operad.operators.variables import Selector, VariableType
 from operad.runtime.values.errors import OperadError, did_you_mean, shorten
 
-_NAMED: Mapping[str, Sequence[tuple[str, int]]] = {
+_NAMING_PARAMS: Mapping[str, Sequence[tuple[str, int]]] = {
     "start": [("variables", 0)],
     "end": [("outputs", 0)],
     "code": [("outputs", 0), ("variables", 0)],
@@ -28,10 +28,10 @@ _NAMED: Mapping[str, Sequence[tuple[str, int]]] = {
     "loop": [("variables", 0)],
     "conversation": [("variables", 0)],
 }
-"""By type, the parameters that give variables their names, and where in each item the name stands."""
+"""Parameters that name variables, by node type, each with the index of the name in its items."""
 
-_ARGUMENTS = (("code", "variables"), ("template-transform", "variables"))
-"""Names of these are arguments of the node itself; nothing else refers to them."""
+_ARGUMENT_PARAMS = (("code", "variables"), ("template-transform", "variables"))
+"""Types and parameters whose names are arguments of the node itself; other nodes do not refer to them."""
 
 
 class RenameVariable(Operation):
@@ -48,7 +48,7 @@ class RenameVariable(Operation):
     new: Name
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """A variable that is not there or has its name from elsewhere, a name that is taken, code that cannot follow."""
+        """Yield faults: a variable that is missing or cannot be renamed, a taken name, code that cannot be changed."""
         missing = list(undefined(graph, "node", self.node))
         yield from missing
         if missing:
@@ -56,65 +56,66 @@ class RenameVariable(Operation):
         spec = graph.by_id[self.node]
         place = self._place(spec)
         if place is None:
-            yield Fault("old", _nameless(spec, self.old), "undefined-variable")
+            yield Fault("old", _why_not_renamed(spec, self.old), "undefined-variable")
             return
         if self.new in _names(spec, *place):
             what = f"{self.node!r} has a variable {self.new!r} already; choose another name, or rename that one first"
             yield Fault("new", what, "duplicate-name")
             return
         try:
-            self._own(spec, place[0])
+            self._renamed_params(spec, place[0])
         except OperadError as error:
             yield Fault("old", f"{self.old!r} of {self.node!r}: {error}", "param")
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
-        """With the new name, where it is given and wherever it is used."""
+        """Return the workflow with the variable renamed in its node and in all references."""
         spec = graph.by_id[self.node]
         place = self._place(spec)
         assert place is not None  # noqa: S101 - there are no faults
-        graph = with_params(graph, self.node, self._own(spec, place[0]))
-        if (spec.type, place[0]) in _ARGUMENTS or spec.type == "end":
+        graph = with_params(graph, self.node, self._renamed_params(spec, place[0]))
+        if (spec.type, place[0]) in _ARGUMENT_PARAMS or spec.type == "end":
             return graph
-        owners = {self.node} | {each.id for each in graph.nodes if self._assigns(each)}
-        others = {node_id: set(_variables(graph.by_id[node_id])) - {self.old} for node_id in owners}
+        owner_ids = {self.node} | {other.id for other in graph.nodes if self._assigns(other)}
+        other_variables = {node_id: set(_variables(graph.by_id[node_id])) - {self.old} for node_id in owner_ids}
 
         def change(selector: Selector) -> Selector:
-            name, dot, part = selector.variable.partition(".")
-            if selector.node not in owners or selector.variable in others[selector.node]:
+            name, dot, attribute = selector.variable.partition(".")
+            if selector.node not in owner_ids or selector.variable in other_variables[selector.node]:
                 return selector
             if selector.variable == self.old:
                 return Selector(self.new, selector.node)
-            return Selector(f"{self.new}{dot}{part}", selector.node) if name == self.old else selector
+            return Selector(f"{self.new}{dot}{attribute}", selector.node) if name == self.old else selector
 
         return following(graph, types, change)
 
     def _place(self, spec: NodeSpec) -> tuple[str, int] | None:
-        return next((place for place in _NAMED.get(spec.type, ()) if self.old in _names(spec, *place)), None)
+        """Return the parameter that names the variable, with the index of the name in its items; None if none does."""
+        return next((place for place in _NAMING_PARAMS.get(spec.type, ()) if self.old in _names(spec, *place)), None)
 
-    def _own(self, spec: NodeSpec, param: str) -> Fields:
-        """The parameters of the node with the new name.
+    def _renamed_params(self, spec: NodeSpec, param: str) -> Fields:
+        """Return the parameters of the node with the new name.
 
         Raises:
-            RenameError: Its code does not let itself be renamed.
-            TemplateError: Its template does not.
+            RenameError: The name cannot be replaced in the code.
+            TemplateError: The template is not valid.
         """
         params = fields_of(spec.params)
-        index = dict(_NAMED[spec.type])[param]
+        index = dict(_NAMING_PARAMS[spec.type])[param]
         items = [
             [*item[:index], self.new, *item[index + 1 :]] if _name(item, index) == self.old else item
             for item in list_of(params.get(param))
         ]
-        made = {**params, param: items}
+        renamed = {**params, param: items}
         if spec.type == "code":
             rename = result_renamed if param == "outputs" else argument_renamed
-            made["code"] = rename(_text(params.get("code")), self.old, self.new)
+            renamed["code"] = rename(_text(params.get("code")), self.old, self.new)
         elif spec.type == "template-transform":
-            made["template"] = name_changed(_text(params.get("template")), self.old, self.new)
-        return made
+            renamed["template"] = name_changed(_text(params.get("template")), self.old, self.new)
+        return renamed
 
     def _assigns(self, spec: NodeSpec) -> bool:
-        """Return whether a node assigns the variable, which is then one of its own variables, too."""
-        targets = [list_of(each)[:1] for each in list_of(fields_of(spec.params).get("assignments"))]
+        """Return whether a node is an assigner of the variable, which then is also a variable of that node."""
+        targets = [list_of(assignment)[:1] for assignment in list_of(fields_of(spec.params).get("assignments"))]
         return spec.type == "assigner" and [[self.old, self.node]] in targets
 
 
@@ -130,8 +131,8 @@ def _name(item: Any, index: int) -> str | None:
 def _variables(spec: NodeSpec) -> list[str]:
     return [
         name
-        for param, index in _NAMED.get(spec.type, ())
-        if (spec.type, param) not in _ARGUMENTS
+        for param, index in _NAMING_PARAMS.get(spec.type, ())
+        if (spec.type, param) not in _ARGUMENT_PARAMS
         for name in _names(spec, param, index)
     ]
 
@@ -142,12 +143,12 @@ def _text(value: Any) -> str:
     return value
 
 
-def _nameless(spec: NodeSpec, name: str) -> str:
+def _why_not_renamed(spec: NodeSpec, name: str) -> str:
     """Return the reason why the variable cannot be renamed."""
-    known = [each for place in _NAMED.get(spec.type, ()) for each in _names(spec, *place)]
+    known = [each for place in _NAMING_PARAMS.get(spec.type, ()) for each in _names(spec, *place)]
     if spec.type == "assigner":
         return "variables of an assigner have the names of those that it sets; rename these at the conversation or the loop"
-    if spec.type not in _NAMED:
+    if spec.type not in _NAMING_PARAMS:
         return f"the variables of {spec.id!r} have their names from its type, {spec.type!r}"
     return f"{spec.id!r} ({spec.type}) has no variable {name!r}{did_you_mean(name, known)}; it has: {shorten(known) or 'none'}"
 
@@ -172,14 +173,14 @@ class AddInput(Operation):
     type: VariableType = Field(default=VariableType.STRING, description="Its type.")
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """No start, or a name that is taken."""
+        """Yield faults: no start node, or a taken name."""
         yield from _no_start(graph, "name")
         start = _start(graph)
         if start and self.name in _names(start, "variables", 0):
             yield Fault("name", f"{start.id!r} has the input {self.name!r} already; leave this out", "duplicate-name")
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
-        """With the input as the last one."""
+        """Return the workflow with the new input as the last input."""
         start = _start(graph)
         assert start is not None  # noqa: S101 - there are no faults
         params = fields_of(start.params)
@@ -194,19 +195,19 @@ class RemoveInput(Operation):
     name: str = Field(min_length=1, description="Its name.")
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """No start, or no such input."""
+        """Yield faults: no start node, or no such input."""
         yield from _no_start(graph, "name")
         if start := _start(graph):
-            yield from _not_among("input", start, "variables", self.name)
+            yield from _missing_name("input", start, "variables", self.name)
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
-        """Without it."""
+        """Return the workflow without the input."""
         start = _start(graph)
         assert start is not None  # noqa: S101 - there are no faults
         return _without(graph, start, "variables", self.name)
 
 
-def _not_among(what: str, spec: NodeSpec, param: str, name: str) -> Iterator[Fault]:
+def _missing_name(what: str, spec: NodeSpec, param: str, name: str) -> Iterator[Fault]:
     known = _names(spec, param, 0)
     if name not in known:
         has = shorten(known) or "none"
@@ -227,7 +228,7 @@ def _without(graph: NodeGraph, spec: NodeSpec, param: str, name: str) -> NodeGra
 
 
 def _end(graph: NodeGraph, node_id: str) -> NodeSpec | None:
-    """The end with an id, or the only one where it is empty; None where there is no such one."""
+    """Return the end with an id, or with an empty id the only end; None if there is none."""
     ends = [spec for spec in graph.nodes if spec.type == "end" and node_id in ("", spec.id)]
     return ends[0] if len(ends) == 1 or (ends and node_id) else None
 
@@ -258,7 +259,7 @@ class AddOutput(Operation):
     node: str = Field(default="", description="The end; may be left out where there is one.")
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """No end or several, a name that is taken, a node that is not there."""
+        """Yield faults: no end or several, a taken name, a missing node."""
         yield from _no_end(graph, self.node)
         yield from undefined(graph, "value", self.value.node)
         end = _end(graph, self.node)
@@ -267,7 +268,7 @@ class AddOutput(Operation):
             yield Fault("name", what, "duplicate-name")
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
-        """With the output as the last one."""
+        """Return the workflow with the new output as the last output of the end."""
         end = _end(graph, self.node)
         assert end is not None  # noqa: S101 - there are no faults
         return with_outputs(graph, end, [*outputs_of(end), [self.name, list(self.value)]])
@@ -281,29 +282,29 @@ class RemoveOutput(Operation):
     node: str = Field(default="", description="The end; may be left out where there is one.")
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """No end or several, or no such output."""
+        """Yield faults: no end or several, or no such output."""
         yield from _no_end(graph, self.node)
         if end := _end(graph, self.node):
-            yield from _not_among("output", end, "outputs", self.name)
+            yield from _missing_name("output", end, "outputs", self.name)
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
-        """Without it."""
+        """Return the workflow without the output."""
         end = _end(graph, self.node)
         assert end is not None  # noqa: S101 - there are no faults
         return _without(graph, end, "outputs", self.name)
 
 
 def outputs_of(end: NodeSpec) -> list[Any]:
-    """The outputs of an end, as they are written."""
+    """Return the outputs of an end as written."""
     return list_of(fields_of(end.params).get("outputs"))
 
 
 def named_outputs(end: NodeSpec) -> list[tuple[str, Any]]:
-    """Return the items that have a name and a variable."""
+    """Return the names and variables of the outputs that have both."""
     return [(name, value) for name, value in pairs_of(outputs_of(end)) if isinstance(name, str)]
 
 
 def with_outputs(graph: NodeGraph, end: NodeSpec, outputs: Sequence[Any]) -> NodeGraph:
-    """The workflow with other outputs of an end."""
+    """Return the workflow with other outputs of an end."""
     new = replace(end, params={**fields_of(end.params), "outputs": list(outputs)})
     return replace(graph, nodes=[new if spec is end else spec for spec in graph.nodes])

@@ -19,24 +19,27 @@ def aggregator_groups(state: State) -> Iterator[Proposal]:
     for node in state.graph.nodes:
         if node.type == "variable-aggregator" and (groups := _groups(node, state.graph)):
             read = _read_groups(node, groups, state.graph)
-            several = len(groups) > 1 and (set(read.values()) & groups.keys() or _repeats(groups))
-            graph = _split(state.graph, node, groups, read) if several else _flat(state.graph, node, groups)
+            several = len(groups) > 1 and (set(read.values()) & groups.keys() or _has_long_group(groups))
+            graph = (
+                _as_aggregators(state.graph, node, groups, read) if several else _as_one_list(state.graph, node, groups)
+            )
             what = "named groups are written as " + (f"{len(groups)} aggregators" if several else "one list")
             yield Proposal(node.id, what, "an aggregator has a list of variables, and one output", graph)
 
 
-def _repeats(groups: Mapping[str, list[Selector]]) -> bool:
+def _has_long_group(groups: Mapping[str, list[Selector]]) -> bool:
+    """Return whether a group has several variables."""
     return any(len(each) > 1 for each in groups.values())
 
 
 def _groups(node: NodeSpec, graph: NodeGraph) -> dict[str, list[Selector]]:
-    """The variables by the name of their group; none where it has none, or one of them names no node."""
+    """Return the variables by the name of their group; empty if there are no groups, or a variable names no node."""
     params = params_of(node)
     given = next((params[key] for key in ("variables", "groups", "group") if params.get(key)), None)
     groups: dict[str, list[Selector]] = {}
-    named = False
-    for each in list_of(given):
-        match each:
+    has_groups = False
+    for item in list_of(given):
+        match item:
             case {"group_name": str() as name, "variables": [*inner]}:
                 members = list_of(inner)
             case [str() as name, [[*_], *_] as inner]:
@@ -44,7 +47,7 @@ def _groups(node: NodeSpec, graph: NodeGraph) -> dict[str, list[Selector]]:
             case [str() as name, [_, _] as inner]:
                 members = [cast("Any", inner)]
             case _:
-                found = as_selector(each, graph)
+                found = as_selector(item, graph)
                 if not found:
                     return {}
                 groups.setdefault("", []).append(found)
@@ -52,16 +55,16 @@ def _groups(node: NodeSpec, graph: NodeGraph) -> dict[str, list[Selector]]:
         selectors = [as_selector(member, graph) for member in members]
         if not all(selectors):
             return {}
-        named = True
+        has_groups = True
         groups.setdefault(name, []).extend(each for each in selectors if each)
-    return groups if named else {}
+    return groups if has_groups else {}
 
 
 def _read_groups(node: NodeSpec, groups: Mapping[str, Any], graph: NodeGraph) -> dict[tuple[str, str], str]:
     """Return the group that each reader of the aggregator means, by the variable and by the reader's name for it."""
     read: dict[tuple[str, str], str] = {}
     for other in graph.nodes:
-        for alias, variable in _readings(other.params, node.id):
+        for alias, variable in _reads_of_node(other.params, node.id):
             near = [
                 *get_close_matches(variable, groups, n=1, cutoff=0.7),
                 *get_close_matches(alias, groups, n=1, cutoff=0.7),
@@ -71,83 +74,92 @@ def _read_groups(node: NodeSpec, groups: Mapping[str, Any], graph: NodeGraph) ->
     return read
 
 
-def _readings(value: Any, node_id: str, alias: str = "") -> Iterator[tuple[str, str]]:
+def _reads_of_node(value: Any, node_id: str, alias: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each variable of a node that a value names, after the name that the value gives it, or an empty text."""
     match value:
         case [str() as variable, str() as node] if node == node_id:
             yield alias, variable
         case [str() as name, [*inner]]:
-            yield from _readings(cast("Any", inner), node_id, name)
+            yield from _reads_of_node(cast("Any", inner), node_id, name)
         case [*items]:
             for item in items:
-                yield from _readings(item, node_id)
+                yield from _reads_of_node(item, node_id)
         case {**fields}:
             for item in cast("dict[str, Any]", fields).values():
-                yield from _readings(item, node_id)
+                yield from _reads_of_node(item, node_id)
         case str():
             yield from (("", each.variable) for each in Text(value).selectors if each.node == node_id)
         case _:
             pass
 
 
-def _flat(graph: NodeGraph, node: NodeSpec, groups: Mapping[str, list[Selector]]) -> NodeGraph:
+def _as_one_list(graph: NodeGraph, node: NodeSpec, groups: Mapping[str, list[Selector]]) -> NodeGraph:
+    """Return the workflow with the variables of all groups in one list, and their readers redirected to the output."""
     members = [list(each) for each in dict.fromkeys(each for group in groups.values() for each in group)]
     flat = with_params(graph, node, {"variables": members})
     output = dict.fromkeys(_read_groups(node, groups, graph), "output")
     return _redirected(flat, node.id, {key: (value, node.id) for key, value in output.items()})
 
 
-def _split(
+def _as_aggregators(
     graph: NodeGraph, node: NodeSpec, groups: Mapping[str, list[Selector]], read: Mapping[tuple[str, str], str]
 ) -> NodeGraph:
+    """Return the workflow with an aggregator for each group, and each reader redirected to that of its group."""
     taken, ids = set(graph.by_id), dict[str, str]()
     for name in groups:
         ids[name] = node.id if not ids else free_id(taken, node.parent)
         taken.add(ids[name])
-    made = [
+    aggregators = [
         replace(node, id=ids[name], params={"variables": [list(each) for each in dict.fromkeys(members)]})
         for name, members in groups.items()
     ]
-    nodes = [each for other in graph.nodes for each in (made if other is node else [other])]
+    nodes = [new for other in graph.nodes for new in (aggregators if other is node else [other])]
     edges: list[Edge] = []
     for edge in graph.edges:
         edges.append(edge)
         if edge.target == node.id:
-            edges += [replace(edge, target=each.id) for each in made[1:]]
+            edges += [replace(edge, target=each.id) for each in aggregators[1:]]
         elif edge.source == node.id:
-            edges += [replace(edge, source=each.id) for each in made[1:]]
+            edges += [replace(edge, source=each.id) for each in aggregators[1:]]
     first = next(iter(groups))
-    sent = {key: ("output", ids.get(meant, ids[first])) for key, meant in read.items()}
-    return _redirected(replace(graph, nodes=nodes, edges=edges), node.id, sent)
+    targets = {key: ("output", ids.get(meant, ids[first])) for key, meant in read.items()}
+    return _redirected(replace(graph, nodes=nodes, edges=edges), node.id, targets)
 
 
-def _redirected(graph: NodeGraph, node_id: str, sent: Mapping[tuple[str, str], tuple[str, str]]) -> NodeGraph:
-    def moved(value: Any, alias: str = "") -> Any:
+def _redirected(graph: NodeGraph, node_id: str, targets: Mapping[tuple[str, str], tuple[str, str]]) -> NodeGraph:
+    """Return the workflow with readers of a node redirected, by the reader's name and the variable that it reads."""
+
+    def redirect(value: Any, alias: str = "") -> Any:
         match value:
             case [str() as variable, str() as node] if node == node_id:
-                return list(sent.get((alias, variable), (variable, node)))
+                return list(targets.get((alias, variable), (variable, node)))
             case [str() as name, [*inner]]:
-                return [name, moved(cast("Any", inner), name)]
+                return [name, redirect(cast("Any", inner), name)]
             case [*items]:
-                return [moved(item) for item in items]
+                return [redirect(item) for item in items]
             case {**fields}:
-                return {key: moved(item) for key, item in cast("dict[str, Any]", fields).items()}
+                return {key: redirect(item) for key, item in cast("dict[str, Any]", fields).items()}
             case str() if f"{node_id}" in value:
                 text = Text(value)
-                if not any(each.node == node_id for each in text.selectors):
+                if not any(selector.node == node_id for selector in text.selectors):
                     return value
-                return text.renamed(lambda each: _sent(each, node_id, sent))
+                return text.renamed(lambda selector: _redirected_reference(selector, node_id, targets))
             case _:
                 return value
 
-    return replace(graph, nodes=[replace(each, params=moved(each.params)) for each in graph.nodes])
+    return replace(graph, nodes=[replace(each, params=redirect(each.params)) for each in graph.nodes])
 
 
-def _sent(each: Selector, node_id: str, sent: Mapping[tuple[str, str], tuple[str, str]]) -> str:
-    return Selector(*sent.get(("", each.variable), each)).in_text if each.node == node_id else each.in_text
+def _redirected_reference(selector: Selector, node_id: str, targets: Mapping[tuple[str, str], tuple[str, str]]) -> str:
+    return (
+        Selector(*targets.get(("", selector.variable), selector)).in_text
+        if selector.node == node_id
+        else selector.in_text
+    )
 
 
 def free_id(taken: set[str], parent: str = "") -> str:
-    """An id that no node has, the next number."""
+    """Return the lowest number that is not a taken id, as an id; inside a container, after its id and a hyphen."""
     number = 1
     while (name := f"{parent}-{number}" if parent else str(number)) in taken:
         number += 1

@@ -32,7 +32,7 @@ def input_names(state: State) -> Iterator[Proposal]:
             for other in near[:1] or (extra if len(extra) == len(missing) == 1 else []):
                 variables = [[name, *each[1:]] if list_of(each)[:1] == [other] else each for each in _variables(start)]
                 graph = with_params(state.graph, start, {**params_of(start), "variables": variables})
-                graph = _renamed(graph, Selector(other, start.id), Selector(name, start.id))
+                graph = _with_variable_renamed(graph, Selector(other, start.id), Selector(name, start.id))
                 why = f"the instruction states the input {name!r}, and not {other!r}"
                 yield Proposal(start.id, f"input {other!r} is called {name!r}", why, graph)
 
@@ -41,14 +41,14 @@ def input_read(state: State) -> Iterator[Proposal]:
     """Inputs that are stated and read, and that the start does not declare."""
     for start in of_type(state.graph, "start"):
         given = declared(start.params, "variables")
-        for each in state.contract.inputs:
-            if each.name in given or not _is_read(state.graph, Selector(each.name, start.id)):
+        for stated in state.contract.inputs:
+            if stated.name in given or not _is_read(state.graph, Selector(stated.name, start.id)):
                 continue
-            kind = each.kind or T.STRING
-            variables = [*_variables(start), [each.name, kind.value]]
+            kind = stated.kind or T.STRING
+            variables = [*_variables(start), [stated.name, kind.value]]
             graph = with_params(state.graph, start, {**params_of(start), "variables": variables})
             why = "the instruction states it, and it is read"
-            yield Proposal(start.id, f"input {each.name!r} ({kind.value}) is added", why, graph)
+            yield Proposal(start.id, f"input {stated.name!r} ({kind.value}) is added", why, graph)
 
 
 def input_unread(state: State) -> Iterator[Proposal]:
@@ -78,45 +78,48 @@ def input_types(state: State) -> Iterator[Proposal]:
 
 def documents(state: State) -> Iterator[Proposal]:
     """Documents that are put into a text as files: the text that an extractor makes of them."""
-    raw = list(state.contract.raw_documents(state.graph))
+    raw_documents = list(state.contract.raw_documents(state.graph))
     stated = {each.name for each in state.contract.inputs if each.is_document}
-    for node_id, known in state.checker.nodes.items():
-        for each in known.references:
+    for node_id, operator in state.checker.nodes.items():
+        for each in operator.references:
             kind = state.type_of(each.selector)
             if kind is not None and kind.is_file and not any(kind.may_be(wanted) for wanted in each.accepts):
                 holder = state.graph.by_id[each.selector.node]
-                if (holder.type == "start" and each.selector.variable in stated) or _extractor(
+                if (holder.type == "start" and each.selector.variable in stated) or _extractor_of(
                     state.graph, each.selector
                 ):
-                    raw.append((node_id, each.selector))
-    for node_id, selector in dict.fromkeys(raw):
+                    raw_documents.append((node_id, each.selector))
+    for node_id, selector in dict.fromkeys(raw_documents):
         graph, node = state.graph, state.graph.by_id[node_id]
-        made = _extractor(graph, selector)
-        added = made is None
-        if made is None:
+        extractor = _extractor_of(graph, selector)
+        added = extractor is None
+        if extractor is None:
             level = selector.node if selector.node in around(graph, node_id) else graph.by_id[selector.node].parent
-            made = NodeSpec(
+            extractor = NodeSpec(
                 free_id(set(graph.by_id), level), "document-extractor", {"variable_selector": list(selector)}, level
             )
-            graph = _inserted(graph, made, selector.node)
-        to = Selector("text", made.id)
-        graph = with_params(graph, node, renamed(node, lambda each: to if each == selector else each))  # noqa: B023 - called at once
-        outer = next(
-            (each for each in (node_id, *around(graph, node_id)) if graph.by_id[each].parent == made.parent), ""
+            graph = _with_node(graph, extractor, selector.node)
+        text_selector = Selector("text", extractor.id)
+        graph = with_params(graph, node, renamed(node, lambda read: text_selector if read == selector else read))  # noqa: B023 - called at once
+        target = next(
+            (each for each in (node_id, *around(graph, node_id)) if graph.by_id[each].parent == extractor.parent), ""
         )
-        if outer and outer != made.id and (added or not state.checker.comes_before(made.id, outer)):
-            graph = with_edges(graph, [*graph.edges, Edge(made.id, outer)])
-        what = f"{selector} is {to}" + (f", a document-extractor that is added as {made.id!r}" if added else "")
+        if target and target != extractor.id and (added or not state.checker.comes_before(extractor.id, target)):
+            graph = with_edges(graph, [*graph.edges, Edge(extractor.id, target)])
+        what = f"{selector} is {text_selector}" + (
+            f", a document-extractor that is added as {extractor.id!r}" if added else ""
+        )
         yield Proposal(node_id, what, "a model is asked about a document's text", graph)
 
 
-def _extractor(graph: NodeGraph, selector: Selector) -> NodeSpec | None:
+def _extractor_of(graph: NodeGraph, selector: Selector) -> NodeSpec | None:
+    """Return the document-extractor that reads a variable; None if there is none."""
     return next((node for node in of_type(graph, "document-extractor")
                  if params_of(node).get("variable_selector") == list(selector)), None)  # fmt: skip
 
 
-def _inserted(graph: NodeGraph, made: NodeSpec, source: str) -> NodeGraph:
-    """The workflow with a node right after the one that it reads, or after the start of the container that it is in."""
+def _with_node(graph: NodeGraph, made: NodeSpec, source: str) -> NodeGraph:
+    """Return the workflow with a new node after its source node; inside a container, after the container's start."""
     if made.parent == source:
         source = next(
             (node.id for node in graph.nodes if node.parent == source and node.type.endswith("-start")), source
@@ -127,7 +130,7 @@ def _inserted(graph: NodeGraph, made: NodeSpec, source: str) -> NodeGraph:
 
 
 def of_type(graph: NodeGraph, name: str) -> Iterator[NodeSpec]:
-    """The nodes of a type whose parameters are an object."""
+    """Return the nodes of a type whose parameters are an object."""
     return (node for node in graph.nodes if node.type == name and isinstance(node.params, Mapping))
 
 
@@ -136,32 +139,35 @@ def _variables(start: NodeSpec) -> list[Any]:
 
 
 def _is_read(graph: NodeGraph, selector: Selector) -> bool:
-    seen: list[Selector] = []
+    """Return whether a node reads a variable or a part of it."""
+    selectors_read: list[Selector] = []
 
-    def note(each: Selector) -> Selector:
-        seen.append(each)
-        return each
+    def record(read: Selector) -> Selector:
+        selectors_read.append(read)
+        return read
 
     for node in graph.nodes:
-        renamed(node, note)
+        renamed(node, record)
     return any(
-        each == selector or (each.node == selector.node and each.variable.startswith(f"{selector.variable}."))
-        for each in seen
+        read == selector or (read.node == selector.node and read.variable.startswith(f"{selector.variable}."))
+        for read in selectors_read
     )
 
 
-def _renamed(graph: NodeGraph, old: Selector, new: Selector) -> NodeGraph:
-    def name(each: Selector) -> Selector:
-        if each == old:
-            return new
-        whole = each.node == old.node and each.variable.startswith(f"{old.variable}.")
-        return Selector(new.variable + each.variable[len(old.variable) :], new.node) if whole else each
+def _with_variable_renamed(graph: NodeGraph, old: Selector, new: Selector) -> NodeGraph:
+    """Return the workflow with a variable and its parts renamed in all parameters."""
 
-    return replace(graph, nodes=[replace(node, params=renamed(node, name)) for node in graph.nodes])
+    def rename(selector: Selector) -> Selector:
+        if selector == old:
+            return new
+        is_part = selector.node == old.node and selector.variable.startswith(f"{old.variable}.")
+        return Selector(new.variable + selector.variable[len(old.variable) :], new.node) if is_part else selector
+
+    return replace(graph, nodes=[replace(node, params=renamed(node, rename)) for node in graph.nodes])
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a name that say something of what it names."""
+    """Return the words of a name in the singular, without short and generic words."""
     return [
         each.removesuffix("s")
         for each in name.lower().split("_")

@@ -19,15 +19,18 @@ _START_OF = {"iteration": "iteration-start", "loop": "loop-start"}
 
 
 def rename(graph: NodeGraph, names: dict[str, str]) -> NodeGraph:
-    """The workflow with other ids, in whatever names them, and in the ids of what runs inside, where these begin so."""
+    """Return the workflow with nodes renamed, from old to new ids.
+
+    Edges, parents and parameters follow, and so do the ids of nodes inside a renamed node that begin with its id.
+    """
     names = dict(names)
-    open_ = list(names)
-    while open_:
-        holder = open_.pop()
+    to_visit = list(names)
+    while to_visit:
+        container = to_visit.pop()
         for node in graph.nodes:
-            if node.parent == holder and node.id not in names and node.id.startswith(f"{holder}-"):
-                names[node.id] = names[holder] + node.id.removeprefix(holder)
-                open_.append(node.id)
+            if node.parent == container and node.id not in names and node.id.startswith(f"{container}-"):
+                names[node.id] = names[container] + node.id.removeprefix(container)
+                to_visit.append(node.id)
     params = ids_renamed(graph.nodes, names)
     nodes = [
         replace(node, id=names.get(node.id, node.id), parent=names.get(node.parent, node.parent), params=params[number])
@@ -44,15 +47,18 @@ def hyphens(state: State) -> Iterator[Proposal]:
     """Ids with a hyphen outside of iterations: ids without; starts of iterations there are left out."""
     graph = state.graph
     if not all(node.parent == parent_of(node.id) for node in graph.nodes):
-        return  # of a format whose ids say nothing
+        return  # in other formats, a hyphen in an id has no meaning
     for node in graph.nodes:
-        holder = graph.by_id.get(node.parent)
-        if not node.parent or (holder is not None and holder.type in CONTAINERS):
+        container = graph.by_id.get(node.parent)
+        if not node.parent or (container is not None and container.type in CONTAINERS):
             continue
         if node.type in STARTS:
-            into = [edge.source for edge in graph.edges if edge.target == node.id]
-            onward = [edge.target for edge in graph.edges if edge.source == node.id]
-            edges = [*without(graph, node.id).edges, *(Edge(one, two) for one in into for two in onward if one != two)]
+            sources = [edge.source for edge in graph.edges if edge.target == node.id]
+            targets = [edge.target for edge in graph.edges if edge.source == node.id]
+            edges = [
+                *without(graph, node.id).edges,
+                *(Edge(source, target) for source in sources for target in targets if source != target),
+            ]
             why = f"{node.parent!r} is not an iteration, and only an iteration has such a start"
             yield Proposal(node.id, "is left out", why, with_edges(without(graph, node.id), edges))
             continue
@@ -74,20 +80,22 @@ def bodies(state: State) -> Iterator[Proposal]:
         inside = [each for each in graph.nodes if each.parent == node.id]
         if node.type != "iteration" or any(each.type not in STARTS for each in inside):
             continue
-        result = next(iter(kept_inside(replace(graph, nodes=[node]))), "")
-        doors = {node.id, *(each.id for each in inside)}
-        after = _following(graph, doors, lambda edge: (edge.source, edge.target))
+        result_node = next(iter(kept_inside(replace(graph, nodes=[node]))), "")
+        borders = {node.id, *(each.id for each in inside)}
+        reached = _reachable(graph, borders, lambda edge: (edge.source, edge.target))
         orphans = [
-            each.id for each in graph.nodes if each.parent and each.parent not in graph.by_id and each.id in after
+            each.id for each in graph.nodes if each.parent and each.parent not in graph.by_id and each.id in reached
         ]
-        if result in graph.by_id and graph.by_id[result].parent == node.parent and result in after:
-            before = _following(graph, {result}, lambda edge: (edge.target, edge.source), stop=node.id)
+        if result_node in graph.by_id and graph.by_id[result_node].parent == node.parent and result_node in reached:
+            leading_to_result = _reachable(graph, {result_node}, lambda edge: (edge.target, edge.source), stop=node.id)
             moved = [
-                each.id for each in graph.nodes if each.id in after & (before | {result}) and each.parent == node.parent
+                each.id
+                for each in graph.nodes
+                if each.id in reached & (leading_to_result | {result_node}) and each.parent == node.parent
             ]
         else:
             moved = orphans
-        moved = [each for each in moved if each not in doors and graph.by_id[each].type not in ("start", "end")]
+        moved = [each for each in moved if each not in borders and graph.by_id[each].type not in ("start", "end")]
         if moved:
             why = (
                 "its result is made there"
@@ -99,48 +107,61 @@ def bodies(state: State) -> Iterator[Proposal]:
             )
 
 
-def _following(graph: NodeGraph, first: set[str], way: Callable[[Edge], tuple[str, str]], stop: str = "") -> set[str]:
-    found, open_ = set[str](), list(first)
-    while open_:
-        here = open_.pop()
+def _reachable(
+    graph: NodeGraph, first: set[str], direction: Callable[[Edge], tuple[str, str]], stop: str = ""
+) -> set[str]:
+    """Return the nodes that can be reached from some nodes, without those nodes.
+
+    Args:
+        graph: The workflow.
+        first: Ids of the nodes to begin with.
+        direction: Function of an edge that returns the node to leave and the node to reach.
+        stop: Id of a node that is not passed.
+    """
+    reached, to_visit = set[str](), list(first)
+    while to_visit:
+        current = to_visit.pop()
         for edge in graph.edges:
-            one, other = way(edge)
-            if one == here and other not in found and other != stop and other not in first:
-                found.add(other)
-                open_.append(other)
-    return found
+            left, next_id = direction(edge)
+            if left == current and next_id not in reached and next_id != stop and next_id not in first:
+                reached.add(next_id)
+                to_visit.append(next_id)
+    return reached
 
 
-def _moved_inside(graph: NodeGraph, holder: NodeSpec, moved: Sequence[str], has_start: bool) -> NodeGraph:
-    start = f"{holder.id}-1" if not has_start else next(each.id for each in graph.nodes if each.parent == holder.id)
+def _moved_inside(graph: NodeGraph, iteration: NodeSpec, moved: Sequence[str], has_start: bool) -> NodeGraph:
+    """Return the workflow with nodes moved into an iteration, and their edges redirected to it or to its start."""
+    start = (
+        f"{iteration.id}-1" if not has_start else next(each.id for each in graph.nodes if each.parent == iteration.id)
+    )
     taken = {*graph.by_id, start}
-    names: dict[str, str] = {}
+    new_ids: dict[str, str] = {}
     for each in moved:
-        names[each] = free_id(taken, holder.id)
-        taken.add(names[each])
-    made = rename(graph, names)
-    mine = set(names.values())
-    inner = [replace(each, parent=holder.id) for each in made.nodes if each.id in mine]
-    rest = [each for each in made.nodes if each.id not in mine]
+        new_ids[each] = free_id(taken, iteration.id)
+        taken.add(new_ids[each])
+    renamed = rename(graph, new_ids)
+    moved_ids = set(new_ids.values())
+    inner = [replace(each, parent=iteration.id) for each in renamed.nodes if each.id in moved_ids]
+    others = [each for each in renamed.nodes if each.id not in moved_ids]
     if not has_start:
-        place = next(number for number, each in enumerate(rest) if each.id == holder.id)
-        rest.insert(place + 1, NodeSpec(start, "iteration-start", {}, holder.id))
-    place = next(number for number, each in enumerate(rest) if each.id == start)
+        index = next(number for number, each in enumerate(others) if each.id == iteration.id)
+        others.insert(index + 1, NodeSpec(start, "iteration-start", {}, iteration.id))
+    index = next(number for number, each in enumerate(others) if each.id == start)
     edges: list[Edge] = []
-    for edge in made.edges:
-        into, out = edge.target in mine, edge.source in mine
+    for edge in renamed.edges:
+        into, out = edge.target in moved_ids, edge.source in moved_ids
         if into and not out:
             edges.append(
                 replace(edge, source=start, port=0)
-                if edge.source in (holder.id, start)
-                else replace(edge, target=holder.id)
+                if edge.source in (iteration.id, start)
+                else replace(edge, target=iteration.id)
             )
         elif out and not into:
-            if edge.target not in (holder.id, start):
-                edges.append(replace(edge, source=holder.id, port=0))
+            if edge.target not in (iteration.id, start):
+                edges.append(replace(edge, source=iteration.id, port=0))
         else:
             edges.append(edge)
-    return with_edges(replace(made, nodes=[*rest[: place + 1], *inner, *rest[place + 1 :]]), edges)
+    return with_edges(replace(renamed, nodes=[*others[: index + 1], *inner, *others[index + 1 :]]), edges)
 
 
 def missing_starts(state: State) -> Iterator[Proposal]:
@@ -151,20 +172,22 @@ def missing_starts(state: State) -> Iterator[Proposal]:
         inside = [each for each in graph.nodes if each.parent == node.id]
         if not wanted or not inside or any(each.type == wanted for each in inside):
             continue
-        names: dict[str, str] = {}
-        first = f"{node.id}-1"
-        if first in graph.by_id:
+        new_ids: dict[str, str] = {}
+        start_id = f"{node.id}-1"
+        if start_id in graph.by_id:
             taken = {*graph.by_id}
-            names = {first: free_id(taken, node.id)}
-        moved = rename(graph, names)
-        inside_ids = {names.get(each.id, each.id) for each in inside}
+            new_ids = {start_id: free_id(taken, node.id)}
+        moved = rename(graph, new_ids)
+        inside_ids = {new_ids.get(each.id, each.id) for each in inside}
         led_to = {edge.target for edge in moved.edges if edge.source in inside_ids}
-        heads = [each for each in inside_ids if each not in led_to] or sorted(inside_ids)[:1]
-        place = next(number for number, each in enumerate(moved.nodes) if each.parent == node.id)
-        start = NodeSpec(first, wanted, {}, node.id)
-        nodes = [*moved.nodes[:place], start, *moved.nodes[place:]]
-        edges = [*moved.edges, *(Edge(first, head) for head in sorted(heads))]
-        what = f"{first!r} of type {wanted!r} is added" + (f"; {first!r} is now {names[first]!r}" if names else "")
+        first_nodes = [each for each in inside_ids if each not in led_to] or sorted(inside_ids)[:1]
+        index = next(number for number, each in enumerate(moved.nodes) if each.parent == node.id)
+        start = NodeSpec(start_id, wanted, {}, node.id)
+        nodes = [*moved.nodes[:index], start, *moved.nodes[index:]]
+        edges = [*moved.edges, *(Edge(start_id, head) for head in sorted(first_nodes))]
+        what = f"{start_id!r} of type {wanted!r} is added" + (
+            f"; {start_id!r} is now {new_ids[start_id]!r}" if new_ids else ""
+        )
         why = "what runs inside begins with one"
         yield Proposal(node.id, what, why, with_edges(replace(moved, nodes=nodes), edges))
 
@@ -176,30 +199,32 @@ def borders(state: State) -> Iterator[Proposal]:
         source, target = graph.by_id.get(edge.source), graph.by_id.get(edge.target)
         if source is None or target is None or source.parent == target.parent:
             continue
-        rest = [each for each in graph.edges if each is not edge]
+        other_edges = [each for each in graph.edges if each is not edge]
         if target.parent == source.id or source.parent == target.id:
-            inner, holder = (target, source) if target.parent == source.id else (source, target)
-            what, more = "is left out", list[Edge]()
-            if inner is target and inner.type not in STARTS:  # in place of the edge from the start
-                more = _from_start(graph, inner, rest)
-                what = "leads from the start inside" if more else what
-            yield Proposal(arrow(edge), what, f"what runs inside {holder.id!r} begins and ends by itself",
-                           with_edges(graph, [*rest, *more]))  # fmt: skip
+            inner, container = (target, source) if target.parent == source.id else (source, target)
+            what, replacement = "is left out", list[Edge]()
+            if (
+                inner is target and inner.type not in STARTS
+            ):  # replaces the edge from outside by one from the start inside
+                replacement = _from_start(graph, inner, other_edges)
+                what = "leads from the start inside" if replacement else what
+            yield Proposal(arrow(edge), what, f"what runs inside {container.id!r} begins and ends by itself",
+                           with_edges(graph, [*other_edges, *replacement]))  # fmt: skip
             continue
-        level = _common(graph, source, target)
-        outer = [on_level(graph, each, level) for each in (source, target)]
-        if None in outer or outer[0] is outer[1]:
+        level = _common_container(graph, source, target)
+        outer_nodes = [on_level(graph, each, level) for each in (source, target)]
+        if None in outer_nodes or outer_nodes[0] is outer_nodes[1]:
             continue
-        ends = cast("list[NodeSpec]", outer)
+        ends = cast("list[NodeSpec]", outer_nodes)
         moved = replace(edge, source=ends[0].id, target=ends[1].id, port=edge.port if ends[0] is source else 0)
-        more = _from_start(graph, target, rest) if ends[1] is not target else []
+        replacement = _from_start(graph, target, other_edges) if ends[1] is not target else []
         why = "edges from outside end, and edges to outside begin, at the container itself"
-        yield Proposal(arrow(edge), f"is {arrow(moved)}", why, with_edges(graph, [*rest, moved, *more]))
-        yield Proposal(arrow(edge), "is left out", why, with_edges(graph, [*rest, *more]))
+        yield Proposal(arrow(edge), f"is {arrow(moved)}", why, with_edges(graph, [*other_edges, moved, *replacement]))
+        yield Proposal(arrow(edge), "is left out", why, with_edges(graph, [*other_edges, *replacement]))
 
 
 def _from_start(graph: NodeGraph, inner: NodeSpec, edges: Sequence[Edge]) -> list[Edge]:
-    """An edge from the start inside to a node that nothing else inside leads to."""
+    """Return an edge from the start inside to a node that no edge inside leads to, as a list; else an empty list."""
     if inner.type in STARTS:
         return []
     inside = {node.id for node in graph.nodes if node.parent == inner.parent}
@@ -209,19 +234,20 @@ def _from_start(graph: NodeGraph, inner: NodeSpec, edges: Sequence[Edge]) -> lis
     return [Edge(start, inner.id)] if start else []
 
 
-def _common(graph: NodeGraph, one: NodeSpec, other: NodeSpec) -> str:
-    mine = [*around(graph, one.id), ""]
-    theirs = {*around(graph, other.id), ""}
-    return next(each for each in mine if each in theirs)
+def _common_container(graph: NodeGraph, first: NodeSpec, second: NodeSpec) -> str:
+    """Return the id of the innermost container around both nodes; empty if there is none."""
+    around_first = [*around(graph, first.id), ""]
+    around_second = {*around(graph, second.id), ""}
+    return next(each for each in around_first if each in around_second)
 
 
 def on_level(graph: NodeGraph, node: NodeSpec, level: str) -> NodeSpec | None:
-    """The node itself, or the one around it, that runs inside of another; None where there is none."""
-    return next((graph.by_id[each] for each in (node.id, *around(graph, node.id))
-                 if each in graph.by_id and graph.by_id[each].parent == level), None)  # fmt: skip
+    """Return the node itself, or the container around it, whose parent is a given node; None if there is none."""
+    return next((graph.by_id[node_id] for node_id in (node.id, *around(graph, node.id))
+                 if node_id in graph.by_id and graph.by_id[node_id].parent == level), None)  # fmt: skip
 
 
 def kept_inside(graph: NodeGraph) -> set[str]:
-    """The nodes inside iterations that their results are of."""
+    """Return the ids of the nodes that results of iterations are read from."""
     results = [params_of(node).get("output_selector") for node in graph.nodes if node.type == "iteration"]
-    return {list_of(each)[1] for each in results if is_selector(each)}
+    return {list_of(selector)[1] for selector in results if is_selector(selector)}

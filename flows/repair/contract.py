@@ -21,15 +21,15 @@ from operad.operators.variables import Selector, Text, VariableType
 
 T = VariableType
 LONGEST = 20_000
-"""Characters of instructions that are read."""
+"""Maximum number of characters of instructions to read."""
 
 
 class Stated(NamedTuple):
-    """An input or an output that an instruction states.
+    """Input or output that an instruction states.
 
     Attributes:
-        name: Its name.
-        what: The words before it, in lower case.
+        name: Name of the variable.
+        what: Words before the name, in lower case, which describe the variable.
     """
 
     name: str
@@ -37,45 +37,45 @@ class Stated(NamedTuple):
 
     @property
     def is_document(self) -> bool:
-        """True if it is a file with a text in it."""
+        """True if the words describe a file that contains text."""
         return bool(_DOCUMENT.search(self.what)) and not _PICTURE.search(self.what)
 
     @property
     def kind(self) -> VariableType | None:
-        """Its type, where that is stated."""
-        if _MANY.search(self.what):
+        """Type of the variable; None if the words state none."""
+        if _SEVERAL.search(self.what):
             return T.ARRAY_FILE
-        if _DOCUMENT.search(self.what) or _PICTURE.search(self.what) or _MADE.search(self.what):
+        if _DOCUMENT.search(self.what) or _PICTURE.search(self.what) or _GENERATED.search(self.what):
             several = re.search(r"(?:list|files|images|documents|pictures|photos)$", self.name.lower())
             return None if _TEXTUAL.search(self.what) else T.ARRAY_FILE if several else T.FILE
         return None
 
     @property
     def suffixes(self) -> list[str]:
-        """The kinds of files that it may be, where these are stated."""
+        """File extensions that the words allow; empty if they state none."""
         return [suffix for suffix, words in _SUFFIXES.items() if re.search(words, self.what)]
 
 
 class Ends(NamedTuple):
-    """Outputs of an end of the workflow: those that it must have, and those that it may have."""
+    """Outputs of one end node: the names that it must have, and further names that it may have."""
 
     needed: frozenset[str]
     allowed: frozenset[str] = frozenset()
 
     def apart(self, names: frozenset[str]) -> int:
-        """Return the number of names that are missing or too many."""
+        """Return the number of names that are missing or not allowed."""
         return len(self.needed - names) + len(names - self.needed - self.allowed)
 
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """Statements of all rounds of instructions together.
+    """Inputs and outputs that the instructions of all rounds state.
 
     Attributes:
-        inputs: The inputs; none where nothing is stated.
-        outputs: What each end gives: several where branches end with different outputs; none where nothing is stated.
-        open: Names that are stated, and not on which side: they may be inputs, outputs or both, and need not.
-        words: Everything that is stated of an output or an input, by its name.
+        inputs: Inputs; empty if the instructions state none.
+        outputs: Outputs of each end: several if branches end with different outputs; empty if none are stated.
+        open: Names without a stated direction: each may be an input, an output, both or neither.
+        words: Statements about inputs and outputs by name.
     """
 
     inputs: tuple[Stated, ...] = ()
@@ -85,7 +85,7 @@ class Contract:
 
     @property
     def input_names(self) -> list[str]:
-        """The names of the inputs."""
+        """Names of the inputs."""
         return [each.name for each in self.inputs]
 
     def stated(self, name: str) -> Stated:
@@ -93,7 +93,7 @@ class Contract:
         return (self.words or {}).get(name, Stated(name))
 
     def apart(self, graph: NodeGraph) -> int:
-        """Return the number of inputs and outputs of a workflow whose names are not as stated."""
+        """Return the number of inputs and outputs of a workflow whose names differ from the contract."""
         count = 0
         if self.inputs:
             given = {
@@ -107,7 +107,7 @@ class Contract:
         return count
 
     def raw_documents(self, graph: NodeGraph) -> Iterator[tuple[str, Selector]]:
-        """The texts of models that name a stated document itself, or each of several: the model's node, the variable."""
+        """Yield the id of each ``llm`` node whose prompt names a document instead of its text, with the variable."""
         documents = {each.name for each in self.inputs if each.is_document}
         if not documents:
             return
@@ -125,49 +125,49 @@ class Contract:
 
 
 def declared(params: Any, key: str) -> list[str]:
-    """The names that parameters declare as ``[[name, …], …]``."""
+    """Return the names that parameters declare as ``[[name, …], …]``."""
     pairs = map(list_of, list_of(fields_of(params).get(key)))
     return [each[0] for each in pairs if each and isinstance(each[0], str)]
 
 
 def ends_of(graph: NodeGraph) -> list[frozenset[str]]:
-    """The names that each end gives."""
+    """Return the names of the outputs of each end node."""
     return [frozenset(declared(node.params, "outputs")) for node in graph.nodes if node.type == "end"]
 
 
 def read_contract(instructions: Iterable[str]) -> Contract:
-    """Read the statements of instructions, the first round first.
+    """Read the inputs and outputs that instructions state.
 
         contract = read_contract(["The user gives a text (variable text). Output the summary (variable summary)."])
         assert contract.input_names == ["text"]
 
     Args:
-        instructions: The texts of all rounds so far.
+        instructions: The instructions of all rounds so far, the first round first.
     """
     contract = Contract()
-    told: dict[str, str] = {}  # the round that each output was first stated in
-    room = LONGEST
+    first_stated_in: dict[str, str] = {}  # by output, the instruction that stated it first
+    characters_left = LONGEST
     for text in instructions:
-        text, room = text[:room], room - len(text[:room])
-        contract = _after(contract, text, told)
-        for each in contract.outputs:
-            for name in each.needed:
-                told.setdefault(name, text)
-    ends = tuple(Ends(each.needed, each.allowed | contract.open) for each in contract.outputs)
+        text, characters_left = text[:characters_left], characters_left - len(text[:characters_left])
+        contract = _with_round(contract, text, first_stated_in)
+        for end in contract.outputs:
+            for name in end.needed:
+                first_stated_in.setdefault(name, text)
+    ends = tuple(Ends(end.needed, end.allowed | contract.open) for end in contract.outputs)
     return replace(contract, outputs=ends)
 
 
-# One round
+# Reading one round of instructions
 
 MORE = re.compile(
     r"\b(also|additional(?:ly)?|in addition|add(?:s|ed|ing)?|extra|besides|as well|further(?:more)?|on top|plus|too|alongside|along with|moreover|another|together with)\b"
     r"|再|还|另外|同时|此外|也(?:要|请|输出)|并且",
     re.IGNORECASE,
 )  # fmt: skip
-"""Words of a request that add something."""
+"""Words of an instruction that add inputs, outputs or steps."""
 
 _ONLY = re.compile(r"\b(only|just|solely|nothing (?:but|else)|exclusively|no other|alone|sole)\b|只|仅", re.IGNORECASE)
-_OTHERS = re.compile(
+_REPLACES = re.compile(
     r"\b(chang(?:e|es|ed)|replac(?:e|es|ed)|instead|switch(?:es|ed)?|swap(?:ped)?|unif(?:y|ies|ied)|becomes?|turn(?:s|ed)?|now (?:be|is|takes?|accepts?))\b"
     r"|\binputs?\s+(?:can|may|will|should|must|is|are)\b",
     re.IGNORECASE,
@@ -177,18 +177,18 @@ _BRANCH = re.compile(
     r"(?:in|for) (?:this|that|such) (?:a )?(?:cases?|requests?|inputs?))\b",
     re.IGNORECASE,
 )  # fmt: skip
-_GONE = re.compile(
+_REMOVES = re.compile(
     r"\b(?:no longer|not (?:needed|required|necessary)|unnecessary|do(?:es)? not need|don't need|need not|remov(?:e|es|ed|ing)|delet(?:e|es|ed)|drop(?:s|ped)?|"
     r"get rid of|without|omit(?:s|ted)?|tak(?:e|es|en) out)\b",
     re.IGNORECASE,
 )  # fmt: skip
-_SAME = re.compile(r"\b(?:remain|remains|stay|stays|keep|keeps|keeping|kept|unchanged|the same)\b", re.IGNORECASE)
+_KEEPS = re.compile(r"\b(?:remain|remains|stay|stays|keep|keeps|keeping|kept|unchanged|the same)\b", re.IGNORECASE)
 
 _PICTURE = re.compile(r"\b(?:images?|pictures?|photos?|photographs?|illustrations?|scans?|screenshots?|drawings?)\b")
 _DOCUMENT = re.compile(r"\b(?:documents?|files?|pdfs?|docx|spreadsheets?|workbooks?)\b")
-_MADE = re.compile(r"\b(?:audio|mp3|illustration|diagram|courseware|slides)\b")
+_GENERATED = re.compile(r"\b(?:audio|mp3|illustration|diagram|courseware|slides)\b")
 _TEXTUAL = re.compile(r"\b(?:texts?|code|urls?|names?|lists? of (?:names|words)|links?|titles?|structures?|address(?:es)?|format|list of)\b(?!\s+(?:documents?|files?))")  # fmt: skip
-_MANY = re.compile(r"\b(?:lists? of|multiple|several|series of|many|set of|batch of|some|collection of|both)\b.*\b(?:documents|images|files|pictures|photos|pdfs|resumes)\b")  # fmt: skip
+_SEVERAL = re.compile(r"\b(?:lists? of|multiple|several|series of|many|set of|batch of|some|collection of|both)\b.*\b(?:documents|images|files|pictures|photos|pdfs|resumes)\b")  # fmt: skip
 _SUFFIXES = {
     "pdf": r"\bpdf\b",
     "docx": r"\b(?:docx|word (?:file|document))\b",
@@ -199,80 +199,87 @@ _SUFFIXES = {
 }
 
 
-def _after(contract: Contract, text: str, told: Mapping[str, str]) -> Contract:
-    """The contract with one round more."""
+def _with_round(contract: Contract, text: str, first_stated_in: Mapping[str, str]) -> Contract:
+    """Return the contract after one more round of instructions."""
     is_first = not (contract.inputs or contract.outputs)
-    found = list(mentions_of(text))
+    mentions = list(mentions_of(text))
     words = dict(contract.words or {})
-    for each in found:
-        words.setdefault(each.name, Stated(each.name, each.what))
-    inputs = _inputs(contract, [each for each in found if each.goes_in], text, is_first)
-    given = {each.name for each in inputs}
-    outputs = [each for each in found if each.goes_in is False and not (each.name in given and not _names_output(each))]
-    ends = _outputs(contract, outputs, text, told, is_first)
-    told_of = {*given, *(name for each in ends for name in each.needed)}
-    untold = {each.name for each in found if each.goes_in is None}
-    return replace(contract, inputs=inputs, words=words, outputs=ends, open=(contract.open | untold) - told_of)
+    for mention in mentions:
+        words.setdefault(mention.name, Stated(mention.name, mention.what))
+    inputs = _updated_inputs(contract, [mention for mention in mentions if mention.goes_in], text, is_first)
+    input_names = {each.name for each in inputs}
+    outputs = [
+        mention
+        for mention in mentions
+        if mention.goes_in is False and not (mention.name in input_names and not _names_output(mention))
+    ]
+    ends = _updated_outputs(contract, outputs, text, first_stated_in, is_first)
+    named = {*input_names, *(name for end in ends for name in end.needed)}
+    undirected = {mention.name for mention in mentions if mention.goes_in is None}
+    return replace(contract, inputs=inputs, words=words, outputs=ends, open=(contract.open | undirected) - named)
 
 
-def _names_output(each: Mention) -> bool:
-    return bool(OUTPUT.search(each.sentence))
+def _names_output(mention: Mention) -> bool:
+    return bool(OUTPUT.search(mention.sentence))
 
 
-def _inputs(contract: Contract, mentions: Sequence[Mention], text: str, is_first: bool) -> tuple[Stated, ...]:
+def _updated_inputs(contract: Contract, mentions: Sequence[Mention], text: str, is_first: bool) -> tuple[Stated, ...]:
     known = {each.name: each for each in contract.inputs}
-    new = {each.name: Stated(each.name, each.what) for each in mentions}
+    mentioned = {each.name: Stated(each.name, each.what) for each in mentions}
     if is_first or not known:
-        return tuple({**known, **new}.values())
-    fresh = [name for name in new if name not in known]
+        return tuple({**known, **mentioned}.values())
+    added = [name for name in mentioned if name not in known]
     for sentence in SENTENCE.split(text):
-        if found := _GONE.search(sentence):
-            said = set(tokens(sentence))
+        if found := _REMOVES.search(sentence):
+            words = set(tokens(sentence))
             about_input = not re.search(r"\b(?:branch|output|mechanism)\b", sentence)
             known = {name: each for name, each in known.items()
-                     if name in new or not (about_input and set(tokens(name)) <= said and found)}  # fmt: skip
-    if any(_OTHERS.search(each.sentence) and re.search(r"\binputs?\b", each.sentence, re.IGNORECASE) and each.name in fresh
+                     if name in mentioned or not (about_input and set(tokens(name)) <= words and found)}  # fmt: skip
+    if any(_REPLACES.search(each.sentence) and re.search(r"\binputs?\b", each.sentence, re.IGNORECASE) and each.name in added
            and not MORE.search(each.sentence) for each in mentions):  # fmt: skip
-        known = {name: each for name, each in known.items() if name in new}
-    for name in list(known):  # question, of which there are now question_1 and question_2
-        if name not in new and sum(bool(re.fullmatch(rf"{re.escape(name)}_?\w{{1,6}}", each)) for each in fresh) > 1:
+        known = {name: each for name, each in known.items() if name in mentioned}
+    for name in list(known):  # ``question`` was replaced by ``question_1`` and ``question_2``
+        if (
+            name not in mentioned
+            and sum(bool(re.fullmatch(rf"{re.escape(name)}_?\w{{1,6}}", each)) for each in added) > 1
+        ):
             del known[name]
-    known = {name: _many(each, text) for name, each in known.items()}
-    return tuple({**known, **{name: new[name] for name in fresh}}.values())
+    known = {name: _made_plural(each, text) for name, each in known.items()}
+    return tuple({**known, **{name: mentioned[name] for name in added}}.values())
 
 
-def _many(each: Stated, text: str) -> Stated:
-    """An input of which there are now several."""
+def _made_plural(each: Stated, text: str) -> Stated:
+    """Return an input as a list of files if the instruction now states several."""
     for sentence in SENTENCE.split(text):
-        if INPUT.search(sentence) and _MANY.search(sentence.lower()) and each.kind is T.FILE:
+        if INPUT.search(sentence) and _SEVERAL.search(sentence.lower()) and each.kind is T.FILE:
             return Stated(each.name, f"multiple {each.what} files")
     return each
 
 
-def _outputs(
-    contract: Contract, mentions: Sequence[Mention], text: str, told: Mapping[str, str], is_first: bool
+def _updated_outputs(
+    contract: Contract, mentions: Sequence[Mention], text: str, first_stated_in: Mapping[str, str], is_first: bool
 ) -> tuple[Ends, ...]:
     ends = contract.outputs
     if is_first or not ends:
         names = frozenset(each.name for each in mentions)
         return (Ends(names),) if names else ends
     known = frozenset(name for each in ends for name in (*each.needed, *each.allowed))
-    ends = _without_gone(ends, mentions, text, told)
+    ends = _without_replaced_branch(ends, mentions, text, first_stated_in)
     by_sentence: dict[str, list[str]] = {}
     for each in mentions:
         by_sentence.setdefault(each.sentence, []).append(each.name)
     if not by_sentence:
-        return _narrowed(ends, known, text)
+        return _narrowed_to_named(ends, known, text)
     replaced = False
-    for sentence, listed in by_sentence.items():
-        names = frozenset(listed)
-        unnamed = _unnamed(sentence, len(listed))
-        if _BRANCH.search(sentence) and len(ends) < 4 and (_gathers(text) or _ONLY.search(sentence)):
-            base = ends[-1].needed if ends else frozenset[str]()
-            own = names | base if MORE.search(sentence) and not _ONLY.search(sentence) else names
+    for sentence, sentence_names in by_sentence.items():
+        names = frozenset(sentence_names)
+        unnamed = _lists_unnamed(sentence, len(sentence_names))
+        if _BRANCH.search(sentence) and len(ends) < 4 and (_merges_branches(text) or _ONLY.search(sentence)):
+            last_names = ends[-1].needed if ends else frozenset[str]()
+            branch_names = names | last_names if MORE.search(sentence) and not _ONLY.search(sentence) else names
             ends = (
-                (*ends, Ends(own, known if unnamed else frozenset()))
-                if own not in [each.needed for each in ends]
+                (*ends, Ends(branch_names, known if unnamed else frozenset()))
+                if branch_names not in [each.needed for each in ends]
                 else ends
             )
         elif (MORE.search(sentence) and not _ONLY.search(sentence)) or replaced or _BRANCH.search(sentence):
@@ -282,8 +289,8 @@ def _outputs(
     return ends
 
 
-def _gathers(text: str) -> bool:
-    """Return whether the branches of a workflow exclude each other, so that their outputs are brought together."""
+def _merges_branches(text: str) -> bool:
+    """Return whether an instruction says that branches exclude each other or that their outputs are merged."""
     return bool(
         re.search(
             r"\b(?:aggregat|unif|merg|combin|bring|brought|gather|join|classif|rout|consolidat)\w*", text, re.IGNORECASE
@@ -291,42 +298,42 @@ def _gathers(text: str) -> bool:
     )
 
 
-def _unnamed(sentence: str, named: int) -> bool:
-    """Return whether a sentence lists more outputs than it names."""
+def _lists_unnamed(sentence: str, count: int) -> bool:
+    """Return whether a sentence lists more outputs than the number that it names."""
     found = OUTPUT.search(sentence)
     rest = re.sub(r"\([^()]*\)", "", sentence[found.end() :]) if found else ""
     return (
-        not _ONLY.search(sentence) and len([each for each in re.split(r",|\band\b", rest) if each.strip(" .")]) > named
+        not _ONLY.search(sentence) and len([each for each in re.split(r",|\band\b", rest) if each.strip(" .")]) > count
     )
 
 
-def _narrowed(ends: tuple[Ends, ...], known: frozenset[str], text: str) -> tuple[Ends, ...]:
-    """After a round that names no output: those of before that it says are the only ones, if it says so."""
+def _narrowed_to_named(ends: tuple[Ends, ...], known: frozenset[str], text: str) -> tuple[Ends, ...]:
+    """Return the outputs after a round without marked outputs, which may say that only some remain."""
     for sentence in SENTENCE.split(text):
         for clause in re.split(r"[;,]", sentence):
-            if _ONLY.search(clause) and OUTPUT.search(clause) and not _SAME.search(sentence):
-                said = set(tokens(clause))
-                kept = frozenset(name for name in known if set(tokens(name)) <= said)
+            if _ONLY.search(clause) and OUTPUT.search(clause) and not _KEEPS.search(sentence):
+                words = set(tokens(clause))
+                kept = frozenset(name for name in known if set(tokens(name)) <= words)
                 if kept:
                     return (Ends(kept),)
     return ends
 
 
-def _without_gone(
-    ends: tuple[Ends, ...], mentions: Sequence[Mention], text: str, told: Mapping[str, str]
+def _without_replaced_branch(
+    ends: tuple[Ends, ...], mentions: Sequence[Mention], text: str, first_stated_in: Mapping[str, str]
 ) -> tuple[Ends, ...]:
-    """Without the outputs of a branch that is removed and that another takes the place of: those of the round most like it."""
+    """Return the outputs without those of a branch that is replaced: those of the round most like its description."""
     for sentence in SENTENCE.split(text):
-        found = _GONE.search(sentence)
-        if not found or not mentions or not re.search(r"\bbranch\b", sentence) or not re.search(_OTHERS, sentence):
+        found = _REMOVES.search(sentence)
+        if not found or not mentions or not re.search(r"\bbranch\b", sentence) or not re.search(_REPLACES, sentence):
             continue
         clause = re.split(r"\band\b|,", sentence[found.end() :])[0]
-        said = {each for each in tokens(clause) if each not in ("the", "branch", "a", "of")}
+        words = {each for each in tokens(clause) if each not in ("the", "branch", "a", "of")}
         names = [name for each in ends for name in each.needed]
-        alike = {name: len(said & set(tokens(told.get(name, "")))) for name in names}
-        best = max(alike.values(), default=0)
-        if best and len({told.get(name) for name in alike if alike[name] == best}) == 1:
-            gone = {name for name in alike if alike[name] == best}
+        similarity = {name: len(words & set(tokens(first_stated_in.get(name, "")))) for name in names}
+        best = max(similarity.values(), default=0)
+        if best and len({first_stated_in.get(name) for name in similarity if similarity[name] == best}) == 1:
+            gone = {name for name in similarity if similarity[name] == best}
             ends = (
                 tuple(each for each in (Ends(end.needed - gone, end.allowed | gone) for end in ends) if each.needed)
                 or ends

@@ -42,13 +42,13 @@ def one_start(state: State) -> Iterator[Proposal]:
     for node in starts:
         for each in filter(None, map(list_of, list_of(params_of(node).get("variables")))):
             variables.setdefault(str(each[0]), each)
-    names = {node.id: first.id for node in others}
-    whole = replace(first, params={**first.params, "variables": list(variables.values())})
-    kept = [whole if node is first else node for node in state.graph.nodes if node not in others]
-    made = rename(replace(state.graph, nodes=kept), names)
-    edges = [edge for edge in made.edges if edge.target != first.id]
+    new_ids = {node.id: first.id for node in others}
+    joined = replace(first, params={**first.params, "variables": list(variables.values())})
+    kept = [joined if node is first else node for node in state.graph.nodes if node not in others]
+    renamed = rename(replace(state.graph, nodes=kept), new_ids)
+    edges = [edge for edge in renamed.edges if edge.target != first.id]
     what = f"{', '.join(node.id for node in others)}: taken together with it"
-    yield Proposal(first.id, what, "a workflow begins once", with_edges(made, edges))
+    yield Proposal(first.id, what, "a workflow begins once", with_edges(renamed, edges))
 
 
 def dangling(state: State) -> Iterator[Proposal]:
@@ -58,19 +58,27 @@ def dangling(state: State) -> Iterator[Proposal]:
         missing = [end for end in (edge.source, edge.target) if end not in graph.by_id]
         if not missing:
             continue
-        rest = [each for each in graph.edges if each is not edge]
-        names = {end: same for end in missing if (same := _of_type(graph, end))}
-        if len(names) == len(set(missing)):
+        other_edges = [each for each in graph.edges if each is not edge]
+        replacements = {end: replacement for end in missing if (replacement := _node_named(graph, end))}
+        if len(replacements) == len(set(missing)):
             moved = replace(
-                edge, source=names.get(edge.source, edge.source), target=names.get(edge.target, edge.target)
+                edge,
+                source=replacements.get(edge.source, edge.source),
+                target=replacements.get(edge.target, edge.target),
             )
             yield Proposal(
-                arrow(edge), f"is {arrow(moved)}", "no other node is of that type", with_edges(graph, [*rest, moved])
+                arrow(edge),
+                f"is {arrow(moved)}",
+                "no other node is of that type",
+                with_edges(graph, [*other_edges, moved]),
             )
-        yield Proposal(arrow(edge), "is left out", f"there is no node {missing[0]!r}", replace(graph, edges=rest))
+        yield Proposal(
+            arrow(edge), "is left out", f"there is no node {missing[0]!r}", replace(graph, edges=other_edges)
+        )
 
 
-def _of_type(graph: NodeGraph, name: str) -> str:
+def _node_named(graph: NodeGraph, name: str) -> str:
+    """Return the id of the only node whose type or id is a name; empty if there is none or several."""
     found = [node.id for node in graph.nodes if node.type == name.lower() or node.id == name.strip()]
     return found[0] if len(found) == 1 else ""
 
@@ -86,8 +94,8 @@ def ports(state: State) -> Iterator[Proposal]:
             continue
         used = {each.port for each in state.graph.edges if each.source == edge.source}
         free = [port for port in range(count) if port not in used]
-        outside = {port for port in used if not 0 <= port < count}
-        if count > 1 and not (len(free) == 1 and len(outside) == 1):
+        invalid = {port for port in used if not 0 <= port < count}
+        if count > 1 and not (len(free) == 1 and len(invalid) == 1):
             continue
         port = free[0] if count > 1 else 0
         edges = [replace(each, port=port) if each == edge else each for each in state.graph.edges]
@@ -100,33 +108,36 @@ def cycles(state: State) -> Iterator[Proposal]:
     for issue in state.issues:
         if issue.code != "cycle" or " → " not in issue.message:
             continue
-        ring = issue.message.rpartition(": ")[2].split(" → ")
+        cycle = issue.message.rpartition(": ")[2].split(" → ")
         reads = reads_of(state.graph)
         for edge in reversed(state.graph.edges):
-            closes = any(edge.source == one and edge.target == two for one, two in itertools.pairwise(ring))
-            if closes and edge.source not in reads.get(edge.target, ()):
-                rest = [each for each in state.graph.edges if each is not edge]
+            is_in_cycle = any(
+                edge.source == first and edge.target == second for first, second in itertools.pairwise(cycle)
+            )
+            if is_in_cycle and edge.source not in reads.get(edge.target, ()):
+                other_edges = [each for each in state.graph.edges if each is not edge]
                 why = "it closes a cycle, and its target reads nothing of its source"
-                yield Proposal(arrow(edge), "is left out", why, replace(state.graph, edges=rest))
+                yield Proposal(arrow(edge), "is left out", why, replace(state.graph, edges=other_edges))
 
 
 def reads_of(graph: NodeGraph) -> dict[str, list[str]]:
-    """The nodes that each node names in its parameters, whether these can be read or not."""
-    return {node.id: list(dict.fromkeys(_named(node, node.params, graph))) for node in graph.nodes}
+    """Return the ids of the other nodes that each node names in its parameters, even if these are not valid."""
+    return {node.id: list(dict.fromkeys(_nodes_named(node, node.params, graph))) for node in graph.nodes}
 
 
-def _named(node: NodeSpec, value: Any, graph: NodeGraph) -> Iterator[str]:
+def _nodes_named(node: NodeSpec, value: Any, graph: NodeGraph) -> Iterator[str]:
+    """Yield the ids of other nodes that a value of a node's parameters names."""
     match value:
         case [str(), str() as other] if other in graph.by_id and other != node.id:
             yield other
         case [*items]:
             for item in items:
-                yield from _named(node, item, graph)
+                yield from _nodes_named(node, item, graph)
         case {**fields}:
             known = params_type_of(node)
             for key, item in cast("dict[str, Any]", fields).items():
                 if not (known and key in ("output_selector", "code", "classes")):
-                    yield from _named(node, item, graph)
+                    yield from _nodes_named(node, item, graph)
         case str() if "{{#" in value:
             yield from (
                 each.node for each in Text(value).selectors if each.node in graph.by_id and each.node != node.id
@@ -138,28 +149,30 @@ def _named(node: NodeSpec, value: Any, graph: NodeGraph) -> Iterator[str]:
 def unconnected(state: State) -> Iterator[Proposal]:
     """Nodes that nothing leads to: after what they read; from the start, where they read nothing and others read them."""
     graph = state.graph
-    lost = [issue.where for issue in state.issues if issue.code in ("isolated", "unreachable")]
+    unreachable = [issue.where for issue in state.issues if issue.code in ("isolated", "unreachable")]
     reads = reads_of(graph)
     read = {other for others in reads.values() for other in others} | kept_inside(graph)
-    for node_id in dict.fromkeys(lost):
+    for node_id in dict.fromkeys(unreachable):
         node = graph.by_id.get(node_id)
         if node is None or any(edge.target == node_id for edge in graph.edges if edge.source in graph.by_id):
             continue
-        before = _on_same_level(graph, node, reads[node_id])
-        before = [each for each in before if not state.checker.comes_before(node_id, each)]
-        leads = any(edge.source == node_id for edge in graph.edges)
-        if not before and (leads or node_id in read or node.type == "end"):
+        sources = _on_same_level(graph, node, reads[node_id])
+        sources = [source for source in sources if not state.checker.comes_before(node_id, source)]
+        has_outgoing = any(edge.source == node_id for edge in graph.edges)
+        if not sources and (has_outgoing or node_id in read or node.type == "end"):
             wanted = "start" if not node.parent else next((each for each in STARTS), "")
-            before = [each.id for each in graph.nodes if each.parent == node.parent and each.type in (wanted, *STARTS)][
-                :1
+            sources = [
+                each.id for each in graph.nodes if each.parent == node.parent and each.type in (wanted, *STARTS)
+            ][:1]
+        if sources:
+            direct_sources = [
+                source for source in sources if not any(state.checker.comes_before(source, other) for other in sources)
             ]
-        if before:
-            last = [each for each in before if not any(state.checker.comes_before(each, other) for other in before)]
-            added = [Edge(each, node_id, port=_port_to(state, each)) for each in last or before]
+            added = [Edge(source, node_id, port=_free_port(state, source)) for source in direct_sources or sources]
             what = "; ".join(arrow(edge) for edge in added) + (" is added" if len(added) == 1 else " are added")
             yield Proposal(node_id, what, "it reads them" if reads[node_id] else "others read it",
                            with_edges(graph, [*graph.edges, *added]))  # fmt: skip
-        elif not leads and node_id not in read:
+        elif not has_outgoing and node_id not in read:
             yield Proposal(node_id, "is left out", "nothing leads to it, and nothing reads it", without(graph, node_id))
 
 
@@ -174,16 +187,17 @@ def unread_isolated(state: State) -> Iterator[Proposal]:
 
 
 def _on_same_level(graph: NodeGraph, node: NodeSpec, others: Sequence[str]) -> list[str]:
+    """Return other nodes, or the containers around them, that run in the same container as a node."""
     found: list[str] = []
-    for each in others:
-        outer = on_level(graph, graph.by_id[each], node.parent)
-        if outer is not None and outer.id != node.id and outer.id not in found:
-            found.append(outer.id)
+    for node_id in others:
+        visible = on_level(graph, graph.by_id[node_id], node.parent)
+        if visible is not None and visible.id != node.id and visible.id not in found:
+            found.append(visible.id)
     return found
 
 
-def _port_to(state: State, source: str) -> int:
-    """The port that a new edge leaves from: the first that none does, so that no two ways mean the same."""
+def _free_port(state: State, source: str) -> int:
+    """Return the port of a new edge: the first without an edge, so that branches stay distinct."""
     node = state.checker.nodes.get(source)
     if node is None or not node.ports:
         return 0
@@ -195,15 +209,15 @@ def late_reads(state: State) -> Iterator[Proposal]:
     """Nodes that read one that does not come before: an edge; before the branching around, where there is one."""
     graph, checker = state.graph, state.checker
     for node in graph.nodes:
-        known = state.known(node)
-        if known is None:
+        reader = state.known(node)
+        if reader is None:
             continue
-        for other in dict.fromkeys(each.selector.node for each in known.references):
+        for other in dict.fromkeys(reference.selector.node for reference in reader.references):
             if other not in graph.by_id or other == node.id or other in around(graph, node.id):
                 continue
             source = on_level(graph, graph.by_id[other], graph.by_id[node.id].parent)
             target = node
-            if source is None:  # it stands further out: the container around this node waits for it
+            if source is None:  # the node that is read is further out: the container around the reader waits for it
                 level = graph.by_id[other].parent
                 source, outer = graph.by_id[other], on_level(graph, node, level)
                 if outer is None:
@@ -211,11 +225,11 @@ def late_reads(state: State) -> Iterator[Proposal]:
                 target = outer
             if source.id == target.id or checker.comes_before(source.id, target.id) or source.type in STARTS:
                 continue
-            port = _port_to(state, source.id)
+            port = _free_port(state, source.id)
             branching = [
                 each for each in graph.nodes
                 if each.parent == target.parent and each.id != source.id and checker.comes_before(each.id, target.id)
-                and (there := checker.nodes.get(each.id)) and there.ports and not checker.comes_before(each.id, source.id)
+                and (operator := checker.nodes.get(each.id)) and operator.ports and not checker.comes_before(each.id, source.id)
             ]  # fmt: skip
             for each in [*sorted(branching, key=lambda each: checker.count_before(each.id)), target]:
                 if checker.comes_before(each.id, source.id):
@@ -233,29 +247,31 @@ def order(state: State) -> Iterator[Proposal]:
     place = {node.id: number for number, node in enumerate(graph.nodes)}
     if len(place) < len(graph.nodes):
         return
-    before = _before(graph)
-    for node in graph.nodes:  # what a container reads comes before it and what it holds after it
+    nodes_read = _nodes_read(graph)
+    for node in graph.nodes:  # a container comes after what it reads and before the nodes inside it
         if node.parent in graph.by_id:
-            before[node.id].add(node.parent)
-    for edges in (graph.edges, ()):  # as the edges lead, too, if that can be
-        wanted = {node_id: set(others) for node_id, others in before.items()}
+            nodes_read[node.id].add(node.parent)
+    for edges in (graph.edges, ()):  # in the direction of the edges, too, unless that is impossible
+        wanted = {node_id: set(others) for node_id, others in nodes_read.items()}
         for edge in edges:
             source, target = graph.by_id.get(edge.source), graph.by_id.get(edge.target)
             if source and target and source.parent == target.parent:
                 wanted[target.id].add(source.id)
-        sorted_ = _sorted(wanted, place)
-        if sorted_:
-            nodes = [graph.by_id[each] for each in sorted_]
+        ordered = _topological_order(wanted, place)
+        if ordered:
+            nodes = [graph.by_id[each] for each in ordered]
             yield Proposal("nodes_info", "each node stands after those that it reads", "it is read in that order",
                            replace(graph, nodes=nodes))  # fmt: skip
 
 
-def _before(graph: NodeGraph) -> dict[str, set[str]]:
+def _nodes_read(graph: NodeGraph) -> dict[str, set[str]]:
+    """Return the nodes that each node reads, except its containers."""
     reads = reads_of(graph)
     return {node.id: {each for each in reads[node.id] if each not in around(graph, node.id)} for node in graph.nodes}
 
 
-def _sorted(before: dict[str, set[str]], place: dict[str, int]) -> list[str]:
+def _topological_order(before: dict[str, set[str]], place: dict[str, int]) -> list[str]:
+    """Return the ids in topological order, otherwise by their place in the list; empty if there is a cycle."""
     sorter = TopologicalSorter(before)
     try:
         sorter.prepare()

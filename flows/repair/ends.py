@@ -17,8 +17,8 @@ from operad.flows.repair.state import Proposal, State, params_of, with_edges, wi
 from operad.operators.variables import Selector, Text, VariableType
 
 
-def _ends(state: State) -> Iterator[tuple[NodeSpec, list[Any], Ends, list[str], list[str]]]:
-    """Each end, its outputs, what it should give, and what of that is missing and what too much."""
+def _ends_compared(state: State) -> Iterator[tuple[NodeSpec, list[Any], Ends, list[str], list[str]]]:
+    """Yield each end with its outputs, the nearest stated outputs, the missing names and the surplus names."""
     if not state.contract.outputs:
         return
     for end in of_type(state.graph, "end"):
@@ -34,7 +34,7 @@ def _ends(state: State) -> Iterator[tuple[NodeSpec, list[Any], Ends, list[str], 
 
 def output_names(state: State) -> Iterator[Proposal]:
     """Outputs that are called otherwise than stated."""
-    for end, outputs, _, missing, extra in _ends(state):
+    for end, outputs, _, missing, extra in _ends_compared(state):
         for name in missing:
             near = get_close_matches(name, extra, n=1, cutoff=0.6)
             near = near or [each for each in extra if set(words_of(each)) & set(words_of(name))]
@@ -47,7 +47,7 @@ def output_names(state: State) -> Iterator[Proposal]:
 
 
 def _may_be(state: State, name: str, selector: Any) -> bool:
-    """Return whether a variable may be the stated output: a file where a file is stated."""
+    """Return whether a variable may be the stated output: a file if and only if a file is stated."""
     stated = state.contract.stated(name)
     kind = state.type_of(Selector(*selector))
     if kind is None or stated.kind is None:
@@ -57,7 +57,7 @@ def _may_be(state: State, name: str, selector: Any) -> bool:
 
 def output_missing(state: State) -> Iterator[Proposal]:
     """Outputs that are stated and missing, where one variable alone can be it."""
-    for end, outputs, _, missing, _ in _ends(state):
+    for end, outputs, _, missing, _ in _ends_compared(state):
         for name in missing:
             for selector, why in _sources(state, name, outputs):
                 graph = with_params(state.graph, end, {**end.params, "outputs": [*outputs, [name, list(selector)]]})
@@ -67,15 +67,15 @@ def output_missing(state: State) -> Iterator[Proposal]:
 
 
 def _sources(state: State, name: str, outputs: Sequence[Any]) -> Iterator[tuple[Selector, str]]:
-    """The variables that an output may be, each with why, the likeliest first."""
+    """Yield the variables that an output may take its value from, each with the reason; the likeliest first."""
     given = {tuple(each[1]) for each in outputs}
-    here = {node.id: node for node in state.graph.nodes if not node.parent and node.type not in ("start", "end")}
+    top_level = {node.id: node for node in state.graph.nodes if not node.parent and node.type not in ("start", "end")}
     stated = state.contract.stated(name)
-    named = [Selector(name, each) for each in here if name in state.checker.outputs.get(each, {})]
-    if len(named) == 1:
-        yield named[0], "only one variable has that name"
+    same_name = [Selector(name, node_id) for node_id in top_level if name in state.checker.outputs.get(node_id, {})]
+    if len(same_name) == 1:
+        yield same_name[0], "only one variable has that name"
     if stated.kind is not None and stated.kind.is_file:
-        makers = [node for node in here.values() if _makes(node, stated.suffixes, f"{name} {stated.what}")]
+        makers = [node for node in top_level.values() if _makes_file(node, stated.suffixes, f"{name} {stated.what}")]
         makers = [node for node in makers if ("files", node.id) not in given] or makers
         if len(makers) == 1:
             yield Selector("files", makers[0].id), "it is the only node that makes such a file"
@@ -86,20 +86,21 @@ def _sources(state: State, name: str, outputs: Sequence[Any]) -> Iterator[tuple[
         ]
         if len(charts) == 1:
             yield Selector("text", charts[0].id), "it is the only chart without an output"
-    for _, selector in outputs:  # the text that a file among the outputs is made of
-        maker = here.get(selector[1])
+    for _, selector in outputs:  # the text from which a file among the outputs is made
+        maker = top_level.get(selector[1])
         texts = _texts_of(maker) if maker is not None else []
         if len(texts) == 1 and tuple(texts[0]) not in given:
             yield texts[0], f"{selector[1]!r} makes the file of it"
-    read = {other for others in reads_of(state.graph).values() for other in others}
-    tails = [each for each in here if each not in read]
+    read_nodes = {other for others in reads_of(state.graph).values() for other in others}
+    tails = [node_id for node_id in top_level if node_id not in read_nodes]
     if len(tails) == 1:
-        variables = [each for each, kind in state.checker.outputs.get(tails[0], {}).items() if not kind.is_file]
+        variables = [variable for variable, kind in state.checker.outputs.get(tails[0], {}).items() if not kind.is_file]
         if len(variables) == 1:
             yield Selector(variables[0], tails[0]), "it is the only node that nothing reads"
 
 
 def _texts_of(node: NodeSpec) -> list[Selector]:
+    """Return the variables in the text that a node makes a file from."""
     params = params_of(node)
     text = next(
         (params[key] for key in ("md_text", "text", "mermaid_code", "prompt") if isinstance(params.get(key), str)), ""
@@ -107,7 +108,8 @@ def _texts_of(node: NodeSpec) -> list[Selector]:
     return list(dict.fromkeys(Text(text).selectors))
 
 
-def _makes(node: NodeSpec, suffixes: Sequence[str], what: str) -> bool:
+def _makes_file(node: NodeSpec, suffixes: Sequence[str], what: str) -> bool:
+    """Return whether a node makes a file with one of some extensions, or as words describe it."""
     params = params_of(node)
     match node.type:
         case "markdown-exporter":
@@ -125,7 +127,7 @@ def _makes(node: NodeSpec, suffixes: Sequence[str], what: str) -> bool:
 
 def output_extra(state: State) -> Iterator[Proposal]:
     """Outputs that the instruction does not ask for, or no longer, where all that it asks for is there."""
-    for end, outputs, _, missing, extra in _ends(state):
+    for end, outputs, _, missing, extra in _ends_compared(state):
         if missing or not extra:
             continue
         kept = [each for each in outputs if each[0] not in extra]
@@ -173,17 +175,17 @@ def one_end(state: State) -> Iterator[Proposal]:
     taken, aggregators, outputs = set(graph.by_id), list[NodeSpec](), list[Any]()
     for name, selectors in by_name.items():
         if len(selectors) > 1:
-            made = NodeSpec(free_id(taken), "variable-aggregator", {"variables": selectors})
-            taken.add(made.id)
-            aggregators.append(made)
+            aggregator = NodeSpec(free_id(taken), "variable-aggregator", {"variables": selectors})
+            taken.add(aggregator.id)
+            aggregators.append(aggregator)
         outputs.append([name, selectors[0] if len(selectors) == 1 else ["output", aggregators[-1].id]])
     ids = {end.id for end in ends}
-    into = [edge for edge in graph.edges if edge.target in ids]
+    incoming = [edge for edge in graph.edges if edge.target in ids]
     edges = [edge for edge in graph.edges if edge.target not in ids]
     for target in (
         [*(each.id for each in aggregators), last.id] if not aggregators else [each.id for each in aggregators]
     ):
-        edges += [replace(edge, target=target) for edge in into]
+        edges += [replace(edge, target=target) for edge in incoming]
     edges += [Edge(each.id, last.id) for each in aggregators]
     nodes = [each for node in graph.nodes for each in
              ([*aggregators, replace(last, params={**last.params, "outputs": outputs})] if node is last else [] if node in ends else [node])]  # fmt: skip
@@ -203,18 +205,24 @@ def ends_by_branch(state: State) -> Iterator[Proposal]:
     end, graph = ends[0], state.graph
     outputs = [(each[0], Selector(*each[1])) for each in list_of(params_of(end).get("outputs")) if _is_pair(each)]
     for node in graph.nodes:
-        known = state.known(node)
-        if known is None or node.parent or len(known.ports) < 2:
+        operator = state.known(node)
+        if operator is None or node.parent or len(operator.ports) < 2:
             continue
-        given: dict[frozenset[str], list[int]] = {}
-        for port in range(len(known.ports)):
-            runs = _running(graph, node.id, port)
-            given.setdefault(frozenset(name for name, each in outputs if _there(state, each, runs)), []).append(port)
-        given.pop(frozenset(), None)
-        if len(given) > 1 and all(any(each.apart(names) == 0 for each in state.contract.outputs) for names in given):
-            split = _split(state, end, outputs, node, given)
+        ports_by_outputs: dict[frozenset[str], list[int]] = {}
+        for port in range(len(operator.ports)):
+            running = _running_nodes(graph, node.id, port)
+            ports_by_outputs.setdefault(
+                frozenset(name for name, each in outputs if _has_value(state, each, running)), []
+            ).append(port)
+        ports_by_outputs.pop(frozenset(), None)
+        if len(ports_by_outputs) > 1 and all(
+            any(each.apart(names) == 0 for each in state.contract.outputs) for names in ports_by_outputs
+        ):
+            split = _with_end_for_each_branch(state, end, outputs, node, ports_by_outputs)
             if split is not None:
-                what = f"is {len(given)} ends: " + "; ".join(", ".join(sorted(names)) for names in given)
+                what = f"is {len(ports_by_outputs)} ends: " + "; ".join(
+                    ", ".join(sorted(names)) for names in ports_by_outputs
+                )
                 yield Proposal(end.id, what, f"the branches of {node.id!r} give different outputs, as is stated", split)
 
 
@@ -224,64 +232,84 @@ def _is_pair(each: Any) -> bool:
     return len(pair) == 2 and isinstance(pair[0], str) and is_selector(pair[1])
 
 
-def _running(graph: NodeGraph, branching: str, port: int) -> set[str]:
-    """The nodes that run where a node takes one of its ports; others take all of theirs."""
+def _running_nodes(graph: NodeGraph, branching: str, port: int) -> set[str]:
+    """Return the ids of nodes that run if a branching node chooses a port; other branching nodes take all ports."""
     starts = [node.id for node in graph.nodes if node.type == "start"]
-    runs, open_ = set(starts), list(starts)
-    while open_:
-        source = open_.pop()
+    running, to_visit = set(starts), list(starts)
+    while to_visit:
+        source = to_visit.pop()
         for edge in graph.edges:
-            if edge.source == source and (source != branching or edge.port == port) and edge.target not in runs:
-                runs.add(edge.target)
-                open_.append(edge.target)
-    return runs
+            if edge.source == source and (source != branching or edge.port == port) and edge.target not in running:
+                running.add(edge.target)
+                to_visit.append(edge.target)
+    return running
 
 
-def _members(state: State, selector: Selector) -> list[Selector]:
-    """The variables that one is the first of, where it is that of an aggregator; else it alone."""
+def _candidates_of(state: State, selector: Selector) -> list[Selector]:
+    """Return the variables that an aggregator chooses from; for any other variable, the variable itself."""
     node = state.graph.by_id.get(selector.node)
     if node is None or node.type != "variable-aggregator":
         return [selector]
     return [Selector(*each) for each in list_of(params_of(node).get("variables")) if is_selector(each)]
 
 
-def _there(state: State, selector: Selector, runs: set[str]) -> bool:
-    """Return whether a variable exists: its node runs; for an aggregator, a node of one of its variables."""
-    if selector.node not in runs:
+def _has_value(state: State, selector: Selector, running: set[str]) -> bool:
+    """Return whether a variable gets a value: its node runs; for an aggregator, a node of one of its variables."""
+    if selector.node not in running:
         return False
-    members = _members(state, selector)
-    if members == [selector]:
+    candidates = _candidates_of(state, selector)
+    if candidates == [selector]:
         node = state.graph.by_id[selector.node]
         sources = [
             each for each in reads_of(state.graph)[node.id] if state.graph.by_id[each].type == "variable-aggregator"
         ]
-        return all(_there(state, Selector("output", each), runs) for each in sources)
-    return any(member.node in runs for member in members)
+        return all(_has_value(state, Selector("output", each), running) for each in sources)
+    return any(candidate.node in running for candidate in candidates)
 
 
-def _split(
+def _with_end_for_each_branch(
     state: State,
     end: NodeSpec,
     outputs: Sequence[tuple[str, Selector]],
     branching: NodeSpec,
-    given: Mapping[frozenset[str], list[int]],
+    ports_by_outputs: Mapping[frozenset[str], list[int]],
 ) -> NodeGraph | None:
+    """Return the workflow with an end for each set of outputs; None if an output has no value on its branch.
+
+    Args:
+        state: The workflow under repair.
+        end: The only end.
+        outputs: Names and variables of its outputs.
+        branching: Node whose ports lead to different outputs.
+        ports_by_outputs: Ports of that node by the names of the outputs that get a value.
+    """
     graph, taken = state.graph, set(state.graph.by_id)
-    runs = {port: _running(graph, branching.id, port) for ports in given.values() for port in ports}
+    running = {port: _running_nodes(graph, branching.id, port) for ports in ports_by_outputs.values() for port in ports}
     nodes: list[NodeSpec] = []
     edges = [edge for edge in graph.edges if edge.target != end.id]
-    for names, ports in given.items():
-        others = set[str]().union(*(runs[port] for mine in given.values() if mine is not ports for port in mine))
-        mine = set[str]().union(*(runs[port] for port in ports))
-        made: list[Any] = []
+    for names, ports in ports_by_outputs.items():
+        other_nodes = set[str]().union(
+            *(
+                running[port]
+                for branch_nodes in ports_by_outputs.values()
+                if branch_nodes is not ports
+                for port in branch_nodes
+            )
+        )
+        branch_nodes = set[str]().union(*(running[port] for port in ports))
+        branch_outputs: list[Any] = []
         for name, selector in outputs:
             if name in names:
-                members = [each for each in _members(state, selector) if each.node in mine and each.node not in others]
-                shared = selector.node in others
+                members = [
+                    each
+                    for each in _candidates_of(state, selector)
+                    if each.node in branch_nodes and each.node not in other_nodes
+                ]
+                shared = selector.node in other_nodes
                 if not shared:
-                    made.append([name, list(selector)])
+                    branch_outputs.append([name, list(selector)])
                 elif len(members) == 1:
-                    made.append([name, list(members[0])])
+                    branch_outputs.append([name, list(members[0])])
                 elif len(members) > 1:
                     aggregator = NodeSpec(
                         free_id(taken), "variable-aggregator", {"variables": [list(each) for each in members]}
@@ -289,13 +317,13 @@ def _split(
                     taken.add(aggregator.id)
                     nodes.append(aggregator)
                     edges += [Edge(each.node, aggregator.id) for each in members]
-                    made.append([name, ["output", aggregator.id]])
+                    branch_outputs.append([name, ["output", aggregator.id]])
                 else:
                     return None
-        own = end.id if not any(node.type == "end" for node in nodes) else free_id(taken)
-        taken.add(own)
-        nodes.append(NodeSpec(own, "end", {"outputs": made}))
-        edges += [Edge(node, own) for node in dict.fromkeys(each[1][1] for each in made)]
+        end_id = end.id if not any(node.type == "end" for node in nodes) else free_id(taken)
+        taken.add(end_id)
+        nodes.append(NodeSpec(end_id, "end", {"outputs": branch_outputs}))
+        edges += [Edge(node, end_id) for node in dict.fromkeys(each[1][1] for each in branch_outputs)]
     return with_edges(
         replace(graph, nodes=[each for node in graph.nodes for each in (nodes if node is end else [node])]), edges
     )

@@ -21,19 +21,19 @@ from operad.flows.repair.text import TEXT_RULES
 from operad.runtime.values.errors import InvalidError, Issue
 
 WORK = 20_000
-"""Maximum number of nodes that are checked over all tries, which bounds the time."""
+"""Maximum number of nodes to check, summed over all proposals that are tried, which bounds the time."""
 
 MOST_NODES = 500
-"""Of a workflow with more nodes, only the form is mended."""
+"""Maximum number of nodes; of a larger workflow, only the text and the JSON form are repaired."""
 
 
 class Rule(NamedTuple):
-    """A rule.
+    """Description of a repair rule.
 
     Attributes:
-        name: Its name.
-        level: What it works on: the text, the form of its JSON, the meaning of the workflow, or that and the instruction.
-        says: What it mends.
+        name: Name of the rule.
+        level: Input of the rule: the text, the form of its JSON, the workflow, or the workflow and the instructions.
+        says: Faults that the rule repairs; for rules on workflows, the first line of their docstring.
     """
 
     name: str
@@ -98,7 +98,8 @@ def _first_line(text: str | None) -> str:
     return (text or "").strip().partition("\n")[0]
 
 
-def _listed() -> Iterable[Rule]:
+def _all_rules() -> Iterable[Rule]:
+    """Yield the rules of all tables in order."""
     yield from (Rule(name, "text", says) for name, (_, says) in TEXT_RULES.items())
     yield from (Rule(name, "shape", _first_line(rule.__doc__)) for name, (rule, _) in SHAPE_RULES.items())
     yield from (Rule(name, "meaning", _first_line(rule.__doc__)) for name, rule in MEANING_RULES.items())
@@ -106,21 +107,21 @@ def _listed() -> Iterable[Rule]:
     yield from (Rule(name, "meaning", _first_line(rule.__doc__)) for name, rule in TIDY_RULES.items())
 
 
-RULES: tuple[Rule, ...] = tuple(_listed())
-"""All rules, in the order in which they are tried."""
+RULES: tuple[Rule, ...] = tuple(_all_rules())
+"""All rules, in the order in which the engine tries them."""
 
 PAPER = frozenset({"fences", "comments", "brackets", "json", "order", "selection"})
-"""Repairs of Chat2Workflow's own checks: code fences, broken JSON, the order of the list, the selection."""
+"""Rules for the faults that Chat2Workflow checks: code fences, broken JSON, order of nodes, selection."""
 
 FORMAT = frozenset(rule.name for rule in RULES if rule.level != "aligned")
-"""All that needs no instruction."""
+"""Rules that need no instructions."""
 
 ALIGNED = frozenset(rule.name for rule in RULES)
-"""All; those that align with the instruction do nothing without one."""
+"""All rules; those of the level "aligned" propose nothing without instructions."""
 
 PROFILES: Mapping[str, frozenset[str]] = {"format": FORMAT, "chat2workflow": ALIGNED}
-"""Sets of rules by name: without contracts, as for workflows that are generated, and as recorded responses of
-Chat2Workflow are scored, with names aligned to the instruction."""
+"""Sets of rules by name: ``format`` for generated workflows, without a contract; ``chat2workflow`` for scoring recorded
+responses of Chat2Workflow, with names aligned to the instructions."""
 
 
 @dataclass(frozen=True)
@@ -128,11 +129,11 @@ class Repaired:
     """Result of a repair.
 
     Attributes:
-        text: The response, or the JSON alone where it was given alone.
-        graph: The workflow; None where none could be read.
-        repairs: What was mended, in order.
-        issues: What is still wrong.
-        lessons: What to do about what could not be mended, as two things may be meant.
+        text: The repaired response, or the repaired JSON if the input was JSON without tags.
+        graph: The workflow, or None if the response could not be read as one.
+        repairs: The repairs, in the order in which they were made.
+        issues: The issues that remain.
+        lessons: How to fix the remaining issues by hand, as more than one repair is possible.
     """
 
     text: str
@@ -147,18 +148,18 @@ _WORKFLOW = re.compile(r"<workflow>(.*?)(?:</workflow>|\Z)", re.DOTALL)
 
 
 def repair(response: str | bytes, instructions: Iterable[str] = (), rules: Collection[str] = ALIGNED) -> Repaired:
-    """Mend a response of a model, as far as only one thing can be meant; what is right already stays as it is.
+    """Repair a model's response where only one correction is possible; a correct response is returned unchanged.
 
         mended = repair('{"nodes_info": [], "edges": [],}', ["Sum up a text (variable text)."])
         print(mended.text, mended.repairs, mended.lessons)
 
     Args:
         response: The whole response with its tags, or the JSON of the workflow alone.
-        instructions: What the user asked for in each round so far, the latest last.
-        rules: The names of the rules to apply.
+        instructions: The user's instructions of all rounds so far, the latest last.
+        rules: Names of the rules to apply.
 
     Returns:
-        The response, mended. Where no workflow can be read from it, its graph is None and the issues say why.
+        The repaired response. If no workflow can be read from it, the graph is None and the issues give the reason.
     """
     try:
         text = read_text(response, "response") if isinstance(response, bytes) else response
@@ -166,22 +167,24 @@ def repair(response: str | bytes, instructions: Iterable[str] = (), rules: Colle
             raise InvalidError("response", [Issue("size", f"has {len(text):,} characters; {MAX_BYTES:,} are the most")])
     except InvalidError as error:
         return Repaired("", issues=error.issues)
-    tag = _WORKFLOW.search(text)
-    before, inner, after = (text[: tag.start()], tag[1], text[tag.end() :]) if tag else ("", text, "")
-    mended, in_text = _text_mended(inner, rules)
-    repairs = list(in_text)
+    section = _WORKFLOW.search(text)
+    before, workflow_text, after = (
+        (text[: section.start()], section[1], text[section.end() :]) if section else ("", text, "")
+    )
+    json_text, text_repairs = _repair_text(workflow_text, rules)
+    repairs = list(text_repairs)
     try:
-        value = _read(mended, rules, repairs)
-        value = _shaped(value, rules, repairs)
+        value = _read_value(json_text, rules, repairs)
+        value = _repair_shape(value, rules, repairs)
         loaded = chat2workflow.load(json.dumps(value))
     except (InvalidError, RecursionError) as error:
         issues = error.issues if isinstance(error, InvalidError) else [Issue("depth", "is nested too deep")]
-        whole = f"{before}<workflow>\n{mended}\n</workflow>{after}" if tag else mended
-        lessons = [f"{each.where}: {each.message}".lstrip(": ") for each in issues]
-        # what was mended in the value is lost with it
-        return Repaired(whole if in_text else text, None, in_text, issues, lessons)
-    around = {chat2workflow.NAME: {"before": before, "after": after}} if tag else {}
-    result = repair_graph(replace(loaded, extra=around), read_contract(instructions), rules)
+        whole = f"{before}<workflow>\n{json_text}\n</workflow>{after}" if section else json_text
+        lessons = [f"{issue.where}: {issue.message}".lstrip(": ") for issue in issues]
+        # repairs of the JSON value are dropped, as the value itself is not returned
+        return Repaired(whole if text_repairs else text, None, text_repairs, issues, lessons)
+    extra = {chat2workflow.NAME: {"before": before, "after": after}} if section else {}
+    result = repair_graph(replace(loaded, extra=extra), read_contract(instructions), rules)
     repairs += result.repairs
     assert result.graph is not None  # noqa: S101 - a graph was given
     written = chat2workflow.dump(result.graph).decode() if repairs else text
@@ -194,16 +197,16 @@ def repair_graph(
     rules: Collection[str] = ALIGNED,
     check: Check = chat2workflow.CHAT2WORKFLOW.check,
 ) -> Repaired:
-    """Mend a workflow of typed nodes in any format.
+    """Repair a workflow of typed nodes in any format.
 
         mended = repair_graph(graph)
         print(mended.repairs, mended.lessons)
 
     Args:
         graph: The workflow.
-        contract: What the instructions state.
-        rules: The names of the rules to apply; those on texts and their form do nothing here.
-        check: What is wrong with a workflow of its format.
+        contract: Inputs and outputs that the instructions state.
+        rules: Names of the rules to apply; rules on text and on the form of JSON have no effect here.
+        check: Function that returns the issues of a workflow in its format.
     """
     state = State(graph, contract or Contract(), check)
     chosen = [
@@ -215,32 +218,35 @@ def repair_graph(
     if len(graph.nodes) > MOST_NODES:
         chosen = []
     repairs: list[Repair] = []
-    work, moved = WORK, True
-    while moved and work > 0:
-        moved = False
+    checks_left, is_improved = WORK, True
+    while is_improved and checks_left > 0:
+        is_improved = False
         for name, rule in chosen:
-            better, work = _better(state, rule, work)
-            while better is not None:
-                state, (where, what, why) = better
+            improvement, checks_left = _first_improvement(state, rule, checks_left)
+            while improvement is not None:
+                state, (where, what, why) = improvement
                 repairs.append(Repair(name, where, what, why))
-                moved = True
-                better, work = _better(state, rule, work)
+                is_improved = True
+                improvement, checks_left = _first_improvement(state, rule, checks_left)
     return Repaired("", state.graph, repairs, state.issues, lessons_of(state))
 
 
-def _better(state: State, rule: Mending, work: int) -> tuple[tuple[State, tuple[str, str, str]] | None, int]:
-    """The first proposal of a rule after which the workflow stands better, and how much work is left."""
+def _first_improvement(
+    state: State, rule: Mending, checks_left: int
+) -> tuple[tuple[State, tuple[str, str, str]] | None, int]:
+    """Return the first proposal of a rule that improves the workflow, or None, and the checks that are left."""
     for proposal in rule(state):
-        if work <= 0:
+        if checks_left <= 0:
             break
-        work -= len(proposal.graph.nodes) + 1
-        tried = replace(state, graph=proposal.graph)
-        if tried.standing.betters(state.standing):
-            return (tried, proposal[:3]), work
-    return None, work
+        checks_left -= len(proposal.graph.nodes) + 1
+        candidate = replace(state, graph=proposal.graph)
+        if candidate.standing.betters(state.standing):
+            return (candidate, proposal[:3]), checks_left
+    return None, checks_left
 
 
-def _text_mended(text: str, rules: Collection[str]) -> tuple[str, list[Repair]]:
+def _repair_text(text: str, rules: Collection[str]) -> tuple[str, list[Repair]]:
+    """Return the text after the text rules, and the repairs."""
     repairs: list[Repair] = []
     for name, (rule, says) in TEXT_RULES.items():
         if name in rules and (mended := rule(text)) != text:
@@ -249,11 +255,11 @@ def _text_mended(text: str, rules: Collection[str]) -> tuple[str, list[Repair]]:
     return text, repairs
 
 
-def _read(text: str, rules: Collection[str], repairs: list[Repair]) -> Any:
-    """Return the value of the JSON; two lists under one key become one list.
+def _read_value(text: str, rules: Collection[str], repairs: list[Repair]) -> Any:
+    """Return the value of a JSON text; two lists under the same key are joined.
 
     Raises:
-        InvalidError: It is not JSON, or has a key twice whose values are not lists.
+        InvalidError: The text is not JSON, or has a key twice and the rule ``root`` is not among the rules.
     """
     try:
         return read_json(text, "workflow")
@@ -261,18 +267,19 @@ def _read(text: str, rules: Collection[str], repairs: list[Repair]) -> Any:
         if "root" not in rules or any(issue.code != "duplicate-key" for issue in error.issues):
             raise
 
-    def merged(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def join_lists(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        joined: dict[str, Any] = {}
         for key, value in pairs:
-            both = isinstance(found.get(key), list) and isinstance(value, list)
-            found[key] = [*found[key], *cast("list[Any]", value)] if both else value
-        return found
+            are_lists = isinstance(joined.get(key), list) and isinstance(value, list)
+            joined[key] = [*joined[key], *cast("list[Any]", value)] if are_lists else value
+        return joined
 
     repairs.append(Repair("root", "", "what stands twice under one key is taken together", "both are of the workflow"))
-    return json.loads(text, object_pairs_hook=merged)
+    return json.loads(text, object_pairs_hook=join_lists)
 
 
-def _shaped(value: Any, rules: Collection[str], repairs: list[Repair]) -> Any:
+def _repair_shape(value: Any, rules: Collection[str], repairs: list[Repair]) -> Any:
+    """Return the JSON value after the rules on its form, and append the repairs to `repairs`."""
     for name, (rule, why) in SHAPE_RULES.items():
         if name in rules:
             value, notes = rule(value)

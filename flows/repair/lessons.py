@@ -11,12 +11,13 @@ from operad.operators.nodes import NODE_TYPES
 
 
 def lessons_of(state: State) -> list[str]:
-    """One for each issue that is left and each name that is not as the instruction states, with what may be meant."""
-    return list(dict.fromkeys([*_of_names(state), *_of_issues(state)]))
+    """Return a lesson for each issue and each name that differs from the instructions, with possible corrections."""
+    return list(dict.fromkeys([*_lessons_on_names(state), *_lessons_on_issues(state)]))
 
 
-def _of_issues(state: State) -> Iterator[str]:
-    ways: dict[str, str] = {}
+def _lessons_on_issues(state: State) -> Iterator[str]:
+    """Yield a lesson for each issue; for a variable that does not exist, it lists the variables to name instead."""
+    suggestions: dict[str, str] = {}
     for reading in unreadable(state):
         options = [f"{each} of {reading.selector.node!r}" for each in reading.outputs or {}]
         options = options or [
@@ -24,13 +25,14 @@ def _of_issues(state: State) -> Iterator[str]:
         ]
         if options:
             place = named_place(NODE_TYPES[reading.node.type].params_type, reading.where)
-            ways[reading.node.id, place] = f"; name one of: {' | '.join(options[:8])}"  # pyright: ignore[reportArgumentType]
+            suggestions[reading.node.id, place] = f"; name one of: {' | '.join(options[:8])}"  # pyright: ignore[reportArgumentType]
     for issue in state.issues:
         where = issue.message.partition(":")[0]
-        yield f"[{issue.code}] {issue.where}: {issue.message}{ways.get((issue.where, where), '')}"  # pyright: ignore[reportCallIssue, reportArgumentType]
+        yield f"[{issue.code}] {issue.where}: {issue.message}{suggestions.get((issue.where, where), '')}"  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
-def _of_names(state: State) -> Iterator[str]:
+def _lessons_on_names(state: State) -> Iterator[str]:
+    """Yield the lessons on inputs and outputs that differ from the contract."""
     from operad.flows.repair.contract import declared, ends_of
 
     contract = state.contract

@@ -20,24 +20,24 @@ from operad.operators.variables import Selector, VariableType
 
 T = VariableType
 STARTS = ("iteration-start", "loop-start")
-_MAIN: Mapping[str, str] = {"http-request": "body", "list-operator": "result", "google-search": "json"}
-"""The output of a type that is meant where nothing says otherwise, of those that have several."""
+_MAIN_OUTPUT: Mapping[str, str] = {"http-request": "body", "list-operator": "result", "google-search": "json"}
+"""Main output of each node type with several outputs, which a wrong name is taken to mean."""
 
 _GENERIC = re.compile(r"(out(put)?s?|results?|text|content|response|answer|value|data|input)_?\d*", re.IGNORECASE)
-"""Names that say nothing of what they name."""
+"""Generic names of variables, which say nothing about the value."""
 
 _INDEX = re.compile(r"(current_?)?(index|idx|i|position|number)\d*", re.IGNORECASE)
 
 
 class Reading(NamedTuple):
-    """A variable that a node names, and that cannot be read so.
+    """Reference of a node to a variable that does not exist.
 
     Attributes:
-        node: Who names it.
-        where: The path of the parameter.
-        selector: The variable.
-        accepts: The types that it may have.
-        outputs: The variables of the node that it is of; None where there is no such node.
+        node: Node with the reference.
+        where: Path of the parameter.
+        selector: Variable as named.
+        accepts: Types that the parameter accepts.
+        outputs: Variables of the node that the reference names; None if there is no such node.
     """
 
     node: NodeSpec
@@ -48,35 +48,36 @@ class Reading(NamedTuple):
 
 
 def unreadable(state: State) -> Iterator[Reading]:
-    """Rules on references: names that do not exist, and results of containers that are not of a node inside."""
+    """Yield the references to variables that do not exist, including the results of containers."""
     graph, checker = state.graph, state.checker
     for spec in graph.nodes:
         node = state.known(spec)
         if node is None:
             continue
-        outer = around(graph, spec.id)
-        listed = [(each.where, each.selector, each.accepts) for each in node.references]
-        listed += [(where, selector, tuple(T)) for where, selector in node.results]
-        for where, selector, accepts in listed:
+        containers = around(graph, spec.id)
+        readings = [(reference.where, reference.selector, reference.accepts) for reference in node.references]
+        readings += [(where, selector, tuple(T)) for where, selector in node.results]
+        for where, selector, accepts in readings:
             if selector.node not in graph.by_id:
                 yield Reading(spec, where, selector, accepts, None)
                 continue
-            known = checker.inner if selector.node in outer else checker.outputs
+            known = checker.inner if selector.node in containers else checker.outputs
             outputs = known.get(selector.node)
             if outputs is not None and lookup(outputs, selector.variable) is None:
                 yield Reading(spec, where, selector, accepts, outputs)
 
 
-def _moved(state: State, reading: Reading, to: Selector, why: str) -> Proposal:
-    params = renamed(reading.node, lambda each: to if each == reading.selector else each)
+def _redirect(state: State, reading: Reading, new_selector: Selector, why: str) -> Proposal:
+    """Return the proposal to replace a reference by another variable."""
+    params = renamed(reading.node, lambda selector: new_selector if selector == reading.selector else selector)
     where = named_place(NODE_TYPES[reading.node.type].params_type, reading.where)
-    what = f"{where}: {reading.selector} is {to}"
+    what = f"{where}: {reading.selector} is {new_selector}"
     return Proposal(reading.node.id, what, why, with_params(state.graph, reading.node, params))
 
 
 def items(state: State) -> Iterator[Proposal]:
     """The item and the index of the container around, in other spellings or named as another node's."""
-    for node in state.graph.nodes:  # in texts, without a node: {{#item#}}
+    for node in state.graph.nodes:  # references without a node in texts: {{#item#}}
         params = with_items(state.graph, node)
         if params != node.params:
             why = f"it runs inside {node.parent!r}"
@@ -88,7 +89,7 @@ def items(state: State) -> Iterator[Proposal]:
         if reading.where == "output_selector" or not outer:
             continue
         if holder is None and named in ("item", "index"):
-            yield _moved(state, reading, Selector(f"{named}.{variable}", outer[0]), f"it runs inside {outer[0]!r}")
+            yield _redirect(state, reading, Selector(f"{named}.{variable}", outer[0]), f"it runs inside {outer[0]!r}")
             continue
         own = holder is not None and (holder.type in STARTS or holder.id in outer)
         if not (own or variable.partition(".")[0] in ("item", "index")):
@@ -97,7 +98,7 @@ def items(state: State) -> Iterator[Proposal]:
         name, _, path = variable.partition(".")
         name = "index" if _INDEX.fullmatch(name) else "item"
         to = Selector(f"{name}.{path}" if path else name, owner)
-        yield _moved(state, reading, to, f"inside {owner!r}, the item and the index are its own")
+        yield _redirect(state, reading, to, f"inside {owner!r}, the item and the index are its own")
 
 
 def variables(state: State) -> Iterator[Proposal]:
@@ -106,40 +107,44 @@ def variables(state: State) -> Iterator[Proposal]:
         if reading.outputs is None:
             continue
         for variable, why in possible(state, reading):
-            yield _moved(state, reading, Selector(variable, reading.selector.node), why)
+            yield _redirect(state, reading, Selector(variable, reading.selector.node), why)
         if holder := _only_holder(state, reading):
-            yield _moved(state, reading, holder, "no other node before it has a variable of that name")
+            yield _redirect(state, reading, holder, "no other node before it has a variable of that name")
 
 
 def possible(state: State, reading: Reading) -> Iterator[tuple[str, str]]:
-    """The variables of the same node that may be meant, each with why; the likeliest first."""
+    """Yield the variables of the same node that the reference may mean, each with the reason; the likeliest first."""
     name, _, path = reading.selector.variable.partition(".")
     outputs = reading.outputs or {}
-    fitting = [each for each, kind in outputs.items() if any(kind.may_be(wanted) for wanted in reading.accepts)]
+    fitting = [output for output, kind in outputs.items() if any(kind.may_be(wanted) for wanted in reading.accepts)]
     holder = state.graph.by_id[reading.selector.node]
-    asked = name in state.contract.input_names and holder.type == "start"
+    is_stated = name in state.contract.input_names and holder.type == "start"
     if near := get_close_matches(name, fitting, n=2, cutoff=0.75):
-        if not asked:
+        if not is_stated:
             yield near[0], "its name is the nearest"
     elif len(fitting) == 1 and (holder.type != "start" or _GENERIC.fullmatch(name)):
         yield fitting[0], f"it is the only variable of {holder.id!r} that fits"
         if path:
             yield f"{fitting[0]}.{path}", f"it is the only variable of {holder.id!r} that fits"
-    elif _MAIN.get(holder.type) in fitting:
-        yield _MAIN[holder.type], f"it is what a node of type {holder.type} gives"
+    elif _MAIN_OUTPUT.get(holder.type) in fitting:
+        yield _MAIN_OUTPUT[holder.type], f"it is what a node of type {holder.type} gives"
     elif near := get_close_matches(name, fitting, n=2, cutoff=0.6):
         yield near[0], "its name is the nearest"
 
 
 def _only_holder(state: State, reading: Reading) -> Selector | None:
+    """Return the variable of that name of the only other node that has one and that the reader can see."""
     name = reading.selector.variable
-    here = (reading.node.parent, *[state.graph.by_id[each].parent for each in around(state.graph, reading.node.id)])
+    visible_levels = (
+        reading.node.parent,
+        *[state.graph.by_id[each].parent for each in around(state.graph, reading.node.id)],
+    )
     holders = [
-        Selector(name, other)
-        for other, outputs in state.checker.outputs.items()
-        if name in outputs and other != reading.node.id and state.graph.by_id[other].parent in here
+        Selector(name, node_id)
+        for node_id, outputs in state.checker.outputs.items()
+        if name in outputs and node_id != reading.node.id and state.graph.by_id[node_id].parent in visible_levels
         and any(outputs[name].may_be(wanted) for wanted in reading.accepts)
-        and (state.checker.comes_before(other, reading.node.id) or state.graph.by_id[other].type == "start")
+        and (state.checker.comes_before(node_id, reading.node.id) or state.graph.by_id[node_id].type == "start")
     ]  # fmt: skip
     return holders[0] if len(holders) == 1 and not _GENERIC.fullmatch(name) else None
 
@@ -147,31 +152,34 @@ def _only_holder(state: State, reading: Reading) -> Selector | None:
 def nodes(state: State) -> Iterator[Proposal]:
     """Nodes that there are none of: of a type that one node has, of a number, a near id; or the only holder of the variable."""
     ids = list(state.graph.by_id)
-    readings = [*unreadable(state), *_half_read(state)]
+    readings = [*unreadable(state), *_readings_of_unreadable(state)]
     for reading in readings:
         if reading.outputs is not None:
             continue
-        said = reading.selector.node
-        of_type = [node.id for node in state.graph.nodes if node.type in (said.lower(), said.lower().replace("_", "-"))]
-        digits = re.findall(r"\d+(?:-\d+)?", said)
+        named_id = reading.selector.node
+        of_type = [
+            node.id for node in state.graph.nodes if node.type in (named_id.lower(), named_id.lower().replace("_", "-"))
+        ]
+        digits = re.findall(r"\d+(?:-\d+)?", named_id)
         meant = of_type if len(of_type) == 1 else digits if len(digits) == 1 and digits[0] in ids else []
-        if not meant and not said.isdigit():
-            meant = get_close_matches(said, ids, n=1, cutoff=0.8)
+        if not meant and not named_id.isdigit():
+            meant = get_close_matches(named_id, ids, n=1, cutoff=0.8)
         if meant:
-            yield _moved(state, reading, Selector(reading.selector.variable, meant[0]), "no other node is named so")
+            yield _redirect(state, reading, Selector(reading.selector.variable, meant[0]), "no other node is named so")
         if holder := _only_holder(state, reading):
-            yield _moved(state, reading, holder, "no other node before it has a variable of that name")
+            yield _redirect(state, reading, holder, "no other node before it has a variable of that name")
 
 
-def _half_read(state: State) -> Iterator[Reading]:
+def _readings_of_unreadable(state: State) -> Iterator[Reading]:
+    """Yield references to missing nodes from nodes whose parameters can be read only in part."""
     for spec in state.graph.nodes:
         if state.known(spec) is not None:
             continue
         params_type = params_type_of(spec)
         if params_type is not None:
-            for each in references_in(params_type, readable(params_type, spec.params)):
-                if each.selector.node not in state.graph.by_id:
-                    yield Reading(spec, each.where, each.selector, each.accepts, None)
+            for reference in references_in(params_type, readable(params_type, spec.params)):
+                if reference.selector.node not in state.graph.by_id:
+                    yield Reading(spec, reference.where, reference.selector, reference.accepts, None)
 
 
 def inside_read_outside(state: State) -> Iterator[Proposal]:
@@ -180,7 +188,7 @@ def inside_read_outside(state: State) -> Iterator[Proposal]:
         here = [node.id, *around(state.graph, node.id)]
         known = state.known(node)
         results = {each for _, each in known.results} if known else set[Selector]()
-        for selector in dict.fromkeys(_selectors(state, node)):
+        for selector in dict.fromkeys(_selectors_read(state, node)):
             holder = state.graph.by_id.get(selector.node)
             if holder is None or not holder.parent or holder.parent in here or selector in results:
                 continue
@@ -193,7 +201,7 @@ def inside_read_outside(state: State) -> Iterator[Proposal]:
             yield Proposal(node.id, what, why, with_params(state.graph, node, params))
 
 
-def _selectors(state: State, node: NodeSpec) -> list[Selector]:
+def _selectors_read(state: State, node: NodeSpec) -> list[Selector]:
     known = state.known(node)
     return [each.selector for each in known.references] if known else []
 
@@ -215,18 +223,18 @@ def results(state: State) -> Iterator[Proposal]:
         leaving = {edge.source for edge in state.graph.edges if edge.target in {each.id for each in inside}}
         named = [each for each in inside if variable and lookup(state.checker.outputs.get(each.id, {}), variable)]
         last = [each for each in inside if each.id not in leaving and each.type not in ("end",)]
-        for each in named if len(named) == 1 else last if len(last) == 1 else last[-1:]:
-            outputs = state.checker.outputs.get(each.id) or _declared(state, each)
-            name = variable if variable in outputs else _MAIN.get(each.type) or next(iter(outputs), "")
-            if not name or (len(outputs) > 1 and name != variable and each.type not in _MAIN):
+        for result_node in named if len(named) == 1 else last if len(last) == 1 else last[-1:]:
+            outputs = state.checker.outputs.get(result_node.id) or _declared_outputs(state, result_node)
+            name = variable if variable in outputs else _MAIN_OUTPUT.get(result_node.type) or next(iter(outputs), "")
+            if not name or (len(outputs) > 1 and name != variable and result_node.type not in _MAIN_OUTPUT):
                 continue
-            mended = {**params, "output_selector": [name, each.id]}
-            what = f"output_selector: {[name, each.id]}"
-            why = f"{each.id!r} is the last inside" if each in last else "only it has that variable"
+            mended = {**params, "output_selector": [name, result_node.id]}
+            what = f"output_selector: {[name, result_node.id]}"
+            why = f"{result_node.id!r} is the last inside" if result_node in last else "only it has that variable"
             yield Proposal(node.id, what, why, with_params(state.graph, node, mended))
 
 
-def _declared(state: State, spec: NodeSpec) -> Mapping[str, VariableType]:
+def _declared_outputs(state: State, spec: NodeSpec) -> Mapping[str, VariableType]:
     node = state.known(spec)
     return node.outputs(lambda selector: T.ANY) if node else {}
 

@@ -19,8 +19,7 @@ from operad.operators.variables import Selector, Text, VariableType, as_text
 
 T = VariableType
 
-
-_TYPES: Mapping[str, T] = {
+_TYPE_ALIASES: Mapping[str, T] = {
     "str": T.STRING, "text": T.STRING, "paragraph": T.STRING, "text-input": T.STRING, "select": T.STRING, "url": T.STRING,
     "int": T.NUMBER, "integer": T.NUMBER, "float": T.NUMBER, "num": T.NUMBER, "bool": T.BOOLEAN, "checkbox": T.BOOLEAN,
     "dict": T.OBJECT, "json": T.OBJECT, "map": T.OBJECT, "image": T.FILE, "document": T.FILE, "pdf": T.FILE,
@@ -29,13 +28,13 @@ _TYPES: Mapping[str, T] = {
     "array[int]": T.ARRAY_NUMBER, "array[integer]": T.ARRAY_NUMBER, "array[float]": T.ARRAY_NUMBER,
     "array[dict]": T.ARRAY_OBJECT, "array[json]": T.ARRAY_OBJECT, "array[image]": T.ARRAY_FILE, "array[document]": T.ARRAY_FILE,
 }  # fmt: skip
+"""Names that models give to types of variables."""
 
-
-_LITERALS = {"word": "docx", "doc": "docx", "ppt": "pptx", "powerpoint": "pptx", "markdown": "md", "htm": "html",
+_CHOICE_ALIASES = {"word": "docx", "doc": "docx", "ppt": "pptx", "powerpoint": "pptx", "markdown": "md", "htm": "html",
              "image": "png", "picture": "png", "column": "bar", "histogram": "bar", "&&": "and", "||": "or"}  # fmt: skip
+"""Words that models write for the choices of a parameter."""
 
-
-_NAMES = {
+_PARAM_ALIASES = {
     "prompt": ("system", "user", "text"), "system_prompt": ("system",), "user_prompt": ("user",), "query": ("user",),
     "class": ("classes",), "categories": ("classes",), "code_content": ("code",), "conditions": ("cases",),
     "url": ("url",), "file": ("variable_selector",), "selector": ("variable_selector", "query_variable_selector"),
@@ -46,8 +45,7 @@ _NAMES = {
     "input": ("iterator_selector", "variables"), "output": ("output_selector", "outputs"), "inputs": ("variables",),
     "iterator": ("iterator_selector",), "code": ("mermaid_code",), "mermaid": ("mermaid_code",),
 }  # fmt: skip
-
-"""Names that models give to parameters, and the parameters that they mean."""
+"""Names that models give to parameters, with the parameters that they may mean."""
 
 
 def names_of_params(state: State) -> Iterator[Proposal]:
@@ -60,25 +58,25 @@ def names_of_params(state: State) -> Iterator[Proposal]:
         fields = params_type.model_fields
         missing = [name for name, field in fields.items() if field.is_required() and name not in given]
         for key in [key for key in given if key not in fields]:
-            meant = [name for name in _NAMES.get(key.lower(), ()) if name in missing]
+            meant = [name for name in _PARAM_ALIASES.get(key.lower(), ()) if name in missing]
             meant = meant or get_close_matches(key, missing, n=1, cutoff=0.6)
-            rest = {name: value for name, value in given.items() if name != key}
+            other_params = {name: value for name, value in given.items() if name != key}
             if meant:
                 what = f"its parameter {key!r} is called {meant[0]!r}"
-                mended = {**rest, meant[0]: given[key]}
+                mended = {**other_params, meant[0]: given[key]}
             else:
-                what, mended = f"its parameter {key!r} is left out, as there is none", rest
+                what, mended = f"its parameter {key!r} is left out, as there is none", other_params
             yield Proposal(
                 node.id, what, f"a {node.type} has {', '.join(fields)}", with_params(state.graph, node, mended)
             )
-        empty = [name for name in missing if (node.type, name) in _EMPTY]
+        empty = [name for name in missing if (node.type, name) in _MAY_BE_EMPTY]
         if empty and not given.keys() - fields.keys():
             what = f"{', '.join(empty)}: an empty text, as it was left out"
             mended = {**given, **dict.fromkeys(empty, "")}
             yield Proposal(node.id, what, "it may be empty", with_params(state.graph, node, mended))
 
 
-_EMPTY = {("llm", "system"), ("llm", "user"), ("parameter-extractor", "instruction"), ("echarts", "chart_title")}
+_MAY_BE_EMPTY = {("llm", "system"), ("llm", "user"), ("parameter-extractor", "instruction"), ("echarts", "chart_title")}
 
 
 def texts(state: State) -> Iterator[Proposal]:
@@ -120,6 +118,7 @@ def pairs(state: State) -> Iterator[Proposal]:
 
 
 def _as_list(item: Any, given: Any, graph: NodeGraph) -> Any:
+    """Return a value as a list of items of a declared type; unchanged if it has no known form."""
     if is_record(item):
         match given:
             case {"name": _} | {"variable": _}:
@@ -141,20 +140,22 @@ def _as_list(item: Any, given: Any, graph: NodeGraph) -> Any:
 
 
 def _name_in(value: Any) -> Any:
-    """The name of what is written as an object where its name alone is wanted."""
+    """Return the name in an object that stands for a name; any other value unchanged."""
     fields = shapes.fields_of(value)
     return next((fields[key] for key in ("name", "class", "label", "value") if key in fields), value)
 
 
 def _as_record(wanted: Any, given: Any, graph: NodeGraph) -> Any:
+    """Return a value as the list that a declared named tuple is written as; unchanged if it has no known form."""
     fields = fields_of(wanted)
     names = list(fields)
     last = fields[names[-1]] if names else None
     match given:
-        case {**known}:
-            named = cast("dict[str, Any]", known)
+        case {**given_fields}:
+            named = cast("dict[str, Any]", given_fields)
             values = [
-                next((named[key] for key in (name, *_KEYS.get(name, ())) if key in named), None) for name in names
+                next((named[key] for key in (name, *_KEY_ALIASES.get(name, ())) if key in named), None)
+                for name in names
             ]
             return values if values[0] is not None and values[-1] is not None else given
         case [str() as name, str() as variable, str() as node] if (
@@ -170,14 +171,14 @@ def _as_record(wanted: Any, given: Any, graph: NodeGraph) -> Any:
         case [[str(), str()] as inner] if len(names) == 2 and (found := as_selector(inner, graph)):
             return [found.variable, list(found)]
         case [str() as variable, str() as node] if names == ["name", "value"] and node in graph.by_id:
-            return [variable, [variable, node]]  # the variable under its own name
+            return [variable, [variable, node]]  # the variable keeps its name
         case [str() as name, str() as kind] if names == ["description", "name", "type"]:
             return [name, name, kind]
         case _:
             return given
 
 
-_KEYS = {
+_KEY_ALIASES = {
     "name": ("variable", "key", "arg", "output"),
     "value": ("value_selector", "selector", "source", "variable_selector", "from"),
     "type": ("value_type", "kind", "variable_type"),
@@ -198,11 +199,11 @@ def variable_types(state: State) -> Iterator[Proposal]:
                 return given
             if wanted is T and given not in kinds:
                 name = re.sub(r"\s+", "", given.strip().lower())
-                name = re.sub(r"^list[\[<(]?(\w*)[\]>)]?$|^array[<(](\w+)[>)]$|^(\w+)\[\]$", _array, name)
-                return name if name in kinds else _TYPES[name].value if name in _TYPES else given
+                name = re.sub(r"^list[\[<(]?(\w*)[\]>)]?$|^array[<(](\w+)[>)]$|^(\w+)\[\]$", _array_type, name)
+                return name if name in kinds else _TYPE_ALIASES[name].value if name in _TYPE_ALIASES else given
             if is_literal(wanted) and given not in get_args(wanted):
                 name = given.strip().lower().removeprefix(".")
-                name = _LITERALS.get(name, name)
+                name = _CHOICE_ALIASES.get(name, name)
                 return name if name in get_args(wanted) else given
             return given
 
@@ -211,9 +212,10 @@ def variable_types(state: State) -> Iterator[Proposal]:
     yield from by_node(state, change, "types and choices are spelt as declared", "they mean no other")
 
 
-def _array(found: re.Match[str]) -> str:
+def _array_type(found: re.Match[str]) -> str:
+    """Return the name of the array type that a match such as ``list[str]`` or ``string[]`` means."""
     item = found[1] or found[2] or found[3]
-    return f"array[{_TYPES[item].value if item in _TYPES else item}]" if item else "array"
+    return f"array[{_TYPE_ALIASES[item].value if item in _TYPE_ALIASES else item}]" if item else "array"
 
 
 def cases(state: State) -> Iterator[Proposal]:
@@ -223,23 +225,23 @@ def cases(state: State) -> Iterator[Proposal]:
             continue
         given = params_of(node).get("cases")
         if isinstance(given, list):
-            mended = [_with_nodes(state, node, _case(each, state.graph)) for each in cast("list[Any]", given)]
+            mended = [_case_with_nodes(state, node, _case(each, state.graph)) for each in cast("list[Any]", given)]
             if mended != given:
                 params = {**params_of(node), "cases": mended}
                 what = "cases are written [logic, [conditions]]"
                 yield Proposal(node.id, what, "the format has them so", with_params(state.graph, node, params))
 
 
-def _with_nodes(state: State, node: NodeSpec, case: Any) -> Any:
-    """A case in whose conditions variables that are named alone are those of the only node that has them."""
+def _case_with_nodes(state: State, node: NodeSpec, case: Any) -> Any:
+    """Return a case in which each variable without a node has the only other node with such a variable."""
     match case:
         case [logic, [*conditions]]:
-            return [logic, [_with_node(state, node, each) for each in conditions]]
+            return [logic, [_condition_with_node(state, node, each) for each in conditions]]
         case _:
             return case
 
 
-def _with_node(state: State, node: NodeSpec, condition: Any) -> Any:
+def _condition_with_node(state: State, node: NodeSpec, condition: Any) -> Any:
     match condition:
         case [str() as variable, str() as operator, *value] if operator not in state.graph.by_id:
             name = variable.strip("{}# ")
@@ -250,9 +252,10 @@ def _with_node(state: State, node: NodeSpec, condition: Any) -> Any:
 
 
 def _case(given: Any, graph: NodeGraph) -> Any:
+    """Return a case as ``[logic, [condition, …]]``; unchanged if it has no known form."""
     match given:
-        case {**known}:
-            named = cast("dict[str, Any]", known)
+        case {**fields}:
+            named = cast("dict[str, Any]", fields)
             return [named.get("logic") or named.get("logical_operator"), named.get("conditions", given)]
         case [None | str() as logic, [condition, *_] as inner] if as_selector(condition, graph) and isinstance(
             condition, list
@@ -269,12 +272,13 @@ def _case(given: Any, graph: NodeGraph) -> Any:
 
 
 def _condition(given: Any, graph: NodeGraph) -> Any:
+    """Return a condition as ``[selector, operator, value]``; unchanged if it has no known form."""
     match given:
         case [str() as variable, str() as node, str() as operator, *rest] if node in graph.by_id:
             return [[variable, node], operator, *rest]
-        case [[_, _] as selector, str() as part, str() as operator, value]:  # a part of the variable
+        case [[_, _] as selector, str() as attribute, str() as operator, value]:  # an attribute of the variable
             found = as_selector(selector, graph)
-            return [[f"{found.variable}.{part}", found.node], operator, value] if found else given
+            return [[f"{found.variable}.{attribute}", found.node], operator, value] if found else given
         case _:
             return given
 
@@ -286,19 +290,19 @@ def comparisons(state: State) -> Iterator[Proposal]:
         if node.type != "if-else" or known is None:
             continue
         cases = list_of(node.params["cases"])
-        mended = [[logic, [_compared(state, each) for each in conditions]] for logic, conditions in cases]
+        mended = [[logic, [_with_operator(state, each) for each in conditions]] for logic, conditions in cases]
         if mended != cases:
             why = "the variable's type has no other comparison that means it"
             yield Proposal(node.id, "comparisons are those of the variables' types", why,
                            with_params(state.graph, node, {**node.params, "cases": mended}))  # fmt: skip
 
 
-_OF_TEXTS = {"=": "is", "==": "is", "≠": "is not", "!=": "is not", "equals": "is", "equal": "is", "not equals": "is not",
+_TEXT_OPERATORS = {"=": "is", "==": "is", "≠": "is not", "!=": "is not", "equals": "is", "equal": "is", "not equals": "is not",
              "starts with": "start with", "ends with": "end with", "not in": "not contains", "includes": "contains",
              "is empty": "empty", "is not empty": "not empty", "exists": "not empty", "not exists": "empty", "not null": "not empty"}  # fmt: skip
 
 
-_OF_NUMBERS = {
+_NUMBER_OPERATORS = {
     "is": "=",
     "==": "=",
     "equals": "=",
@@ -309,13 +313,14 @@ _OF_NUMBERS = {
 }
 
 
-_OF_FILES = {"not empty": "exists", "is not empty": "exists", "empty": "not exists", "is empty": "not exists"}
+_FILE_OPERATORS = {"not empty": "exists", "is not empty": "exists", "empty": "not exists", "is empty": "not exists"}
 
 
-def _compared(state: State, condition: Any) -> Any:
+def _with_operator(state: State, condition: Any) -> Any:
+    """Return a condition with the operator that the type of its variable has for the same comparison."""
     selector, operator, *value = condition
     kind = state.type_of(Selector(*selector))
-    words = _OF_NUMBERS if kind is T.NUMBER else _OF_FILES if kind is T.FILE else _OF_TEXTS
+    words = _NUMBER_OPERATORS if kind is T.NUMBER else _FILE_OPERATORS if kind is T.FILE else _TEXT_OPERATORS
     if kind is None or not fault_of(operator, value[0] if value else None, kind):
         return condition
     meant = words.get(operator.strip().lower())

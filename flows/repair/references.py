@@ -13,19 +13,26 @@ from operad.flows.repair.state import Proposal, State, params_of, with_params
 from operad.flows.repair.walk import changed
 from operad.operators.variables import Selector, Text
 
-_DOTTED = re.compile(r"\s*(?:\{\{\s*)?#?\s*['\"]?([\w-]+)['\"]?\s*\.\s*([\w.]+)\s*#?\s*(?:\}\})?\s*")
+_DOTTED_REFERENCE = re.compile(r"\s*(?:\{\{\s*)?#?\s*['\"]?([\w-]+)['\"]?\s*\.\s*([\w.]+)\s*#?\s*(?:\}\})?\s*")
 
 
-_BARE = re.compile(r"\{\{#\s*['\"]?([^\W\d]\w*)['\"]?\s*#\}\}")
+_BARE_REFERENCE = re.compile(r"\{\{#\s*['\"]?([^\W\d]\w*)['\"]?\s*#\}\}")
 
 
 def by_node(
     state: State, change: Callable[[NodeGraph], Callable[[Any, Any], Any]], what: str, why: str
 ) -> Iterator[Proposal]:
-    """A proposal for each node whose parameters come out otherwise."""
-    on = change(state.graph)
+    """Yield a proposal for each node whose parameters a change modifies.
+
+    Args:
+        state: The workflow under repair.
+        change: Function of the workflow that returns a `Change` of single values.
+        what: Description of the repair.
+        why: Reason of the repair.
+    """
+    change_value = change(state.graph)
     for node in state.graph.nodes:
-        mended = changed(node, on)
+        mended = changed(node, change_value)
         if mended != node.params:
             yield Proposal(node.id, what, why, with_params(state.graph, node, mended))
 
@@ -40,7 +47,7 @@ def selectors_in_texts(state: State) -> Iterator[Proposal]:
             if selector := as_selector(given, graph):
                 return selector.in_text
             match given:
-                case [str(), inner] if selector := as_selector(inner, graph):  # a name of its own before it
+                case [str(), inner] if selector := as_selector(inner, graph):  # a pair of a name and a selector
                     return selector.in_text
                 case [[*_], *_]:
                     found = [as_selector(each, graph) for each in cast("list[Any]", given)]
@@ -80,37 +87,38 @@ def selectors(state: State) -> Iterator[Proposal]:
 
 
 def as_selector(given: Any, graph: NodeGraph) -> Selector | None:
-    """The variable that a value means; None where it names no node."""
+    """Return the variable that a value names in any notation; None if it names no node of the workflow."""
     match given:
         case [str() | int(), str() | int()]:
-            one, two = map(str, list_of(given))
-            return _of_two(one, two, graph.by_id)
-        case [str() as one, str() as two, str() as part]:
-            found = _of_two(one, two, graph.by_id)
+            first, second = map(str, list_of(given))
+            return _selector_of_pair(first, second, graph.by_id)
+        case [str() as first, str() as second, str() as part]:
+            found = _selector_of_pair(first, second, graph.by_id)
             return Selector(f"{found.variable}.{part}", found.node) if found else None
         case [inner] if isinstance(inner, list | str | dict):
             return as_selector(inner, graph)
-        case str() if (found := _DOTTED.fullmatch(given)) and found[1] in graph.by_id:
+        case str() if (found := _DOTTED_REFERENCE.fullmatch(given)) and found[1] in graph.by_id:
             return Selector(found[2], found[1])
-        case {**known}:
-            return _of_object(fields_of(known), graph)
+        case {**fields}:
+            return _selector_of_object(fields_of(fields), graph)
         case _:
             return None
 
 
-def _of_two(one: str, two: str, ids: Collection[str]) -> Selector | None:
-    """A variable and its node, in whichever order."""
-    if two in ids:
-        return Selector(one, two)
-    return Selector(two, one) if one in ids else None
+def _selector_of_pair(first: str, second: str, ids: Collection[str]) -> Selector | None:
+    """Return the selector of a variable and its node, which may be given in either order."""
+    if second in ids:
+        return Selector(first, second)
+    return Selector(second, first) if first in ids else None
 
 
-def _of_object(known: Mapping[str, Any], graph: NodeGraph) -> Selector | None:
-    if isinstance(known.get("value_selector"), list):
-        return as_selector(known["value_selector"], graph)
-    node = next((known[key] for key in ("node", "node_id", "id", "source", "nodeId") if key in known), None)
+def _selector_of_object(fields: Mapping[str, Any], graph: NodeGraph) -> Selector | None:
+    """Return the selector that a JSON object with keys such as ``node_id`` and ``variable`` names."""
+    if isinstance(fields.get("value_selector"), list):
+        return as_selector(fields["value_selector"], graph)
+    node = next((fields[key] for key in ("node", "node_id", "id", "source", "nodeId") if key in fields), None)
     keys = ("variable", "name", "var", "output", "key", "variable_name")
-    variable = next((known[key] for key in keys if key in known), None)
+    variable = next((fields[key] for key in keys if key in fields), None)
     if isinstance(node, str | int) and str(node) in graph.by_id and isinstance(variable, str) and variable:
         return Selector(variable, str(node))
     return None
@@ -126,7 +134,7 @@ def bare_references(state: State) -> Iterator[Proposal]:
         def change(wanted: Any, given: Any, node: NodeSpec = node) -> Any:
             if wanted is not Text or not isinstance(given, str):
                 return given
-            return _BARE.sub(lambda found: _held(state, node, found), given)
+            return _BARE_REFERENCE.sub(lambda found: _with_node(state, node, found), given)
 
         mended = changed(node, change)
         if mended != node.params:
@@ -135,26 +143,28 @@ def bare_references(state: State) -> Iterator[Proposal]:
 
 
 def _bare_in_template(state: State, node: NodeSpec) -> Iterator[Proposal]:
+    """Yield the proposal to write ``{{#name#}}`` in a template as ``{{ name }}`` if the template declares the name."""
     params = params_of(node)
     template = params.get("template")
     if not isinstance(template, str) or not isinstance(params.get("variables"), list):
         return
     names = {each[0] for each in map(list_of, list_of(params["variables"])) if each and isinstance(each[0], str)}
-    mended = _BARE.sub(lambda found: f"{{{{ {found[1]} }}}}" if found[1] in names else found[0], template)
+    mended = _BARE_REFERENCE.sub(lambda found: f"{{{{ {found[1]} }}}}" if found[1] in names else found[0], template)
     if mended != template:
         why = "it is a variable of the template"
         graph = with_params(state.graph, node, {**params, "template": mended})
         yield Proposal(node.id, "template: {{#name#}} is {{ name }}", why, graph)
 
 
-def _held(state: State, node: NodeSpec, found: re.Match[str]) -> str:
+def _with_node(state: State, node: NodeSpec, found: re.Match[str]) -> str:
+    """Return a bare reference with the id of its node, if one preceding or directly preceding node has the variable."""
     name = found[1]
-    before = [
-        other
-        for other, outputs in state.checker.outputs.items()
-        if name in outputs and state.checker.comes_before(other, node.id)
+    holders = [
+        node_id
+        for node_id, outputs in state.checker.outputs.items()
+        if name in outputs and state.checker.comes_before(node_id, node.id)
     ]
-    if len(before) != 1:
-        last = {edge.source for edge in state.graph.edges if edge.target == node.id}
-        before = [other for other in before if other in last]
-    return Selector(name, before[0]).in_text if len(before) == 1 else found[0]
+    if len(holders) != 1:
+        direct_predecessors = {edge.source for edge in state.graph.edges if edge.target == node.id}
+        holders = [node_id for node_id in holders if node_id in direct_predecessors]
+    return Selector(name, holders[0]).in_text if len(holders) == 1 else found[0]

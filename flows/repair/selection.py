@@ -13,7 +13,7 @@ from operad.flows.repair.shape import known_type
 from operad.flows.repair.state import Proposal, State
 
 _SELECTION = re.compile(r"(<node_selection>)(.*?)(</node_selection>)", re.DOTALL)
-_SPOKEN = {
+_DISPLAY_NAMES = {
     "llm": "LLM", "if-else": "If-Else", "http-request": "HTTP Request", "template-transform": "Template", "tts": "Text to Speech",
     "text2image": "Text to Image", "echarts": "Echarts",
 }  # fmt: skip
@@ -26,23 +26,23 @@ def selection(state: State) -> Iterator[Proposal]:
     found = _SELECTION.search(before)
     if found is None or not any(issue.code == "not-selected" for issue in state.issues):
         return
-    there = list(dict.fromkeys(node.type for node in graph.nodes))
-    said = [each.strip() for each in re.split(r"[,;\n](?![^()]*\))", found[2]) if each.strip()]
-    kept = {each: type_ for each in said if (type_ := _type_of(each)) in there}
-    gone = [each for each in said if each not in kept]
-    new = [spoken(each) for each in there if each not in kept.values()]
-    listed = ", ".join([*(re.sub(r"\s*\([^()]*\)", "", each).strip(" -*`.") for each in kept), *new])
+    used = list(dict.fromkeys(node.type for node in graph.nodes))
+    selected = [name.strip() for name in re.split(r"[,;\n](?![^()]*\))", found[2]) if name.strip()]
+    kept = {name: type_ for name in selected if (type_ := _type_of(name)) in used}
+    removed = [name for name in selected if name not in kept]
+    added = [spoken(node_type) for node_type in used if node_type not in kept.values()]
+    listed = ", ".join([*(re.sub(r"\s*\([^()]*\)", "", each).strip(" -*`.") for each in kept), *added])
     changed = _SELECTION.sub(lambda each: f"{each[1]}{listed}{each[3]}", before, count=1)
-    what = "; ".join(f"{', '.join(each)}: {done}" for each, done in ((new, "added"), (gone, "left out")) if each)
+    what = "; ".join(f"{', '.join(each)}: {done}" for each, done in ((added, "added"), (removed, "left out")) if each)
     why = "it names the types of the workflow"
     yield Proposal("<node_selection>", what or "is written anew", why, with_before(graph, changed))
-    plain = ", ".join(spoken(each) for each in there)
-    changed = _SELECTION.sub(lambda each: f"{each[1]}{plain}{each[3]}", before, count=1)
+    all_types = ", ".join(spoken(node_type) for node_type in used)
+    changed = _SELECTION.sub(lambda each: f"{each[1]}{all_types}{each[3]}", before, count=1)
     yield Proposal("<node_selection>", "is written anew", why, with_before(graph, changed))
 
 
 def with_before(graph: NodeGraph, before: str) -> NodeGraph:
-    """The workflow of a response with another text before it."""
+    """Return the workflow with another text before it in its response."""
     around = {**fields_of(graph.extra.get(NAME)), "before": before}
     return replace(graph, extra={**graph.extra, NAME: around})
 
@@ -52,5 +52,5 @@ def _type_of(said: str) -> str:
 
 
 def spoken(name: str) -> str:
-    """A type as it is called in a selection."""
-    return _SPOKEN.get(name) or " ".join(word.capitalize() for word in name.split("-"))
+    """Return the display name of a node type, as selections have it."""
+    return _DISPLAY_NAMES.get(name) or " ".join(word.capitalize() for word in name.split("-"))

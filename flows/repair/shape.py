@@ -13,7 +13,7 @@ from operad.operators.nodes import NODE_TYPES
 
 
 class Shaped(NamedTuple):
-    """A value in a better form, and what was mended, as (where, what)."""
+    """JSON value after a rule, with a note (place, change) for each repair."""
 
     value: Any
     notes: Sequence[tuple[str, str]] = ()
@@ -39,7 +39,7 @@ ALIASES: Mapping[str, str] = {
     "search": "google-search", "web-search": "google-search", "google": "google-search",
     "chart": "echarts", "e-charts": "echarts",
 }  # fmt: skip
-"""Other names of types."""
+"""Names that models give to node types, with the types that they mean."""
 
 _PARAM_KEYS = ("params", "parameters", "parameter", "config", "inputs", "data", "settings", "args")
 _NODE_LISTS = ("nodes", "node_info", "nodes_infos", "node_list", "nodesInfo", "nodes-info")
@@ -51,7 +51,7 @@ _PORTS = ("port", "source_port", "sourcePort", "sourceHandle", "handle", "index"
 
 def with_root(value: Any) -> Shaped:
     """The object with the nodes is the root, and its keys are ``nodes_info`` and ``edges``."""
-    root, notes = _found_root(value)
+    root, notes = _find_root(value)
     key = _nodes_key(root)
     if not key:
         return Shaped(value)
@@ -62,7 +62,7 @@ def with_root(value: Any) -> Shaped:
     if by_id := fields_of(found["nodes_info"]):
         found["nodes_info"] = [{"id": name, **node} if isinstance(node, dict) else node for name, node in by_id.items()]
         notes.append(("nodes_info", "was an object by id, and is a list"))
-    found, lifted = _edges_lifted(found)
+    found, lifted = _lift_edges(found)
     notes += lifted
     other = next((each for each in _EDGE_LISTS if isinstance(found.get(each), list)), "")
     if "edges" not in found and other:
@@ -74,8 +74,8 @@ def with_root(value: Any) -> Shaped:
     return Shaped(found, notes) if notes else Shaped(value)
 
 
-def _found_root(value: Any) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """The object with the nodes, which may stand inside another, or alone in a list."""
+def _find_root(value: Any) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Return the object with the nodes, which may be inside another object or a list, and notes."""
     notes: list[tuple[str, str]] = []
     for _ in range(3):
         if _nodes_key(fields_of(value)):
@@ -88,8 +88,8 @@ def _found_root(value: Any) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     return fields_of(value), notes
 
 
-def _edges_lifted(root: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """The edges that stand inside a node, after a bracket that was closed too late, beside the nodes."""
+def _lift_edges(root: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Return the root, and notes, with edges that a misplaced bracket put inside a node moved beside the nodes."""
     nodes: list[Any] = []
     edges: Any = root.get("edges")
     for node in list_of(root["nodes_info"]):
@@ -133,6 +133,7 @@ def with_nodes(value: Any) -> Shaped:
 
 
 def _node(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a node with the keys id, type and param, as far as it has them under any known name."""
     node = {key.lower() if key.lower() in ("id", "type", "param") else key: each for key, each in given.items()}
     for other, key in (("node_id", "id"), ("nodeId", "id"), ("node_type", "type"), ("nodeType", "type")):
         if key not in node and other in node:
@@ -171,19 +172,19 @@ def with_types(value: Any) -> Shaped:
     return Shaped({**value, "nodes_info": nodes}, notes) if notes else Shaped(value)
 
 
-def known_type(said: str) -> str:
-    """The type that a word means; empty where that is not sure."""
-    name = re.sub(r"[\s_./-]+", "-", re.sub(r"(?<=[a-z])(?=[A-Z])", "-", said.strip()).lower()).removesuffix("-node")
+def known_type(word: str) -> str:
+    """Return the node type that a word means; empty if that is uncertain."""
+    name = re.sub(r"[\s_./-]+", "-", re.sub(r"(?<=[a-z])(?=[A-Z])", "-", word.strip()).lower()).removesuffix("-node")
     if name in NODE_TYPES:
         return name
     if name in ALIASES:
         return ALIASES[name]
-    joined = {each.replace("-", ""): each for each in NODE_TYPES}
-    if name.replace("-", "") in joined:
-        return joined[name.replace("-", "")]
-    near = get_close_matches(name, [*NODE_TYPES, *ALIASES], n=2, cutoff=0.8)
-    meant = {ALIASES.get(each, each) for each in near}
-    return meant.pop() if len(meant) == 1 else ""
+    by_joined_name = {each.replace("-", ""): each for each in NODE_TYPES}
+    if name.replace("-", "") in by_joined_name:
+        return by_joined_name[name.replace("-", "")]
+    similar = get_close_matches(name, [*NODE_TYPES, *ALIASES], n=2, cutoff=0.8)
+    types = {ALIASES.get(each, each) for each in similar}
+    return types.pop() if len(types) == 1 else ""
 
 
 def with_edges(value: Any) -> Shaped:
@@ -204,11 +205,12 @@ def with_edges(value: Any) -> Shaped:
 
 
 def _edge(edge: Any) -> list[Any] | None:
+    """Return an edge as ``[source, port, target]``; None if it has no known form."""
     match edge:
         case {**fields}:
             given = cast("dict[str, Any]", fields)
-            source, target = _first(given, _SOURCES), _first(given, _TARGETS)
-            port = _first(given, _PORTS)
+            source, target = _first_value(given, _SOURCES), _first_value(given, _TARGETS)
+            port = _first_value(given, _PORTS)
         case [source, target]:
             port = 0
         case [source, port, target] | [source, port, target, _]:
@@ -223,6 +225,7 @@ def _edge(edge: Any) -> list[Any] | None:
 
 
 def _id(value: Any) -> str:
+    """Return the id of a node as text; empty if the value is not an id."""
     if isinstance(value, list) and len(cast("list[Any]", value)) == 1:
         return _id(value[0])
     if isinstance(value, bool) or not isinstance(value, str | int):
@@ -231,6 +234,7 @@ def _id(value: Any) -> str:
 
 
 def _port(value: Any) -> int | None:
+    """Return the number of a port; None if the value is not a port."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, float) and value.is_integer():
@@ -240,11 +244,12 @@ def _port(value: Any) -> int | None:
     return 0 if value in (None, "source", "default", "out", "output", "") else None
 
 
-def _first(given: Mapping[str, Any], keys: Sequence[str]) -> Any:
+def _first_value(given: Mapping[str, Any], keys: Sequence[str]) -> Any:
     return next((given[key] for key in keys if key in given), None)
 
 
 def _nodes_key(value: Mapping[str, Any]) -> str:
+    """Return the key of the nodes in an object; empty if it has none."""
     if isinstance(value.get("nodes_info"), list | dict):
         return "nodes_info"
     return next((key for key in _NODE_LISTS if isinstance(value.get(key), list)), "")
@@ -263,4 +268,4 @@ SHAPE_RULES: dict[str, tuple[Callable[[Any], Shaped], str]] = {
     "type-names": (with_types, "no other type is spelt like it"),
     "edge-form": (with_edges, "an edge is [source, port, target]"),
 }
-"""By name: what it does, and why."""
+"""Rules by name: the function, and the reason of its repairs."""

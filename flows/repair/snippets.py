@@ -28,28 +28,31 @@ def template_references(state: State) -> Iterator[Proposal]:
         template, variables = params.get("template"), params.get("variables")
         if not isinstance(template, str) or not isinstance(variables, list) or not Text(template).selectors:
             continue
-        named = [list(each) for each in map(list_of, list_of(variables)) if each]
-        of = {tuple(pair[1]): str(pair[0]) for pair in named if len(pair) == 2 and is_selector(pair[1])}
-        names = {str(pair[0]) for pair in named}
+        declared = [list(each) for each in map(list_of, list_of(variables)) if each]
+        name_by_variable = {
+            tuple(pair[1]): str(pair[0]) for pair in declared if len(pair) == 2 and is_selector(pair[1])
+        }
+        names = {str(pair[0]) for pair in declared}
         for selector in Text(template).selectors:
-            if tuple(selector) not in of:
-                name = _fresh(re.sub(r"\W+", "_", selector.variable) or "value", names)
-                of[tuple(selector)] = name
+            if tuple(selector) not in name_by_variable:
+                name = _unique_name(re.sub(r"\W+", "_", selector.variable) or "value", names)
+                name_by_variable[tuple(selector)] = name
                 names.add(name)
-                named.append([name, list(selector)])
-        text = Text(template).renamed(lambda each: f"{{{{ {of[tuple(each)]} }}}}")  # noqa: B023 - called at once
-        mended = {**params, "variables": named, "template": text}
+                declared.append([name, list(selector)])
+        text = Text(template).renamed(lambda each: f"{{{{ {name_by_variable[tuple(each)]} }}}}")  # noqa: B023 - called at once
+        mended = {**params, "variables": declared, "template": text}
         what = "references in the template are variables of it"
         yield Proposal(node.id, what, "a template names only its own variables", with_params(state.graph, node, mended))
 
 
-def _fresh(name: str, names: set[str]) -> str:
+def _unique_name(name: str, names: set[str]) -> str:
+    """Return a name that is not taken, by a number at its end, and that does not begin with a digit."""
     name = f"_{name}" if name[:1].isdigit() else name
     number = 2
-    fresh = name
-    while fresh in names:
-        fresh, number = f"{name}_{number}", number + 1
-    return fresh
+    unique = name
+    while unique in names:
+        unique, number = f"{name}_{number}", number + 1
+    return unique
 
 
 def template_names(state: State) -> Iterator[Proposal]:
@@ -109,7 +112,10 @@ def escapes(state: State) -> Iterator[Proposal]:
         code = params.get("code")
         if node.type != "code" or not isinstance(code, str) or not re.search(r"\\\\?[nt]", code) or _is_code(code):
             continue
-        for mended in (code.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"'), _outside_texts(code)):
+        for mended in (
+            code.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"'),
+            _unescaped_outside_strings(code),
+        ):
             if _is_code(mended):
                 why = "it is not valid Python as it stands"
                 graph = with_params(state.graph, node, {**params, "code": mended})
@@ -117,15 +123,16 @@ def escapes(state: State) -> Iterator[Proposal]:
 
 
 def _is_code(code: str) -> bool:
+    """Return whether a text is valid Python."""
     return bool(code.strip()) and not any(issue.code == "code" for issue in check_code(code))
 
 
-def _outside_texts(code: str) -> str:
-    """The code with line ends for those escaped, but for those in texts on one line."""
-    return re.sub(r"""("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|\\n|\\t""", _line_end, code)
+def _unescaped_outside_strings(code: str) -> str:
+    """Return code with escaped line ends and tabs unescaped, except inside string literals on one line."""
+    return re.sub(r"""("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|\\n|\\t""", _unescaped, code)
 
 
-def _line_end(found: re.Match[str]) -> str:
+def _unescaped(found: re.Match[str]) -> str:
     return found[1] or ("\n" if found[0] == "\\n" else "\t")
 
 
@@ -162,35 +169,35 @@ def whole_extracts(state: State) -> Iterator[Proposal]:
         known = state.known(node)
         if node.type != "parameter-extractor" or known is None:
             continue
-        names = list(dict.fromkeys(each.name for each in known.params.parameters))
+        names = list(dict.fromkeys(parameter.name for parameter in known.params.parameters))
         wrong = {
             each.selector.variable
             for other in state.checker.nodes.values()
             for each in other.references
             if each.selector.node == node.id
-            and _WHOLE.fullmatch(each.selector.variable)
+            and _GENERIC_NAME.fullmatch(each.selector.variable)
             and each.selector.variable not in names
         }
         if len(names) < 2 or not wrong or not all(name.isidentifier() for name in names):
             continue
-        made = free_id(set(graph.by_id), node.parent)
+        template_id = free_id(set(graph.by_id), node.parent)
         fields = ",\n".join(f'  "{name}": {{{{ {name} | tojson }}}}' for name in names)
         template = NodeSpec(
-            made,
+            template_id,
             "template-transform",
             {"variables": [[name, [name, node.id]] for name in names], "template": f"{{\n{fields}\n}}"},
             node.parent,
         )
-        to = Selector("output", made)
-        nodes = [replace(each, params=renamed(each, lambda one: to if one.node == node.id and one.variable in wrong else one))  # noqa: B023 - called at once
+        template_output = Selector("output", template_id)
+        nodes = [replace(each, params=renamed(each, lambda selector: template_output if selector.node == node.id and selector.variable in wrong else selector))  # noqa: B023 - called at once
                  for each in graph.nodes]  # fmt: skip
-        place = next(number for number, each in enumerate(nodes) if each.id == node.id)
-        nodes.insert(place + 1, template)
-        edges = [replace(edge, source=made) if edge.source == node.id else edge for edge in graph.edges]
-        edges.append(Edge(node.id, made))
-        what = f"{', '.join(sorted(wrong))} of it is a text with all that it reads out, by {made!r}, a template-transform that is added"
+        index = next(number for number, each in enumerate(nodes) if each.id == node.id)
+        nodes.insert(index + 1, template)
+        edges = [replace(edge, source=template_id) if edge.source == node.id else edge for edge in graph.edges]
+        edges.append(Edge(node.id, template_id))
+        what = f"{', '.join(sorted(wrong))} of it is a text with all that it reads out, by {template_id!r}, a template-transform that is added"
         why = "it has no such variable, and several others"
         yield Proposal(node.id, what, why, replace(graph, nodes=nodes, edges=edges))
 
 
-_WHOLE = re.compile(r"(output|result|parameters|params|json|object|data|text|extracted_\w+)s?", re.IGNORECASE)
+_GENERIC_NAME = re.compile(r"(output|result|parameters|params|json|object|data|text|extracted_\w+)s?", re.IGNORECASE)

@@ -16,7 +16,7 @@ _ITEM = re.compile(r"\{\{\s*#?\s*(item|index|current_item|element)((?:\.\w+)*)\s
 
 
 def around(graph: NodeGraph, node_id: str) -> list[str]:
-    """The nodes that one runs inside of, outwards."""
+    """Return the ids of the containers around a node, the innermost first."""
     found: list[str] = []
     node = graph.by_id.get(node_id)
     while node and node.parent in graph.by_id and node.parent not in found:
@@ -26,44 +26,48 @@ def around(graph: NodeGraph, node_id: str) -> list[str]:
 
 
 def is_container(graph: NodeGraph, node_id: str) -> bool:
-    """Return whether others can run inside a node."""
+    """Return whether a node is a container, in which other nodes can run."""
     return node_id in graph.by_id and graph.by_id[node_id].type in CONTAINERS
 
 
 def with_references(graph: NodeGraph, node: NodeSpec) -> Any:
-    """A node's parameters, where ``{{3.text}}``, ``{{#3.text}}``, ``{#3.text#}`` and ``{{#text.3#}}`` are ``{{#3.text#}}``."""
-    return changed(node, partial(_respelt, graph))
+    """Return a node's parameters with references such as ``{{3.text}}`` or ``{{#text.3#}}`` spelt ``{{#3.text#}}``."""
+    return changed(node, partial(_respell, graph))
 
 
 def with_items(graph: NodeGraph, node: NodeSpec) -> Any:
-    """The parameters of a node inside a container, where ``{{item}}`` and ``{{#item#}}`` are its item."""
-    outer = next((each for each in around(graph, node.id) if is_container(graph, each)), "")
-    return changed(node, partial(_of_item, outer)) if outer else node.params
+    """Return a node's parameters with ``{{item}}`` and ``{{#item#}}`` replaced by the item of its container."""
+    container = next((node_id for node_id in around(graph, node.id) if is_container(graph, node_id)), "")
+    return changed(node, partial(_with_container, container)) if container else node.params
 
 
 def loose(graph: NodeGraph) -> int:
-    """In how many nodes references are spelt otherwise: the static check takes some of these for plain text."""
+    """Return the number of nodes with misspelt references, some of which the static check takes for plain text."""
     return sum(
         with_references(graph, node) != node.params or with_items(graph, node) != node.params for node in graph.nodes
     )
 
 
-def _respelt(graph: NodeGraph, wanted: Any, given: Any) -> Any:
+def _respell(graph: NodeGraph, wanted: Any, given: Any) -> Any:
     if wanted is not Text or not isinstance(given, str) or "{" not in given:
         return given
-    return _LOOSE.sub(partial(_spelt, graph), given)
+    return _LOOSE.sub(partial(_corrected, graph), given)
 
 
-def _spelt(graph: NodeGraph, found: re.Match[str]) -> str:
+def _corrected(graph: NodeGraph, found: re.Match[str]) -> str:
+    """Return a misspelt reference as ``{{#id.variable#}}``; unchanged if it names no node of the workflow."""
     node, variable = (found[2], found[3]) if found[2] else (found[4], found[5])
     if node in graph.by_id:
         return found[0] if Text(found[0]).selectors else Selector(variable, node).in_text
     return Selector(node, variable).in_text if variable in graph.by_id else found[0]
 
 
-def _of_item(outer: str, wanted: Any, given: Any) -> Any:
+def _with_container(container: str, wanted: Any, given: Any) -> Any:
+    """Return a selector or a text in which a bare ``item`` or ``index`` names its container."""
     if wanted is Selector and given in (["item"], ["index"], "item", "index"):
-        return [given if isinstance(given, str) else given[0], outer]
+        return [given if isinstance(given, str) else given[0], container]
     if wanted is not Text or not isinstance(given, str):
         return given
-    return _ITEM.sub(lambda found: f"{{{{#{outer}.{'index' if found[1] == 'index' else 'item'}{found[2]}#}}}}", given)
+    return _ITEM.sub(
+        lambda found: f"{{{{#{container}.{'index' if found[1] == 'index' else 'item'}{found[2]}#}}}}", given
+    )

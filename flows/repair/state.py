@@ -21,22 +21,22 @@ from operad.runtime.values.errors import Issue
 
 Check = Callable[[NodeGraph], list[Issue]]
 Level = Literal["text", "shape", "meaning", "aligned"]
-UNTIDY = ("order", "not-selected")
-"""Faults of how a workflow is written down, and not of what it is."""
 
+UNTIDY = ("order", "not-selected")
+"""Codes of issues of notation only, which do not affect how a workflow runs."""
 
 HIDING = ("not-before", "undefined-node", "crosses-border", "outside-body", "reference", "misshapen-reference")
-"""Faults that are found in the place of others: they count double, so that mending one is worth it if another shows."""
+"""Codes of issues that hide others. They count twice, so fixing one is an improvement even if it reveals another."""
 
 
 class Repair(NamedTuple):
-    """Something that was mended.
+    """A repair that was made.
 
     Attributes:
-        rule: The name of the rule.
+        rule: Name of the rule.
         where: The node, the edge or the part of the response.
-        what: What it was, and what it is now.
-        why: What makes this the only thing that can be meant.
+        what: Description of the change.
+        why: Reason why no other correction is possible.
     """
 
     rule: str
@@ -52,12 +52,12 @@ class Standing(NamedTuple):
     """Distance of a workflow from a correct one; a repair increases none of the first three counts.
 
     Attributes:
-        apart: How many names of inputs and outputs are not those that the instruction states.
-        unread: How many nodes cannot be read, which hides what else is wrong with them.
-        faults: How many other static faults there are; those of `HIDING` kinds count double, and
-            references that are spelt otherwise and taken for plain text count, too.
-        untidy: How many faults of `UNTIDY` kinds there are, and twice the documents that no text is made of: a node
-            that makes one may be of a type that is not selected yet.
+        apart: Number of names of inputs and outputs that differ from the instructions.
+        unread: Number of nodes that cannot be read, which hides their other issues.
+        faults: Number of other static issues. Issues of `HIDING` codes count twice, and so do misspelt references
+            count, which the static check takes for plain text.
+        untidy: Number of issues of `UNTIDY` codes, plus two for each document whose text no node extracts: the
+            extractor that a repair adds may be of a type that is not selected yet.
     """
 
     apart: int
@@ -66,7 +66,7 @@ class Standing(NamedTuple):
     untidy: int
 
     def betters(self, other: Standing) -> bool:
-        """Return whether something is better than before, and nothing worse except faults that were hidden before."""
+        """Return whether the workflow improved. With fewer unread nodes it may have more faults, hidden before."""
         return self.apart <= other.apart and self[1:3] <= other[1:3] and self < other
 
 
@@ -76,8 +76,8 @@ class State:
 
     Attributes:
         graph: The workflow.
-        contract: What the instructions state.
-        check: What is wrong with a workflow of its format.
+        contract: Inputs and outputs that the instructions state.
+        check: Function that returns the issues of a workflow in its format.
     """
 
     graph: NodeGraph
@@ -86,17 +86,17 @@ class State:
 
     @cached_property
     def checker(self) -> Checker:
-        """The static check of it."""
+        """Static check of the workflow."""
         return Checker(self.graph, NODE_TYPES)
 
     @cached_property
     def issues(self) -> list[Issue]:
-        """All that is wrong with it."""
+        """All issues of the workflow, by the check of its format."""
         return self.check(self.graph)
 
     @cached_property
     def standing(self) -> Standing:
-        """Distance from a correct workflow."""
+        """Distance of the workflow from a correct one."""
         issues = self.issues
         untidy = sum(issue.code in UNTIDY for issue in issues)
         hiding = sum(issue.code in HIDING for issue in issues)
@@ -106,30 +106,30 @@ class State:
         return Standing(self.contract.apart(self.graph), unread, faults, untidy + 2 * raw)
 
     @cached_property
-    def _times(self) -> Counter[str]:
+    def _uses_of_ids(self) -> Counter[str]:
         return Counter(node.id for node in self.graph.nodes)
 
     def known(self, node: NodeSpec) -> NodeOperator[Any] | None:
-        """A node as the check reads it; None where it cannot be read, or another has its id."""
-        return self.checker.nodes.get(node.id) if self._times[node.id] == 1 else None
+        """Return the operator that the check built from a node; None if it cannot be read or its id is not unique."""
+        return self.checker.nodes.get(node.id) if self._uses_of_ids[node.id] == 1 else None
 
     def type_of(self, selector: Selector) -> VariableType | None:
-        """The type of a variable; None where there is none such."""
-        for known in (self.checker.outputs, self.checker.inner):
-            kind = lookup(known.get(selector.node, {}), selector.variable)
+        """Return the type of a variable; None if no node has the variable."""
+        for outputs in (self.checker.outputs, self.checker.inner):
+            kind = lookup(outputs.get(selector.node, {}), selector.variable)
             if kind is not None:
                 return kind
         return None
 
 
 class Proposal(NamedTuple):
-    """A repair that may be made; it is made if what comes of it stands better.
+    """A proposed repair; the engine makes it if it improves the `Standing` of the workflow.
 
     Attributes:
-        where: As of a `Repair`.
-        what: As of a `Repair`.
-        why: As of a `Repair`.
-        graph: The workflow with it.
+        where: See `Repair`.
+        what: See `Repair`.
+        why: See `Repair`.
+        graph: The workflow after the repair.
     """
 
     where: str
@@ -139,21 +139,21 @@ class Proposal(NamedTuple):
 
 
 Mending = Callable[[State], Iterator[Proposal]]
-"""Rule on workflows: yields repairs, each by itself, the likeliest first."""
+"""Rule on workflows: yields alternative proposals, each of which changes the given workflow; the likeliest first."""
 
 
 def params_of(node: NodeSpec) -> dict[str, Any]:
-    """Return a node's parameters; an empty object where they are something else."""
+    """Return a node's parameters; an empty object if they are not an object."""
     return fields_of(node.params)
 
 
 def with_params(graph: NodeGraph, node: NodeSpec, params: Any) -> NodeGraph:
-    """The workflow with other parameters of a node."""
+    """Return the workflow with other parameters for a node."""
     return replace(graph, nodes=[replace(each, params=params) if each is node else each for each in graph.nodes])
 
 
 def with_edges(graph: NodeGraph, edges: list[Edge]) -> NodeGraph:
-    """The workflow with these edges, each once."""
+    """Return the workflow with these edges, without duplicates."""
     kept: dict[tuple[str, int, str, str], Edge] = {}
     for edge in edges:
         kept.setdefault((edge.source, edge.port, edge.target, edge.input), edge)
@@ -161,7 +161,7 @@ def with_edges(graph: NodeGraph, edges: list[Edge]) -> NodeGraph:
 
 
 def without(graph: NodeGraph, node_id: str) -> NodeGraph:
-    """The workflow without a node and its edges."""
+    """Return the workflow without a node and its edges."""
     return replace(
         graph,
         nodes=[node for node in graph.nodes if node.id != node_id],
@@ -170,5 +170,5 @@ def without(graph: NodeGraph, node_id: str) -> NodeGraph:
 
 
 def arrow(edge: Edge) -> str:
-    """An edge as issues name it."""
+    """Return the notation of an edge in issues: ``source → target``."""
     return f"{edge.source} → {edge.target}"

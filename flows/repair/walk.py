@@ -14,7 +14,7 @@ from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import Selector, Text
 
 Change = Callable[[Any, Any], Any]
-"""Given what a value should be and what is written, what to write; the same for no change."""
+"""Function of the declared type of a value and the value as given. It returns the new value, or the same."""
 
 
 def params_type_of(node: NodeSpec) -> type[NodeParams] | None:
@@ -25,7 +25,7 @@ def params_type_of(node: NodeSpec) -> type[NodeParams] | None:
 
 @cache
 def fields_of(declared: type) -> Mapping[str, Any]:
-    """The fields of parameters, or of a named tuple, with what each should be."""
+    """Return the declared type of each field of a parameters class or of a named tuple."""
     hints = get_type_hints(declared)
     names: Sequence[str] = getattr(declared, "_fields", None) or list(cast("type[NodeParams]", declared).model_fields)
     return {name: hints[name] for name in names}
@@ -37,7 +37,7 @@ def is_record(wanted: Any) -> bool:
 
 
 def changed(node: NodeSpec, change: Change) -> Any:
-    """A node's parameters with every value changed, the outer ones first."""
+    """Return a node's parameters with every value passed through a change, outer values before the values in them."""
     params_type = params_type_of(node)
     given = shapes.fields_of(node.params)
     if params_type is None or not given:
@@ -47,27 +47,29 @@ def changed(node: NodeSpec, change: Change) -> Any:
 
 
 def walk(wanted: Any, given: Any, change: Change) -> Any:
-    """A value changed, and then what is in it."""
+    """Return a value passed through a change, then do the same with the items of the result."""
     wanted = plain(wanted)
     given = change(wanted, given)
     if get_origin(wanted) in (Union, UnionType):
         return given
     if get_origin(wanted) is list and isinstance(given, list):
         (item,) = get_args(wanted)
-        return [walk(item, each, change) for each in cast("list[Any]", given)]
+        return [walk(item, element, change) for element in cast("list[Any]", given)]
     if is_record(wanted) and isinstance(given, list | tuple):
-        steps = list(fields_of(wanted).values())
+        types = list(fields_of(wanted).values())
         values = list(cast("Sequence[Any]", given))
-        return [walk(steps[place], each, change) if place < len(steps) else each for place, each in enumerate(values)]
+        return [
+            walk(types[number], value, change) if number < len(types) else value for number, value in enumerate(values)
+        ]
     return given
 
 
 def plain(wanted: Any) -> Any:
-    """Return a type without annotations; of a union that may hold a text, the text."""
+    """Return a type without annotations; for a union, its only type other than None, or else `Text` or `Selector`."""
     if get_origin(wanted) is Annotated:
         return plain(get_args(wanted)[0])
     if get_origin(wanted) in (Union, UnionType):
-        branches = [plain(each) for each in get_args(wanted) if each is not type(None)]
+        branches = [plain(branch) for branch in get_args(wanted) if branch is not type(None)]
         if len(branches) == 1:
             return branches[0]
         if Text in branches:
@@ -78,29 +80,32 @@ def plain(wanted: Any) -> Any:
 
 
 def is_literal(wanted: Any) -> bool:
-    """Return whether a type is one of some words."""
+    """Return whether a type is a `Literal`, which lists the allowed words."""
     return get_origin(wanted) is Literal
 
 
 def renamed(node: NodeSpec, name: Callable[[Selector], Selector]) -> Any:
-    """A node's parameters with other variables in the place of those that they name."""
+    """Return a node's parameters with every variable that they name replaced by the result of a function."""
 
     def change(wanted: Any, given: Any) -> Any:
         if wanted is Selector and isinstance(given, list):
             match cast("list[Any]", given):
-                case [str() as variable, str() as other]:
-                    return list(name(Selector(variable, other)))
+                case [str() as variable, str() as node_id]:
+                    return list(name(Selector(variable, node_id)))
                 case _:
                     return cast("Any", given)
         if wanted is Text and isinstance(given, str):
             text = Text(given)
-            moved = any(name(each) != each for each in text.selectors)
-            return text.renamed(lambda each: name(each).in_text) if moved else given
+            is_changed = any(name(selector) != selector for selector in text.selectors)
+            return text.renamed(lambda selector: name(selector).in_text) if is_changed else given
         return given
 
     return changed(node, change)
 
 
 def ids_renamed(nodes: Sequence[NodeSpec], names: Mapping[str, str]) -> list[Any]:
-    """The parameters of nodes, in which other nodes are called by new ids."""
-    return [renamed(node, lambda each: Selector(each.variable, names.get(each.node, each.node))) for node in nodes]
+    """Return the parameters of each node, with the ids of nodes in them replaced, from old to new."""
+    return [
+        renamed(node, lambda selector: Selector(selector.variable, names.get(selector.node, selector.node)))
+        for node in nodes
+    ]
