@@ -1,12 +1,12 @@
 """The stages of a design, each an operator: plan a workflow, build it, mend it.
 
-`PlanWorkflow` → `BuildWorkflow` → `MendWorkflow`. The job's goal is the instruction; its inputs may hold ``workflow``,
-the one that is there (`graph_json`), ``rounds``, what was asked for before, and ``example``, a workflow that was made
-from like words. Each hands its workflow on in its outputs.
+`PlanWorkflow` → `BuildWorkflow` → `MendWorkflow`. The job's goal is the instruction. Its inputs may contain
+``workflow``, the existing workflow (`graph_json`), ``rounds``, the earlier instructions, and ``example``, a workflow
+made from a similar instruction. Each stage passes its workflow on in its outputs.
 
-Where the request fits one prompt, the plan bears all parameters and the build asks nothing. Once there is a draft, a
-finding goes to `MendWorkflow`, which works on the newest draft; plan and build do not run again.
-A model that says nothing of use ends no run: the message says why under ``failure``.
+If the request fits one prompt, the plan contains all parameters and the build asks no model. Once there is a draft,
+findings go to `MendWorkflow`, which works on the newest draft; plan and build do not run again.
+A useless answer of a model does not end the run: the message gives the reason in its output ``failure``.
 """
 
 from __future__ import annotations
@@ -83,42 +83,46 @@ __all__ = [
 
 
 class PlanWorkflow(Stage):
-    """Plans which nodes there are to be, with their parameters where one prompt holds all that this needs.
+    """Plans the nodes of a workflow, with their parameters if all that this needs fits one prompt.
 
     Outputs:
-        plan: The plan, as JSON of its schema; absent where there is none.
-        notes: What the plan says that cannot be done, or was assumed.
-        prompt: How many tokens the parts of the prompt take, roughly.
-        failure: Why there is no plan.
+        plan: The plan, as JSON of its schema; absent if planning failed.
+        notes: Notes of the plan on assumptions and on requests that cannot be met.
+        prompt: Estimated tokens of each part of the prompt.
+        failure: Reason why there is no plan.
     """
 
     asks_model = True
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Ask for a plan; one that cannot be is asked for again, with what is wrong with it."""
+        """Ask the model for a plan; if the plan has faults, ask again with the faults as a lesson."""
         base, rounds, contract, notes, titles = asked(call.job)
         offer = self._offer(call.job, base)
-        given = _given_example(call.job)
-        whole = prompts.to_draft(base, rounds, offer, given, notes, titles) if keeps_to_schemas(call.reasoner) else None
-        apart = prompts.to_plan(base, rounds, contract, offer, notes, titles)
-        why, told = "", dict[str, int]()
-        for parts in filter(None, (whole, apart)):
+        example = _job_example_part(call.job)
+        one_call = (
+            prompts.to_draft(base, rounds, offer, example, notes, titles) if keeps_to_schemas(call.reasoner) else None
+        )
+        plan_only = prompts.to_plan(base, rounds, contract, offer, notes, titles)
+        failure, prompt_sizes = "", dict[str, int]()
+        for parts in filter(None, (one_call, plan_only)):
             noted = bool(base.nodes and notes)
             schema = (
                 draft_schema(base.by_id, noted=noted)
-                if parts is whole
+                if parts is one_call
                 else plan_schema(offer.types, list(base.by_id), noted=noted)
             )
-            told = prompts.sizes(parts, schema)
-            answer, why, unreadable = await self._planned(call, parts, schema, base, offer.types)
+            prompt_sizes = prompts.sizes(parts, schema)
+            answer, failure, unreadable = await self._ask_plan(call, parts, schema, base, offer.types)
             if answer is not None:
                 plan = read_plan(answer)
-                return self._message(call.job, prompts.planned(plan), plan=answer, notes=list(plan.notes), prompt=told)
+                return self._message(
+                    call.job, prompts.planned(plan), plan=answer, notes=list(plan.notes), prompt=prompt_sizes
+                )
             if not unreadable:
                 break
-        return self._message(call.job, why, failure=why, prompt=told)
+        return self._message(call.job, failure, failure=failure, prompt=prompt_sizes)
 
-    async def _planned(
+    async def _ask_plan(
         self,
         call: OperatorCall,
         parts: Sequence[prompts.Part],
@@ -126,73 +130,76 @@ class PlanWorkflow(Stage):
         base: NodeGraph,
         types: Mapping[str, NodeType],
     ) -> tuple[dict[str, Any] | None, str, bool]:
-        """A plan that can be carried out; or else why there is none, and whether no answer could be read."""
-        lessons, why = [call.lesson] if call.lesson else [], ""
+        """Return a plan without faults, or None with the reason, and whether the answer could not be read."""
+        lessons, failure = [call.lesson] if call.lesson else [], ""
         for _ in range(MAX_TRIES):
             try:
-                said = await ask(call.reasoner, task_of(call.job, parts, schema, lessons))
-                answer = with_base(cast("dict[str, Any]", validate(schema, said)), base)
+                text = await ask(call.reasoner, task_of(call.job, parts, schema, lessons))
+                answer = with_base(cast("dict[str, Any]", validate(schema, text)), base)
             except AnswerError as error:
                 return None, describe(error), True
             plan = read_plan(answer)
             faults = faults_of(plan, base, types) or with_replaced(plan, base, types)[1]
             if not faults:
                 return answer, "", False
-            again, why = why, "the plan cannot be carried out:\n" + "\n".join(f"- {fault}" for fault in faults)
-            if why == again:
+            failure_before, failure = (
+                failure,
+                "the plan cannot be carried out:\n" + "\n".join(f"- {fault}" for fault in faults),
+            )
+            if failure == failure_before:
                 break
-            lessons = [*([call.lesson] if call.lesson else []), why]
-        return None, why, False
+            lessons = [*([call.lesson] if call.lesson else []), failure]
+        return None, failure, False
 
 
 class BuildWorkflow(Stage):
-    """Writes the parameters of planned nodes that their plan does not say.
+    """Writes the parameters of planned nodes that the plan does not contain.
 
     Outputs:
-        workflow: The workflow that was drafted; absent where there is none.
-        plan: The plan that it goes by.
-        notes: What the plan says that cannot be done, or was assumed.
-        prompt: How many tokens the parts of the prompt take, roughly; empty where nothing was asked.
-        failure: Why there is no workflow.
+        workflow: The drafted workflow; absent if drafting failed.
+        plan: The plan of the workflow.
+        notes: Notes of the plan on assumptions and on requests that cannot be met.
+        prompt: Estimated tokens of each part of the prompt; empty if no model was asked.
+        failure: Reason why there is no workflow.
     """
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Ask for the parameters of all new and changed nodes that have none yet, at once."""
-        answer = _latest(call.messages, "plan")
+        """Ask the model, in one call, for the parameters of all new and changed nodes that have none yet."""
+        answer = _latest_object(call.messages, "plan")
         if answer is None:
-            before = call.messages[-1].outputs if call.messages else {}
-            why = str(before.get("failure") or "there is no plan")
-            return self._message(call.job, why, failure=why)
+            outputs = call.messages[-1].outputs if call.messages else {}
+            failure = str(outputs.get("failure") or "there is no plan")
+            return self._message(call.job, failure, failure=failure)
         base, rounds, contract, *_ = asked(call.job)
         offer = self._offer(call.job, base)
         types = offer.types
         plan = read_plan(answer)
         by_id = {node.id: node for node in plan.nodes}
         variables = variables_before(plan, base, types)
-        left = [each for each in plan.open if by_id[each].params is None and not by_id[each].replace]
-        schemas = _open_schemas([by_id[each] for each in left], types, variables, offer)
+        unwritten = [node_id for node_id in plan.open if by_id[node_id].params is None and not by_id[node_id].replace]
+        schemas = _missing_schemas([by_id[node_id] for node_id in unwritten], types, variables, offer)
         parts: Sequence[prompts.Part] = ()
         if schemas:
-            kinds = list(dict.fromkeys(by_id[each].type for each in schemas))
+            kinds = list(dict.fromkeys(by_id[node_id].type for node_id in schemas))
             parts = prompts.to_build(
                 plan,
                 base,
                 contract,
                 offer,
                 variables,
-                _example(call.job, kinds),
+                _example_part(call.job, kinds),
                 kinds=variable_types(plan, base, types),
                 ids=list(schemas),
                 rounds=rounds,
             )
         sizes = prompts.sizes(parts, nodes_schema(schemas)) if schemas else {}
         try:
-            params = await _nodes(call.reasoner, call.job, parts, schemas, call.lesson)
+            params = await _ask_params(call.reasoner, call.job, parts, schemas, call.lesson)
         except AnswerError as error:
-            why = describe(error)
-            return self._message(call.job, why, failure=why, plan=answer, prompt=sizes)
-        written = isinstance(params, NodeGraph)
-        graph = with_kept(params, base, plan) if written else drafted_graph(plan, params, base, types)
+            failure = describe(error)
+            return self._message(call.job, failure, failure=failure, plan=answer, prompt=sizes)
+        is_whole = isinstance(params, NodeGraph)
+        graph = with_kept(params, base, plan) if is_whole else drafted_graph(plan, params, base, types)
         return self._message(
             call.job,
             prompts.skeleton(graph, types),
@@ -203,55 +210,55 @@ class BuildWorkflow(Stage):
         )
 
 
-def _given_example(job: Job) -> prompts.Part:
-    """The workflow to go by that the job brings along; an empty part where it brings none."""
+def _job_example_part(job: Job) -> prompts.Part:
+    """Return the prompt part with the example workflow of the job; an empty part if it has none."""
     given: Any = job.inputs.get(EXAMPLE)
     if not isinstance(given, dict):
         return prompts.Part("", "")
-    said = cast("dict[str, Any]", given)
-    text = f"{said.get('says', '')}\n{said.get('workflow', '')}"
+    example = cast("dict[str, Any]", given)
+    text = f"{example.get('says', '')}\n{example.get('workflow', '')}"
     return prompts.Part("An example, made for other words", text, data=True)
 
 
-def _example(job: Job, kinds: Collection[str]) -> prompts.Part:
-    """One workflow to go by: the one that the job brings along, or else the motif of the planned types."""
-    if (given := _given_example(job)).text:
+def _example_part(job: Job, kinds: Collection[str]) -> prompts.Part:
+    """Return the prompt part with an example: that of the job, or else the motif nearest to the planned types."""
+    if (given := _job_example_part(job)).text:
         return given
     motif = nearest(kinds)
     return prompts.Part(f"An example: {motif.says}", whole(motif.graph, NODE_TYPES)) if motif else given
 
 
-def _open_schemas(
+def _missing_schemas(
     nodes: Sequence[PlannedNode],
     types: Mapping[str, NodeType],
     variables: Mapping[str, Sequence[str]],
     offer: Offer,
 ) -> dict[str, Schema]:
-    """Return the schemas of the parameters that nodes lack, by id; without any that must be said, none are asked for."""
-    own = frozenset(each for each in offer.params if "." in each)
-    plain = {each.id: _open_schema(each, types, variables.get(each.id, []), frozenset()) for each in nodes}
-    if not any(schema["properties"] for schema in plain.values()):
+    """Return the schemas of missing parameters by node id; empty if only advanced parameters are missing."""
+    advanced = frozenset(each for each in offer.params if "." in each)
+    basic = {each.id: _missing_schema(each, types, variables.get(each.id, []), frozenset()) for each in nodes}
+    if not any(schema["properties"] for schema in basic.values()):
         return {}
-    schemas = {each.id: _open_schema(each, types, variables.get(each.id, []), own) for each in nodes}
+    schemas = {each.id: _missing_schema(each, types, variables.get(each.id, []), advanced) for each in nodes}
     return {each: schema for each, schema in schemas.items() if schema["properties"]}
 
 
-def _open_schema(
+def _missing_schema(
     node: PlannedNode, types: Mapping[str, NodeType], variables: Sequence[str], advanced: Collection[str]
 ) -> Schema:
-    """The schema of a node's parameters, without what its plan says already."""
+    """Return the schema of a node's parameters without the one that its plan states."""
     node_type = types[node.type]
     schema = params_schema(node_type, variables, advanced)
-    given = GIVEN_BY_PLAN.get(node.type) if node.gives or node.type == "start" else None
-    properties = {name: part for name, part in schema["properties"].items() if name != given}
+    stated = GIVEN_BY_PLAN.get(node.type) if node.gives or node.type == "start" else None
+    properties = {name: part for name, part in schema["properties"].items() if name != stated}
     optional = {name for name, field in node_type.params_type.model_fields.items() if not field.is_required()}
     return {**schema, "properties": properties, "required": [name for name in properties if name not in optional]}
 
 
-async def _nodes(
+async def _ask_params(
     reasoner: Reasoner, job: Job, parts: Sequence[prompts.Part], schemas: Mapping[str, Schema], lesson: str | None
 ) -> Mapping[str, Mapping[str, Any]] | NodeGraph:
-    """The parameters of nodes by their ids; or the whole workflow, where a model wrote that."""
+    """Ask a model for the parameters of nodes, by id; it may also answer with the whole workflow."""
     if not schemas:
         return {}
     schema = nodes_schema(schemas)
@@ -259,30 +266,30 @@ async def _nodes(
     if keeps_to_schemas(reasoner):
         answer = validate(schema, await ask(reasoner, task_of(job, parts, schema, lessons)))
         return cast("dict[str, dict[str, Any]]", answer["nodes"])
-    told = [
+    parts_with_form = [
         *parts,
         prompts.Part(prompts.FORM, f"{prompts.TEXT_FORM}\n{json.dumps(schema['properties']['nodes'])}"),
     ]
-    said = await ask(reasoner, task_of(job, told, None, lessons))
-    return read_tagged(said)
+    text = await ask(reasoner, task_of(job, parts_with_form, None, lessons))
+    return read_tagged(text)
 
 
 def read_tagged(said: str) -> Mapping[str, Mapping[str, Any]] | NodeGraph:
     """Read a model's answer between tags: parameters of nodes by id, or a whole response of Chat2Workflow's form.
 
     Raises:
-        AnswerError: It is neither.
+        AnswerError: The answer is neither.
     """
     if "<workflow>" in said:
         mended = repair(said)
         if mended.graph is not None:
             return mended.graph
         raise AnswerError("the workflow between the tags cannot be read: " + "; ".join(mended.lessons[:3]))
-    inner = said.partition("<nodes>")[2].partition("</nodes>")[0] or said
+    json_text = said.partition("<nodes>")[2].partition("</nodes>")[0] or said
     try:
-        value = read_json(inner.strip(), "nodes")
+        value = read_json(json_text.strip(), "nodes")
     except InvalidError:
-        value = validate({"type": "object", "additionalProperties": {"type": "object"}}, inner)
+        value = validate({"type": "object", "additionalProperties": {"type": "object"}}, json_text)
     if not isinstance(value, dict) or not all(
         isinstance(each, dict) for each in cast("dict[str, Any]", value).values()
     ):
@@ -290,8 +297,8 @@ def read_tagged(said: str) -> Mapping[str, Mapping[str, Any]] | NodeGraph:
     return cast("dict[str, dict[str, Any]]", value)
 
 
-def _latest(messages: Sequence[WorkflowMessage] | None, key: str) -> dict[str, Any] | None:
-    """The latest output of that name that is an object."""
+def _latest_object(messages: Sequence[WorkflowMessage] | None, key: str) -> dict[str, Any] | None:
+    """Return the latest output with a name that is an object; None if there is none."""
     for message in reversed(messages or ()):
         value = message.outputs.get(key)
         if isinstance(value, dict):

@@ -21,56 +21,58 @@ from operad.runtime.values.errors import InvalidError
 from operad.runtime.values.schema import Schema
 
 GIVEN_BY_PLAN: Mapping[str, str] = {"start": "variables", "code": "outputs"}
-"""The parameter of a type that says what its plan says already: the variables that it names, with their types."""
+"""Parameter that declares variables, by node type; a plan states these variables already."""
 
 
 def variables_before(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> Mapping[str, list[str]]:
-    """The variables that each planned node may read, as ``id.variable``: of all that it follows, however far back.
+    """Return the variables that each planned node may read, as ``id.variable``: those of all its predecessors.
 
     Args:
         plan: The plan.
-        base: The workflow that is there.
-        types: The node types by name.
+        base: The existing workflow.
+        types: Node types by name.
     """
     checker = Checker(base, types)
-    gives: dict[str, list[str]] = {each: list(checker.outputs.get(each, {})) for each in base.by_id}
+    outputs: dict[str, list[str]] = {node_id: list(checker.outputs.get(node_id, {})) for node_id in base.by_id}
     for node in plan.nodes:
         if node.change != "keep":
-            gives[node.id] = _gives(node, types)
-    follows = _follows(plan, base)
+            outputs[node.id] = _output_names(node, types)
+    predecessors = _predecessors(plan, base)
     parents = {spec.id: spec.parent for spec in base.nodes}
     parents |= {node.id: node.inside for node in plan.nodes if node.inside or node.change == "add"}
-    inner = {node.id: ["item", "index"] for node in plan.nodes if node.type == "iteration"}
-    inner |= {each: list(checker.inner.get(each, ())) or inner.get(each, []) for each in base.by_id}
-    read: dict[str, list[str]] = {}
+    inner_variables = {node.id: ["item", "index"] for node in plan.nodes if node.type == "iteration"}
+    inner_variables |= {
+        node_id: list(checker.inner.get(node_id, ())) or inner_variables.get(node_id, []) for node_id in base.by_id
+    }
+    readable: dict[str, list[str]] = {}
     for node in plan.nodes:
-        open_, seen = [node.id], {node.id}
+        to_visit, seen = [node.id], {node.id}
         variables: list[str] = []
-        while open_:
-            here = open_.pop(0)
-            around = parents.get(here, "")
-            if around:
-                variables += [f"{around}.{name}" for name in inner.get(around, [])]
-            for earlier in [*follows.get(here, []), *([around] if around else [])]:
-                if earlier not in seen:
-                    seen.add(earlier)
-                    open_.append(earlier)
-                    variables += [f"{earlier}.{name}" for name in gives.get(earlier, []) if earlier != around]
-        if node.type == "iteration":  # whose result is that of a node inside
+        while to_visit:
+            current = to_visit.pop(0)
+            container = parents.get(current, "")
+            if container:
+                variables += [f"{container}.{name}" for name in inner_variables.get(container, [])]
+            for source in [*predecessors.get(current, []), *([container] if container else [])]:
+                if source not in seen:
+                    seen.add(source)
+                    to_visit.append(source)
+                    variables += [f"{source}.{name}" for name in outputs.get(source, []) if source != container]
+        if node.type == "iteration":  # its result is a variable of a node inside
             inside = [each.id for each in plan.nodes if each.inside == node.id]
             inside += [spec.id for spec in base.nodes if spec.parent == node.id and spec.id not in plan.drop]
-            variables += [f"{each}.{name}" for each in dict.fromkeys(inside) for name in gives.get(each, [])]
-        read[node.id] = list(dict.fromkeys(variables))
-    return read
+            variables += [f"{each}.{name}" for each in dict.fromkeys(inside) for name in outputs.get(each, [])]
+        readable[node.id] = list(dict.fromkeys(variables))
+    return readable
 
 
 def variable_types(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> Mapping[str, str]:
-    """The types of variables that planned nodes may read, by ``id.variable``, as far as they are known.
+    """Return the types of variables that planned nodes may read, by ``id.variable``, as far as they are known.
 
     Args:
         plan: The plan.
-        base: The workflow that is there.
-        types: The node types by name.
+        base: The existing workflow.
+        types: Node types by name.
     """
     checker = Checker(base, types)
     kinds = {f"{node}.{name}": kind for node, outputs in checker.outputs.items() for name, kind in outputs.items()}
@@ -86,11 +88,11 @@ def variable_types(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -
 
 
 def unread(graph: NodeGraph, types: Mapping[str, NodeType] = NODE_TYPES) -> list[NodeSpec]:
-    """The nodes that give something which no node reads: work for nothing, as far as the workflow tells.
+    """Return the nodes with outputs that no node reads, without those that may act outside of the workflow.
 
     Args:
         graph: The workflow.
-        types: The node types by name.
+        types: Node types by name.
     """
     checker = Checker(graph, types)
     read = {
@@ -107,28 +109,28 @@ def unread(graph: NodeGraph, types: Mapping[str, NodeType] = NODE_TYPES) -> list
         and spec.type != "start"
         and not types[spec.type].ways
         and not types[spec.type].ends
-        and not _acts(spec)
+        and not _has_effect(spec)
         and checker.outputs.get(spec.id)
     ]
 
 
-def _acts(spec: NodeSpec) -> bool:
-    """Return whether a node may be there for its effect outside of the workflow, and not for its result."""
+def _has_effect(spec: NodeSpec) -> bool:
+    """Return whether a node may have an effect outside of the workflow, such as a call of a tool."""
     return spec.type in ("tool", "agent") or (
         spec.type == "request" and fields_of(spec.params).get("method", "get") != "get"
     )
 
 
 def nodes_schema(schemas: Mapping[str, Schema]) -> Schema:
-    """The JSON Schema of an answer with the parameters of nodes: reasons come first.
+    """Return the JSON Schema of an answer with the parameters of nodes, after the reasoning.
 
     Args:
-        schemas: That of the parameters of each node, by its id.
+        schemas: Schema of the parameters of each node, by id.
     """
     nodes: Schema = {
         "type": "object",
         "properties": dict(schemas),
-        "required": [each for each, schema in schemas.items() if schema.get("required")],
+        "required": [node_id for node_id, schema in schemas.items() if schema.get("required")],
         "additionalProperties": False,
     }
     reasoning = {"type": "string", "description": "What each node must do with what it reads, before it is written."}
@@ -143,51 +145,55 @@ def nodes_schema(schemas: Mapping[str, Schema]) -> Schema:
 def drafted_graph(
     plan: Plan, params: Mapping[str, Mapping[str, Any]], base: NodeGraph, types: Mapping[str, NodeType]
 ) -> NodeGraph:
-    """The workflow that a plan and what was drafted for it come to; it need not be right.
+    """Return the workflow of a plan and the parameters drafted for it, which may have issues.
 
     Args:
         plan: The plan, without faults.
-        params: The drafted parameters of its new and changed nodes, by id.
-        base: The workflow that is there.
-        types: The node types by name.
+        params: Drafted parameters of the new and changed nodes, by id.
+        base: The existing workflow.
+        types: Node types by name.
     """
     planned = {node.id: node for node in plan.nodes}
     ids = {*planned, *base.by_id}
     base, _ = with_replaced(plan, base, types)
-    kept = [_node(planned.get(spec.id), params, spec, types, ids) for spec in base.nodes if spec.id not in plan.drop]
-    there = {spec.id for spec in kept}
-    new = [_node(node, params, None, types, ids) for node in plan.nodes if node.id not in there]
-    graph = NodeGraph([*kept, *_starts([*kept, *new]), *new])
+    kept = [
+        _drafted_node(planned.get(spec.id), params, spec, types, ids) for spec in base.nodes if spec.id not in plan.drop
+    ]
+    kept_ids = {spec.id for spec in kept}
+    new = [_drafted_node(node, params, None, types, ids) for node in plan.nodes if node.id not in kept_ids]
+    graph = NodeGraph([*kept, *_missing_starts([*kept, *new]), *new])
     nodes = (grouped(graph) if grouped(base) is base else graph).nodes
-    made = with_data_edges(NodeGraph(nodes, _edges(plan, base, nodes), base.name, base.extra), types)
-    return edges_in_order(base, made)
+    drafted = with_data_edges(NodeGraph(nodes, _edges(plan, base, nodes), base.name, base.extra), types)
+    return edges_in_order(base, drafted)
 
 
 def grouped(graph: NodeGraph) -> NodeGraph:
-    """The workflow with each node right behind the one that it runs inside of, and its own inner nodes behind it.
+    """Return the workflow with the nodes inside a container right after it in the list.
 
     Args:
-        graph: The workflow; the order is kept otherwise.
+        graph: The workflow; nodes otherwise keep their order.
     """
     inside: dict[str, list[NodeSpec]] = {}
     for spec in graph.nodes:
         inside.setdefault(spec.parent if spec.parent in graph.by_id else "", []).append(spec)
     nodes: list[NodeSpec] = []
-    open_ = [*reversed(inside.get("", []))]
-    while open_:
-        spec = open_.pop()
+    to_visit = [*reversed(inside.get("", []))]
+    while to_visit:
+        spec = to_visit.pop()
         nodes.append(spec)
-        open_ += reversed(inside.pop(spec.id, []))
-    same = len(nodes) != len(graph.nodes) or all(one is other for one, other in zip(nodes, graph.nodes, strict=True))
-    return graph if same else replace(graph, nodes=nodes)  # those inside each other in a ring are left to the check
+        to_visit += reversed(inside.pop(spec.id, []))
+    is_unchanged = len(nodes) != len(graph.nodes) or all(
+        node is before for node, before in zip(nodes, graph.nodes, strict=True)
+    )
+    return graph if is_unchanged else replace(graph, nodes=nodes)  # if containers form a cycle, the check reports it
 
 
 def with_kept(graph: NodeGraph, base: NodeGraph, plan: Plan) -> NodeGraph:
-    """A workflow that a model wrote as a whole, with the nodes that its plan leaves as they are.
+    """Return a workflow that a model wrote as a whole, with the nodes that its plan keeps restored.
 
     Args:
-        graph: What the model wrote.
-        base: The workflow that is there.
+        graph: The workflow that the model wrote.
+        base: The existing workflow.
         plan: The plan.
     """
     kept = {spec.id: spec for spec in base.nodes if spec.id not in (*plan.open, *plan.drop)}
@@ -199,36 +205,38 @@ def with_kept(graph: NodeGraph, base: NodeGraph, plan: Plan) -> NodeGraph:
 
 
 def with_data_edges(graph: NodeGraph, types: Mapping[str, NodeType]) -> NodeGraph:
-    """The workflow with an edge from each node to those that read it, where no way leads there and none leads back.
+    """Return the workflow with an edge from each node to each of its readers that no path connects with it.
 
     Args:
         graph: The workflow.
-        types: The node types by name.
+        types: Node types by name.
     """
     edges = list(graph.edges)
     for spec in graph.nodes:
-        for source in _read_by(spec, graph, types):
-            if not _leads(edges, source, spec.id) and not _leads(edges, spec.id, source):
+        for source in _sources_read(spec, graph, types):
+            if not _has_path(edges, source, spec.id) and not _has_path(edges, spec.id, source):
                 edges.append(Edge(source, spec.id))
     return graph if len(edges) == len(graph.edges) else replace(graph, edges=edges)
 
 
-def _gives(node: PlannedNode, types: Mapping[str, NodeType]) -> list[str]:
+def _output_names(node: PlannedNode, types: Mapping[str, NodeType]) -> list[str]:
+    """Return the names of the variables of a planned node."""
     if node.type in DECLARES:
         return [each.name for each in node.gives]
     return list(_outputs(node, types))
 
 
 def _outputs(node: PlannedNode, types: Mapping[str, NodeType]) -> Mapping[str, VariableType]:
+    """Return the outputs that nodes of a planned node's type have, by the example of the type."""
     declared = types[node.type]
     try:
         return declared(node.id, declared.example).outputs(lambda _: VariableType.ANY)
-    except InvalidError:  # a type whose example is not whole
+    except InvalidError:  # the example of the type is incomplete
         return {}
 
 
-def _read_by(spec: NodeSpec, graph: NodeGraph, types: Mapping[str, NodeType]) -> Iterator[str]:
-    """Yield the nodes of its level that a node reads, as far as no ports lead on from them."""
+def _sources_read(spec: NodeSpec, graph: NodeGraph, types: Mapping[str, NodeType]) -> Iterator[str]:
+    """Yield the nodes in the same container that a node reads, without nodes that choose a port."""
     if spec.type not in types:
         return
     params_type = types[spec.type].params_type
@@ -239,72 +247,78 @@ def _read_by(spec: NodeSpec, graph: NodeGraph, types: Mapping[str, NodeType]) ->
             yield source.id
 
 
-def _leads(edges: Sequence[Edge], source: str, target: str) -> bool:
-    open_, seen = [source], {source}
-    while open_:
-        here = open_.pop()
-        if here == target:
+def _has_path(edges: Sequence[Edge], source: str, target: str) -> bool:
+    """Return whether a path of edges leads from one node to another."""
+    to_visit, seen = [source], {source}
+    while to_visit:
+        current = to_visit.pop()
+        if current == target:
             return True
         for edge in edges:
-            if edge.source == here and edge.target not in seen:
+            if edge.source == current and edge.target not in seen:
                 seen.add(edge.target)
-                open_.append(edge.target)
+                to_visit.append(edge.target)
     return False
 
 
-def _follows(plan: Plan, base: NodeGraph) -> Mapping[str, list[str]]:
-    """Return the direct predecessors of each node, as planned, or as they are."""
-    follows: dict[str, list[str]] = {}
+def _predecessors(plan: Plan, base: NodeGraph) -> Mapping[str, list[str]]:
+    """Return the direct predecessors of each node, as planned, or else as in the existing workflow."""
+    predecessors: dict[str, list[str]] = {}
     for edge in base.edges:
-        follows.setdefault(edge.target, []).append(edge.source)
+        predecessors.setdefault(edge.target, []).append(edge.source)
     for node in plan.nodes:
         if node.after or node.change == "add":
-            follows[node.id] = [each.node for each in node.after]
-    return follows
+            predecessors[node.id] = [after.node for after in node.after]
+    return predecessors
 
 
-def _node(
+def _drafted_node(
     planned: PlannedNode | None,
     params: Mapping[str, Mapping[str, Any]],
-    spec: NodeSpec | None,
+    existing: NodeSpec | None,
     types: Mapping[str, NodeType],
     ids: Collection[str],
 ) -> NodeSpec:
-    if planned is None or (planned.change == "keep" and spec is not None):
-        assert spec is not None  # noqa: S101 - a node is planned, or there
-        return spec
-    said = params_of(types[planned.type], {**(planned.params or {}), **params.get(planned.id, {})}, ids)
-    declares = [[each.name, each.type] for each in planned.gives]
-    if declares and (key := GIVEN_BY_PLAN.get(planned.type)) and key not in said:
-        said[key] = declares
-    if spec is not None:
-        return spec if said == spec.params or not said else replace(spec, params={**fields_of(spec.params), **said})
-    return NodeSpec(planned.id, planned.type, said, planned.inside)
+    """Return the node of a plan with its planned and drafted parameters, or the existing node if it is kept."""
+    if planned is None or (planned.change == "keep" and existing is not None):
+        assert existing is not None  # noqa: S101 - a node is planned or exists
+        return existing
+    written = params_of(types[planned.type], {**(planned.params or {}), **params.get(planned.id, {})}, ids)
+    declared = [[each.name, each.type] for each in planned.gives]
+    if declared and (key := GIVEN_BY_PLAN.get(planned.type)) and key not in written:
+        written[key] = declared
+    if existing is not None:
+        return (
+            existing
+            if written == existing.params or not written
+            else replace(existing, params={**fields_of(existing.params), **written})
+        )
+    return NodeSpec(planned.id, planned.type, written, planned.inside)
 
 
 def with_replaced(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> tuple[NodeGraph, list[str]]:
-    """The workflow that is there with the small changes of a plan, and those that cannot be done, in words.
+    """Return the existing workflow with the text replacements of a plan, and the faults of impossible ones.
 
     Args:
         plan: The plan.
-        base: The workflow that is there.
-        types: The node types by name.
+        base: The existing workflow.
+        types: Node types by name.
     """
     faults: list[str] = []
     for node in plan.nodes:
-        for each in node.replace if node.id in base.by_id else ():
-            if not each.old or not each.param:
+        for replacement in node.replace if node.id in base.by_id else ():
+            if not replacement.old or not replacement.param:
                 faults.append(f"node {node.id!r}, replace: `param` and `old` must say something")
                 continue
-            operation = ReplaceText(node=node.id, path=each.param, old=each.old, new=each.new)
+            operation = ReplaceText(node=node.id, path=replacement.param, old=replacement.old, new=replacement.new)
             found = list(operation.faults(base, types))
             faults += [f"node {node.id!r}, replace: {fault.what}" for fault in found]
             base = base if found else operation.done(base, types)
     return base, faults
 
 
-def _starts(nodes: Sequence[NodeSpec]) -> Iterator[NodeSpec]:
-    """Yield the starts of iterations that were planned without one."""
+def _missing_starts(nodes: Sequence[NodeSpec]) -> Iterator[NodeSpec]:
+    """Yield a start node for each iteration that has none."""
     for node in nodes:
         if node.type == "iteration" and not any(
             each.parent == node.id and each.type == "iteration-start" for each in nodes
@@ -314,22 +328,26 @@ def _starts(nodes: Sequence[NodeSpec]) -> Iterator[NodeSpec]:
 
 
 def _edges(plan: Plan, base: NodeGraph, nodes: Sequence[NodeSpec]) -> list[Edge]:
+    """Return the planned edges, the existing edges that the plan keeps, and edges from the starts of iterations."""
     by_id = {node.id: node for node in nodes}
-    led_anew = {node.id: node.after for node in plan.nodes if node.after or node.change == "add"}
+    planned_predecessors = {node.id: node.after for node in plan.nodes if node.after or node.change == "add"}
     edges: list[Edge] = [
         edge
         for edge in base.edges
         if edge.source in by_id
         and edge.target in by_id
-        and (edge.target not in led_anew or After(edge.source, edge.port) in led_anew[edge.target])
+        and (
+            edge.target not in planned_predecessors
+            or After(edge.source, edge.port) in planned_predecessors[edge.target]
+        )
     ]
-    there = {(edge.source, edge.target, edge.port) for edge in edges}
-    for target, after in led_anew.items():
-        new = (each for each in dict.fromkeys(after) if (each.node, target, each.port) not in there)
+    kept_edges = {(edge.source, edge.target, edge.port) for edge in edges}
+    for target, after in planned_predecessors.items():
+        new = (each for each in dict.fromkeys(after) if (each.node, target, each.port) not in kept_edges)
         edges += [Edge(each.node, target, each.port) for each in new]
     for node in nodes:
-        begins = next((each for each in nodes if each.parent == node.id and each.type == "iteration-start"), None)
-        inside = [each for each in nodes if each.parent == node.id and each is not begins]
-        heads = [each for each in inside if not any(edge.target == each.id for edge in edges)]
-        edges += [Edge(begins.id, each.id) for each in heads if begins is not None]
+        start = next((each for each in nodes if each.parent == node.id and each.type == "iteration-start"), None)
+        inside = [each for each in nodes if each.parent == node.id and each is not start]
+        first_nodes = [each for each in inside if not any(edge.target == each.id for edge in edges)]
+        edges += [Edge(start.id, each.id) for each in first_nodes if start is not None]
     return edges

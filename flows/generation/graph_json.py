@@ -14,7 +14,7 @@ from operad.operators.variables import plain
 
 
 def to_json(graph: NodeGraph) -> dict[str, JsonValue]:
-    """A workflow as JSON: ``{"name", "nodes": [{id, type, inside, params}], "edges": [[source, port, target]]}``."""
+    """Return a workflow as JSON: ``{name, nodes: [{id, type, inside, params}], edges: [[source, port, target]]}``."""
     return {
         "name": graph.name,
         "nodes": [
@@ -26,7 +26,7 @@ def to_json(graph: NodeGraph) -> dict[str, JsonValue]:
 
 
 def from_json(value: Any) -> NodeGraph:
-    """The workflow of such JSON; what is of another form is left out."""
+    """Return the workflow that JSON of `to_json` describes; nodes and edges of another form are ignored."""
     fields = fields_of(value)
     nodes = [
         NodeSpec(str(each.get("id", "")), str(each.get("type", "")), each.get("params"), str(each.get("inside") or ""))
@@ -41,20 +41,20 @@ def from_json(value: Any) -> NodeGraph:
 
 
 def with_originals(graph: NodeGraph, base: NodeGraph) -> NodeGraph:
-    """The workflow with the base's own nodes and edges where they are the same, and all that its format keeps of it.
+    """Return the workflow with equal nodes and edges replaced by those of the base, and with data of the base's format.
 
     Args:
-        graph: A workflow that came of the base by way of JSON.
-        base: The workflow that was there.
+        graph: A workflow that was made from the base by way of JSON.
+        base: The workflow before the change.
     """
     old = base.by_id
     edges = {(edge.source, edge.port, edge.target): edge for edge in base.edges}
 
     def original(spec: NodeSpec) -> NodeSpec:
-        was = old.get(spec.id)
-        if was is None or (was.type, was.parent) != (spec.type, spec.parent):
+        base_spec = old.get(spec.id)
+        if base_spec is None or (base_spec.type, base_spec.parent) != (spec.type, spec.parent):
             return spec
-        return was if plain(was.params) == spec.params else replace(was, params=spec.params)
+        return base_spec if plain(base_spec.params) == spec.params else replace(base_spec, params=spec.params)
 
     return NodeGraph(
         nodes=[original(spec) for spec in graph.nodes],
@@ -65,6 +65,6 @@ def with_originals(graph: NodeGraph, base: NodeGraph) -> NodeGraph:
 
 
 def workflow_of(outputs: Mapping[str, Any], key: str = "workflow") -> NodeGraph | None:
-    """The workflow in an operator's outputs; None where there is none."""
+    """Return the workflow in an operator's outputs; None if there is none."""
     value: Any = outputs.get(key)
     return from_json(cast("dict[str, Any]", value)) if isinstance(value, dict) else None

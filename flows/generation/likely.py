@@ -1,6 +1,6 @@
 """Node types and parameters that the words of a change suggest, so that its prompt describes them whole.
 
-The words decide on the length of a description alone: other types are offered as well, by name.
+The words determine only how long the description of a type is; other types are offered by name.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ WORDS: Mapping[str, str] = {
     "agent": r"\b(?:agents?|on its own|autonomous\w*)\b|智能体|代理|自主",
     "failure": r"\b(?:retr(?:y|ies|ied)|fail\w*|errors?|fall ?back|goes wrong|unavailable|timeouts?)\b|失败|重试|出错|错误|异常|超时|不可用",
 }  # fmt: skip
-"""Words of a request, English and Chinese, by the node type or the parameter that they suggest."""
+"""Pattern of English and Chinese words of a request, by the node type or parameter that they suggest."""
 
 _ALWAYS = ("tool", "knowledge-retrieval")
-"""Types that are offered only where services are configured for them."""
+"""Types that are offered only if services are configured for them, and are then always described."""
 
 
 def likely(text: str, names: Iterable[str]) -> list[str]:
@@ -48,7 +48,7 @@ def likely(text: str, names: Iterable[str]) -> list[str]:
 
     Args:
         text: The request.
-        names: The names to choose from; the order is kept.
+        names: Names to choose from; their order is kept.
     """
     return [
         name for name in names if name in _ALWAYS or (name in WORDS and re.search(WORDS[name], text, re.IGNORECASE))

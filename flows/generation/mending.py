@@ -37,14 +37,14 @@ from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.schema import Schema, validate
 
 DRAFTED = "drafted"
-"""The output that tells what a mended workflow was at first."""
+"""Output with the first draft of a mended workflow."""
 
 GENERATED = PROFILES["format"] - {"isolated"}
-"""The rules for drafts: none that goes by the names which instructions seem to state, none that takes away a node for
-being unconnected: the model is asked."""
+"""Rules for drafts: without those that follow the names in instructions, and without the removal of isolated nodes,
+about which the model is asked."""
 
 TIDY = ("order", "selection")
-"""Rules that change only the order in which nodes are written: nothing that a user has to be told."""
+"""Rules that change only how a workflow is written, so that users are not told of their repairs."""
 
 OPERATIONS_SCHEMA: Schema = {
     "type": "object",
@@ -71,57 +71,61 @@ OPERATIONS_SCHEMA: Schema = {
     "required": ["reasoning", "operations"],
     "additionalProperties": False,
 }
-"""The form of an answer that mends; what each operation takes is said in words, which are shorter than its schema."""
+"""JSON Schema of a mending answer; the prompt describes the fields of operations, as that is shorter than a schema."""
 
 
 class MendWorkflow(Stage):
-    """Mends a workflow by rules, and, where findings are left, by operations that a model chooses.
+    """Mends a workflow by rules and, if findings remain, by operations that a model chooses.
 
-    It works on the newest draft. Nodes that neither the plan nor a finding names stay as they are; what makes a
-    workflow worse is not kept. The model may contest a finding: then nothing is changed for it.
+    The stage works on the newest draft. Nodes that neither the plan nor a finding names are not changed, and changes
+    that do not improve the workflow are dropped. The model may contest a finding, which then causes no change.
 
     Outputs:
-        workflow: The workflow; absent where there is none.
-        plan: The plan that it goes by.
-        notes: What cannot be done, or was assumed.
-        allowed: The ids of the nodes that may be changed; absent where all may.
-        repairs: What rules mended.
-        operations: What the model changed, as it wrote it.
-        asked: The findings that the model was asked to mend.
-        told: The findings that it was asked to mend in all rounds so far.
-        contested: The findings that the model contests, so far, each with its reason.
-        unchanged: Whether the workflow is the one of the round before.
-        best: The best draft of the rounds before, with its score and findings; absent in the first round.
-        prompt: How many tokens the parts of the prompt take, roughly.
-        failure: Why there is no workflow.
+        workflow: The workflow; absent if there is none.
+        plan: The plan of the workflow.
+        notes: Notes on assumptions and on requests that cannot be met.
+        allowed: Ids of the nodes that may be changed; absent if all may.
+        repairs: Repairs by rules.
+        operations: Answer of the model with its operations.
+        asked: Findings that the model was asked to mend.
+        told: Findings that the model was asked to mend in all rounds so far.
+        contested: Findings that the model has contested so far, each with its reason.
+        unchanged: True if the workflow equals that of the previous round.
+        best: Best draft of the previous rounds, with its score and findings; absent in the first round.
+        prompt: Estimated tokens of each part of the prompt.
+        failure: Reason why there is no workflow.
     """
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Settle what was drafted, the first time; after that, have a model mend what was found."""
+        """Repair a new draft by rules; in later rounds, ask a model to mend the findings."""
         messages = call.messages
         drafted = next((each for each in messages if DRAFTED not in each.outputs), None)
         graph = workflow_of(drafted.outputs) if drafted else None
         if drafted is None or graph is None:
-            why = str(drafted.outputs.get("failure", "there is no workflow")) if drafted else "there is no workflow"
-            return self._message(call.job, why, failure=why)
+            failure = str(drafted.outputs.get("failure", "there is no workflow")) if drafted else "there is no workflow"
+            return self._message(call.job, failure, failure=failure)
         base = asked(call.job).base
         plan: dict[str, Any] = drafted.outputs.get("plan") or {}
         allowed = _allowed(base, graph, plan)
         drafted_as = drafted.outputs[WORKFLOW]
-        own = [each for each in messages if each.outputs.get(DRAFTED) == drafted_as]  # with the verdicts on them
-        newest = own[-1] if own else None
-        before = workflow_of(newest.outputs) if newest else None
+        own_messages = [
+            each for each in messages if each.outputs.get(DRAFTED) == drafted_as
+        ]  # these messages include the verdicts
+        newest_message = own_messages[-1] if own_messages else None
+        newest_graph = workflow_of(newest_message.outputs) if newest_message else None
         extra: dict[str, JsonValue] = {}
-        if newest is None or before is None or not call.lesson:
+        if newest_message is None or newest_graph is None or not call.lesson:
             settled = settle(graph, base, allowed)
             repairs = [str(each) for each in settled.repairs]
         else:
-            found = _findings(newest) or findings_in(call.lesson) or [call.lesson]
-            settled, extra = await self._mended(call, before, base, allowed, found, _pairs(newest))
-            repairs = list(dict.fromkeys([*_texts(newest, "repairs"), *map(str, settled.repairs)]))
-            extra["unchanged"] = settled.graph == before
-            extra["told"] = list[JsonValue](dict.fromkeys([*_texts(newest, "told"), *texts_in(extra["asked"])]))
-            extra["best"] = _best(own)
+            findings = _findings(newest_message) or findings_in(call.lesson) or [call.lesson]
+            settled, extra = await self._ask_operations(
+                call, newest_graph, base, allowed, findings, _contested_pairs(newest_message)
+            )
+            repairs = list(dict.fromkeys([*_texts(newest_message, "repairs"), *map(str, settled.repairs)]))
+            extra["unchanged"] = settled.graph == newest_graph
+            extra["told"] = list[JsonValue](dict.fromkeys([*_texts(newest_message, "told"), *texts_in(extra["asked"])]))
+            extra["best"] = _best_draft(own_messages)
         assert settled.graph is not None  # noqa: S101 - a graph was given
         return self._message(
             call.job,
@@ -135,7 +139,7 @@ class MendWorkflow(Stage):
             **extra,
         )
 
-    async def _mended(
+    async def _ask_operations(
         self,
         call: OperatorCall,
         before: NodeGraph,
@@ -144,13 +148,13 @@ class MendWorkflow(Stage):
         found: Sequence[str],
         contested: Sequence[tuple[str, str]],
     ) -> tuple[Repaired, dict[str, JsonValue]]:
-        """The workflow with what a model changed for the findings; as it was where that made nothing better."""
+        """Return the workflow with a model's operations, unchanged if these improve nothing, and further outputs."""
         offer = self._offer(call.job, before)
         types = offer.types
         findings = list(found[: prompts.MOST_FINDINGS])
-        named = nodes_in(findings, before)
-        allowed = None if allowed is None else {*allowed, *named}
-        parts = prompts.to_mend(before, findings, named, offer, titles=asked(call.job).titles)
+        named_ids = nodes_in(findings, before)
+        allowed = None if allowed is None else {*allowed, *named_ids}
+        parts = prompts.to_mend(before, findings, named_ids, offer, titles=asked(call.job).titles)
         lessons: list[str] = []
         extra: dict[str, JsonValue] = {
             "asked": list[JsonValue](findings),
@@ -158,9 +162,9 @@ class MendWorkflow(Stage):
         }
         for _ in range(MAX_TRIES):
             try:
-                said = await ask(call.reasoner, task_of(call.job, parts, OPERATIONS_SCHEMA, lessons))
-                answer = cast("dict[str, Any]", validate(OPERATIONS_SCHEMA, said))
-                contested = list(dict.fromkeys([*contested, *_wrong(answer, findings)]))
+                text = await ask(call.reasoner, task_of(call.job, parts, OPERATIONS_SCHEMA, lessons))
+                answer = cast("dict[str, Any]", validate(OPERATIONS_SCHEMA, text))
+                contested = list(dict.fromkeys([*contested, *_contested(answer, findings)]))
                 if not answer["operations"]:
                     break
                 operations = read_operations(
@@ -177,26 +181,26 @@ class MendWorkflow(Stage):
             settled = settle(changed, base, allowed)
             if settled.graph and _is_better(State(settled.graph), State(before), findings):
                 return settled, {**extra, "operations": answer, "contested": [list(each) for each in contested]}
-            worse = "\n".join(f"- {each}" for each in settled.lessons[: prompts.MOST_FINDINGS])
-            lessons = [f"Your operations were taken back, for they make it no better. With them:\n{worse}"]
+            remaining = "\n".join(f"- {each}" for each in settled.lessons[: prompts.MOST_FINDINGS])
+            lessons = [f"Your operations were taken back, for they make it no better. With them:\n{remaining}"]
             extra["refused"] = "the operations make it no better"
         return repair_graph(before, rules=()), {**extra, "contested": [list(each) for each in contested]}
 
 
-def _is_better(now: State, was: State, findings: Sequence[str]) -> bool:
-    """Return whether a change is kept: fewer findings, or as many where the finding is one that only a model can see."""
-    if now.standing.betters(was.standing):
+def _is_better(after: State, before: State, findings: Sequence[str]) -> bool:
+    """Return whether a change improves a workflow; for findings beyond the static check, not getting worse suffices."""
+    if after.standing.betters(before.standing):
         return True
-    unseen = any(each.startswith(CONTESTABLE) for each in findings)
-    return unseen and now.standing == was.standing and now.graph != was.graph
+    beyond_check = any(each.startswith(CONTESTABLE) for each in findings)
+    return beyond_check and after.standing == before.standing and after.graph != before.graph
 
 
 CONTESTABLE = ("[input]", "[output]", "[judged]", "[dry-run]")
-"""Prefixes of findings that may be mistaken: hints, the judge's, and those of a run with made-up answers."""
+"""Prefixes of findings that may be mistaken: hints, findings of the judge, and those of dry runs."""
 
 
-def _wrong(answer: Mapping[str, Any], findings: Sequence[str]) -> list[tuple[str, str]]:
-    """The findings that an answer contests, each with the reason; what the check finds cannot be contested."""
+def _contested(answer: Mapping[str, Any], findings: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the findings that an answer contests, each with the reason, without issues of the static check."""
     said = [cast("Mapping[str, Any]", each) for each in answer.get("wrong", ())]
     pairs = [(int(each["finding"]), " ".join(str(each["reason"]).split())) for each in said]
     return [
@@ -206,14 +210,14 @@ def _wrong(answer: Mapping[str, Any], findings: Sequence[str]) -> list[tuple[str
     ]
 
 
-def _pairs(message: WorkflowMessage) -> list[tuple[str, str]]:
-    """The contested findings of a message."""
+def _contested_pairs(message: WorkflowMessage) -> list[tuple[str, str]]:
+    """Return the contested findings of a message, each with the reason."""
     return [(str(each[0]), str(each[1])) for each in items_in(message.outputs.get("contested")) if len(each) == 2]
 
 
 def contested_in(message: WorkflowMessage) -> list[tuple[str, str]]:
-    """The findings that a model contests, each with the reason."""
-    return _pairs(message)
+    """Return the findings that a model contests, each with the reason."""
+    return _contested_pairs(message)
 
 
 def _texts(message: WorkflowMessage, key: str) -> list[str]:
@@ -224,9 +228,9 @@ def _findings(verdict: WorkflowMessage) -> list[str]:
     return _texts(verdict, "findings")
 
 
-def _best(own: Sequence[WorkflowMessage]) -> JsonValue:
-    """The best draft so far: the one with the highest score, of several the last."""
-    scored = [each for each in own if each.score is not None and workflow_of(each.outputs) is not None]
+def _best_draft(messages: Sequence[WorkflowMessage]) -> JsonValue:
+    """Return the draft with the highest score so far, the last of several; None if none has a score."""
+    scored = [message for message in messages if message.score is not None and workflow_of(message.outputs) is not None]
     if not scored:
         return None
     best = max(enumerate(scored), key=lambda pair: (pair[1].score or 0.0, pair[0]))[1]
@@ -234,46 +238,46 @@ def _best(own: Sequence[WorkflowMessage]) -> JsonValue:
 
 
 def settle(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | None) -> Repaired:
-    """A workflow mended by rules; nodes that may not be changed stay as they are, and those inside another follow it.
+    """Repair a workflow by rules, without changes of other nodes than allowed, and put nodes after their containers.
 
     Args:
         graph: The workflow.
-        base: The workflow that was there before.
-        allowed: The ids of the nodes that may be changed; None for all.
+        base: The workflow before the change.
+        allowed: Ids of the nodes that may be changed; None for all.
     """
-    mended = _settled(graph, base, allowed)
+    mended = _repaired(graph, base, allowed)
     assert mended.graph is not None  # noqa: S101 - a graph was given
-    tidy = grouped(mended.graph) if grouped(base) is base else mended.graph
-    as_good = tidy == mended.graph or State(tidy).standing == State(mended.graph).standing
-    return replace(mended, graph=edges_in_order(graph, tidy if as_good else mended.graph))
+    ordered = grouped(mended.graph) if grouped(base) is base else mended.graph
+    as_good = ordered == mended.graph or State(ordered).standing == State(mended.graph).standing
+    return replace(mended, graph=edges_in_order(graph, ordered if as_good else mended.graph))
 
 
-def _settled(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | None) -> Repaired:
+def _repaired(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | None) -> Repaired:
     is_unordered = base.nodes and any(issue.code == "order" for issue in State(base).issues)
     mended = repair_graph(graph, rules=GENERATED - {"order"} if is_unordered else GENERATED)
     mended = replace(mended, repairs=[each for each in mended.repairs if each.rule not in TIDY])
     if allowed is None or mended.graph is None:
         return mended
     changes = difference(graph, mended.graph)
-    touched = {each.id for each in changes.removed} | {each.node for each in changes.changed}
-    forbidden = {each for each in touched if each in base.by_id and each not in allowed}
+    changed_ids = {each.id for each in changes.removed} | {each.node for each in changes.changed}
+    forbidden = {each for each in changed_ids if each in base.by_id and each not in allowed}
     if not forbidden:
         return mended
-    as_they_were = [graph.by_id[spec.id] if spec.id in forbidden else spec for spec in mended.graph.nodes]
-    rest = replace(mended.graph, nodes=as_they_were)
-    if forbidden <= rest.by_id.keys() and State(rest).standing.betters(State(graph).standing):
+    restored_nodes = [graph.by_id[spec.id] if spec.id in forbidden else spec for spec in mended.graph.nodes]
+    restored = replace(mended.graph, nodes=restored_nodes)
+    if forbidden <= restored.by_id.keys() and State(restored).standing.betters(State(graph).standing):
         repairs = [each for each in mended.repairs if each.where not in forbidden]
-        return replace(repair_graph(rest, rules=()), repairs=repairs)
+        return replace(repair_graph(restored, rules=()), repairs=repairs)
     return repair_graph(graph, rules=())
 
 
 def findings_in(lesson: str) -> list[str]:
-    """The findings of a lesson, which has them in lines with a dash."""
+    """Return the findings in a lesson: its lines that begin with a dash."""
     return [line[2:].strip() for line in lesson.splitlines() if line.startswith("- ")]
 
 
 def nodes_in(findings: Sequence[str], graph: NodeGraph) -> list[str]:
-    """The nodes that findings name: as the place that each is about, or in quotes."""
+    """Return the ids of the nodes that findings name, as their place or in quotes."""
     ids = sorted(graph.by_id, key=len, reverse=True)
     found: dict[str, None] = {}
     for finding in findings:
@@ -292,8 +296,8 @@ def nodes_in(findings: Sequence[str], graph: NodeGraph) -> list[str]:
 
 
 def _allowed(base: NodeGraph, graph: NodeGraph, plan: Mapping[str, Any]) -> set[str] | None:
-    """The nodes that may be changed: those that are new, and those that the plan changes; None for all."""
+    """Return the ids of nodes that may be changed: new nodes, and nodes that the plan changes; None for all."""
     if not base.nodes:
         return None
-    new = {each for each in graph.by_id if each not in base.by_id}
-    return new | set(read_plan(plan).open if plan else ()) | set(read_plan(plan).drop if plan else ())
+    new_ids = {node_id for node_id in graph.by_id if node_id not in base.by_id}
+    return new_ids | set(read_plan(plan).open if plan else ()) | set(read_plan(plan).drop if plan else ())

@@ -13,17 +13,17 @@ from operad.flows.formats.chat2workflow import load
 from operad.flows.node_graph import NodeGraph
 
 COMMON = frozenset({"start", "end", "llm"})
-"""Types that tell nothing of what a workflow is about."""
+"""Types of most workflows, which do not count for the choice of a motif."""
 
 
 @dataclass(frozen=True, slots=True)
 class Motif:
-    """A small workflow.
+    """Small example workflow.
 
     Attributes:
-        name: What it is called.
-        says: What it does, in a line.
-        text: The workflow, in Chat2Workflow's JSON without blanks.
+        name: Name of the motif.
+        says: Description in one line.
+        text: The workflow in Chat2Workflow's JSON, without whitespace.
     """
 
     name: str
@@ -37,18 +37,18 @@ class Motif:
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The types of its nodes."""
+        """Types of the nodes."""
         return frozenset(spec.type for spec in self.graph.nodes)
 
 
 @cache
 def motifs() -> tuple[Motif, ...]:
-    """All motifs."""
+    """Return all motifs."""
     return tuple(_read())
 
 
 def nearest(kinds: Collection[str]) -> Motif | None:
-    """The motif that shows most of these types, and least besides; None where none shows one that tells anything."""
+    """Return the motif with most of the given types and fewest others; None if none has a type outside of `COMMON`."""
     wanted = frozenset(kinds) - COMMON
     ranked = [(len(each.kinds & wanted), -len(each.kinds - COMMON - wanted), each) for each in motifs()]
     best = max(ranked, key=lambda rank: rank[:2], default=None)

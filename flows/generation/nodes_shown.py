@@ -16,18 +16,18 @@ from operad.operators.variables import plain
 from operad.runtime.reasoning.prompt import cut, fence
 
 EXCERPTS = 3_000
-"""Characters that all nodes of a skeleton together show of their parameters, up to 120 each."""
+"""Maximum number of characters of the parameters of all nodes in a skeleton, up to 120 each."""
 
 
 def whole(graph: NodeGraph, types: Mapping[str, NodeType], titles: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Describe the nodes of a workflow, a line each, with all their parameters in drafted form.
+    """Return a line for each node of a workflow, with all its parameters in drafted form.
 
         print(whole(graph, NODE_TYPES))
 
     Args:
         graph: The workflow.
-        types: The node types by name.
-        titles: The titles of nodes that people gave them, by id.
+        types: Node types by name.
+        titles: Titles that people gave to nodes, by id.
     """
     return skeleton(graph, types, None, titles)
 
@@ -38,35 +38,42 @@ def skeleton(
     most: int | None = 120,
     titles: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """The nodes that are there, a line each: id, type, title, what it follows, and its parameters in drafted form.
+    """Return a line for each node of a workflow: id, type, title, predecessors, and parameters in drafted form.
 
     Args:
         graph: The workflow.
-        types: The node types by name.
-        most: Characters of the parameters of each node; what is cut is marked. None for all.
-        titles: The titles of nodes that people gave them, by id.
+        types: Node types by name.
+        most: Maximum number of characters of the parameters of a node; a cut is marked. None for no limit.
+        titles: Titles that people gave to nodes, by id.
     """
     most = None if most is None else min(most, EXCERPTS // max(len(graph.nodes), 1))
-    before: dict[str, list[str]] = {}
+    predecessors: dict[str, list[str]] = {}
     for edge in graph.edges:
-        before.setdefault(edge.target, []).append(_from(edge))
-    return "\n".join(_line(node, before.get(node.id, []), most, types, titles.get(node.id, "")) for node in graph.nodes)
+        predecessors.setdefault(edge.target, []).append(_source_with_port(edge))
+    return "\n".join(
+        _line(node, predecessors.get(node.id, []), most, types, titles.get(node.id, "")) for node in graph.nodes
+    )
 
 
-def _from(edge: Edge) -> str:
+def _source_with_port(edge: Edge) -> str:
+    """Return the source of an edge, with the port unless that is 0."""
     return f"{edge.source}:{edge.port}" if edge.port else edge.source
 
 
-def _line(node: NodeSpec, before: Sequence[str], most: int | None, types: Mapping[str, NodeType], title: str) -> str:
-    after = f" after {', '.join(before)}" if before else ""
+def _line(
+    node: NodeSpec, predecessors: Sequence[str], most: int | None, types: Mapping[str, NodeType], title: str
+) -> str:
+    """Return the line of a node in a skeleton."""
+    shown_predecessors = f" after {', '.join(predecessors)}" if predecessors else ""
     inside = f" inside {node.parent}" if node.parent else ""
-    params = compact(_drafted(node, types))
+    params = compact(_drafted_params(node, types))
     shown = params if most is None or len(params) <= most else f"{params[:most]}[… cut]"
-    called = f" {compact(title)}" if title else ""
-    return f"{node.id} {node.type}{called}{inside}{after}: {shown}"
+    shown_title = f" {compact(title)}" if title else ""
+    return f"{node.id} {node.type}{shown_title}{inside}{shown_predecessors}: {shown}"
 
 
-def _drafted(node: NodeSpec, types: Mapping[str, NodeType]) -> Any:
+def _drafted_params(node: NodeSpec, types: Mapping[str, NodeType]) -> Any:
+    """Return a node's parameters in drafted form; unchanged if its type is unknown."""
     params: Any = node.params
     return drafted(types[node.type], fields_of(params)) if node.type in types and _is_object(params) else params
 
@@ -76,7 +83,7 @@ def _is_object(value: object) -> bool:
 
 
 def nodes_now(graph: NodeGraph, ids: Iterable[str], types: Mapping[str, NodeType]) -> str:
-    """The parameters that some nodes have, in the form in which they are drafted."""
+    """Return the current parameters of nodes by id, in drafted form; empty if there are none."""
     params = {
         each: drafted(types[spec.type], fields_of(spec.params))
         for each in ids
@@ -91,24 +98,28 @@ def concerned(
     most: int | None = None,
     types: Mapping[str, NodeType] = MappingProxyType({}),
 ) -> str:
-    """Some nodes as they are written, with those inside them and their edges.
+    """Return nodes in drafted form as JSON, with the nodes inside them and their edges.
 
     Args:
         graph: The workflow.
         ids: The ids of the nodes.
-        most: Characters that it may take; to keep to it, long texts are cut, the more the less room there is.
-        types: The node types by name, of those that are shown in drafted form.
+        most: Maximum number of characters, for which long texts are cut shorter and shorter; None for no limit.
+        types: Types by name of the nodes to show in drafted form.
     """
-    wanted = {each for one in ids for each in (one, *inside_of(graph, one)) if each in graph.by_id}
+    wanted = {
+        inner_id for node_id in ids for inner_id in (node_id, *inside_of(graph, node_id)) if inner_id in graph.by_id
+    }
     if not wanted:
         return ""
     nodes = [
-        {"id": spec.id, "type": spec.type, "inside": spec.parent, "params": _drafted(spec, types)}
+        {"id": spec.id, "type": spec.type, "inside": spec.parent, "params": _drafted_params(spec, types)}
         for spec in graph.nodes
         if spec.id in wanted
     ]
     edges = [
-        f"{_from(edge)} -> {edge.target}" for edge in graph.edges if wanted.intersection((edge.source, edge.target))
+        f"{_source_with_port(edge)} -> {edge.target}"
+        for edge in graph.edges
+        if wanted.intersection((edge.source, edge.target))
     ]
     text = compact({"nodes": nodes, "edges": edges})
     if most is None:
@@ -116,14 +127,15 @@ def concerned(
     for longest in (1_600, 800, 400, 200, 100):
         if len(fence(text)) > most:
             text = compact({"nodes": _with_short_texts(plain(nodes), longest), "edges": edges})
-    return fence(text if len(fence(text)) <= most else cut(text, max(most - _AROUND, 0)))
+    return fence(text if len(fence(text)) <= most else cut(text, max(most - _FENCE_CHARACTERS, 0)))
 
 
-_AROUND = 60
-"""Characters that the fences take and the mark of a text that is cut."""
+_FENCE_CHARACTERS = 60
+"""Number of characters that the fences and the mark of a cut take."""
 
 
 def _with_short_texts(value: Any, longest: int) -> Any:
+    """Return a JSON value with every text cut to a length."""
     match value:
         case str():
             return cut(value, longest)
@@ -136,5 +148,5 @@ def _with_short_texts(value: Any, longest: int) -> Any:
 
 
 def compact(value: Any) -> str:
-    """A value as JSON without blanks."""
+    """Return a value as JSON without whitespace."""
     return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"), default=str)

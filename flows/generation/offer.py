@@ -27,10 +27,10 @@ RICH_TYPES = ("request", "human-input")
 RICH_PARAMS = frozenset({"start.defaults", "request.body", "request.authorization", "failure"})
 
 SERVICES_CHARACTERS = 2_400
-"""Characters of the list of services in a prompt; arguments, then descriptions are left out where it is longer."""
+"""Maximum number of characters of the list of services; a longer list omits descriptions, then arguments."""
 
 NAMING = {"tool": "tools", "agent": "tools", "knowledge-retrieval": "knowledge"}
-"""The kind of service that nodes of a type name."""
+"""Kind of service that a node names, by node type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class OfferedTool:
 
     Attributes:
         description: Description for the model.
-        arguments: The types of its arguments by name.
+        arguments: Types of the arguments by name.
     """
 
     description: str = ""
@@ -54,9 +54,9 @@ class Offer:
         assert "human-input" in offer.types
 
     Attributes:
-        types: The node types by name.
-        params: Advanced parameters that models are told of, as ``type.parameter``, or ``parameter`` for all types.
-        tools: Tools by the names that nodes call them.
+        types: Node types by name.
+        params: Advanced parameters that prompts describe, as ``type.parameter``, or ``parameter`` for all types.
+        tools: Tools by name.
         models: Names of models that nodes may use.
         knowledge: Names of knowledge bases.
     """
@@ -68,7 +68,7 @@ class Offer:
     knowledge: tuple[str, ...] = ()
 
     def with_used(self, graph: NodeGraph) -> Offer:
-        """Return the offer with the types and the advanced parameters that a workflow uses already.
+        """Return the offer with the node types and advanced parameters that a workflow already uses.
 
         Args:
             graph: The workflow.
@@ -81,7 +81,7 @@ class Offer:
         return replace(self, types=types, params=self.params | used)
 
     def services(self) -> str:
-        """Return the configured services as a model is shown them; empty without any."""
+        """Return the description of the configured services for a prompt; empty if there are none."""
         whole = list(self._services(arguments=True, descriptions=True))
         for lines in (
             whole,
@@ -132,9 +132,11 @@ class Offer:
             users = [each for each in ("tool", "agent") if each in self.types]
             yield f"Tools for nodes of type {' and '.join(users)}:"
         for name, tool in self.tools.items():
-            told = f" {json.dumps(dict(tool.arguments), ensure_ascii=False)}" if arguments and tool.arguments else ""
-            said = " ".join(tool.description.split())[:200] if descriptions else ""
-            yield f"- {name}{told}" + (f": {said}" if said else "")
+            shown_arguments = (
+                f" {json.dumps(dict(tool.arguments), ensure_ascii=False)}" if arguments and tool.arguments else ""
+            )
+            description = " ".join(tool.description.split())[:200] if descriptions else ""
+            yield f"- {name}{shown_arguments}" + (f": {description}" if description else "")
         if self.models:
             yield f"Models for model_name: {', '.join(self.models)}"
         if self.knowledge:
@@ -142,7 +144,7 @@ class Offer:
 
 
 CHAT2WORKFLOW_OFFER = Offer({name: NODE_TYPES[name] for name in CHAT2WORKFLOW_TYPES})
-"""The types of Chat2Workflow, which all platforms have, and nothing else: for benchmarks and poorer formats."""
+"""Offer of the node types of Chat2Workflow only, which all platforms have: for benchmarks and for other formats."""
 
 
 def offer_for(
@@ -182,7 +184,7 @@ async def offer_of(services: Services, format_name: str = "operad") -> Offer:
         designer = Designer(offer=offer)
 
     Args:
-        services: The services; their MCP servers are asked for their tools.
+        services: The services; MCP servers are asked for their tools.
         format_name: Name of the format that the workflow is written in.
     """
     if format_name not in RICH_FORMATS:
@@ -200,7 +202,7 @@ async def offer_of(services: Services, format_name: str = "operad") -> Offer:
 
 
 def read_offer(said: Any) -> Offer:
-    """Return the offer of the JSON of `Offer.as_json`; the types of Chat2Workflow where there is none.
+    """Return the offer that the JSON of `Offer.as_json` describes; without JSON, `CHAT2WORKFLOW_OFFER`.
 
         assert read_offer(offer_for("operad").as_json()) == offer_for("operad")
 
@@ -227,11 +229,12 @@ def read_offer(said: Any) -> Offer:
 
 
 def _texts(fields: Mapping[str, Any], name: str) -> Sequence[str]:
+    """Return the texts in a list under a key."""
     return [each for each in list_of(fields.get(name)) if isinstance(each, str)]
 
 
 def _types_of(schema: Mapping[str, Any]) -> Mapping[str, str]:
-    """The types of a tool's arguments, of its JSON Schema."""
+    """Return the types of a tool's arguments from its JSON Schema; ? marks optional arguments."""
     properties = fields_of(schema.get("properties"))
     required = list_of(schema.get("required"))
     return {
@@ -241,6 +244,7 @@ def _types_of(schema: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _unknown(node: str, what: str, name: Any, known: Collection[str]) -> Iterator[str]:
+    """Yield a finding if a name is not among the known ones."""
     if isinstance(name, str) and name in known:
         return
     listed = ", ".join(known) or "none"

@@ -16,39 +16,42 @@ from operad.operators.conditions import Case
 def declared_operations(
     said: Sequence[Mapping[str, Any]], graph: NodeGraph, types: Mapping[str, NodeType]
 ) -> list[dict[str, Any]]:
-    """Return operations with parameters as they are declared, from drafted ones; others stay as they are.
+    """Return operations with parameters in declared form, from drafted ones; other operations are not changed.
 
     A variable ``"2.text"`` becomes ``["text", "2"]`` where a parameter takes a variable. A path of ``set`` may lead into
-    the drafted form, ``outputs[0].value``: then the whole parameter is set.
+    the drafted form, such as ``outputs[0].value``; then the operation sets the whole parameter.
 
     Args:
         said: The operations.
-        graph: The workflow that they change.
-        types: The node types by name.
+        graph: The workflow that the operations change.
+        types: Node types by name.
     """
-    kinds = {spec.id: spec.type for spec in graph.nodes}
-    made: list[dict[str, Any]] = []
+    types_by_id = {spec.id: spec.type for spec in graph.nodes}
+    declared: list[dict[str, Any]] = []
     for each in said:
         operation = dict(each)
         match operation.get("op"):
             case "add_node" | "insert_between":
-                kind = str(operation.get("type", ""))
-                kinds[str(operation.get("id", ""))] = kind
-                if kind in types and "params" in operation:
-                    operation["params"] = params_of(types[kind], fields_of(operation["params"]), kinds)
+                node_type = str(operation.get("type", ""))
+                types_by_id[str(operation.get("id", ""))] = node_type
+                if node_type in types and "params" in operation:
+                    operation["params"] = params_of(types[node_type], fields_of(operation["params"]), types_by_id)
             case "set":
-                operation |= _set(operation, graph, types.get(kinds.get(str(operation.get("node")), "")))
+                operation |= _declared_set_fields(
+                    operation, graph, types.get(types_by_id.get(str(operation.get("node")), ""))
+                )
             case "add_output":
                 operation["value"] = as_declared(operation.get("value"))
             case "add_branch" if isinstance(operation.get("branch"), Mapping):
-                operation["branch"] = _case(operation["branch"], types)
+                operation["branch"] = _declared_case(operation["branch"], types)
             case _:
                 pass
-        made.append(operation)
-    return made
+        declared.append(operation)
+    return declared
 
 
-def _set(operation: Mapping[str, Any], graph: NodeGraph, node_type: NodeType | None) -> dict[str, Any]:
+def _declared_set_fields(operation: Mapping[str, Any], graph: NodeGraph, node_type: NodeType | None) -> dict[str, Any]:
+    """Return the fields of a ``set`` operation that change in declared form."""
     path, value = operation.get("path"), operation.get("value")
     if node_type is None or not isinstance(path, str):
         return {}
@@ -70,14 +73,15 @@ def _set(operation: Mapping[str, Any], graph: NodeGraph, node_type: NodeType | N
 
 
 def _takes_variable(spec: NodeSpec | None, path: str) -> bool:
-    """Return whether a variable stands at a path of declared parameters now."""
+    """Return whether the current value at a path of declared parameters is a variable."""
     try:
         return spec is not None and is_selector(value_at(spec.params, steps_of(path)))
     except PathError:
         return False
 
 
-def _case(branch: Mapping[str, Any], types: Mapping[str, NodeType]) -> Any:
-    made = params_of(types["if-else"], {"cases": [dict(branch)]}) if "if-else" in types else {}
-    cases: list[Any] = made.get("cases", [])
+def _declared_case(branch: Mapping[str, Any], types: Mapping[str, NodeType]) -> Any:
+    """Return a case of an if-else in declared form."""
+    params = params_of(types["if-else"], {"cases": [dict(branch)]}) if "if-else" in types else {}
+    cases: list[Any] = params.get("cases", [])
     return list(cases[0]) if cases and set(branch) <= set(Case._fields) else dict(branch)

@@ -18,14 +18,13 @@ from operad.runtime.values.schema import Schema
 Change = Literal["keep", "update", "add"]
 
 DECLARES = ("start", "code", "parameter-extractor")
-"""The types whose nodes name their variables themselves, so that a plan names them."""
+"""Types whose nodes declare their own variables, which a plan therefore names."""
 
 MOST_NODES = 60
-"""The most nodes of a plan."""
+"""Maximum number of nodes in a plan."""
 
 _ID = re.compile(r"[\w-]{1,40}")
-"""The id of a new node; those that are there may have others."""
-
+"""Pattern of ids of new nodes; existing nodes may have other ids."""
 
 _TEXT: Schema = {"type": "string"}
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
@@ -37,8 +36,8 @@ class After(NamedTuple):
     """Predecessor of a node.
 
     Attributes:
-        node: The id of the other.
-        port: The port that the edge leaves from.
+        node: Id of the predecessor.
+        port: Port of the predecessor that the edge leaves.
     """
 
     node: str
@@ -46,19 +45,19 @@ class After(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A variable that a node names itself."""
+    """Variable that a node declares, with its type."""
 
     name: str
     type: str
 
 
 class Replaced(NamedTuple):
-    """A small change of a long text of a node that is there.
+    """Replacement of words in a long text of an existing node.
 
     Attributes:
-        param: The parameter, or the path to the text in it.
-        old: The words that change; they occur once.
-        new: The words in their place.
+        param: Parameter, or path to the text in it.
+        old: Words to replace, which occur once.
+        new: New words.
     """
 
     param: str
@@ -68,18 +67,18 @@ class Replaced(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlannedNode:
-    """A node of a plan.
+    """Node of a plan.
 
     Attributes:
-        id: Its identity.
-        type: The name of its type.
-        change: Whether it stays as it is, is changed, or is new.
-        does: What it does, in a line.
-        inside: The iteration that it runs inside of; empty for none.
-        after: What it follows; for one that is there already, nothing to leave its edges as they are.
-        gives: The variables that it names, for the types of `DECLARES`.
-        params: Its parameters in drafted form; None where they are still to be written.
-        replace: Small changes of its texts.
+        id: Id of the node.
+        type: Node type.
+        change: ``keep`` to leave the node as it is, ``update`` to change it, ``add`` for a new node.
+        does: Purpose of the node in one line.
+        inside: Id of the iteration that contains the node; empty for none.
+        after: Direct predecessors; empty for an existing node to keep its edges.
+        gives: Variables that the node declares, for the types of `DECLARES`.
+        params: Parameters in drafted form; None if they are not written yet.
+        replace: Replacements in its texts.
     """
 
     id: str
@@ -95,14 +94,14 @@ class PlannedNode:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan of a workflow.
+    """Plan of a workflow, or of a change of one.
 
     Attributes:
-        nodes: The nodes that there are to be.
-        drop: The ids of those that are to go.
-        reasoning: Why.
-        notes: What cannot be done or was assumed, for the user.
-        outdated: The numbers, from 1, of earlier notes that no longer hold.
+        nodes: Nodes to keep, update or add.
+        drop: Ids of the nodes to remove.
+        reasoning: Reasons of the plan.
+        notes: Notes for the user on assumptions and on requests that cannot be met.
+        outdated: Numbers, from 1, of earlier notes that no longer hold.
     """
 
     nodes: tuple[PlannedNode, ...] = ()
@@ -113,20 +112,20 @@ class Plan:
 
     @property
     def open(self) -> list[str]:
-        """The nodes that are to be written: those that are new, and those that are to change."""
+        """Ids of the nodes to write: new nodes, and nodes to update."""
         return [node.id for node in self.nodes if node.change != "keep"]
 
 
 def plan_schema(types: Mapping[str, NodeType], there: Collection[str], *, noted: bool = False) -> Schema:
-    """Return the JSON Schema of a plan without parameters: reasons come first; what is left out is empty.
+    """Return the JSON Schema of a plan without parameters; reasoning comes first, and fields may be left out.
 
     Args:
-        types: The node types by name.
-        there: The ids of the nodes that are there.
-        noted: Whether there are earlier notes.
+        types: Node types by name.
+        there: Ids of the existing nodes.
+        noted: True if there are earlier notes.
     """
     kinds = [kind.value for kind in VariableType if kind not in (VariableType.ANY, VariableType.ARRAY)]
-    given = _closed({"name": _TEXT, "type": {"type": "string", "enum": kinds}})
+    variable = _object_schema({"name": _TEXT, "type": {"type": "string", "enum": kinds}})
     node: dict[str, Schema] = {
         "id": {**_TEXT, "description": "A free number; for a node that is there, its id."},
         "type": {"type": "string", "enum": list(types)},
@@ -137,36 +136,36 @@ def plan_schema(types: Mapping[str, NodeType], there: Collection[str], *, noted:
         "gives": {
             "type": "array",
             "description": f"Variables that it declares, of {', '.join(DECLARES)} only.",
-            "items": given,
+            "items": variable,
         },
     }
-    needed = ["id", "type", *(["change"] if there else ["after"])]
-    dropped = {"type": "string", "enum": list(there)} if there else _TEXT
+    required = ["id", "type", *(["change"] if there else ["after"])]
+    drop_id = {"type": "string", "enum": list(there)} if there else _TEXT
     properties: dict[str, Schema] = {
         "reasoning": {**_TEXT, "description": "Short: the steps asked for, and the node for each."},
-        "nodes": {"type": "array", "items": _closed(node, needed)},
-        "drop": {"type": "array", "items": dropped},
+        "nodes": {"type": "array", "items": _object_schema(node, required)},
+        "drop": {"type": "array", "items": drop_id},
         "notes": _TEXTS,
         **({"outdated": _NUMBERS} if noted else {}),
     }
-    return _closed(properties, ["reasoning", "nodes"])
+    return _object_schema(properties, ["reasoning", "nodes"])
 
 
 def draft_schema(there: Collection[str], *, noted: bool = False) -> Schema:
-    """Return the JSON Schema of a plan with parameters, as short as may be: an endpoint counts its tokens.
+    """Return the JSON Schema of a plan with parameters, in short form, as endpoints count its tokens.
 
     Args:
-        there: The ids of the nodes that are there.
-        noted: Whether there are earlier notes.
+        there: Ids of the existing nodes.
+        noted: True if there are earlier notes.
     """
     node: dict[str, Schema] = {"id": _TEXT, "type": _TEXT, "inside": _TEXT, "after": _TEXTS, "params": _OBJECT}
     if there:
-        node["replace"] = _list_of({"param": _TEXT, "old": _TEXT, "new": _TEXT}, ["param", "old", "new"])
+        node["replace"] = _list_schema({"param": _TEXT, "old": _TEXT, "new": _TEXT}, ["param", "old", "new"])
     return {
         "type": "object",
         "properties": {
             "reasoning": {**_TEXT, "description": "In short"},
-            "nodes": _list_of(node, ["id"] if there else ["id", "type", "after"]),
+            "nodes": _list_schema(node, ["id"] if there else ["id", "type", "after"]),
             "drop": _TEXTS,
             "notes": _TEXTS,
             **({"outdated": _NUMBERS} if noted else {}),
@@ -176,69 +175,69 @@ def draft_schema(there: Collection[str], *, noted: bool = False) -> Schema:
 
 
 def with_base(said: Mapping[str, Any], base: NodeGraph) -> dict[str, Any]:
-    """Return a plan as it was written, with what it may leave out: types of nodes that are there, and changes.
+    """Return the JSON of a plan with the fields that it may leave out: the type and the change of each node.
 
     Args:
-        said: An answer that fits its schema.
-        base: The workflow that is there.
+        said: Answer of a model that fits the schema of a plan.
+        base: The existing workflow.
     """
     nodes = [cast("Mapping[str, Any]", each) for each in said["nodes"]]
-    return {**said, "nodes": [_with_base(each, base) for each in nodes]}
+    return {**said, "nodes": [_node_with_base(each, base) for each in nodes]}
 
 
-def _with_base(node: Mapping[str, Any], base: NodeGraph) -> dict[str, Any]:
-    was = base.by_id.get(str(node["id"]).strip())
+def _node_with_base(node: Mapping[str, Any], base: NodeGraph) -> dict[str, Any]:
+    existing = base.by_id.get(str(node["id"]).strip())
     written = "params" in node or bool(node.get("replace"))
-    change = "add" if was is None else "update" if written else "keep"
-    said = node.get("change")
+    change = "add" if existing is None else "update" if written else "keep"
+    stated_change = node.get("change")
     return {
         **node,
-        "type": node.get("type") or (was.type if was is not None else ""),
-        "change": said if said in get_args(Change) else change,
+        "type": node.get("type") or (existing.type if existing is not None else ""),
+        "change": stated_change if stated_change in get_args(Change) else change,
     }
 
 
 def read_plan(said: Mapping[str, Any]) -> Plan:
-    """The plan of an answer that fits its schema."""
-    nodes = [cast("Mapping[str, Any]", each) for each in said.get("nodes", [])]
-    ids = {str(each["id"]).strip() for each in nodes}
+    """Return the plan in a model's answer that fits the schema of a plan."""
+    nodes = [cast("Mapping[str, Any]", node) for node in said.get("nodes", [])]
+    ids = {str(node["id"]).strip() for node in nodes}
     return Plan(
-        nodes=tuple(_planned(each, ids) for each in nodes[: MOST_NODES + 1]),
+        nodes=tuple(_read_node(node, ids) for node in nodes[: MOST_NODES + 1]),
         drop=tuple(map(str, said.get("drop", []))),
         reasoning=str(said.get("reasoning", "")),
-        notes=tuple(line for each in said.get("notes", []) if (line := " ".join(str(each).split()))),
-        outdated=tuple(int(each) for each in said.get("outdated", [])),
+        notes=tuple(line for note in said.get("notes", []) if (line := " ".join(str(note).split()))),
+        outdated=tuple(int(number) for number in said.get("outdated", [])),
     )
 
 
-def _planned(said: Mapping[str, Any], ids: Collection[str]) -> PlannedNode:
-    params = said.get("params")
+def _read_node(node: Mapping[str, Any], ids: Collection[str]) -> PlannedNode:
+    params = node.get("params")
     gives = tuple(
-        Given(str(one["name"]).strip(), str(one["type"]))
-        for one in each_of(said.get("gives"))
-        if {"name", "type"} <= one.keys()
+        Given(str(item["name"]).strip(), str(item["type"]))
+        for item in each_of(node.get("gives"))
+        if {"name", "type"} <= item.keys()
     )
     return PlannedNode(
-        id=str(said["id"]).strip(),
-        type=said["type"],
-        change=said.get("change", "add"),
-        does=str(said.get("does", "")),
-        inside=str(said.get("inside", "")).strip(),
-        after=tuple(_after(str(one).strip(), ids) for one in said.get("after", ())),
-        gives=gives or _declared(said["type"], params),
+        id=str(node["id"]).strip(),
+        type=node["type"],
+        change=node.get("change", "add"),
+        does=str(node.get("does", "")),
+        inside=str(node.get("inside", "")).strip(),
+        after=tuple(_read_predecessor(str(item).strip(), ids) for item in node.get("after", ())),
+        gives=gives or _declared_variables(node["type"], params),
         params=params,
-        replace=tuple(Replaced(one["param"], one["old"], one["new"]) for one in said.get("replace", ())),
+        replace=tuple(Replaced(item["param"], item["old"], item["new"]) for item in node.get("replace", ())),
     )
 
 
-def _after(said: str, ids: Collection[str]) -> After:
-    """``4``, or ``4:1`` for port 1 of node 4."""
-    node, colon, port = said.rpartition(":")
-    return After(node, int(port)) if colon and said not in ids and re.fullmatch(r"[0-9]{1,3}", port) else After(said)
+def _read_predecessor(text: str, ids: Collection[str]) -> After:
+    """Return the predecessor that ``4`` names, or ``4:1`` for port 1 of node 4."""
+    node, colon, port = text.rpartition(":")
+    return After(node, int(port)) if colon and text not in ids and re.fullmatch(r"[0-9]{1,3}", port) else After(text)
 
 
-def _declared(node_type: str, params: Any) -> tuple[Given, ...]:
-    """The variables that the parameters of a node declare."""
+def _declared_variables(node_type: str, params: Any) -> tuple[Given, ...]:
+    """Return the variables that the parameters of a node declare."""
     key = {"start": "variables", "code": "outputs", "parameter-extractor": "parameters"}.get(node_type, "")
     listed = each_of(fields_of(params).get(key))
     return tuple(
@@ -247,12 +246,12 @@ def _declared(node_type: str, params: Any) -> tuple[Given, ...]:
 
 
 def faults_of(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> list[str]:
-    """Return the faults of a plan, in words that a model can act on.
+    """Return the faults of a plan as instructions for a model.
 
     Args:
         plan: The plan.
-        base: The workflow that is there; without nodes where there is none.
-        types: The node types by name.
+        base: The existing workflow; without nodes if there is none.
+        types: Node types by name.
     """
     return list(_faults(plan, base, types))
 
@@ -260,39 +259,40 @@ def faults_of(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> lis
 def _faults(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> Iterator[str]:
     ids = [node.id for node in plan.nodes]
     if not (plan.open or plan.drop or any(node.after for node in plan.nodes)):
-        yield from _idle(plan, base)
+        yield from _no_change_faults(plan, base)
         return
     if len(ids) > MOST_NODES:
         yield f"the plan has more than {MOST_NODES} nodes; say more in fewer"
         return
     for node_id in dict.fromkeys(each for each in ids if ids.count(each) > 1):
         yield f"node {node_id!r} is planned twice; give each its own id"
-    there = base.by_id
+    existing = base.by_id
     for node in plan.nodes:
         yield from _node_faults(node, base, plan, types)
     for node_id in plan.drop:
-        if node_id not in there:
-            yield f"drop: there is no node {node_id!r}{did_you_mean(node_id, there)}"
+        if node_id not in existing:
+            yield f"drop: there is no node {node_id!r}{did_you_mean(node_id, existing)}"
         elif node_id in ids:
             yield f"drop: node {node_id!r} is planned as well; leave it out of one of the two"
-    final = {**{each: spec.type for each, spec in there.items() if each not in plan.drop}}
-    final |= {node.id: node.type for node in plan.nodes}
-    yield from _missing_kinds(list(final.values()), types)
+    types_by_id = {**{each: spec.type for each, spec in existing.items() if each not in plan.drop}}
+    types_by_id |= {node.id: node.type for node in plan.nodes}
+    yield from _missing_type_faults(list(types_by_id.values()), types)
     try:
         TopologicalSorter({node.id: [each.node for each in node.after] for node in plan.nodes}).prepare()
     except CycleError as error:
         yield f"each of these follows the next, and so none can begin: {shorten(error.args[1], 10)}"
 
 
-def _idle(plan: Plan, base: NodeGraph) -> Iterator[str]:
-    """The fault of a plan that changes nothing, unless it says why."""
+def _no_change_faults(plan: Plan, base: NodeGraph) -> Iterator[str]:
+    """Yield a fault of a plan that changes nothing, unless its notes give a reason."""
     if not base.nodes:
         yield "the plan has no nodes"
     elif not plan.notes:
         yield "the plan changes nothing; where nothing can be changed, say why in `notes`"
 
 
-def _missing_kinds(kinds: Sequence[str], types: Mapping[str, NodeType]) -> Iterator[str]:
+def _missing_type_faults(kinds: Sequence[str], types: Mapping[str, NodeType]) -> Iterator[str]:
+    """Yield a fault if no node begins or none ends the workflow."""
     if "start" not in kinds:
         yield "there is no node of type 'start'; it holds the inputs"
     if not any(kind in types and types[kind].ends for kind in kinds):
@@ -300,17 +300,20 @@ def _missing_kinds(kinds: Sequence[str], types: Mapping[str, NodeType]) -> Itera
 
 
 def _node_faults(node: PlannedNode, base: NodeGraph, plan: Plan, types: Mapping[str, NodeType]) -> Iterator[str]:
-    there = base.by_id
-    known = {*(each for each in there if each not in plan.drop), *(each.id for each in plan.nodes)}
-    if node.id not in there and not _ID.fullmatch(node.id):
+    existing = base.by_id
+    known = {*(each for each in existing if each not in plan.drop), *(each.id for each in plan.nodes)}
+    if node.id not in existing and not _ID.fullmatch(node.id):
         yield f"{node.id!r:.60} can be no id; take a number"
-    if node.change == "add" and node.id in there and node.id not in plan.drop:
-        yield f"node {node.id!r} is there already ({there[node.id].type}): plan it as keep or update, or take a free id"
-    if node.change != "add" and node.id not in there:
-        yield f"node {node.id!r} is not there, and so can only be planned as add{did_you_mean(node.id, there)}"
-    elif node.change != "add" and there[node.id].type != node.type:
+    if node.change == "add" and node.id in existing and node.id not in plan.drop:
         yield (
-            f"node {node.id!r} is of type {there[node.id].type!r}, not {node.type!r}; "
+            f"node {node.id!r} is there already ({existing[node.id].type}): "
+            "plan it as keep or update, or take a free id"
+        )
+    if node.change != "add" and node.id not in existing:
+        yield f"node {node.id!r} is not there, and so can only be planned as add{did_you_mean(node.id, existing)}"
+    elif node.change != "add" and existing[node.id].type != node.type:
+        yield (
+            f"node {node.id!r} is of type {existing[node.id].type!r}, not {node.type!r}; "
             "to have another type, drop it and add a new one"
         )
     if node.type not in types:
@@ -324,14 +327,15 @@ def _node_faults(node: PlannedNode, base: NodeGraph, plan: Plan, types: Mapping[
         yield f"node {node.id!r} runs inside {node.inside!r}, which is not there{did_you_mean(node.inside, known)}"
 
 
-def _list_of(properties: Mapping[str, Schema], required: Collection[str]) -> Schema:
+def _list_schema(properties: Mapping[str, Schema], required: Collection[str]) -> Schema:
     return {
         "type": "array",
         "items": {"type": "object", "properties": dict(properties), "required": list(required)},
     }
 
 
-def _closed(properties: Mapping[str, Schema], required: Collection[str] | None = None) -> Schema:
+def _object_schema(properties: Mapping[str, Schema], required: Collection[str] | None = None) -> Schema:
+    """Return the schema of an object without other properties; None requires all properties."""
     return {
         "type": "object",
         "properties": dict(properties),

@@ -25,36 +25,36 @@ from operad.runtime.reasoning.prompt import cut, fence
 from operad.runtime.values.schema import Schema
 
 CHARACTERS_A_TOKEN = 4
-"""Of English and JSON, roughly; budgets are in tokens, texts are measured in characters."""
+"""Estimated characters per token of English and JSON; budgets are in tokens, texts are measured in characters."""
 
 DRAFT_TOKENS = 5_000
 PLAN_TOKENS = 2_400
 BUILD_TOKENS = 4_000
 FIX_TOKENS = 2_000
-"""Tokens of a stage's prompt at most, without the user's instruction, which is never cut. A first draft or an edit
+"""Maximum number of tokens of a stage's prompt, without the user's instruction, which is never cut. A draft or an edit
 takes one call if its whole prompt fits `DRAFT_TOKENS`; otherwise plan and build are separate calls."""
 
 MOST_FINDINGS = 5
-"""Findings that a model is given at once to mend."""
+"""Maximum number of findings in a prompt."""
 
 LONGEST_FINDING = 600
-"""Characters of a finding that a model is shown; what is cut is marked."""
+"""Maximum number of characters of a finding in a prompt; a cut is marked."""
 
 LONGEST_REASONS, LONGEST_NOTES = 1_200, 1_200
-"""Characters of a plan's reasons, and of notes, that a model is shown; what is cut is marked."""
+"""Maximum number of characters of a plan's reasons, and of notes, in a prompt; a cut is marked."""
 
 LONGEST_NOTE = 300
-"""Characters of a note that is kept."""
+"""Maximum number of characters of a note in a prompt; a cut is marked."""
 
 NEAR_VARIABLES, FAR_VARIABLES = 12, 4
-"""Variables that are listed as readable by a node: the nearest, and the farthest, among which the inputs are. The
-schema of the answer has them all."""
+"""Number of variables to list as readable by a node: the nearest ones, and the farthest, which include the inputs.
+The schema of the answer contains all variables."""
 
 STATED = "Names that the job seems to state (found by rules; the job itself counts)"
 
 ALWAYS_SHOWN = ("llm",)
-"""Types that are described for every change, beside those of the workflow and those that its words suggest; others are
-listed in short."""
+"""Types to describe for every change, beside the types of the workflow and those that the instruction suggests; other
+types are listed in short."""
 
 OTHERS = "Types in short"
 
@@ -71,24 +71,24 @@ the parameters of each node by its id."""
 
 @cache
 def text(name: str) -> str:
-    """Return a prompt's instructions: a file of `texts/`.
+    """Return the instructions of a prompt from a file of `texts/`.
 
     Args:
-        name: Its name, without the suffix.
+        name: Name of the file without its suffix.
     """
     return (files("operad.flows.generation") / "texts" / f"{name}.md").read_text(encoding="utf-8").strip()
 
 
 class Part(NamedTuple):
-    """A part of a prompt.
+    """Part of a prompt.
 
     Attributes:
-        title: What it tells.
-        text: What it says; empty for nothing.
-        keep: Whether it stays whole whatever the budget; others are cut, the last one first.
-        data: Whether others wrote it, so that it is fenced.
-        fixed: Whether it is the same for every job, so that it stands in the instruction, before the job: endpoints keep
-            the beginning of prompts that they read before.
+        title: Title of the part.
+        text: Text of the part; empty parts are left out.
+        keep: True to keep the part whole whatever the budget; other parts are cut, the last one first.
+        data: True to fence the text, as it is untrusted data.
+        fixed: True if the text is the same for every job. The part then precedes the job, as endpoints cache the
+            beginning of prompts.
     """
 
     title: str
@@ -99,13 +99,13 @@ class Part(NamedTuple):
 
 
 def fit(parts: Sequence[Part], tokens: int) -> list[Part]:
-    """The parts within a budget: what need not be kept whole is cut or left out, the last first.
+    """Return the parts that fit a budget: parts without `keep` are cut or left out, the last first.
 
     Args:
         parts: The parts, the most important first.
-        tokens: The budget.
+        tokens: The budget in tokens.
     """
-    room = CHARACTERS_A_TOKEN * tokens - sum(len(part.text) for part in parts if part.keep)
+    characters_left = CHARACTERS_A_TOKEN * tokens - sum(len(part.text) for part in parts if part.keep)
     fitted: list[Part] = []
     for part in parts:
         if not part.text:
@@ -113,14 +113,20 @@ def fit(parts: Sequence[Part], tokens: int) -> list[Part]:
         if part.keep:
             fitted.append(part)
             continue
-        text = part.text if len(part.text) <= room else cut(part.text, max(room - 60, 0)) if room > 300 else ""
-        room -= len(text)
+        text = (
+            part.text
+            if len(part.text) <= characters_left
+            else cut(part.text, max(characters_left - 60, 0))
+            if characters_left > 300
+            else ""
+        )
+        characters_left -= len(text)
         fitted += [part._replace(text=text)] if text else []
     return fitted
 
 
 def shown(parts: Iterable[Part]) -> str:
-    """Parts as one text, each below its title."""
+    """Return the parts as one text, each below its title."""
     return "\n\n".join(f"### {part.title}\n{fence(part.text) if part.data else part.text}" for part in parts)
 
 
@@ -138,23 +144,27 @@ def to_draft(
     notes: Sequence[str] = (),
     titles: Mapping[str, str] = MappingProxyType({}),
 ) -> Sequence[Part] | None:
-    """Return the prompt for a plan with all parameters, in one call; None where it does not fit the budget.
+    """Return the prompt for a plan with all parameters, in one call; None if it does not fit the budget.
 
     Args:
-        base: The workflow that is there.
-        rounds: What is asked for, the latest last.
-        offer: The node types, parameters and services that may be used.
-        example: A workflow to go by, made for other words; an empty one for none.
-        notes: Notes to the user that are kept.
-        titles: The titles of nodes that people gave them, by id.
+        base: The existing workflow.
+        rounds: The instructions, the latest last.
+        offer: Node types, parameters and services that may be used.
+        example: Part with a workflow made from another instruction; an empty part for none.
+        notes: Earlier notes to the user.
+        titles: Titles that people gave to nodes, by id.
     """
-    there = {spec.type for spec in base.nodes}
-    described = {*there, *ALWAYS_SHOWN, *likely(rounds[-1], offer.types)}
-    shown_types = [name for name in offer.types if not there or name in described]
+    used_types = {spec.type for spec in base.nodes}
+    described = {*used_types, *ALWAYS_SHOWN, *likely(rounds[-1], offer.types)}
+    shown_types = [name for name in offer.types if not used_types or name in described]
     others = [name for name in offer.types if name not in (*shown_types, *inner_types(offer.types))]
-    used = any(EVERYWHERE in fields_of(spec.params) for spec in base.nodes)
-    params = offer.params if not there or used or likely(rounds[-1], [EVERYWHERE]) else offer.params - {EVERYWHERE}
-    rules = [text("change" if there else "draft"), text("inside") if "iteration" in shown_types else ""]
+    uses_everywhere = any(EVERYWHERE in fields_of(spec.params) for spec in base.nodes)
+    params = (
+        offer.params
+        if not used_types or uses_everywhere or likely(rounds[-1], [EVERYWHERE])
+        else offer.params - {EVERYWHERE}
+    )
+    rules = [text("change" if used_types else "draft"), text("inside") if "iteration" in shown_types else ""]
     parts = [
         Part("Rules", "\n".join(filter(None, rules)), keep=True),
         Part(NOTATION, signatures(offer.types, shown_types, params), keep=True, fixed=True),
@@ -165,8 +175,8 @@ def to_draft(
         Part(NOTED, numbered(notes), keep=True, data=True),
         example,
     ]
-    told = [part for part in parts if part.text]
-    return told if sum(len(part.text) for part in told) <= CHARACTERS_A_TOKEN * DRAFT_TOKENS else None
+    filled_parts = [part for part in parts if part.text]
+    return filled_parts if sum(len(part.text) for part in filled_parts) <= CHARACTERS_A_TOKEN * DRAFT_TOKENS else None
 
 
 def to_plan(
@@ -180,12 +190,12 @@ def to_plan(
     """Return the prompt for a plan without parameters.
 
     Args:
-        base: The workflow that is there.
-        rounds: What is asked for, the latest last.
-        contract: What is stated.
-        offer: The node types, parameters and services that may be used.
-        notes: What was noted before.
-        titles: The titles of nodes that people gave them, by id.
+        base: The existing workflow.
+        rounds: The instructions, the latest last.
+        contract: Inputs and outputs that the instructions state.
+        offer: Node types, parameters and services that may be used.
+        notes: Earlier notes to the user.
+        titles: Titles that people gave to nodes, by id.
     """
     return fit(
         [
@@ -213,18 +223,18 @@ def to_build(
     ids: Sequence[str] | None = None,
     rounds: Sequence[str] = (),
 ) -> Sequence[Part]:
-    """Return the prompt for parameters. Those that a node has now are never cut, as they are written anew.
+    """Return the prompt for parameters. The current ones of a node are never cut, as the model writes them anew.
 
     Args:
         plan: The plan.
-        base: The workflow that is there.
-        contract: What is stated.
-        offer: The node types, parameters and services that may be used.
-        variables: What each planned node may read.
-        example: A workflow to go by.
-        kinds: The types of variables, by ``id.variable``.
-        ids: The nodes that are to be written; None for all that the plan opens.
-        rounds: What was asked for before, and then the job.
+        base: The existing workflow.
+        contract: Inputs and outputs that the instructions state.
+        offer: Node types, parameters and services that may be used.
+        variables: Variables that each planned node may read.
+        example: Part with an example workflow.
+        kinds: Types of variables, by ``id.variable``.
+        ids: Ids of the nodes to write; None for all new and updated nodes of the plan.
+        rounds: The instructions, the latest last.
     """
     wanted = plan.open if ids is None else ids
     names = [node.type for node in plan.nodes if node.id in wanted]
@@ -255,23 +265,23 @@ def to_mend(
     *,
     titles: Mapping[str, str] = MappingProxyType({}),
 ) -> Sequence[Part]:
-    """Return the prompt for operations.
+    """Return the prompt for operations that mend findings.
 
     Args:
         graph: The workflow.
-        findings: What is to be mended.
-        ids: The nodes concerned.
-        offer: The node types, parameters and services that may be used.
-        titles: The titles of nodes that people gave them, by id.
+        findings: Findings to mend.
+        ids: Ids of the nodes that the findings concern.
+        offer: Node types, parameters and services that may be used.
+        titles: Titles that people gave to nodes, by id.
     """
-    rules, found = f"{text('mend')}\n{operations_in_short()}", findings_in_short(findings)
-    room = CHARACTERS_A_TOKEN * FIX_TOKENS - len(rules) - len(found)
+    rules, shown_findings = f"{text('mend')}\n{operations_in_short()}", findings_in_short(findings)
+    characters_left = CHARACTERS_A_TOKEN * FIX_TOKENS - len(rules) - len(shown_findings)
     names = [graph.by_id[each].type for each in ids if each in graph.by_id]
     return fit(
         [
             Part("Rules", rules, keep=True),
-            Part("Findings", found, keep=True),
-            Part("The nodes concerned", concerned(graph, ids, room, offer.types), keep=True),
+            Part("Findings", shown_findings, keep=True),
+            Part("The nodes concerned", concerned(graph, ids, characters_left, offer.types), keep=True),
             Part("Their types", cards(offer.types, names, offer.params)),
             Part("All nodes", skeleton(graph, offer.types, titles=titles), data=True),
             Part("All types", ", ".join(offer.types)),
@@ -292,17 +302,17 @@ def to_judge(
     contested: Sequence[str] = (),
     titles: Mapping[str, str] = MappingProxyType({}),
 ) -> Sequence[Part]:
-    """Return the prompt for a verdict; of a changed workflow, the new parts are shown whole.
+    """Return the prompt for a verdict on a workflow.
 
     Args:
         graph: The workflow.
-        base: The workflow that was there before.
-        rounds: What is asked for, the latest last.
-        offer: The node types, parameters and services that may be used.
-        criteria: What counts.
-        notes: What was said of what cannot be done.
-        contested: Findings that were contested before, with the reasons.
-        titles: The titles of nodes that people gave them, by id.
+        base: The workflow before the change; without nodes if the workflow is new.
+        rounds: The instructions, the latest last.
+        offer: Node types, parameters and services that may be used.
+        criteria: Criteria of the verdict.
+        notes: Notes to the user on assumptions and on requests that cannot be met.
+        contested: Findings that a model contested before, with the reasons.
+        titles: Titles that people gave to nodes, by id.
     """
     return [
         part
@@ -321,42 +331,42 @@ def to_judge(
 
 
 def changed(base: NodeGraph, graph: NodeGraph) -> str:
-    """The ids of nodes that are new, changed or gone; empty for a first draft."""
+    """Return the ids of new, changed and removed nodes in lines; empty for a first draft."""
     if not base.nodes:
         return ""
-    made = difference(base, graph)
-    told = {
-        "new": [spec.id for spec in made.added],
-        "changed": list(dict.fromkeys(change.node for change in made.changed)),
-        "gone": [spec.id for spec in made.removed],
+    changes = difference(base, graph)
+    ids_by_change = {
+        "new": [spec.id for spec in changes.added],
+        "changed": list(dict.fromkeys(change.node for change in changes.changed)),
+        "gone": [spec.id for spec in changes.removed],
     }
-    return "\n".join(f"{what}: {', '.join(ids)}" for what, ids in told.items() if ids)
+    return "\n".join(f"{change}: {', '.join(ids)}" for change, ids in ids_by_change.items() if ids)
 
 
 def listed(texts: Iterable[str]) -> str:
-    """A line with a dash for each text."""
+    """Return a line with a dash for each text."""
     return "\n".join(f"- {each}" for each in texts)
 
 
 def numbered(notes: Sequence[str]) -> str:
-    """A numbered line for each note; of many, the latest, and of a long one, the beginning."""
-    room, lines = LONGEST_NOTES, list[str]()
+    """Return a numbered line for each note; only the latest notes that fit, and only the beginning of long notes."""
+    characters_left, lines = LONGEST_NOTES, list[str]()
     for number, note in reversed(list(enumerate(notes, 1))):
         line = f"{number}. {note if len(note) <= LONGEST_NOTE else note[:LONGEST_NOTE] + '[… cut]'}"
-        room -= len(line)
-        if room < 0:
+        characters_left -= len(line)
+        if characters_left < 0:
             break
         lines.append(line)
     return "\n".join(reversed(lines))
 
 
 def operations_in_short() -> str:
-    """A line for each operation: its name, and the keys that it takes."""
+    """Return a line for each operation with its name and its keys."""
     return "\n".join(f"- {usage(name)}" for name in OPERATIONS)
 
 
 def stated(contract: Contract) -> str:
-    """Return the names that the instructions state, in words."""
+    """Return a line for each input and for the outputs that the instructions state."""
     lines = [f"input {each.name}" + (f" ({each.kind.value})" if each.kind else "") for each in contract.inputs]
     for end in contract.outputs:
         which = "outputs" if len(contract.outputs) == 1 else "outputs of one end"
@@ -367,17 +377,17 @@ def stated(contract: Contract) -> str:
 
 
 def types_in_short(types: Mapping[str, NodeType]) -> str:
-    """A line for each type."""
+    """Return a line for each node type."""
     return table(types.values())
 
 
 def findings_in_short(findings: Iterable[str]) -> str:
-    """A numbered line for each finding."""
+    """Return a numbered line for each finding."""
     return "\n".join(f"{number}. {cut(each, LONGEST_FINDING)}" for number, each in enumerate(findings, 1))
 
 
 def planned(plan: Plan) -> str:
-    """A plan, a line for each node."""
+    """Return a line for each node of a plan."""
     lines: list[str] = []
     for node in plan.nodes:
         after = ", ".join(each.node + (f":{each.port}" if each.port else "") for each in node.after)
@@ -391,20 +401,25 @@ def planned(plan: Plan) -> str:
 
 
 def written(plan: Plan) -> str:
-    """The parameters that a plan says, a line for each of these nodes."""
+    """Return the parameters that a plan contains, in a line for each node that has some."""
     return "\n".join(f"{node.id}: {compact(node.params)}" for node in plan.nodes if node.params)
 
 
 def may_read(
     variables: Mapping[str, Sequence[str]], ids: Iterable[str], kinds: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """The variables that each of some nodes may read; with their types, where these are other than string."""
+    """Return a line for each node with the variables that it may read, and their types other than string."""
     return "\n".join(f"{each}: {', '.join(_near_and_far(variables.get(each, ()), kinds)) or 'none'}" for each in ids)
 
 
 def _near_and_far(names: Sequence[str], kinds: Mapping[str, str]) -> Sequence[str]:
-    told = [f"{name} ({kinds[name]})" if kinds.get(name, "string") != "string" else name for name in names]
-    if len(told) <= NEAR_VARIABLES + FAR_VARIABLES:
-        return told
-    left = len(told) - NEAR_VARIABLES - FAR_VARIABLES
-    return [*told[:NEAR_VARIABLES], f"… {left} more in the form of the answer …", *told[-FAR_VARIABLES:]]
+    """Return variables with their types; of many, the nearest and the farthest."""
+    shown_names = [f"{name} ({kinds[name]})" if kinds.get(name, "string") != "string" else name for name in names]
+    if len(shown_names) <= NEAR_VARIABLES + FAR_VARIABLES:
+        return shown_names
+    omitted = len(shown_names) - NEAR_VARIABLES - FAR_VARIABLES
+    return [
+        *shown_names[:NEAR_VARIABLES],
+        f"… {omitted} more in the form of the answer …",
+        *shown_names[-FAR_VARIABLES:],
+    ]

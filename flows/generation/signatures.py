@@ -21,20 +21,20 @@ NOTATION = "Node types: name(parameters) → outputs; ports. Hints"
 """Title of a list of signatures."""
 
 EVERYWHERE = "failure"
-"""Parameter that every type has, which is described once, behind all signatures."""
+"""Parameter that every type has, which is described once, after all signatures."""
 
 SHORT: Mapping[Any, str] = {Selector: "var", Text: "text", bool: "bool", int: "number", float: "number"}
-"""Names of types in signatures; texts and types of fields go without one."""
+"""Names of types in signatures; other types, such as plain texts, have no name."""
 
 
 def signatures(types: Mapping[str, NodeType], names: Iterable[str], params: Collection[str] = ()) -> str:
-    """Return the signatures of some types, in this order, each once.
+    """Return the signatures of node types in the given order, each once.
 
         print(signatures(NODE_TYPES, ["llm", "end"]))
 
     Args:
-        types: The node types by name.
-        names: The names of the types to show; unknown ones, and the starts of containers, are left out.
+        types: Node types by name.
+        names: Names of the types to show; unknown names and the starts of containers are ignored.
         params: Advanced parameters to show, as ``type.parameter``, or ``parameter`` for all types.
     """
     inner = inner_types(types)
@@ -47,95 +47,100 @@ def signatures(types: Mapping[str, NodeType], names: Iterable[str], params: Coll
 
 
 def signature(node_type: NodeType, params: Collection[str] = ()) -> str:
-    """Return a type in one line: its parameters with their types, outputs, ports, and its hint.
+    """Return a node type in one line: its parameters with their types, outputs, ports, and its hint.
 
     Args:
         node_type: The type.
         params: Advanced parameters to show, as ``type.parameter``.
     """
     fields = {name: each for name, each in drafted_fields(node_type, params).items() if name != EVERYWHERE}
-    told = _params(node_type, fields)
-    gives = "" if node_type.gives.startswith("nothing") else f" → {node_type.gives}"
-    ways = f"; {node_type.ways}" if node_type.ways else ""
+    shown_params = _params(node_type, fields)
+    outputs = "" if node_type.gives.startswith("nothing") else f" → {node_type.gives}"
+    ports = f"; {node_type.ways}" if node_type.ways else ""
     hint = _hint(node_type)
     advanced = [
         f"{name}: {field.description}"
         for name, field in fields.items()
-        if ADVANCED in field.metadata and not re.search(rf"\b{name}\b", hint)  # a hint takes the place of these words
+        if ADVANCED in field.metadata and not re.search(rf"\b{name}\b", hint)  # unless the hint describes the parameter
     ]
-    said = " ".join(filter(None, [hint, *advanced]))
-    return f"{node_type.type}({told}){gives}{ways}" + (f". {said}" if said else "")
+    notes = " ".join(filter(None, [hint, *advanced]))
+    return f"{node_type.type}({shown_params}){outputs}{ports}" + (f". {notes}" if notes else "")
 
 
 def short(node_type: NodeType) -> str:
-    """Return a type in few words: its outputs and ports; of types that name their outputs themselves also the parameters.
+    """Return a node type in short: outputs and ports, and for types that declare their outputs the parameters.
 
     Args:
         node_type: The type.
     """
-    told = f"({_params(node_type, drafted_fields(node_type))})" if node_type.type in DECLARES else ""
-    gives = "" if node_type.gives.startswith("nothing") else f" → {_BRACKETS.sub('', node_type.gives)}"
-    ways = f"; {node_type.ways}" if node_type.ways else ""
-    return f"{node_type.type}{told}{gives}{ways}"
+    shown_params = f"({_params(node_type, drafted_fields(node_type))})" if node_type.type in DECLARES else ""
+    outputs = "" if node_type.gives.startswith("nothing") else f" → {_OUTPUT_DETAILS.sub('', node_type.gives)}"
+    ports = f"; {node_type.ways}" if node_type.ways else ""
+    return f"{node_type.type}{shown_params}{outputs}{ports}"
 
 
-_BRACKETS = re.compile(r"; inside.*| \((?!(?:array\[\w+\]|object)\))[^()]*\)|: .*")
-"""Details of outputs, but for the types of lists and objects."""
+_OUTPUT_DETAILS = re.compile(r"; inside.*| \((?!(?:array\[\w+\]|object)\))[^()]*\)|: .*")
+"""Pattern of details in descriptions of outputs, except the types of lists and objects."""
 
 
 def _params(node_type: NodeType, fields: Mapping[str, FieldInfo]) -> str:
-    """Parameters with their types; ? marks optional ones."""
+    """Return the parameters with their types; ? marks optional ones."""
     hints = get_type_hints(node_type.params_type, include_extras=True)
     return ", ".join(
-        _named(name if field.is_required() else f"{name}?", _kind(hints[name])) for name, field in fields.items()
+        _with_type(name if field.is_required() else f"{name}?", _type_name(hints[name]))
+        for name, field in fields.items()
     )
 
 
 def inner_types(types: Mapping[str, NodeType]) -> set[str]:
-    """Return the types that begin what containers run: models do not plan them."""
+    """Return the types that begin the body of a container, which models do not plan."""
     return {each.body_starts_with for each in types.values()} - {""}
 
 
 def _hint(node_type: NodeType) -> str:
-    """The hint of a type; the summary of one without; for conditions, their operators."""
+    """Return the hint of a node type, by default its summary; for if-else, the operators of conditions."""
     if node_type.type == "if-else":
-        return "".join(_comparisons())
+        return "".join(_operators_by_type())
     return summary(node_type) if node_type.hint is None else node_type.hint
 
 
-def _comparisons() -> Iterator[str]:
-    """The operators of conditions, by the type of the variable; those that all types have come last."""
+def _operators_by_type() -> Iterator[str]:
+    """Yield the operators of conditions by the type of the variable, and last those of all types."""
     kinds = (VariableType.STRING, VariableType.NUMBER, VariableType.BOOLEAN, VariableType.ARRAY_STRING)
     common = [each for each in OPERATORS[kinds[0]] if all(each in OPERATORS[kind] for kind in kinds)]
     yield "Operators: "
     for kind in kinds:
-        own = [each for each in OPERATORS[kind] if each not in common]
-        yield f"{kind.value.partition('[')[0]}: {', '.join(own)}; "
+        specific = [each for each in OPERATORS[kind] if each not in common]
+        yield f"{kind.value.partition('[')[0]}: {', '.join(specific)}; "
     yield f"all: {', '.join(common)}"
 
 
-def _named(name: str, kind: str) -> str:
+def _with_type(name: str, kind: str) -> str:
     return f"{name}: {kind}" if kind else name
 
 
-def _kind(annotation: Any) -> str:
-    """The type of a parameter in short; empty for a plain text."""
+def _type_name(annotation: Any) -> str:
+    """Return the type of a parameter in short; empty for a plain text."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _kind(arguments[0])
+        return _type_name(arguments[0])
     if annotation in SHORT:
         return SHORT[annotation]
     if fields := places(annotation, choices=False):
         optional = annotation._field_defaults
-        return "{" + ", ".join(_named(f"{n}?" if n in optional else n, _kind(each)) for n, each in fields.items()) + "}"
+        return (
+            "{"
+            + ", ".join(_with_type(f"{n}?" if n in optional else n, _type_name(each)) for n, each in fields.items())
+            + "}"
+        )
     if origin in (Union, python_types.UnionType):
         if len(_without_none(arguments)) == 1:
-            return _kind(_without_none(arguments)[0])
-        return "|".join(dict.fromkeys(_kind(each) or "text" for each in _without_none(arguments)))
+            return _type_name(_without_none(arguments)[0])
+        return "|".join(dict.fromkeys(_type_name(each) or "text" for each in _without_none(arguments)))
     if origin is Literal:
         return "|".join(map(str, arguments))
     if origin in (list, Sequence, typing.Sequence):
-        return f"[{_kind(arguments[0]) or 'text'}]"
+        return f"[{_type_name(arguments[0]) or 'text'}]"
     if origin in (dict, Mapping, typing.Mapping):
         return "{name: value}"
     return ""

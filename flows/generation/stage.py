@@ -22,21 +22,21 @@ from operad.runtime.values.schema import Schema
 WORKFLOW, ROUNDS, NOTES, TITLES, EXAMPLE, OFFER, REVIEW = (
     "workflow", "rounds", "notes", "titles", "example", "offer", "review",
 )  # fmt: skip
-"""The inputs of the job."""
+"""Names of the job's inputs."""
 
 MAX_TRIES = 2
-"""Number of questions of a stage at most; then the evaluator judges."""
+"""Maximum number of questions of a stage to the model; then the evaluator judges the result."""
 
 
 class Asked(NamedTuple):
     """Request of a job.
 
     Attributes:
-        base: The workflow that is there; without nodes where there is none.
-        rounds: What is asked for, the latest last.
-        contract: What all rounds together state.
-        notes: What was noted before.
-        titles: The titles of nodes that people gave them, by id.
+        base: The existing workflow; without nodes if there is none.
+        rounds: The instructions, the latest last.
+        contract: Inputs and outputs that all rounds state.
+        notes: Earlier notes to the user.
+        titles: Titles that people gave to nodes, by id.
     """
 
     base: NodeGraph
@@ -56,10 +56,10 @@ def asked(job: Job) -> Asked:
 
 
 class Stage(Operator):
-    """Base of the stages: the offer, and messages."""
+    """Base class of the stages of a design."""
 
     def _offer(self, job: Job, graph: NodeGraph) -> Offer:
-        """The offer of a job, with the types and parameters that a workflow uses already."""
+        """Return the offer of a job, with the node types and parameters that a workflow already uses."""
         return read_offer(job.inputs.get(OFFER)).with_used(graph)
 
     def _message(self, job: Job, text: str, **outputs: Any) -> WorkflowMessage:
@@ -67,12 +67,12 @@ class Stage(Operator):
 
 
 def keeps_to_schemas(reasoner: Reasoner) -> bool:
-    """Return whether a reasoner's endpoint keeps to a JSON Schema; True where that is unknown."""
+    """Return whether a reasoner's endpoint enforces a JSON Schema; True if that is unknown."""
     return reasoner.model.structured if isinstance(reasoner, MonoModelReasoner) else True
 
 
 def task_of(job: Job, parts: Sequence[prompts.Part], schema: Schema | None, lessons: Sequence[str]) -> Task:
-    """Make the task of a stage: rules and fixed parts as instruction, the user's words as goal, the others as context."""
+    """Return the task of a stage: rules and fixed parts as instruction, user's words as goal, the rest as context."""
     rules = parts[0]
     fixed = [part for part in parts[1:] if part.fixed]
     rest = [part for part in parts[1:] if not part.fixed]
@@ -85,10 +85,10 @@ def task_of(job: Job, parts: Sequence[prompts.Part], schema: Schema | None, less
 
 
 def items_in(value: Any) -> list[Any]:
-    """The items of a list; none of anything else."""
+    """Return the items of a list; empty for any other value."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def texts_in(value: Any) -> list[str]:
-    """The items of a list as texts; none of anything else."""
+    """Return the items of a list as texts; empty for any other value."""
     return [str(each) for each in items_in(value)]

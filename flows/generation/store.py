@@ -12,20 +12,20 @@ from operad.runtime.knowledge.similarity import similarity
 from operad.runtime.values.errors import InputError, InvalidError
 
 MAX_FILES = 2_000
-"""The most files of a folder that are looked at."""
+"""Maximum number of files of a folder to read."""
 
 MAX_BYTES = 2**20
-"""The largest file that is looked at; an example has to fit a prompt."""
+"""Maximum size of a file to read in bytes, as an example has to fit a prompt."""
 
 NEAR_ENOUGH = 0.2
 """Minimum similarity of the words of two instructions, from 0 to 1."""
 
 
 class Example(NamedTuple):
-    """A workflow that was made from words.
+    """Workflow with its instructions.
 
     Attributes:
-        says: The words.
+        says: Instructions from which the workflow was made.
         graph: The workflow.
     """
 
@@ -34,14 +34,14 @@ class Example(NamedTuple):
 
 
 def nearest_example(folder: Path, instruction: str) -> Example | None:
-    """The workflow of a folder whose instruction is most like another; None where none is like it.
+    """Return the workflow of a folder whose instructions are most similar to another; None if none is similar.
 
     Args:
-        folder: The folder; files that hold no workflow with instructions are passed over.
-        instruction: What is asked for.
+        folder: The folder; files without a workflow with instructions are ignored.
+        instruction: Instruction to compare with.
 
     Raises:
-        InputError: There is no such folder.
+        InputError: The folder does not exist.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder of workflows")
@@ -51,6 +51,7 @@ def nearest_example(folder: Path, instruction: str) -> Example | None:
 
 
 def _examples(folder: Path) -> Iterator[Example]:
+    """Yield the runnable workflows of a folder that have instructions, by the order of their names."""
     files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     for path in files[:MAX_FILES]:
         try:

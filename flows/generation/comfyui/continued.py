@@ -10,45 +10,52 @@ from operad.flows.generation.comfyui.drafts import read_lines
 from operad.flows.node_graph import NodeGraph
 
 NOTES = ("Note", "MarkdownNote")
-"""The classes of what people write beside a workflow; models are not shown it, and it stays."""
+"""Classes of notes beside a workflow, which models are not shown and which are kept."""
 
 
 def code_of(graph: NodeGraph, definitions: Definitions) -> str:
-    """The code of a workflow that is there, without notes.
+    """Return the code of an existing workflow, without notes.
 
     Args:
         graph: The workflow, in any of ComfyUI's forms.
-        definitions: The classes, which name the values that its page saved.
+        definitions: The classes of the server, which name the values that ComfyUI's page saves as lists.
     """
     return dump_code(replace(graph, nodes=[spec for spec in graph.nodes if spec.type not in NOTES]), definitions)
 
 
 def continued(code: str, before: str, base: NodeGraph) -> NodeGraph:
-    """The workflow of code. Nodes of the base that are the same in both codes are the very same.
+    """Return the workflow of changed code; nodes that are equal in both codes stay the same objects.
 
     Args:
-        code: The code.
-        before: That of the base, as `code_of` made it.
-        base: The workflow that was there; without nodes where there was none.
+        code: The changed code.
+        before: The code of the base, from `code_of`.
+        base: The existing workflow; without nodes if there is none.
     """
-    was = read_lines(before, Definitions(), NodeGraph(name=base.name)).graph
-    made = read_lines(code, Definitions(), was).graph
-    hidden = [spec for spec in base.nodes if spec.id not in was.by_id]
-    made = _beside(made, {spec.id for spec in hidden})
-    whole = restored(replace(made, nodes=[*made.nodes, *hidden]), base)
-    there = base.by_id
-    same = {spec.id for spec in made.nodes if spec.id in was.by_id and _same(spec.id, made, was)}
-    same |= {spec.id for spec in hidden}
-    return replace(whole, nodes=[there[spec.id] if spec.id in same else spec for spec in whole.nodes], name=base.name)
+    before_graph = read_lines(before, Definitions(), NodeGraph(name=base.name)).graph
+    changed = read_lines(code, Definitions(), before_graph).graph
+    hidden = [spec for spec in base.nodes if spec.id not in before_graph.by_id]
+    changed = _with_free_ids(changed, {spec.id for spec in hidden})
+    restored_graph = restored(replace(changed, nodes=[*changed.nodes, *hidden]), base)
+    base_nodes = base.by_id
+    unchanged = {
+        spec.id for spec in changed.nodes if spec.id in before_graph.by_id and _is_same(spec.id, changed, before_graph)
+    }
+    unchanged |= {spec.id for spec in hidden}
+    return replace(
+        restored_graph,
+        nodes=[base_nodes[spec.id] if spec.id in unchanged else spec for spec in restored_graph.nodes],
+        name=base.name,
+    )
 
 
-def _same(node_id: str, made: NodeGraph, was: NodeGraph) -> bool:
-    one, other = made.by_id[node_id], was.by_id[node_id]
-    return (one.type, one.params) == (other.type, other.params)
+def _is_same(node_id: str, changed: NodeGraph, before: NodeGraph) -> bool:
+    """Return whether a node has the same class and parameters in two workflows."""
+    changed_node, node_before = changed.by_id[node_id], before.by_id[node_id]
+    return (changed_node.type, changed_node.params) == (node_before.type, node_before.params)
 
 
-def _beside(graph: NodeGraph, taken: set[str]) -> NodeGraph:
-    """The workflow with other ids for nodes whose ids are taken."""
+def _with_free_ids(graph: NodeGraph, taken: set[str]) -> NodeGraph:
+    """Return the workflow with new ids for nodes whose ids are taken."""
     used = {*taken, *graph.by_id}
     free = (number for number in map(str, count(1)) if number not in used)
     ids = {each: next(free) for each in graph.by_id if each in taken}

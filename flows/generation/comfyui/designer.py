@@ -1,8 +1,8 @@
 """The stages of a design for ComfyUI, each an operator: choose classes, draft code, mend it.
 
-`SelectClasses` → `DraftCode` → `MendCode`. The job's goal is the instruction; its inputs may hold ``comfyui_code``, that of the
-workflow that is there, and ``rounds``, what was asked for before. Each hands its code on in its outputs. They are told
-of the server's classes by `use`, which are too many to be part of a job.
+`SelectClasses` → `DraftCode` → `MendCode`. The job's goal is the instruction. Its inputs may contain ``comfyui_code``,
+the code of the existing workflow, and ``rounds``, the earlier instructions. Each stage passes its code on in its
+outputs. `use` sets the server's classes, which are too many to be part of a job.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema import Schema, validate
 
 CODE, CLASSES = "comfyui_code", "classes"
-"""The code of a workflow, among a job's inputs and in outputs; the classes that were chosen, in outputs."""
+"""Names of the input and output with the code of a workflow, and of the output with the chosen classes."""
 
 _NONE = "no class was chosen"
 
 MOST_TOLD = 10
-"""Maximum number of unknown names that a model is told."""
+"""Maximum number of unknown names in a lesson."""
 
 CHOICE_SCHEMA: Schema = {
     "type": "object",
@@ -49,7 +49,7 @@ CHOICE_SCHEMA: Schema = {
     "required": ["reasoning", "classes"],
     "additionalProperties": False,
 }
-"""The form of an answer that chooses classes; a list of all names would be longer than the prompt."""
+"""JSON Schema of an answer that chooses classes; an enumeration of all names would be longer than the prompt."""
 
 LINES_SCHEMA: Schema = {
     "type": "object",
@@ -68,7 +68,7 @@ LINES_SCHEMA: Schema = {
     "required": ["reasoning", "lines"],
     "additionalProperties": False,
 }
-"""The form of an answer that mends: the lines that change."""
+"""JSON Schema of an answer that mends code: the lines that change."""
 
 
 class KnowsClasses:
@@ -77,29 +77,29 @@ class KnowsClasses:
     _definitions = Definitions()
 
     def use(self, definitions: Definitions) -> None:
-        """Work by these classes from now on."""
+        """Set the classes of the server."""
         self._definitions = definitions
 
     @property
     def definitions(self) -> Definitions:
-        """The classes.
+        """Classes of the server.
 
         Raises:
-            InputError: None were told of.
+            InputError: No classes were set.
         """
         if not self._definitions:
             raise InputError("no classes of a ComfyUI server are known: call use(definitions), as ComfyDesigner does")
         return self._definitions
 
     def asked(self, job: Job) -> Asked:
-        """Request of a job."""
+        """Return the request of a job."""
         earlier = job.inputs.get(ROUNDS)
         rounds = [*(str(each) for each in (cast("list[Any]", earlier) if isinstance(earlier, list) else ())), job.goal]
         base = read_lines(str(job.inputs.get(CODE) or ""), self.definitions, NodeGraph())
         return Asked(base, rounds, known(base.graph, base))
 
     def drafted(self, outputs: Mapping[str, Any], base: NodeGraph) -> Draft | None:
-        """The code in a message's outputs; None where there is none."""
+        """Return the code in a message's outputs; None if there is none."""
         code = outputs.get(CODE)
         return read_lines(code, self.definitions, base) if isinstance(code, str) and code else None
 
@@ -108,9 +108,9 @@ class Asked(NamedTuple):
     """Request of a job.
 
     Attributes:
-        base: The workflow that is there; without nodes where there is none.
-        rounds: What is asked for, the latest last.
-        known: What was wrong before, which needs no correction.
+        base: The existing workflow; without nodes if there is none.
+        rounds: The instructions, the latest last.
+        known: Issues of the existing workflow, which need no correction.
     """
 
     base: Draft
@@ -119,12 +119,12 @@ class Asked(NamedTuple):
 
     @property
     def classes(self) -> list[str]:
-        """The classes of the workflow that is there."""
+        """Classes of the existing workflow."""
         return list(dict.fromkeys(spec.type for spec in self.base.graph.nodes))
 
     @property
     def shown(self) -> list[Part]:
-        """Return the prompt parts with the earlier requests and the existing code."""
+        """Prompt parts with the existing code and the earlier instructions."""
         code = "".join(f"{line}\n" for line in self.base.lines)
         before = "\n".join(f"- {each}" for each in self.rounds[:-1])
         return [
@@ -134,26 +134,26 @@ class Asked(NamedTuple):
 
 
 class _Stage(Operator, KnowsClasses):
-    """Base of the stages."""
+    """Base class of the stages."""
 
     def _message(self, job: Job, text: str, **outputs: Any) -> WorkflowMessage:
         return WorkflowMessage(scratchpad=text, outputs=outputs, job_id=job.id, operator_id=self.get_id())
 
 
 class SelectClasses(_Stage):
-    """Chooses the classes that a workflow needs, among all that the server has.
+    """Chooses the classes that a workflow needs among all classes of the server.
 
     Outputs:
-        classes: Their names; absent where there are none.
-        unknown: Chosen names that no class has, if there are still any when the model has been asked again.
-        prompt: How many tokens the parts of the prompt take, roughly.
-        failure: Why there are none.
+        classes: Names of the classes; absent if none was chosen.
+        unknown: Chosen names that no class has, if any remain after the model was asked again.
+        prompt: Estimated tokens of each part of the prompt.
+        failure: Reason why no class was chosen.
     """
 
     asks_model = True
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Ask for the classes; an answer without any, or with names that no class has, is asked for again."""
+        """Ask the model for the classes; if the answer has unknown names, ask again with a lesson."""
         asked = self.asked(call.job)
         names = await asyncio.to_thread(offered, "\n".join(asked.rounds), self.definitions, asked.classes)
         parts = shared.fit(
@@ -166,47 +166,47 @@ class SelectClasses(_Stage):
             ],
             prompts.SELECT_TOKENS,
         )
-        sizes, why, said = shared.sizes(parts), "", list[str]()
+        sizes, lesson, names_chosen = shared.sizes(parts), "", list[str]()
         for _ in range(MAX_TRIES):
             try:
-                answer = await ask(call.reasoner, _task(call.job, parts, CHOICE_SCHEMA, call.lesson, why))
-                said = cast("list[str]", validate(CHOICE_SCHEMA, answer)["classes"])
+                answer = await ask(call.reasoner, _task(call.job, parts, CHOICE_SCHEMA, call.lesson, lesson))
+                names_chosen = cast("list[str]", validate(CHOICE_SCHEMA, answer)["classes"])
             except AnswerError as error:
                 return self._message(call.job, describe(error), failure=describe(error), prompt=sizes)
-            why = self._unknown(said)
-            if not why:
+            lesson = self._unknown_lesson(names_chosen)
+            if not lesson:
                 break
-        chosen = [each for each in dict.fromkeys(said) if each in self.definitions.classes]
+        chosen = [each for each in dict.fromkeys(names_chosen) if each in self.definitions.classes]
         if not chosen:
-            return self._message(call.job, why or _NONE, failure=why or _NONE, prompt=sizes)
-        unknown = [each for each in dict.fromkeys(said) if each not in chosen]
-        more = {"unknown": unknown} if unknown else {}
-        return self._message(call.job, ", ".join(chosen), classes=chosen, prompt=sizes, **more)
+            return self._message(call.job, lesson or _NONE, failure=lesson or _NONE, prompt=sizes)
+        unknown = [each for each in dict.fromkeys(names_chosen) if each not in chosen]
+        extra = {"unknown": unknown} if unknown else {}
+        return self._message(call.job, ", ".join(chosen), classes=chosen, prompt=sizes, **extra)
 
-    def _unknown(self, names: Iterable[str]) -> str:
-        """The names that no class has, as a lesson; empty if there are none."""
+    def _unknown_lesson(self, names: Iterable[str]) -> str:
+        """Return a lesson on the names that no class has; empty if there are none."""
         known = self.definitions.classes
-        wrong = [f"{each!r}{did_you_mean(each, known)}" for each in dict.fromkeys(names) if each not in known]
-        return f"The server has no class {', '.join(wrong[:MOST_TOLD])}. Choose again." if wrong else ""
+        unknown = [f"{each!r}{did_you_mean(each, known)}" for each in dict.fromkeys(names) if each not in known]
+        return f"The server has no class {', '.join(unknown[:MOST_TOLD])}. Choose again." if unknown else ""
 
 
 class DraftCode(_Stage):
-    """Writes the code of a workflow, by the chosen classes.
+    """Writes the code of a workflow with the chosen classes.
 
     Outputs:
-        comfyui_code: The code; absent where there is none.
-        classes: The classes that it goes by.
-        repairs: What was mended of how it was written.
-        prompt: How many tokens the parts of the prompt take, roughly.
-        failure: Why there is no code.
+        comfyui_code: The code; absent if there is none.
+        classes: The chosen classes.
+        repairs: Repairs of misspelt variables.
+        prompt: Estimated tokens of each part of the prompt.
+        failure: Reason why there is no code.
     """
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Ask for all of the code at once; for an answer without any, once more."""
+        """Ask the model for the whole code; if the answer contains no code, ask again."""
         chosen = _chosen(call.messages)
         if not chosen:
-            why = str(call.messages[-1].outputs.get("failure", _NONE)) if call.messages else _NONE
-            return self._message(call.job, why, failure=why)
+            failure = str(call.messages[-1].outputs.get("failure", _NONE)) if call.messages else _NONE
+            return self._message(call.job, failure, failure=failure)
         asked = self.asked(call.job)
         names = dict.fromkeys([*asked.classes, *chosen])
         rules = prompts.DRAFT_RULES + (f"\n{prompts.EDIT_RULES}" if asked.base.lines else "")
@@ -220,13 +220,13 @@ class DraftCode(_Stage):
             ],
             prompts.DRAFT_TOKENS,
         )
-        sizes, why = shared.sizes(parts), ""
+        sizes, failure = shared.sizes(parts), ""
         for _ in range(MAX_TRIES):
             try:
-                said = await ask(call.reasoner, _task(call.job, parts, None, call.lesson, why))
-                draft = read_answer(said, self.definitions, asked.base.graph)
+                answer = await ask(call.reasoner, _task(call.job, parts, None, call.lesson, failure))
+                draft = read_answer(answer, self.definitions, asked.base.graph)
             except AnswerError as error:
-                why = describe(error)
+                failure = describe(error)
                 continue
             return self._message(
                 call.job,
@@ -236,127 +236,131 @@ class DraftCode(_Stage):
                 repairs=[*map(str, draft.repairs)],
                 prompt=sizes,
             )
-        return self._message(call.job, why, failure=why, classes=chosen, prompt=sizes)
+        return self._message(call.job, failure, failure=failure, classes=chosen, prompt=sizes)
 
 
 class MendCode(_Stage):
-    """Mends code by rules, and, where a lesson says what is left, by lines that a model writes anew.
+    """Mends code by rules and, if a lesson has findings, by lines that a model rewrites.
 
-    What makes a workflow worse is not kept.
+    Changes that do not improve the workflow are dropped.
 
     Outputs:
-        comfyui_code: The code; absent where there is none.
-        classes: The classes that it goes by.
-        repairs: What rules mended.
-        files: The files that it names and that the server does not have.
-        lines: The lines that the model changed.
-        asked: The findings that the model was asked to mend.
-        refused: Why its lines were not taken.
-        prompt: How many tokens the parts of the prompt take, roughly.
-        failure: Why there is no code.
+        comfyui_code: The code; absent if there is none.
+        classes: The chosen classes.
+        repairs: Repairs by rules.
+        files: Messages about files that the code names and the server does not have.
+        lines: Lines that the model changed.
+        asked: Findings that the model was asked to mend.
+        refused: Reason why the model's lines were not used.
+        prompt: Estimated tokens of each part of the prompt.
+        failure: Reason why there is no code.
     """
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Settle what was drafted, the first time; after that, have a model mend what the lesson says."""
+        """Repair a new draft by rules; in later rounds, ask a model to mend the findings of the lesson."""
         messages = call.messages
         asked = self.asked(call.job)
-        told = next((each for each in reversed(messages) if each.operator_id != self.get_id()), None)
-        drafted = self.drafted(told.outputs, asked.base.graph) if told else None
-        if told is None or drafted is None:
-            why = str(told.outputs.get("failure", "there is no code")) if told else "there is no code"
-            return self._message(call.job, why, failure=why)
-        own = next((each for each in reversed(messages) if each.operator_id == self.get_id()), None)
-        again = own is not None and own.outputs.get("drafted") == told.outputs[CODE]
-        before = self.drafted(own.outputs, asked.base.graph) if own and again else None
+        draft_message = next((each for each in reversed(messages) if each.operator_id != self.get_id()), None)
+        drafted = self.drafted(draft_message.outputs, asked.base.graph) if draft_message else None
+        if draft_message is None or drafted is None:
+            failure = (
+                str(draft_message.outputs.get("failure", "there is no code")) if draft_message else "there is no code"
+            )
+            return self._message(call.job, failure, failure=failure)
+        own_message = next((each for each in reversed(messages) if each.operator_id == self.get_id()), None)
+        is_same_draft = own_message is not None and own_message.outputs.get("drafted") == draft_message.outputs[CODE]
+        before = self.drafted(own_message.outputs, asked.base.graph) if own_message and is_same_draft else None
         extra: dict[str, JsonValue] = {}
-        if own is None or before is None or not call.lesson:
-            draft, repairs = await asyncio.to_thread(_settled, drafted, asked)
-            repairs = [*cast("list[str]", told.outputs.get("repairs", [])), *repairs]
-        else:  # the findings of earlier rounds are in `lesson`, too
-            newest = own.lesson if findings_in(own.lesson) else call.lesson
-            draft, repairs, extra = await self._mended(
+        if own_message is None or before is None or not call.lesson:
+            draft, repairs = await asyncio.to_thread(_repaired, drafted, asked)
+            repairs = [*cast("list[str]", draft_message.outputs.get("repairs", [])), *repairs]
+        else:  # `call.lesson` also contains the findings of earlier rounds
+            newest = own_message.lesson if findings_in(own_message.lesson) else call.lesson
+            draft, repairs, extra = await self._ask_lines(
                 call.reasoner, call.job, before, asked, newest, _chosen(messages)
             )
         return self._message(
             call.job,
             draft.code,
             **{CODE: draft.code},
-            drafted=told.outputs[CODE],
+            drafted=draft_message.outputs[CODE],
             classes=_chosen(messages),
             repairs=repairs,
             files=missing_files(draft),
             **extra,
         )
 
-    async def _mended(
+    async def _ask_lines(
         self, reasoner: Reasoner, job: Job, before: Draft, asked: Asked, lesson: str, chosen: Sequence[str]
     ) -> tuple[Draft, list[str], dict[str, JsonValue]]:
-        """The code with what a model changed for the lesson; as it was where that made nothing better."""
-        was = await asyncio.to_thread(findings, before, asked.known)
-        found = findings_in(lesson)[: shared.MOST_FINDINGS]
-        concerned = lines_in(found)
-        kinds = {number: spec.type for spec in before.graph.nodes if (number := before.numbers[spec.id]) in concerned}
+        """Return the code with a model's changes, unchanged if these improve nothing, the repairs, and more outputs."""
+        findings_before = await asyncio.to_thread(findings, before, asked.known)
+        shown_findings = findings_in(lesson)[: shared.MOST_FINDINGS]
+        line_numbers = lines_in(shown_findings)
+        classes_by_line = {
+            number: spec.type for spec in before.graph.nodes if (number := before.numbers[spec.id]) in line_numbers
+        }
         parts = shared.fit(
             [
                 Part("Rules", prompts.FIX_RULES, keep=True),
-                Part("Findings", "\n".join(f"- {each}" for each in found)),
-                Part("The lines concerned", prompts.numbered(before.lines, concerned)),
-                Part("Their classes", shared.fence(in_full(dict.fromkeys(kinds.values()), self.definitions))),
+                Part("Findings", "\n".join(f"- {each}" for each in shown_findings)),
+                Part("The lines concerned", prompts.numbered(before.lines, line_numbers)),
+                Part("Their classes", shared.fence(in_full(dict.fromkeys(classes_by_line.values()), self.definitions))),
                 Part("All lines", prompts.numbered(before.lines)),
                 Part("Other classes", shared.fence(in_short(chosen, self.definitions))),
             ],
             prompts.FIX_TOKENS,
         )
-        extra: dict[str, JsonValue] = {"asked": list[JsonValue](found), "prompt": dict(shared.sizes(parts))}
-        why = ""
+        extra: dict[str, JsonValue] = {"asked": list[JsonValue](shown_findings), "prompt": dict(shared.sizes(parts))}
+        lesson_text = ""
         for _ in range(MAX_TRIES):
             try:
-                said = await ask(reasoner, _task(job, parts, LINES_SCHEMA, None, why))
+                said = await ask(reasoner, _task(job, parts, LINES_SCHEMA, None, lesson_text))
                 lines = cast("list[dict[str, Any]]", validate(LINES_SCHEMA, said)["lines"])
-                text = _replaced(before.lines, lines)
+                text = _with_changed_lines(before.lines, lines)
                 drafted = read_lines(text, self.definitions, asked.base.graph)
-                draft, repairs = await asyncio.to_thread(_settled, drafted, asked)
+                draft, repairs = await asyncio.to_thread(_repaired, drafted, asked)
             except AnswerError as error:
-                why = describe(error)
-                extra["refused"] = why
+                lesson_text = describe(error)
+                extra["refused"] = lesson_text
                 continue
-            now = await asyncio.to_thread(findings, draft, asked.known)
-            if draft.graph.nodes and len(now) < len(was):
+            findings_after = await asyncio.to_thread(findings, draft, asked.known)
+            if draft.graph.nodes and len(findings_after) < len(findings_before):
                 extra.pop("refused", None)
                 return draft, repairs, {**extra, "lines": cast("list[JsonValue]", lines)}
-            left = "\n".join(f"- {each}" for each in now[: shared.MOST_FINDINGS])
-            why = f"Your lines were taken back, for they make it no better. With them:\n{left}"
+            remaining = "\n".join(f"- {each}" for each in findings_after[: shared.MOST_FINDINGS])
+            lesson_text = f"Your lines were taken back, for they make it no better. With them:\n{remaining}"
             extra["refused"] = "the lines make it no better"
         return before, [], extra
 
 
-def _settled(draft: Draft, asked: Asked) -> tuple[Draft, list[str]]:
-    """Code as rules leave it, and what they mended."""
+def _repaired(draft: Draft, asked: Asked) -> tuple[Draft, list[str]]:
+    """Return the code after the rules, and their repairs."""
     graph, repairs = mend(draft.graph, draft.definitions, asked.base.graph)
     settled = Draft(graph, draft.unread, draft.definitions)
     return settled, [str(each) for each in (*draft.repairs, *repairs)]
 
 
-def _replaced(lines: Sequence[str], changes: Sequence[Mapping[str, Any]]) -> str:
-    """The code with some lines changed; several changes of one line come one after the other.
+def _with_changed_lines(lines: Sequence[str], changes: Sequence[Mapping[str, Any]]) -> str:
+    """Return the code with lines changed; several changes of the same line follow each other.
 
     Raises:
-        AnswerError: There is no such line.
+        AnswerError: A line does not exist, or no line was changed.
     """
-    made: dict[int, list[str]] = {number: [line] for number, line in enumerate(lines, 1)}
-    last = len(lines) + 1
-    made[last] = []
-    wrong = [each["line"] for each in changes if each["line"] not in made]
-    if wrong or not changes:
-        what = f"there is no line {wrong[0]}" if wrong else "no line was changed"
-        raise AnswerError(f"{what}; lines are 1 to {last - 1}, and {last} adds some")
+    lines_by_number: dict[int, list[str]] = {number: [line] for number, line in enumerate(lines, 1)}
+    next_number = len(lines) + 1
+    lines_by_number[next_number] = []
+    missing = [each["line"] for each in changes if each["line"] not in lines_by_number]
+    if missing or not changes:
+        what = f"there is no line {missing[0]}" if missing else "no line was changed"
+        raise AnswerError(f"{what}; lines are 1 to {next_number - 1}, and {next_number} adds some")
     for number in {each["line"] for each in changes}:
-        made[number] = [str(each["code"]).strip() for each in changes if each["line"] == number]
-    return "\n".join(line for number in sorted(made) for line in made[number] if line)
+        lines_by_number[number] = [str(each["code"]).strip() for each in changes if each["line"] == number]
+    return "\n".join(line for number in sorted(lines_by_number) for line in lines_by_number[number] if line)
 
 
 def _chosen(messages: Sequence[WorkflowMessage] | None) -> list[str]:
-    """The latest classes that were chosen."""
+    """Return the classes that were chosen last; empty if there are none."""
     for message in reversed(messages or ()):
         value = message.outputs.get(CLASSES)
         if isinstance(value, list):
@@ -365,7 +369,7 @@ def _chosen(messages: Sequence[WorkflowMessage] | None) -> list[str]:
 
 
 def _task(job: Job, parts: Sequence[Part], schema: Schema | None, *lessons: str | None) -> Task:
-    """Return the task: the rules as instruction, the user's words as goal, all else as context."""
+    """Return the task of a stage: the rules as instruction, the user's words as goal, the other parts as context."""
     return Task(
         job=Job(goal=job.goal, context=shared.shown(parts[1:]), id=job.id, session_id=job.session_id),
         instruction=parts[0].text,

@@ -1,7 +1,7 @@
 """Code as models write it: read line by line, so that one line that is wrong loses no other; nothing of it is run.
 
-What is read becomes the form of `dump_code`: a line for each node, with its id. Nodes of the workflow that was there
-keep their ids, whatever a model calls them.
+The result has the form of `dump_code`: a line for each node, with its id. Nodes of the existing workflow keep their
+ids, whatever ids the model writes.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ from operad.operators.comfyui.reading import mapping_of
 from operad.runtime.values.errors import AnswerError, InvalidError
 
 MAX_CODE = 200_000
-"""The longest code that is read of an answer, in characters."""
+"""Maximum number of characters of an answer."""
 
 MAX_LINES = 300
-"""The most calls that are read of an answer; the largest workflows that people share have some 200 nodes."""
+"""Maximum number of calls in an answer; the largest workflows that people share have some 200 nodes."""
 
-_LONGEST = 2_000
-"""Characters that are kept of a line that cannot be read."""
+_LONGEST_LINE = 2_000
+"""Maximum number of characters to keep of a line that cannot be read."""
 
-_OTHER = "_missing"
-"""Suffix of an unassigned variable where the code assigns another of the same name later."""
+_MISSING_SUFFIX = "_missing"
+"""Suffix of an unassigned variable if the code assigns another variable with its name later."""
 
-_VARIABLE = 0.8
-"""Minimum similarity, from 0 to 1, of variables that are taken for one another."""
+_VARIABLE_CUTOFF = 0.8
+"""Minimum similarity, from 0 to 1, of a misspelt variable to the assigned one."""
 
-_MOST_MEANT = 50
-"""For how many variables near ones are looked for."""
+_MOST_SEARCHED = 50
+"""Maximum number of variables for which similar ones are searched."""
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}(?!`)|~{3,}(?!~))[^\n]*\n(.*?)(?:^[ \t]*\1|\Z)", re.DOTALL | re.MULTILINE)
-_BEGINS = re.compile(r"[^\W\d]")
+_STATEMENT_START = re.compile(r"[^\W\d]")
 _CALL = re.compile(r"(?:[^\W\d]\w*(?:\s*,\s*[^\W\d]\w*)*\s*=\s*)?[^\W\d]\w*\(")
-_TARGETS = re.compile(r"(\w+(?:, \w+)*) = ")
+_ASSIGNED = re.compile(r"(\w+(?:, \w+)*) = ")
 _ID = re.compile(r"\d+(?::\d+)*")
 
 
 class Unread(NamedTuple):
-    """A line that cannot be read.
+    """Line that cannot be read.
 
     Attributes:
         text: The line.
-        why: What is wrong with it.
+        why: Reason why the line cannot be read.
     """
 
     text: str
@@ -66,13 +66,13 @@ class Unread(NamedTuple):
 
 @dataclass(frozen=True)
 class Draft:
-    """Result of reading code.
+    """Workflow that was read from code.
 
     Attributes:
-        graph: The nodes of the lines that can be read.
+        graph: The nodes of the readable lines.
         unread: The other lines.
-        definitions: The classes, which name the variables.
-        repairs: What was mended of how it is written: variables that are misspelt.
+        definitions: The classes of the server, which name the variables.
+        repairs: Repairs of misspelt variables.
     """
 
     graph: NodeGraph
@@ -82,54 +82,54 @@ class Draft:
 
     @cached_property
     def lines(self) -> Sequence[str]:
-        """The code: a line for each node, each after those that it takes from, and then what cannot be read."""
-        others = re.compile(rf"\b({'|'.join(map(re.escape, self._others))})\b") if self._others else None
-        unread = [others.sub(rf"\1{_OTHER}", each.text) if others else each.text for each in self.unread]
-        return [*self._read, *unread]
+        """Lines of code: one for each node, after the lines whose outputs it uses, and then the unreadable lines."""
+        others = re.compile(rf"\b({'|'.join(map(re.escape, self._ambiguous))})\b") if self._ambiguous else None
+        unread = [others.sub(rf"\1{_MISSING_SUFFIX}", each.text) if others else each.text for each in self.unread]
+        return [*self._readable_lines, *unread]
 
     @property
     def code(self) -> str:
-        """The lines as one text."""
+        """Lines as one text."""
         return "".join(f"{line}\n" for line in self.lines)
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
-        """The number of the line of each node, counted from 1."""
+        """Number of the line of each node, counted from 1."""
         order = in_order([spec.id for spec in self.graph.nodes], self.graph.edges)
         return {node_id: number for number, node_id in enumerate(order, 1)}
 
     @cached_property
     def variables(self) -> Mapping[str, Sequence[str]]:
-        """The variables that the line of each node assigns."""
-        found = {each: _TARGETS.match(self._read[number - 1]) for each, number in self.numbers.items()}
+        """Variables that the line of each node assigns."""
+        found = {each: _ASSIGNED.match(self._readable_lines[number - 1]) for each, number in self.numbers.items()}
         return {each: match[1].split(", ") if match else [] for each, match in found.items()}
 
     @cached_property
-    def _others(self) -> Collection[str]:
-        return _mistakable(self.graph, self.definitions)
+    def _ambiguous(self) -> Collection[str]:
+        return _ambiguous_variables(self.graph, self.definitions)
 
     @cached_property
-    def _read(self) -> Sequence[str]:
+    def _readable_lines(self) -> Sequence[str]:
         edges = [
-            replace(edge, extra={NAME: {"undefined": _undefined(edge) + _OTHER}})
-            if _undefined(edge) in self._others
+            replace(edge, extra={NAME: {"undefined": _undefined(edge) + _MISSING_SUFFIX}})
+            if _undefined(edge) in self._ambiguous
             else edge
             for edge in self.graph.edges
         ]
-        # repr leaves separators of lines such as U+2028 escaped, and so there are none but line feeds
+        # splitting at line feeds is enough, as repr escapes other line separators such as U+2028
         return dump_code(replace(self.graph, edges=edges), self.definitions).split("\n")[:-1]
 
 
 def read_answer(said: str, definitions: Definitions, base: NodeGraph) -> Draft:
-    """The code of an answer: between fences, or the lines that look like calls.
+    """Read the code in an answer: the longest fenced block, or without fences the lines that look like calls.
 
     Args:
-        said: What a model said.
-        definitions: The classes.
-        base: The workflow that was there, whose nodes keep their ids.
+        said: Answer of a model.
+        definitions: The classes of the server.
+        base: The existing workflow, whose nodes keep their ids.
 
     Raises:
-        AnswerError: It holds no code, or too much.
+        AnswerError: The answer contains no readable code, or too much.
     """
     if len(said) > MAX_CODE:
         raise AnswerError(f"the answer has {len(said):,} characters; {MAX_CODE:,} are the most")
@@ -142,128 +142,141 @@ def read_answer(said: str, definitions: Definitions, base: NodeGraph) -> Draft:
 
 
 def read_lines(text: str, definitions: Definitions, base: NodeGraph, *, all_lines: bool = True) -> Draft:
-    """Result of reading code.
+    """Read code, statement by statement if it is not valid as a whole.
 
     Args:
         text: The code.
-        definitions: The classes.
-        base: The workflow that was there, whose nodes keep their ids.
-        all_lines: Whether each line is one of code; otherwise those that do not look like a call are prose.
+        definitions: The classes of the server.
+        base: The existing workflow, whose nodes keep their ids.
+        all_lines: True if every line is code; otherwise lines that do not look like a call are prose.
 
     Raises:
-        AnswerError: There is too much of it.
+        AnswerError: The code has too many lines or calls.
     """
     text = textwrap.dedent(text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n")
     if text.count("\n") > 20 * MAX_LINES:
         raise AnswerError(f"the code has {text.count(chr(10)):,} lines; {MAX_LINES} calls are the most")
-    whole = _loaded(text)
-    if isinstance(whole, NodeGraph):
-        good, unread = text, []
+    loaded = _load(text)
+    if isinstance(loaded, NodeGraph):
+        readable, unread = text, []
     else:
-        parts = list(_parts(text, all_lines=all_lines))
-        wrong = {
-            place: why for place, part in enumerate(parts[: MAX_LINES + 1]) if isinstance(why := _loaded(part), str)
+        statements = list(_statements(text, all_lines=all_lines))
+        reasons = {
+            number: why
+            for number, statement in enumerate(statements[: MAX_LINES + 1])
+            if isinstance(why := _load(statement), str)
         }
-        good = "\n".join(part for place, part in enumerate(parts) if place not in wrong)
-        unread = [Unread(" ".join(parts[place].split())[:_LONGEST], why) for place, why in wrong.items()]
-        whole = _loaded(good)
-    graph = whole if isinstance(whole, NodeGraph) else NodeGraph(name=base.name)
+        readable = "\n".join(statement for number, statement in enumerate(statements) if number not in reasons)
+        unread = [Unread(" ".join(statements[number].split())[:_LONGEST_LINE], why) for number, why in reasons.items()]
+        loaded = _load(readable)
+    graph = loaded if isinstance(loaded, NodeGraph) else NodeGraph(name=base.name)
     if len(graph.nodes) + len(unread) > MAX_LINES:
         raise AnswerError(f"the code has {len(graph.nodes) + len(unread):,} calls; {MAX_LINES} are the most")
-    graph, repairs = _respelt(replace(graph, name=base.name), good)
+    graph, repairs = _with_variables_corrected(replace(graph, name=base.name), readable)
     return Draft(aligned(graph, base), unread, definitions, repairs)
 
 
 def aligned(graph: NodeGraph, base: NodeGraph) -> NodeGraph:
-    """The workflow with the ids of the one that was there.
+    """Return the workflow with the ids of the existing one.
 
-    A node is the one of the base that has its class, its values and its links; or else its id and its class; or else
-    the only one of its class that is left on both sides. Others have ids that the base does not have.
+    A node gets the id of the node of the base with the same class, values and links; else with the same id and class;
+    else the only one of its class that is left on both sides. Other nodes get ids that the base does not have.
 
     Args:
-        graph: The workflow as it was read.
-        base: The workflow that was there.
+        graph: The workflow that was read.
+        base: The existing workflow.
     """
-    into, into_base = _into(graph), _into(base)
-    was: dict[str, str] = {}
-    left = dict.fromkeys(base.by_id)
-    alike: dict[Any, list[str]] = {}
+    incoming, incoming_in_base = _incoming(graph), _incoming(base)
+    base_ids: dict[str, str] = {}
+    unmatched = dict.fromkeys(base.by_id)
+    base_by_signature: dict[Any, list[str]] = {}
     for spec in base.nodes:
-        alike.setdefault(_signature(spec, into_base.get(spec.id, ()), None), []).append(spec.id)
+        base_by_signature.setdefault(_signature(spec, incoming_in_base.get(spec.id, ()), None), []).append(spec.id)
 
-    def take(spec: NodeSpec, found: str) -> None:
-        was[spec.id] = found
-        del left[found]
+    def take(spec: NodeSpec, base_id: str) -> None:
+        base_ids[spec.id] = base_id
+        del unmatched[base_id]
 
     order = [graph.by_id[each] for each in in_order(list(graph.by_id), graph.edges)]
-    for spec in order if left else ():
-        same = [each for each in alike.get(_signature(spec, into.get(spec.id, ()), was), ()) if each in left]
+    for spec in order if unmatched else ():
+        same = [
+            each
+            for each in base_by_signature.get(_signature(spec, incoming.get(spec.id, ()), base_ids), ())
+            if each in unmatched
+        ]
         if same:
             take(spec, spec.id if spec.id in same else same[0])
     for spec in order:
-        if spec.id not in was and spec.id in left and base.by_id[spec.id].type == spec.type:
+        if spec.id not in base_ids and spec.id in unmatched and base.by_id[spec.id].type == spec.type:
             take(spec, spec.id)
-    for kind in {base.by_id[each].type for each in left}:
-        here = [each for each in left if base.by_id[each].type == kind]
-        new = [spec for spec in order if spec.type == kind and spec.id not in was]
-        if len(here) == len(new) == 1:
-            take(new[0], here[0])
-    return _renamed(graph, was, set(base.by_id))
+    for kind in {base.by_id[each].type for each in unmatched}:
+        unmatched_of_class = [each for each in unmatched if base.by_id[each].type == kind]
+        new_nodes = [spec for spec in order if spec.type == kind and spec.id not in base_ids]
+        if len(unmatched_of_class) == len(new_nodes) == 1:
+            take(new_nodes[0], unmatched_of_class[0])
+    return _renamed(graph, base_ids, set(base.by_id))
 
 
-def _renamed(graph: NodeGraph, was: Mapping[str, str], taken: set[str]) -> NodeGraph:
-    ids = dict(was)
-    used = {*taken, *(spec.id for spec in graph.nodes if spec.id not in was)}
+def _renamed(graph: NodeGraph, base_ids: Mapping[str, str], taken: set[str]) -> NodeGraph:
+    """Return the workflow with ids of the base, and free ids for nodes whose ids are taken or not numbers."""
+    new_ids = dict(base_ids)
+    used = {*taken, *(spec.id for spec in graph.nodes if spec.id not in base_ids)}
     free = (number for number in map(str, count(1)) if number not in used)
     nodes: list[NodeSpec] = []
     for spec in graph.nodes:
-        if spec.id not in ids:
-            odd = spec.id in taken or not _ID.fullmatch(spec.id)
-            ids[spec.id] = next(free) if odd else spec.id
+        if spec.id not in new_ids:
+            needs_id = spec.id in taken or not _ID.fullmatch(spec.id)
+            new_ids[spec.id] = next(free) if needs_id else spec.id
         nodes.append(
             replace(
-                spec, id=ids[spec.id], extra=spec.extra if spec.id in was or _ID.fullmatch(spec.id) else _titled(spec)
+                spec,
+                id=new_ids[spec.id],
+                extra=spec.extra if spec.id in base_ids or _ID.fullmatch(spec.id) else _with_id_in_title(spec),
             )
         )
-    edges = [replace(e, source=ids.get(e.source, e.source), target=ids[e.target]) for e in graph.edges]
+    edges = [replace(e, source=new_ids.get(e.source, e.source), target=new_ids[e.target]) for e in graph.edges]
     return replace(graph, nodes=nodes, edges=edges)
 
 
-def _titled(spec: NodeSpec) -> Mapping[str, Any]:
-    """Return the data of a node whose comment is in words: its id becomes the beginning of the title."""
+def _with_id_in_title(spec: NodeSpec) -> Mapping[str, Any]:
+    """Return the extra data of a node whose id is in words: the id becomes the beginning of its title."""
     said = mapping_of(mapping_of(spec.extra.get(NAME)).get("api"))
     title = mapping_of(said.get("_meta")).get("title", "")
     return {NAME: {"api": {"_meta": {"title": f"{spec.id} {title}".strip()}}}}
 
 
-def _into(graph: NodeGraph) -> Mapping[str, list[Edge]]:
+def _incoming(graph: NodeGraph) -> Mapping[str, list[Edge]]:
+    """Return the incoming edges of each node."""
     found: dict[str, list[Edge]] = {}
     for edge in graph.edges:
         found.setdefault(edge.target, []).append(edge)
     return found
 
 
-def _signature(spec: NodeSpec, into: Sequence[Edge], was: Mapping[str, str] | None) -> Any:
-    """Return the key by which two nodes are the same; `was` has the ids of those before it."""
-    links = sorted((each.input, each.source if was is None else was.get(each.source, ""), each.port) for each in into)
+def _signature(spec: NodeSpec, incoming: Sequence[Edge], base_ids: Mapping[str, str] | None) -> Any:
+    """Return a key of a node's class, values and links; `base_ids` maps the ids of its sources to those of the base."""
+    links = sorted(
+        (each.input, each.source if base_ids is None else base_ids.get(each.source, ""), each.port) for each in incoming
+    )
     return spec.type, json.dumps(spec.params, sort_keys=True, default=repr), tuple(links)
 
 
-def _mistakable(graph: NodeGraph, definitions: Definitions) -> Collection[str]:
-    """Return the unassigned variables with the name of one that the code assigns later."""
+def _ambiguous_variables(graph: NodeGraph, definitions: Definitions) -> Collection[str]:
+    """Return the unassigned variables whose name the dumped code would assign to another node."""
     undefined = {_undefined(edge) for edge in graph.edges if edge.source not in graph.by_id} - {""}
     if not undefined:
         return ()
     code = dump_code(replace(graph, edges=[]), definitions)
-    return undefined & {name for match in re.finditer(_TARGETS, code) for name in match[1].split(", ")}
+    return undefined & {name for match in re.finditer(_ASSIGNED, code) for name in match[1].split(", ")}
 
 
 def _undefined(edge: Edge) -> str:
+    """Return the unassigned variable that the code of a link names; empty if it is assigned."""
     return str(mapping_of(edge.extra.get(NAME)).get("undefined") or "")
 
 
-def _respelt(graph: NodeGraph, code: str) -> tuple[NodeGraph, list[Repair]]:
-    """Return the graph in which unassigned variables are replaced by the one with near letters and the same digits."""
+def _with_variables_corrected(graph: NodeGraph, code: str) -> tuple[NodeGraph, list[Repair]]:
+    """Return the workflow with unassigned variables replaced by similar ones with the same digits, and the repairs."""
     if all(edge.source in graph.by_id for edge in graph.edges):
         return graph, []
     assigned: dict[str, tuple[str, int]] = {}
@@ -272,35 +285,35 @@ def _respelt(graph: NodeGraph, code: str) -> tuple[NodeGraph, list[Repair]]:
         for target in targets:
             names = target.elts if isinstance(target, ast.Tuple) else [target]
             assigned |= {each.id: (spec.id, port) for port, each in enumerate(names) if isinstance(each, ast.Name)}
-    meant: dict[str, str] = {}
+    similar: dict[str, str] = {}
     edges, repairs = list(graph.edges), list[Repair]()
-    for place, edge in enumerate(edges):
+    for index, edge in enumerate(edges):
         if edge.source in graph.by_id or edge.port:
             continue
         name = edge.source
-        if name not in meant and len(meant) < _MOST_MEANT:
-            same = [each for each in assigned if digits(each) == digits(name)]
-            meant[name] = next(iter(near_names(name, same, _VARIABLE)), "")
-        if found := meant.get(name):
-            source, port = assigned[found]
-            edges[place] = replace(edge, source=source, port=port, extra={})
-            repairs.append(Repair("variable", edge.target, f"{edge.input}: {name} → {found}", "the nearest"))
+        if name not in similar and len(similar) < _MOST_SEARCHED:
+            same_digits = [each for each in assigned if digits(each) == digits(name)]
+            similar[name] = next(iter(near_names(name, same_digits, _VARIABLE_CUTOFF)), "")
+        if variable := similar.get(name):
+            source, port = assigned[variable]
+            edges[index] = replace(edge, source=source, port=port, extra={})
+            repairs.append(Repair("variable", edge.target, f"{edge.input}: {name} → {variable}", "the nearest"))
     return replace(graph, edges=edges), repairs
 
 
-def _loaded(text: str) -> NodeGraph | str:
-    """The graph of code, or why there is none."""
+def _load(text: str) -> NodeGraph | str:
+    """Return the workflow of code, or the reason why it cannot be read."""
     try:
         return load_code(text)
     except InvalidError as error:
         return error.issues[0].message
 
 
-def _parts(text: str, *, all_lines: bool) -> Iterator[str]:
-    """Yield the statements of code; in text that is not valid Python, from the beginning of one to that of the next."""
+def _statements(text: str, *, all_lines: bool) -> Iterator[str]:
+    """Yield the statements of code; in invalid Python, the text from each line that may begin one to the next."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes that Python does not know
+            warnings.simplefilter("ignore")  # about unknown escapes
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         pass
@@ -308,17 +321,17 @@ def _parts(text: str, *, all_lines: bool) -> Iterator[str]:
         lines = text.split("\n")
         end = 0
         for each in tree.body:
-            if each.lineno > end:  # of several statements in a line the first brings all
+            if each.lineno > end:  # of several statements in a line, the first yields the whole line
                 end = each.end_lineno or each.lineno
                 yield "\n".join(lines[each.lineno - 1 : end])
         return
-    part: list[str] = []
+    statement: list[str] = []
     for line in text.split("\n"):
-        if _BEGINS.match(line):
-            if part:
-                yield "\n".join(part)
-            part = [line] if all_lines or _CALL.match(line) else []
-        elif part:
-            part.append(line)
-    if part:
-        yield "\n".join(part)
+        if _STATEMENT_START.match(line):
+            if statement:
+                yield "\n".join(statement)
+            statement = [line] if all_lines or _CALL.match(line) else []
+        elif statement:
+            statement.append(line)
+    if statement:
+        yield "\n".join(statement)

@@ -12,74 +12,75 @@ from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.errors import Issue, shorten
 
 MOST_WITH_WAY_OUT = 20
-"""Number of findings that are told with a remedy; a model is told the first few."""
+"""Maximum number of findings with a remedy, as a model is shown only the first few."""
 
 MISSING_FILE = "missing-file"
-"""Code of an issue that is not a fault of the workflow: this server lacks the model, and others may have it."""
+"""Code of issues about files, such as models, that this server lacks and others may have: not a finding."""
 
 
 def known(base: NodeGraph, draft: Draft) -> frozenset[Issue]:
-    """Return the issues that were there before the change, which need no correction."""
-    return frozenset([*check(base, draft.definitions), *_apart(base, draft)]) if base.nodes else frozenset()
+    """Return the issues of the existing workflow, which need no correction."""
+    return frozenset([*check(base, draft.definitions), *_unused_parts(base, draft)]) if base.nodes else frozenset()
 
 
 def findings(draft: Draft, before: Collection[Issue] = ()) -> list[str]:
-    """Return the findings in words that a model can act on: unreadable code first, then node by node.
+    """Return the findings as instructions for a model: unreadable lines first, then issues of nodes.
 
     Args:
         draft: The code.
-        before: What was wrong before.
+        before: Issues of the existing workflow, which are ignored.
     """
     first = len(draft.lines) - len(draft.unread) + 1
     found = [
         f"[unreadable] line {number}: {each.why}. Do: write it as X = Class(input=value), or leave it out"
         for number, each in enumerate(draft.unread, first)
     ]
-    issues = [*check(draft.graph, draft.definitions), *_apart(draft.graph, draft)]
+    issues = [*check(draft.graph, draft.definitions), *_unused_parts(draft.graph, draft)]
     for each in dict.fromkeys(issues):
         if each.code != MISSING_FILE and each not in before:
-            way_out = _way_out(each, draft) if len(found) < MOST_WITH_WAY_OUT else ""
-            found.append(f"[{each.code}] {_place(each, draft)}{each.message}{way_out}")
+            remedy = _remedy(each, draft) if len(found) < MOST_WITH_WAY_OUT else ""
+            found.append(f"[{each.code}] {_place(each, draft)}{each.message}{remedy}")
     return found
 
 
 def missing_files(draft: Draft) -> list[str]:
-    """The files that the server does not have, in words."""
+    """Return a message for each file that the server does not have."""
     return [each.message for each in check(draft.graph, draft.definitions) if each.code == MISSING_FILE]
 
 
 def lines_in(found: Sequence[str]) -> list[int]:
-    """The numbers of the lines that findings name."""
+    """Return the numbers of the lines that findings name."""
     numbers = [each.partition("] line ")[2].partition(":")[0].partition(" ")[0] for each in found]
     return [int(each) for each in numbers if each.isdecimal()]
 
 
-def _apart(graph: NodeGraph, draft: Draft) -> Iterator[Issue]:
-    """Parts that hang together with no output, and so do nothing."""
-    part = {each: each for each in graph.by_id}
+def _unused_parts(graph: NodeGraph, draft: Draft) -> Iterator[Issue]:
+    """Yield an issue for each connected part of the workflow without an output node, as its results are not used."""
+    parents = {each: each for each in graph.by_id}
 
     def root(node_id: str) -> str:
-        while part[node_id] != node_id:
-            part[node_id] = part[part[node_id]]
-            node_id = part[node_id]
+        while parents[node_id] != node_id:
+            parents[node_id] = parents[parents[node_id]]
+            node_id = parents[node_id]
         return node_id
 
     for edge in graph.edges:
-        if edge.source in part and edge.target in part:
-            part[root(edge.source)] = root(edge.target)
+        if edge.source in parents and edge.target in parents:
+            parents[root(edge.source)] = root(edge.target)
     classes = [(spec, draft.definitions.get(spec.type)) for spec in graph.nodes]
     if not any(each is not None and each.output_node for _, each in classes):
-        return  # which is a finding of its own
+        return  # the check reports a workflow without any output
     ends = {root(spec.id) for spec, each in classes if each is None or each.output_node}
-    apart: dict[str, list[str]] = {}
+    unused: dict[str, list[str]] = {}
     for spec in graph.nodes:
         if root(spec.id) not in ends:
-            apart.setdefault(root(spec.id), []).append(spec.id)
-    for ids in apart.values():
+            unused.setdefault(root(spec.id), []).append(spec.id)
+    for ids in unused.values():
         yield Issue("unconnected", f"nothing that is saved or shown comes of it ({shorten(ids)})", ids[0])
 
 
 def _place(issue: Issue, draft: Draft) -> str:
+    """Return the line and the class that an issue is about, as the beginning of a finding."""
     node_id = issue.where.rpartition(" → ")[2]
     number = draft.numbers.get(node_id)
     return (
@@ -87,25 +88,32 @@ def _place(issue: Issue, draft: Draft) -> str:
     )
 
 
-def _way_out(issue: Issue, draft: Draft) -> str:
+def _remedy(issue: Issue, draft: Draft) -> str:
+    """Return the remedy of an issue, as the end of a finding; empty if none is known."""
     node_id = issue.where.rpartition(" → ")[2]
     spec = draft.graph.by_id.get(node_id)
     definition = draft.definitions.get(spec.type) if spec else None
     match issue.code:
         case "missing-param" | "undefined-variable" | "wrong-type":
             inputs = definition.inputs.values() if definition else ()
-            fills = next(
+            input_definition = next(
                 (each for each in inputs if issue.message.startswith((repr(each.name), f"{each.name}:"))), None
             )
-            return _for_input(fills, node_id, draft) if fills else ". Do: assign it in a line before, or use another"
+            return (
+                _input_remedy(input_definition, node_id, draft)
+                if input_definition
+                else ". Do: assign it in a line before, or use another"
+            )
         case "unknown-type" if "did you mean" not in issue.message:
             return ". Do: take one of the classes that you were told of, or leave the line out"
         case "illegal-param":
             return ". Do: leave it out, or give what it has instead"
         case "no-output":
-            ends = [name for name, each in draft.definitions.classes.items() if each.output_node]
-            gives = {kind for ids in draft.graph.by_id.values() for kind in _gives(ids.type, draft)}
-            fitting = [name for name in ends if _needs(name, draft) & gives] or ends
+            output_classes = [name for name, each in draft.definitions.classes.items() if each.output_node]
+            available_types = {kind for other in draft.graph.by_id.values() for kind in _outputs(other.type, draft)}
+            fitting = [
+                name for name in output_classes if _required_types(name, draft) & available_types
+            ] or output_classes
             fitting.sort(key=lambda name: not name.startswith(("Save", "Preview")))
             return f". Do: add a last line with one of {shorten(fitting, 5)}"
         case "unconnected":
@@ -118,27 +126,32 @@ def _way_out(issue: Issue, draft: Draft) -> str:
             return ""
 
 
-def _for_input(fills: InputDefinition, node_id: str, draft: Draft) -> str:
-    if fills.is_widget:
+def _input_remedy(input_definition: InputDefinition, node_id: str, draft: Draft) -> str:
+    """Return the remedy for an input without a link or value: variables to use, or classes to add."""
+    if input_definition.is_widget:
         return ". Do: give it a value"
     variables = [
         variable
         for other, names in draft.variables.items()
-        for variable, kind in zip(names, _gives(draft.graph.by_id[other].type, draft), strict=False)
-        if other != node_id and accepts(fills.type, kind)
+        for variable, kind in zip(names, _outputs(draft.graph.by_id[other].type, draft), strict=False)
+        if other != node_id and accepts(input_definition.type, kind)
     ]
     if variables:
-        return f". Do: {fills.name}=one of {shorten(variables)}"
+        return f". Do: {input_definition.name}=one of {shorten(variables)}"
     classes = draft.definitions.classes
-    makers = givers(fills.type, classes, classes, 4)
-    return f". Do: add a line with one of {', '.join(makers)}, and {fills.name}=what it gives" if makers else ""
+    sources = givers(input_definition.type, classes, classes, 4)
+    return (
+        f". Do: add a line with one of {', '.join(sources)}, and {input_definition.name}=what it gives"
+        if sources
+        else ""
+    )
 
 
-def _gives(type_name: str, draft: Draft) -> Sequence[str]:
+def _outputs(type_name: str, draft: Draft) -> Sequence[str]:
     definition = draft.definitions.get(type_name)
     return definition.outputs if definition else ()
 
 
-def _needs(type_name: str, draft: Draft) -> set[str]:
+def _required_types(type_name: str, draft: Draft) -> set[str]:
     definition = draft.definitions.get(type_name)
     return {each.type for each in definition.inputs.values() if each.required} if definition else set()

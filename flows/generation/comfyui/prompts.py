@@ -10,10 +10,10 @@ from operad.runtime.reasoning.prompt import fence
 SELECT_TOKENS = 6_000
 DRAFT_TOKENS = 10_000
 FIX_TOKENS = 4_000
-"""Tokens of a stage's prompt, without the user's instruction, which is never cut."""
+"""Maximum number of tokens of a stage's prompt, without the user's instruction, which is never cut."""
 
 CODE_TOKENS = 5_000
-"""The longest code of a workflow that is there, which is shown as a whole."""
+"""Maximum number of tokens of the code of an existing workflow, which is always shown as a whole."""
 
 SELECT_RULES = """\
 You choose the classes of a ComfyUI workflow. Name every class that the workflow needs: those that load models, texts \
@@ -54,11 +54,11 @@ SaveImage(filename_prefix='lighthouse', images=IMAGE_1)"""
 
 
 def numbered(lines: Sequence[str], numbers: Iterable[int] | None = None) -> str:
-    """Lines of code with their numbers, counted from 1.
+    """Return lines of code with their numbers, counted from 1, between fences.
 
     Args:
         lines: The lines.
-        numbers: Which of them; None for all.
+        numbers: Numbers of the lines to return; None for all.
     """
     wanted = range(1, len(lines) + 1) if numbers is None else dict.fromkeys(numbers)
     shown = [f"{number}: {lines[number - 1]}" for number in wanted if 1 <= number <= len(lines)]
