@@ -18,34 +18,34 @@ from operad.runtime.values.errors import OperadError, shorten
 from operad.runtime.values.message import WorkflowMessage
 
 CHOOSING = {"question-classifier": "class_name", "human-input": "action", "if-else": ""}
-"""Types with branches, each with the variable that says which one was taken."""
+"""Types with branches, each with the output that names the branch taken; if-else has none."""
 
 SAYING = ("start", "llm", "agent", "parameter-extractor", "request", "http-request", *CHOOSING)
-"""Types whose variables a dry run makes up."""
+"""Types whose outputs a dry run makes up."""
 
 ADDRESS = "https://example.org/page"
-"""Address that is made up: it stands for texts that begin with, or contain, a part of it."""
+"""Made-up address, for conditions on texts that begin with, or contain, a part of an address."""
 
 FILE = "a file"
-"""Stands for a file, of which one is always given."""
+"""Placeholder for a file, as a run always has one."""
 
 LONG = "Some words on the matter. " * 400
 """Text that counts as long."""
 
 MOST_COMBINATIONS = 5_000
-"""Combinations of values that are looked at for a branch."""
+"""Maximum number of combinations of values to try for a branch."""
 
 DEEPEST = 8
-"""Nodes between a condition and the made-up value that it depends on."""
+"""Maximum number of nodes between a condition and the made-up value that it depends on."""
 
 
 class Branch(NamedTuple):
-    """A branch: edges that leave a node from one port.
+    """Branch of a workflow: the edges that leave a node from one port.
 
     Attributes:
-        node: The id of the node.
-        port: The number of the port.
-        name: The name of the port.
+        node: Id of the node.
+        port: Number of the port.
+        name: Name of the port.
     """
 
     node: str
@@ -53,19 +53,19 @@ class Branch(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        """Return the branch as people are told of it."""
+        """Return the branch in words, for people."""
         named = "" if self.name == str(self.port) else f" ({shorten([self.name], 1)})"
         return f"port {self.port}{named} of node {self.node}"
 
 
 @dataclass(frozen=True)
 class Steering:
-    """Made-up values that a run takes in the place of others.
+    """Made-up values that lead a run to a branch.
 
     Attributes:
-        values: Values by node and variable.
-        named: Values of fields of these names, in JSON that a model is asked for.
-        derived: Variables that depend on made-up values by way of other nodes, so that they may come to something else.
+        values: Values by node id and variable.
+        named: Values by the names of fields, for JSON that a model is asked for.
+        derived: Variables that other nodes compute from made-up values, and which may therefore differ in the run.
     """
 
     values: Mapping[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])
@@ -78,7 +78,7 @@ class Steering:
 
 
 def branches_of(graph: NodeGraph) -> list[Branch]:
-    """Return the branches of a valid workflow, in the order of its nodes; those of failures are not among them.
+    """Return the branches of a valid workflow in the order of its nodes, without branches for failures.
 
     Args:
         graph: The workflow.
@@ -87,43 +87,47 @@ def branches_of(graph: NodeGraph) -> list[Branch]:
     for spec in graph.nodes:
         if spec.type in CHOOSING:
             names = NODE_TYPES[spec.type](spec.id, spec.params).ports
-            led_on = sorted({edge.port for edge in graph.edges if edge.source == spec.id})
-            wanted = led_on if spec.type != "human-input" else [each for each in led_on if each < len(names) - 1]
-            found += [Branch(spec.id, each, names[each]) for each in wanted if each < len(names) and len(names) > 1]
+            used_ports = sorted({edge.port for edge in graph.edges if edge.source == spec.id})
+            ports = used_ports if spec.type != "human-input" else [each for each in used_ports if each < len(names) - 1]
+            found += [Branch(spec.id, each, names[each]) for each in ports if each < len(names) and len(names) > 1]
     return found
 
 
 def steering(graph: NodeGraph, branch: Branch) -> Steering | str:
-    """Return values by which a run takes a branch; or why there are none.
+    """Return values with which a run takes a branch, or the reason why there are none.
 
     Args:
         graph: The workflow.
         branch: The branch.
     """
-    way = {each.node: each for each in (*_way(graph, branch.node), branch)}
+    path_branches = {each.node: each for each in (*_branches_to(graph, branch.node), branch)}
     chosen = {
         Selector(CHOOSING[graph.by_id[each.node].type], each.node): each.name
-        for each in way.values()
+        for each in path_branches.values()
         if CHOOSING[graph.by_id[each.node].type]
     }
-    checks = {each.node: each for each in way.values() if not CHOOSING[graph.by_id[each.node].type]}
-    found = _values(graph, checks, chosen)
+    checks = {each.node: each for each in path_branches.values() if not CHOOSING[graph.by_id[each.node].type]}
+    found = _find_values(graph, checks, chosen)
     if found is None:
-        told = f", with {', '.join(str(each) for each in way.values() if each != branch)}" if len(way) > 1 else ""
-        return f"no made-up value of {_listed(_read(graph, checks))} makes it hold{told}"
-    lowered = _Lowered(graph)
+        condition = (
+            f", with {', '.join(str(each) for each in path_branches.values() if each != branch)}"
+            if len(path_branches) > 1
+            else ""
+        )
+        return f"no made-up value of {_listed(_variables_read(graph, checks))} makes it hold{condition}"
+    made_up = _MadeUpValues(graph)
     for selector, value in {**found, **chosen}.items():
-        if why := lowered.put(selector, value):
-            return why
-    return Steering(lowered.values, lowered.named, tuple(dict.fromkeys(lowered.derived)))
+        if reason := made_up.put(selector, value):
+            return reason
+    return Steering(made_up.values, made_up.named, tuple(dict.fromkeys(made_up.derived)))
 
 
 def variants(graph: NodeGraph, steered: Steering) -> Iterator[Steering]:
-    """Yield the same values with other inputs: large numbers, zeros, and long texts, which code may go by.
+    """Yield the same values with other inputs, on which code may depend: large numbers, zeros, and long texts.
 
     Args:
         graph: The workflow.
-        steered: The values by which a run did not take a branch.
+        steered: Values with which a run did not take the branch.
     """
     start = next(spec for spec in graph.nodes if spec.type == "start")
     inputs = StartParams.model_validate(start.params).variables
@@ -133,42 +137,42 @@ def variants(graph: NodeGraph, steered: Steering) -> Iterator[Steering]:
 
 
 def after(graph: NodeGraph, branch: Branch) -> set[str]:
-    """Return the nodes that a branch leads to, with those inside them.
+    """Return the ids of the nodes that a branch leads to, and of the nodes inside them.
 
     Args:
         graph: The workflow.
         branch: The branch.
     """
-    open_ = [edge.target for edge in graph.edges if (edge.source, edge.port) == (branch.node, branch.port)]
+    to_visit = [edge.target for edge in graph.edges if (edge.source, edge.port) == (branch.node, branch.port)]
     found = set[str]()
-    while open_:
-        here = open_.pop()
-        if here not in found:
-            found.add(here)
-            open_ += [edge.target for edge in graph.edges if edge.source == here]
-            open_ += [spec.id for spec in graph.nodes if spec.parent == here]
+    while to_visit:
+        current = to_visit.pop()
+        if current not in found:
+            found.add(current)
+            to_visit += [edge.target for edge in graph.edges if edge.source == current]
+            to_visit += [spec.id for spec in graph.nodes if spec.parent == current]
     return found
 
 
-def _way(graph: NodeGraph, node: str) -> Iterator[Branch]:
-    """The branches on a shortest way to a node, and to the nodes around it."""
+def _branches_to(graph: NodeGraph, node: str) -> Iterator[Branch]:
+    """Yield the branches on a shortest path to a node, and to each container around it."""
     known = {(each.node, each.port): each for each in branches_of(graph)}
     while node in graph.by_id:
-        ways: dict[str, tuple[Branch, ...]] = {node: ()}
-        open_ = [node]
-        for here in open_:
+        paths: dict[str, tuple[Branch, ...]] = {node: ()}
+        to_visit = [node]
+        for current in to_visit:
             for edge in graph.edges:
-                if edge.target == here and edge.source not in ways:
-                    step = known.get((edge.source, edge.port))
-                    ways[edge.source] = (*ways[here], *([step] if step else ()))
-                    open_.append(edge.source)
-        led_to = {edge.target for edge in graph.edges}
-        yield from next((way for each, way in ways.items() if each not in led_to), ())
+                if edge.target == current and edge.source not in paths:
+                    branch = known.get((edge.source, edge.port))
+                    paths[edge.source] = (*paths[current], *([branch] if branch else ()))
+                    to_visit.append(edge.source)
+        targets = {edge.target for edge in graph.edges}
+        yield from next((path for each, path in paths.items() if each not in targets), ())
         node = graph.by_id[node].parent
 
 
-def _read(graph: NodeGraph, checks: Collection[str]) -> list[Selector]:
-    """The variables that conditions read."""
+def _variables_read(graph: NodeGraph, checks: Collection[str]) -> list[Selector]:
+    """Return the variables that the conditions of if-else nodes read."""
     found: list[Selector] = []
     for node in checks:
         for condition in _conditions(_cases(graph.by_id[node])):
@@ -186,24 +190,24 @@ def _conditions(cases: Sequence[Case]) -> Iterator[Condition]:
         yield from case.conditions
 
 
-def _values(
+def _find_values(
     graph: NodeGraph, checks: Mapping[str, Branch], chosen: Mapping[Selector, str]
 ) -> dict[Selector, Any] | None:
-    """Values of all variables that conditions read, with which the branches are taken; None where there are none."""
-    kinds = Checker(graph, NODE_TYPES)
-    read = _read(graph, checks)
-    offered = [_candidates(each, graph, checks, kinds, chosen) for each in read]
-    for values in islice(product(*offered), MOST_COMBINATIONS):
-        said = dict(zip(read, values, strict=True))
-        if all(_port(_cases(graph.by_id[node]), said) == branch.name for node, branch in checks.items()):
-            return said
+    """Return values of all variables in conditions with which a run takes the branches; None if none are found."""
+    checker = Checker(graph, NODE_TYPES)
+    variables = _variables_read(graph, checks)
+    candidates = [_candidates(each, graph, checks, checker, chosen) for each in variables]
+    for values in islice(product(*candidates), MOST_COMBINATIONS):
+        assignment = dict(zip(variables, values, strict=True))
+        if all(_port_taken(_cases(graph.by_id[node]), assignment) == branch.name for node, branch in checks.items()):
+            return assignment
     return None
 
 
 def _candidates(
-    selector: Selector, graph: NodeGraph, checks: Collection[str], kinds: Checker, chosen: Mapping[Selector, str]
+    selector: Selector, graph: NodeGraph, checks: Collection[str], checker: Checker, chosen: Mapping[Selector, str]
 ) -> list[Any]:
-    """Values that a variable may have: those that conditions compare it with, and others."""
+    """Return values to try for a variable: those that conditions compare it with, values near these, and others."""
     if selector in chosen:
         return [chosen[selector]]
     spec = graph.by_id[selector.node]
@@ -214,13 +218,13 @@ def _candidates(
         value: Any = condition.value
         if condition.variable == selector and value is not None:
             listed: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
-            texts += [part for each in listed for part in (str(each), *(one.strip() for one in str(each).split(",")))]
+            texts += [part for each in listed for part in (str(each), *(item.strip() for item in str(each).split(",")))]
     numbers = [number for text in texts if (number := as_number(text)) is not None]
-    near = [each for number in numbers for each in (number, number + 1, number - 1)]
-    known = {**kinds.outputs.get(selector.node, {}), **kinds.inner.get(selector.node, {})}
+    near_numbers = [each for number in numbers for each in (number, number + 1, number - 1)]
+    known = {**checker.outputs.get(selector.node, {}), **checker.inner.get(selector.node, {})}
     match known.get(selector.variable, VariableType.ANY):
         case VariableType.NUMBER:
-            found: list[Any] = [1, *near, 0]
+            found: list[Any] = [1, *near_numbers, 0]
         case VariableType.BOOLEAN:
             found = [True, False]
         case VariableType.FILE:
@@ -230,15 +234,15 @@ def _candidates(
         case VariableType.OBJECT:
             found = [{"text": "text"}, {}]
         case _:
-            whole = [ADDRESS] if any(each in ADDRESS for each in texts if each) else []
-            found = ["text", *whole, *texts, "1", *(str(each) for each in near), ""]
+            address = [ADDRESS] if any(each in ADDRESS for each in texts if each) else []
+            found = ["text", *address, *texts, "1", *(str(each) for each in near_numbers), ""]
     return list({repr(each): each for each in found}.values())
 
 
-def _port(cases: Sequence[Case], said: Mapping[Selector, Any]) -> str:
-    """The port that conditions take with some values; empty where they cannot be compared."""
+def _port_taken(cases: Sequence[Case], values_by_variable: Mapping[Selector, Any]) -> str:
+    """Return the port that an if-else takes with some values; empty if the values cannot be compared."""
     outputs: dict[str, dict[str, Any]] = {}
-    for selector, value in said.items():
+    for selector, value in values_by_variable.items():
         outputs.setdefault(selector.node, {})[selector.variable] = value
     variables = Variables([WorkflowMessage(operator_id=node, outputs=each) for node, each in outputs.items()])
     try:
@@ -247,8 +251,8 @@ def _port(cases: Sequence[Case], said: Mapping[Selector, Any]) -> str:
         return ""
 
 
-class _Lowered:
-    """Values of variables, put where a run makes them up: at inputs, and in answers of models, people and the web."""
+class _MadeUpValues:
+    """Made-up inputs and answers of models, people and the web, from which wanted values of variables follow."""
 
     def __init__(self, graph: NodeGraph) -> None:
         self._graph = graph
@@ -257,7 +261,7 @@ class _Lowered:
         self.derived: list[str] = []
 
     def put(self, selector: Selector, value: Any, depth: int = 0) -> str:
-        """Have a variable come to a value; return why it cannot, or nothing."""
+        """Add made-up values that give a variable a value; return the reason if that is impossible, else empty."""
         spec = self._graph.by_id[selector.node]
         if depth > DEEPEST:
             return f"{selector} depends on too many nodes"
@@ -283,7 +287,7 @@ class _Lowered:
 
 
 def _sources(spec: NodeSpec) -> list[Selector]:
-    """The variables that a node reads."""
+    """Return the variables that a node reads."""
     declared = NODE_TYPES[spec.type].params_type
     return [each.selector for each in references_in(declared, readable(declared, spec.params))]
 

@@ -20,10 +20,10 @@ STAGES = ("none", "written", "read")
 class ComfyDesignEvaluator(Evaluator, KnowsClasses):
     """Judges the code in an operator's outputs by the classes of a server.
 
-    Found are lines that cannot be read, undefined variables, classes, inputs and options that there are not, required
-    inputs that are missing, cycles, no output node, and parts that hang together with none. What was wrong before
-    anything was changed is not found, and neither are files that the server does not have. What was found becomes the
-    lesson of who mends; the same findings twice are JOB_TOO_COMPLICATED_ERROR: another round would bring no more.
+    Findings are unreadable lines, undefined variables, unknown classes, inputs and options, missing required inputs,
+    cycles, a missing output node, and parts without an output node. Issues of the existing workflow and files that the
+    server does not have are not findings. The findings become the lesson for the next round; if a round has the same
+    findings as the one before, the verdict is JOB_TOO_COMPLICATED_ERROR, as further rounds would change nothing.
     """
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
@@ -35,13 +35,14 @@ class ComfyDesignEvaluator(Evaluator, KnowsClasses):
         except AnswerError as error:
             return self._verdict(call.job, judged, 0, [f"there is no workflow: {error}"], ())
         if draft is None:
-            why = str(judged.outputs.get("failure") or "nothing was written")
-            return self._verdict(call.job, judged, 0, [f"there is no workflow: {why}"], ())
+            failure = str(judged.outputs.get("failure") or "nothing was written")
+            return self._verdict(call.job, judged, 0, [f"there is no workflow: {failure}"], ())
         found = await asyncio.to_thread(findings, draft, asked.known)
         return self._verdict(call.job, judged, 1 if draft.unread else 2, found, (judged.operator_id,) if found else ())
 
     def _verdict(
         self, job: Job, judged: WorkflowMessage, stage: int, found: Sequence[str], blame: Sequence[str]
     ) -> WorkflowMessage:
+        """Return the verdict on a design that reached a stage, with its score from 0 to 10."""
         score = 4.0 * stage + 2 / (1 + len(found)) if stage else 0.0
         return verdict_on(judged, job, self.get_id(), STAGES[stage], score, found, blame)

@@ -1,10 +1,10 @@
 """The largest common induced subgraph of two directed graphs, over the pairs of nodes that may stand for each other.
 
-WorFEval's score of a predicted workflow graph ("Benchmarking Agentic Workflow Generation", section 3). Taking a pair
-(gold, predicted) excludes every other pair that shares a node with it, and every pair to which the two nodes have
-different edges; the answer is the largest set of pairs that do not exclude each other. (The textbooks' association
-graph has an edge where no exclusion is, and its largest clique is that set. Exclusions are the fewer: one-to-one pairs
-of similar graphs have hardly any, and fall apart into small pieces.)
+WorFEval's score of a predicted workflow graph ("Benchmarking Agentic Workflow Generation", section 3). A pair (gold,
+predicted) excludes every other pair that shares a node with it, and every pair to which the two nodes have different
+edges; the result is the largest set of pairs that do not exclude each other. (In textbooks, this set is the largest
+clique of an association graph, which has an edge between pairs that do not exclude each other. A graph of exclusions
+is smaller: one-to-one pairs of similar graphs have hardly any, in small components.)
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def common_subgraph(
 ) -> Alignment:
     """Return the most pairs, one to one, between which both graphs have the same edges, in both directions.
 
-    Nodes that stand for each other must agree on an edge to themselves, too. Edges of nodes in no pair do not matter.
+    Matched nodes must also agree on an edge to themselves. Edges of nodes without a pair are ignored.
 
     Args:
-        pairs: Gold nodes, and predicted nodes that may stand for them.
-        gold_edges: From node to node.
-        predicted_edges: From node to node.
+        pairs: Pairs of a gold node and a predicted node that may match it.
+        gold_edges: Edges of the gold graph, as pairs of nodes.
+        predicted_edges: Edges of the predicted graph, as pairs of nodes.
         seconds: Time limit of the search. With 0, the result of a greedy heuristic.
-        clock: Tells the time, in seconds.
+        clock: Function that returns the time in seconds.
 
     Raises:
         MissingExtraError: SciPy is not installed, and a node is in more than one pair.
@@ -46,13 +46,15 @@ def common_subgraph(
     gold_edges, predicted_edges = set(gold_edges), set(predicted_edges)
     deadline = clock() + seconds
     allowed = sorted({(a, b) for a, b in pairs if ((a, a) in gold_edges) == ((b, b) in predicted_edges)})
-    most = len(one_to_one(allowed))
+    upper_bound = len(one_to_one(allowed))
     orders: list[list[Pair]] = []
-    if most < len(allowed):
-        orders = list(_promising(allowed, gold_edges, predicted_edges, lambda: clock() < deadline))
-    cut = len(allowed) > MAX_PAIRS
-    if cut:
-        allowed = sorted(_first_of_each(pair for order in (*reversed(orders), allowed) for pair in order))[:MAX_PAIRS]
+    if upper_bound < len(allowed):
+        orders = list(_promising_orders(allowed, gold_edges, predicted_edges, lambda: clock() < deadline))
+    is_cut = len(allowed) > MAX_PAIRS
+    if is_cut:
+        allowed = sorted(_greedy_one_to_one(pair for order in (*reversed(orders), allowed) for pair in order))[
+            :MAX_PAIRS
+        ]
     place = {pair: index for index, pair in enumerate(allowed)}
     found = largest_independent_set(
         _conflicts(allowed, gold_edges, predicted_edges),
@@ -61,12 +63,12 @@ def common_subgraph(
         orders=[[place[pair] for pair in order if pair in place] for order in orders],
         clock=clock,
     )
-    optimal = len(found.vertices) == most or (found.optimal and not cut)
+    optimal = len(found.vertices) == upper_bound or (found.optimal and not is_cut)
     return Alignment(tuple(allowed[index] for index in found.vertices), optimal)
 
 
 def _conflicts(pairs: Sequence[Pair], gold_edges: Edges, predicted_edges: Edges) -> list[int]:
-    """By pair, the bitset of the pairs that it excludes."""
+    """Return, for each pair, the bitset of the pairs that it excludes."""
     golds, predicted = sides(pairs)
     gold_after, gold_before = _neighbours(golds, gold_edges)
     after, before = _neighbours(predicted, predicted_edges)
@@ -77,7 +79,7 @@ def _conflicts(pairs: Sequence[Pair], gold_edges: Edges, predicted_edges: Edges)
 
 
 def _neighbours(nodes: Sequence[int], edges: Edges) -> tuple[dict[int, int], dict[int, int]]:
-    """By node, the bitsets of the places of the nodes that follow it, and that it follows."""
+    """Return, by node, the bitsets of the indexes of its successors, and of its predecessors."""
     own = places(nodes)
     after, before = dict.fromkeys(own, 0), dict.fromkeys(own, 0)
     for start, end in edges:
@@ -87,8 +89,8 @@ def _neighbours(nodes: Sequence[int], edges: Edges) -> tuple[dict[int, int], dic
     return after, before
 
 
-def _first_of_each(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """The pairs whose nodes are in none of those before."""
+def _greedy_one_to_one(pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """Yield the pairs whose nodes are in none of the pairs yielded before."""
     golds: set[int] = set()
     predicted: set[int] = set()
     for gold, node in pairs:
@@ -98,64 +100,64 @@ def _first_of_each(pairs: Iterable[Pair]) -> Iterator[Pair]:
             yield gold, node
 
 
-def _promising(
+def _promising_orders(
     pairs: Sequence[Pair], gold_edges: Edges, predicted_edges: Edges, in_time: Callable[[], bool]
 ) -> Iterator[list[Pair]]:
-    """Orders in which to take pairs: by how alike the surroundings of their nodes are.
+    """Yield promising orders of the pairs: by how similar the neighbourhoods of their nodes are.
 
-    Both graphs are coloured together, as Weisfeiler and Leman do: nodes that pairs connect begin with one colour, and a
-    colour splits by the colours of the nodes before and after. Pairs come first whose colours agree for more rounds.
-    Where the colours in the end count the same on both sides the graphs may be the same one, numbered anew; then a pair
-    of one colour is set apart, and so on until no colour is left in doubt: for most graphs that finds the renumbering.
+    Both graphs are coloured together by the algorithm of Weisfeiler and Leman: nodes that pairs connect begin with the
+    same colour, and a colour splits by the colours of predecessors and successors. Pairs whose colours agree for more
+    rounds come first. If both graphs end with the same number of nodes of each colour, they may be isomorphic; then one
+    pair after another with an ambiguous colour gets its own colour, which finds the isomorphism of most graphs.
     """
     number = {end: index for index, end in enumerate(sorted({end for pair in pairs for end in enumerate(pair)}))}
     ends = [(number[0, gold], number[1, predicted]) for gold, predicted in pairs]
-    near = _surroundings(number, gold_edges, predicted_edges)
+    neighbours = _numbered_neighbours(number, gold_edges, predicted_edges)
     colours = [0] * len(number)
     for colour, connected in enumerate(nx.connected_components(nx.Graph(ends))):
         for node in connected:
             colours[node] = colour
     rounds = [0] * len(pairs)
-    for finer in _refinements(colours, near, in_time):
+    for finer in _refinements(colours, neighbours, in_time):
         colours = finer
         rounds = [count + (colours[a] == colours[b]) for count, (a, b) in zip(rounds, ends, strict=True)]
     yield [pair for _, pair in sorted(zip(rounds, pairs, strict=True), key=lambda each: -each[0])]
     golds = sum(side == 0 for side, _ in number)
     while Counter(colours[:golds]) == (sizes := Counter(colours[golds:])) and in_time():
-        doubtful = next(
+        ambiguous = next(
             (pair for pair in ends if colours[pair[0]] == colours[pair[1]] and sizes[colours[pair[0]]] > 1), ()
         )
-        if not doubtful:
+        if not ambiguous:
             yield [pair for pair, (a, b) in zip(pairs, ends, strict=True) if colours[a] == colours[b]]
             return
-        apart = max(colours) + 1
-        for node in doubtful:
-            colours[node] = apart
-        *_, colours = _refinements(colours, near, in_time)
+        new_colour = max(colours) + 1
+        for node in ambiguous:
+            colours[node] = new_colour
+        *_, colours = _refinements(colours, neighbours, in_time)
 
 
-def _surroundings(
+def _numbered_neighbours(
     number: Mapping[tuple[int, int], int], gold_edges: Edges, predicted_edges: Edges
 ) -> list[tuple[list[int], list[int]]]:
-    """By number of a (side, node), the numbers of the nodes after it, and before it."""
-    near: list[tuple[list[int], list[int]]] = [([], []) for _ in number]
+    """Return the numbers of the successors and predecessors of each (side, node), by its number."""
+    neighbours: list[tuple[list[int], list[int]]] = [([], []) for _ in number]
     for side, edges in enumerate((gold_edges, predicted_edges)):
         for start, end in edges:
             if (side, start) in number and (side, end) in number:
-                near[number[side, start]][0].append(number[side, end])
-                near[number[side, end]][1].append(number[side, start])
-    return near
+                neighbours[number[side, start]][0].append(number[side, end])
+                neighbours[number[side, end]][1].append(number[side, start])
+    return neighbours
 
 
 def _refinements(
-    colours: list[int], near: Sequence[tuple[list[int], list[int]]], in_time: Callable[[], bool]
+    colours: list[int], neighbours: Sequence[tuple[list[int], list[int]]], in_time: Callable[[], bool]
 ) -> Iterator[list[int]]:
-    """The colours, and finer ones until no colour splits any more."""
+    """Yield the colours, and then finer ones until no colour splits any more."""
     yield colours
     while in_time():
         names: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
         finer: list[int] = []
-        for colour, (after, before) in zip(colours, near, strict=True):
+        for colour, (after, before) in zip(colours, neighbours, strict=True):
             key = (
                 colour,
                 tuple(sorted(colours[node] for node in after)),

@@ -31,26 +31,26 @@ STAGES = ("none", "written", "checked", "run", "accepted")
 """Stages of a design; each is worth two of the ten points of its score."""
 
 ALIKE = 0.75
-"""Similarity, from 0 to 1, from which two findings of a model count as the same."""
-
+"""Minimum similarity, from 0 to 1, of two findings of a model that count as the same."""
 
 ORDER = "[order]"
-"""Prefix of findings on nodes that are listed before those that they read; it says nothing of how they run."""
+"""Prefix of findings about nodes listed before nodes that they read, which does not affect the run."""
 
 
 class DesignEvaluator(Evaluator):
-    """Judges the workflow in an operator's outputs, stage by stage; a later one begins when nothing is found before it.
+    """Judges the workflow in an operator's outputs, stage by stage, as long as nothing is found.
 
-    First come the full static check and the names that the instructions seem to state, then a dry run with made-up
-    answers, and last a review by the reasoner. What was found goes to the operator that wrote the workflow.
-    A finding that it contests becomes a warning, unless the check found it. Where only findings are left that were
-    told before, or no workflow was made, the verdict is JOB_TOO_COMPLICATED_ERROR: another round would bring no more.
+    The stages are the full static check with the names that the instructions seem to state, a dry run with made-up
+    answers, and a review by the reasoner. The findings become the lesson of the operator that wrote the workflow. A
+    finding that this operator contests becomes a warning, unless it comes from the static check. If all findings were
+    reported before, or there is no workflow, the verdict is JOB_TOO_COMPLICATED_ERROR, as further rounds would change
+    nothing.
 
     Args:
-        config: What it is; its instruction says what the reasoner judges by.
-        judge: True for a review of every workflow, False for none; None for a review where the job asks for one, or
-            a finding was contested.
-        seconds: How long a dry run may take.
+        config: Configuration of the evaluator; its instruction states the criteria of the review.
+        judge: True to review every workflow, False for none; None to review if the job asks for it, or if a finding
+            was contested.
+        seconds: Time limit of a dry run.
     """
 
     def __init__(
@@ -65,47 +65,54 @@ class DesignEvaluator(Evaluator):
         judged = (call.messages or [WorkflowMessage()])[-1]
         graph = workflow_of(judged.outputs)
         if graph is None:
-            why = str(judged.outputs.get("failure") or "nothing was written")
-            said = "; ".join(line.removeprefix("- ") for line in why.splitlines())
-            return verdict_on(judged, call.job, self.get_id(), "none", 0.5, [f"there is no workflow: {said}"], (), True)
-        found = await self._found(call, judged, graph)
-        return self._verdict(call, judged, found)
+            failure = str(judged.outputs.get("failure") or "nothing was written")
+            reason = "; ".join(line.removeprefix("- ") for line in failure.splitlines())
+            return verdict_on(
+                judged, call.job, self.get_id(), "none", 0.5, [f"there is no workflow: {reason}"], (), True
+            )
+        assessment = await self._assess(call, judged, graph)
+        return self._verdict(call, judged, assessment)
 
-    async def _found(self, call: OperatorCall, judged: WorkflowMessage, graph: NodeGraph) -> _Found:
+    async def _assess(self, call: OperatorCall, judged: WorkflowMessage, graph: NodeGraph) -> _Assessment:
+        """Return the findings of the first stage that has any."""
         base, rounds, *_ = asked(call.job)
         contested = contested_in(judged)
         notes = _texts(judged, "notes")
-        known = set(repair_graph(base, rules=()).lessons) if base.nodes else set[str]()
-        issues = [each for each in repair_graph(graph, rules=()).lessons if each not in known]
-        if any(each.startswith(ORDER) for each in known):  # the order of nodes in the file is left as it is
+        known_issues = set(repair_graph(base, rules=()).lessons) if base.nodes else set[str]()
+        issues = [each for each in repair_graph(graph, rules=()).lessons if each not in known_issues]
+        if any(
+            each.startswith(ORDER) for each in known_issues
+        ):  # an existing order of nodes in the file is not changed
             issues = [each for each in issues if not each.startswith(ORDER)]
         offer = _offer(call.job)
-        known |= set(offer.faults(base))
-        issues += [each for each in offer.faults(graph) if each not in known]
+        known_issues |= set(offer.faults(base))
+        issues += [each for each in offer.faults(graph) if each not in known_issues]
         issues += hints_on(rounds, graph, base)
-        if left := _uncontested(issues, contested):
-            return _Found(1, left, notes)
-        done = await dry_run(graph, seconds=self._seconds)
-        stopped = [f"[{each.code}] {each.where}: {each.message}" for each in done.issues]
-        if left := _uncontested(stopped, contested):
-            return _Found(2, left, notes, done.untaken)
+        if remaining := _uncontested(issues, contested):
+            return _Assessment(1, remaining, notes)
+        dry = await dry_run(graph, seconds=self._seconds)
+        run_issues = [f"[{each.code}] {each.where}: {each.message}" for each in dry.issues]
+        if remaining := _uncontested(run_issues, contested):
+            return _Assessment(2, remaining, notes, dry.untaken)
         asked_before = _texts(judged, "asked")
-        if not (self._reviews(call.job, contested) if self._judge is None else self._judge):
-            return _Found(4, [], notes, done.untaken)
+        if not (self._needs_review(call.job, contested) if self._judge is None else self._judge):
+            return _Assessment(4, [], notes, dry.untaken)
         if judged.outputs.get("unchanged") and any(each.startswith("[judged]") for each in asked_before):
-            left = _uncontested(asked_before, contested)  # of the same workflow: asking again would bring no more
+            remaining = _uncontested(
+                asked_before, contested
+            )  # the workflow is unchanged, so a new review would find the same
         else:
             outdated = read_plan(plan).outdated if (plan := fields_of(judged.outputs.get("plan"))) else ()
-            left, said = await self._judged(call, graph, notes, contested, outdated)
-            notes = list(dict.fromkeys([*notes, *said]))
-            left = _uncontested(left, contested)
-        return _Found(3 if left else 4, left, notes, done.untaken)
+            remaining, review_notes = await self._review(call, graph, notes, contested, outdated)
+            notes = list(dict.fromkeys([*notes, *review_notes]))
+            remaining = _uncontested(remaining, contested)
+        return _Assessment(3 if remaining else 4, remaining, notes, dry.untaken)
 
-    def _reviews(self, job: Job, contested: Sequence[tuple[str, str]]) -> bool:
-        """Return True if a job asks for a review, or a finding was contested."""
+    def _needs_review(self, job: Job, contested: Sequence[tuple[str, str]]) -> bool:
+        """Return whether a job asks for a review, or a finding was contested."""
         return bool(contested) or job.inputs.get(REVIEW) is True
 
-    async def _judged(
+    async def _review(
         self,
         call: OperatorCall,
         graph: NodeGraph,
@@ -114,14 +121,14 @@ class DesignEvaluator(Evaluator):
         outdated: Collection[int],
     ) -> tuple[list[str], list[str]]:
         """Return the findings of the reasoner, and its notes for the user."""
-        base, rounds, _, before, titles = asked(call.job)
+        base, rounds, _, earlier_notes, titles = asked(call.job)
         parts = to_judge(
             graph,
             base,
             rounds,
             _offer(call.job).with_used(graph),
             criteria=self.config.instruction,
-            notes=[*(each for number, each in enumerate(before, 1) if number not in outdated), *notes],
+            notes=[*(each for number, each in enumerate(earlier_notes, 1) if number not in outdated), *notes],
             titles=titles,
             contested=[f"{finding}: {reason}" for finding, reason in contested],
         )
@@ -131,7 +138,7 @@ class DesignEvaluator(Evaluator):
             instruction=parts[0].text,
             output_schema=json.dumps(schema, ensure_ascii=False),
         )
-        said = await ask_until_read(
+        answer = await ask_until_read(
             self.thinker(call.reasoner),
             task,
             partial(validate, schema),
@@ -139,17 +146,20 @@ class DesignEvaluator(Evaluator):
             wanted="verdict",
             operator_id=self.get_id(),
         )
-        found = [
+        review_findings = [
             f"[judged] {each['node'] or 'workflow'}: {_line(each['problem'])}; {_line(each['change'])}".rstrip("; ")
-            for each in said["findings"]
+            for each in answer["findings"]
         ]
-        return list(dict.fromkeys(found)), [_line(each) for each in said.get("notes", ()) if _line(each)]
+        return list(dict.fromkeys(review_findings)), [_line(each) for each in answer.get("notes", ()) if _line(each)]
 
-    def _verdict(self, call: OperatorCall, judged: WorkflowMessage, found: _Found) -> WorkflowMessage:
-        stage, findings = found.stage, list(dict.fromkeys(map(_line, found.findings)))
+    def _verdict(self, call: OperatorCall, judged: WorkflowMessage, assessment: _Assessment) -> WorkflowMessage:
+        """Return the verdict on the findings, with the best earlier draft if further rounds are useless."""
+        stage, findings = assessment.stage, list(dict.fromkeys(map(_line, assessment.findings)))
         score = 2.0 * stage + (2 / (1 + len(findings)) if findings else 2)
-        before = _texts(judged, "told")
-        is_over = bool(findings) and all(any(_same(each, other) for other in before) for each in findings)
+        told_before = _texts(judged, "told")
+        is_over = bool(findings) and all(
+            any(_is_same_finding(each, other) for other in told_before) for each in findings
+        )
         verdict = verdict_on(
             judged,
             call.job,
@@ -163,8 +173,8 @@ class DesignEvaluator(Evaluator):
         warnings = [
             f"contested: {_line(finding)} (it was left as it is: {why})" for finding, why in contested_in(judged)
         ]
-        told = {"notes": list(found.notes), "warnings": warnings, "untaken": list(found.untaken)}
-        outputs: dict[str, Any] = {**verdict.outputs, **told}
+        user_outputs = {"notes": list(assessment.notes), "warnings": warnings, "untaken": list(assessment.untaken)}
+        outputs: dict[str, Any] = {**verdict.outputs, **user_outputs}
         best: Any = judged.outputs.get("best")
         if is_over and isinstance(best, dict) and cast("Any", best["score"]) > score:
             outputs |= {"workflow": best["workflow"], "findings": best["findings"]}
@@ -175,13 +185,13 @@ def _offer(job: Job) -> Offer:
     return read_offer(job.inputs.get(OFFER))
 
 
-class _Found(NamedTuple):
-    """Findings of a model.
+class _Assessment(NamedTuple):
+    """Result of all stages.
 
     Attributes:
-        stage: Stage that the workflow reached: an index of `STAGES`.
-        findings: Faults.
-        notes: Assumptions, and requests that cannot be met, for the user.
+        stage: Stage that the workflow reached, as an index of `STAGES`.
+        findings: Findings of the stage that failed.
+        notes: Notes for the user on assumptions and on requests that cannot be met.
         untaken: Branches that no dry run took, each with the reason.
     """
 
@@ -192,7 +202,7 @@ class _Found(NamedTuple):
 
 
 def _schema(graph: NodeGraph) -> Schema:
-    """The form of the judge's answer."""
+    """Return the JSON Schema of the review of a workflow."""
     text: Schema = {"type": "string"}
     finding: Schema = {
         "type": "object",
@@ -218,29 +228,31 @@ def _schema(graph: NodeGraph) -> Schema:
 
 
 def _uncontested(findings: Sequence[str], contested: Sequence[tuple[str, str]]) -> list[str]:
-    """The findings without those that are contested and may be mistaken."""
+    """Return the findings except contested ones that may be mistaken."""
     return [
         each
         for each in findings
-        if not (each.startswith(CONTESTABLE) and any(_same(each, other) for other, _ in contested))
+        if not (each.startswith(CONTESTABLE) and any(_is_same_finding(each, other) for other, _ in contested))
     ]
 
 
-def _same(one: str, other: str) -> bool:
-    """Return whether two findings are the same; those of a model may use other words."""
-    one, other = _line(one), _line(other)
-    if one == other:
+def _is_same_finding(first: str, second: str) -> bool:
+    """Return whether two findings are the same; findings of a model about the same node need only be similar."""
+    first, second = _line(first), _line(second)
+    if first == second:
         return True
-    heads = one.partition(":")[0], other.partition(":")[0]
-    return one.startswith("[judged]") and heads[0] == heads[1] and similarity(one, other) >= ALIKE
+    places = first.partition(":")[0], second.partition(":")[0]
+    return first.startswith("[judged]") and places[0] == places[1] and similarity(first, second) >= ALIKE
 
 
 def _texts(message: WorkflowMessage, key: str) -> list[str]:
+    """Return the texts of a list in a message's outputs."""
     value: Any = message.outputs.get(key)
     return [str(each) for each in cast("list[Any]", value)] if isinstance(value, list) else []
 
 
 def _line(text: Any) -> str:
+    """Return a text in one line."""
     return " ".join(str(text).split())
 
 
@@ -254,27 +266,29 @@ def verdict_on(
     blame: Sequence[str],
     is_over: bool | None = None,
 ) -> WorkflowMessage:
-    """The verdict on a design: SUCCESS without findings; with those that were to be mended before, the end of the rounds.
+    """Return the verdict on a design: SUCCESS without findings, JOB_TOO_COMPLICATED_ERROR if no round can help.
 
     Args:
-        judged: The message with the design.
-        job: What it was made for.
-        evaluator_id: Who judges.
-        stage: How far it came.
-        score: How good it is, from 0 to 10.
-        findings: What is wrong, each with a way out.
-        blame: Who can mend it.
-        is_over: Whether another round would bring no more; None if that is so where the findings are those that were
-            to be mended.
+        judged: Message with the design.
+        job: Job of the design.
+        evaluator_id: Id of the evaluator.
+        stage: Name of the stage that the design reached.
+        score: Score from 0 to 10.
+        findings: Findings, each with a remedy.
+        blame: Ids of the operators that can mend the findings.
+        is_over: True if further rounds are useless; None to decide by whether the findings equal those that the
+            operator was asked to mend.
     """
-    again = list(findings[:MOST_FINDINGS]) == judged.outputs.get("asked") if is_over is None else is_over
-    status = WorkflowStatus.JOB_TOO_COMPLICATED_ERROR if again else WorkflowStatus.EXECUTION_ERROR
-    told = f"{stage}; {len(findings)} finding{'' if len(findings) == 1 else 's'}"
-    said = "the same is found again, so that another round would bring no more" if again and stage != "none" else ""
+    is_final = list(findings[:MOST_FINDINGS]) == judged.outputs.get("asked") if is_over is None else is_over
+    status = WorkflowStatus.JOB_TOO_COMPLICATED_ERROR if is_final else WorkflowStatus.EXECUTION_ERROR
+    summary = f"{stage}; {len(findings)} finding{'' if len(findings) == 1 else 's'}"
+    explanation = (
+        "the same is found again, so that another round would bring no more" if is_final and stage != "none" else ""
+    )
     return WorkflowMessage(
         scratchpad=judged.scratchpad,
         status=status if findings else WorkflowStatus.SUCCESS,
-        evaluation="\n".join(filter(None, [told, said, *(findings if stage == "none" else ())])),
+        evaluation="\n".join(filter(None, [summary, explanation, *(findings if stage == "none" else ())])),
         lesson=lesson_of(findings) if findings else "",
         blame=tuple(blame),
         score=score,

@@ -1,10 +1,10 @@
 """A dry run: a workflow is run to its end with made-up inputs and answers, so that what breaks it is found for nothing.
 
-Models say what fits the schema that they are asked for; where they are asked in free words, some words, a diagram or
-JSON, as the prompt names it. The web answers every address with a page, searches find the same, images are small ones.
-Conditions, classes and questions to people are answered with the words that they offer, in as many runs as it takes to
-take each branch once. So an end says that the workflow's own code, templates, conditions and files hold together. It
-says nothing of what a real model would answer.
+Answers of models fit the requested schema; without a schema, they are some words, a diagram or JSON, as the prompt
+asks for. Every web address returns the same page, every search the same results, and images are small. Conditions,
+classes and questions to people get one of their choices, in as many runs as are needed to take each branch once.
+A successful dry run shows that the workflow's own code, templates, conditions and files work together. It shows nothing
+about the answers of a real model.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ from operad.runtime.values.errors import InvalidError, Issue, MissingExtraError,
 from operad.runtime.values.message import Job
 
 LONGEST = 60.0
-"""Seconds that a dry run takes at most."""
+"""Default time limit of a dry run, in seconds."""
 
 _NO_INPUTS: Mapping[str, Any] = {}
 
-
 MOST_RUNS = 24
-"""Runs at most, of which each but the first one is for a branch that none before it took."""
+"""Maximum number of runs. Each run after the first is for a branch that no earlier run took."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +46,11 @@ class DryRun:
     """Result of a dry run.
 
     Attributes:
-        issues: The issue that stopped it, and those that stopped further runs behind a branch, with the code
-            ``dry-run``; or those of the check before; empty if all ended.
-        untried: Nodes that could not be tried, because a package is not installed; empty if all could.
+        issues: The issues that stopped a run, with the code ``dry-run``, or the issues of the check; empty if all runs
+            ended. Of further runs, only issues after the branch in question count.
+        untried: Message about nodes that cannot be tried, because a package is not installed; otherwise empty.
         untaken: Branches that no run took, each with the reason.
-        ran: Number of nodes that ran to their end, by type.
+        ran: Number of nodes that finished, by type.
         failed: Number of nodes that failed, by type.
     """
 
@@ -63,25 +62,25 @@ class DryRun:
 
     @property
     def ended(self) -> bool:
-        """True if it came to its end, with outputs."""
+        """True if all runs ended with outputs."""
         return not self.issues and not self.untried
 
 
 async def dry_run(graph: NodeGraph, inputs: Mapping[str, Any] = _NO_INPUTS, *, seconds: float = LONGEST) -> DryRun:
-    """Run a workflow with made-up answers; then again for each branch that was not taken, with others.
+    """Run a workflow with made-up answers, and again with other answers for each branch that was not taken.
 
     Args:
         graph: The workflow.
-        inputs: Values for its inputs, where they fit; of files, names that tell their kinds. Others are made up.
+        inputs: Values to use for inputs that they fit; for files, names that give the type. Other values are made up.
         seconds: Time limit of all runs together.
     """
-    until = monotonic() + seconds
-    first = await _once(graph, inputs, Steering(), seconds)
+    deadline = monotonic() + seconds
+    first = await _run_once(graph, inputs, Steering(), seconds)
     if first.issues or first.untried:
         return DryRun(tuple(first.issues), first.untried, (), first.ran, first.failed)
     issues: dict[tuple[str, str], Issue] = {}
     untaken: list[str] = []
-    taken, left = set(first.ports), MOST_RUNS - 1
+    taken, runs_left = set(first.ports), MOST_RUNS - 1
     for branch in branches_of(graph):
         if (branch.node, branch.name) in taken:
             continue
@@ -89,52 +88,54 @@ async def dry_run(graph: NodeGraph, inputs: Mapping[str, Any] = _NO_INPUTS, *, s
         if isinstance(steered, str):
             untaken.append(f"{branch}: {steered}")
             continue
-        tries = [steered, *(variants(graph, steered) if steered.derived else ())][:left]
-        done = await _taking(branch, graph, inputs, tries, until)
-        left -= len(tries)
-        taken |= done.ports
-        if (branch.node, branch.name) not in done.ports:
-            untaken.append(f"{branch}: {_why(steered, done) if tries else f'not tried, after {MOST_RUNS} runs'}")
+        tries = [steered, *(variants(graph, steered) if steered.derived else ())][:runs_left]
+        result = await _run_for_branch(branch, graph, inputs, tries, deadline)
+        runs_left -= len(tries)
+        taken |= result.ports
+        if (branch.node, branch.name) not in result.ports:
+            untaken.append(
+                f"{branch}: {_why_untaken(steered, result) if tries else f'not tried, after {MOST_RUNS} runs'}"
+            )
             continue
-        behind = {"", *after(graph, branch)}
-        for issue in done.issues:
-            if issue.where in behind:
-                said = replace(issue, message=f"{issue.message} (on {branch})")
-                issues.setdefault((issue.where, issue.message), said)
+        nodes_after = {"", *after(graph, branch)}
+        for issue in result.issues:
+            if issue.where in nodes_after:
+                located = replace(issue, message=f"{issue.message} (on {branch})")
+                issues.setdefault((issue.where, issue.message), located)
     return DryRun(tuple(issues.values()), "", tuple(untaken), first.ran, first.failed)
 
 
-async def _taking(
-    branch: Branch, graph: NodeGraph, inputs: Mapping[str, Any], tries: Sequence[Steering], until: float
-) -> _Ran:
-    """Run a workflow until a run takes a branch; of runs that do not, return the last one."""
-    done = _Ran()
-    for each in tries:
-        if (seconds := until - monotonic()) <= 0:
+async def _run_for_branch(
+    branch: Branch, graph: NodeGraph, inputs: Mapping[str, Any], tries: Sequence[Steering], deadline: float
+) -> _RunResult:
+    """Run a workflow with one steering after another until a run takes a branch; return the last run."""
+    result = _RunResult()
+    for steered in tries:
+        if (seconds := deadline - monotonic()) <= 0:
             break
-        done = await _once(graph, inputs, each, seconds)
-        if (branch.node, branch.name) in done.ports:
+        result = await _run_once(graph, inputs, steered, seconds)
+        if (branch.node, branch.name) in result.ports:
             break
-    return done
+    return result
 
 
-def _why(steered: Steering, done: _Ran) -> str:
-    """Return the reason for which a run did not take the branch that its values were made up for."""
+def _why_untaken(steered: Steering, result: _RunResult) -> str:
+    """Return the reason why a run did not take the branch that its values were made up for."""
     if steered.derived:
         return f"{', '.join(steered.derived)} came to another value than the condition asks for"
-    stopped = done.untried or "; ".join(issue.message for issue in done.issues)
+    stopped = result.untried or "; ".join(issue.message for issue in result.issues)
     return f"the run stopped before: {stopped}" if stopped else "the run went another way"
 
 
 @dataclass
-class _Ran:
-    """One run.
+class _RunResult:
+    """Result of one run.
 
     Attributes:
-        issues: The issue that stopped it, or those of the check.
-        untried: Nodes that could not be tried.
-        ports: The ports that were taken, by node and name.
-        ran: Number of nodes that ran to their end, by type.
+        issues: The issue that stopped the run, or the issues of the check.
+        untried: Message about nodes that cannot be tried; otherwise empty.
+        ports: Ports that were taken, as (node id, name of the port).
+        ran: Number of nodes that finished, by type.
         failed: Number of nodes that failed, by type.
     """
 
@@ -145,35 +146,39 @@ class _Ran:
     failed: Counter[str] = field(default_factory=Counter[str])
 
 
-async def _once(graph: NodeGraph, inputs: Mapping[str, Any], steered: Steering, seconds: float) -> _Ran:
-    """Run a workflow once, and say what came of it, whatever it raises."""
-    done = _Ran()
+async def _run_once(graph: NodeGraph, inputs: Mapping[str, Any], steered: Steering, seconds: float) -> _RunResult:
+    """Run a workflow once and return the result; errors become issues."""
+    result = _RunResult()
     try:
         with tempfile.TemporaryDirectory(prefix="operad-dry-") as folder:
-            # In a context of its own: it does not belong to the run in which it is judged.
-            running = Context().run(asyncio.ensure_future, _run(graph, inputs, Path(folder), seconds, steered, done))
-            done.issues = await asyncio.wait_for(running, seconds)
+            # a new context, as the dry run is not part of the run that evaluates the workflow
+            running = Context().run(
+                asyncio.ensure_future, _run_in_folder(graph, inputs, Path(folder), seconds, steered, result)
+            )
+            result.issues = await asyncio.wait_for(running, seconds)
     except asyncio.TimeoutError:
-        done.issues = [Issue("dry-run", f"took longer than {seconds:g} s")]
+        result.issues = [Issue("dry-run", f"took longer than {seconds:g} s")]
     except InvalidError as error:
-        done.issues = list(error.issues)
-    except Exception as error:  # noqa: BLE001 - whatever a workflow of somebody else raises, it is said
+        result.issues = list(error.issues)
+    except Exception as error:  # noqa: BLE001 - every error of an untrusted workflow becomes an issue
         if missing := next((each for each in causes(error) if isinstance(each, MissingExtraError)), None):
-            done.untried = str(missing)
+            result.untried = str(missing)
         else:
             where = error.operator_id if isinstance(error, OperatorError) else ""
-            done.issues = [Issue("dry-run", describe(error), where or "")]
-    return done
+            result.issues = [Issue("dry-run", describe(error), where or "")]
+    return result
 
 
-async def _run(
-    graph: NodeGraph, inputs: Mapping[str, Any], folder: Path, seconds: float, steered: Steering, done: _Ran
+async def _run_in_folder(
+    graph: NodeGraph, inputs: Mapping[str, Any], folder: Path, seconds: float, steered: Steering, result: _RunResult
 ) -> list[Issue]:
-    """Run a workflow in a folder, and note the nodes that ran and failed, and the ports that they took."""
+    """Run a workflow in a folder, add the nodes that ran and the ports taken to the result, and return the issues."""
     types = {node.id: node.type for node in graph.nodes}
-    silent = {node.id for node in graph.nodes if node.type == "end" and not fields_of(node.params).get("outputs")}
-    reached = set[str]()
-    # A snippet runs in a thread: one that goes on when the dry run is over ends a second later.
+    ends_without_outputs = {
+        node.id for node in graph.nodes if node.type == "end" and not fields_of(node.params).get("outputs")
+    }
+    finished = set[str]()
+    # code runs in a thread: the limit ends code that still runs when the dry run is over, one second later
     limits = CodeLimits(seconds=min(CodeLimits().seconds, seconds + 1))
     services = replace(stand_ins.services(folder / "made", graph, steered), code=limits)
     workflow = assemble(graph, NODE_TYPES, services=services, lossy=True)
@@ -182,16 +187,16 @@ async def _run(
     async for event in workflow.stream(Job(goal=graph.name, inputs=values), stand_ins.Answers.about(graph, steered)):
         match event:
             case events.OperatorFinished():
-                done.ran[types.get(event.operator_id, "")] += 1
-                done.ports.update((event.operator_id, port) for port in event.message.ports or ())
-                reached.add(event.operator_id)
+                result.ran[types.get(event.operator_id, "")] += 1
+                result.ports.update((event.operator_id, port) for port in event.message.ports or ())
+                finished.add(event.operator_id)
             case events.OperatorFailed():
-                done.failed[types.get(event.operator_id, "")] += 1
+                result.failed[types.get(event.operator_id, "")] += 1
             case events.Interrupted():
                 made_up: Any = plausible(event.schema or {"type": "string"})
                 wanted = steered.of(event.operator_id)
                 workflow.resume(event.run_id, {event.interrupt_id: {**made_up, **wanted} if wanted else made_up})
-            case events.RunFinished() if not event.message.outputs and reached.isdisjoint(silent):
+            case events.RunFinished() if not event.message.outputs and finished.isdisjoint(ends_without_outputs):
                 return [Issue("dry-run", "ended without outputs: no end node was reached with one")]
             case _:
                 pass

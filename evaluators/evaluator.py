@@ -32,25 +32,24 @@ class Evaluator(Operator):
         evaluator = Evaluator("Every sentence rests on a checked claim.")
         workflow = Workflow(facts >> answer, evaluator=evaluator, max_rounds=3)
 
-    This one asks the reasoner. One that needs no model is a subclass whose `execute` returns a
-    message with the same fields: status, evaluation, lesson, blame, and score if it measures one;
-    `transcript()` tells it what every operator said.
+    This class asks the reasoner. An evaluator without a model is a subclass whose `execute` returns a message with the
+    same fields: status, evaluation, lesson, blame, and optionally score; `transcript()` returns the messages of all
+    operators.
     """
 
     asks_model = True
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Ask the reasoner for a verdict on the messages of the operators before it.
+        """Ask the reasoner for a verdict on the messages of the direct predecessors.
 
-        In a run it is shown the purpose and the message of each operator, and chooses among
-        all of them whom to blame; elsewhere among the authors of `workflow_messages`. For wrong
-        input it may blame the authors of `previous_expert_outputs`; without any,
-        INPUT_DATA_ERROR is not offered.
+        In a run, the reasoner sees the purpose and the message of every operator and may blame any of them; outside of
+        a run, it may blame the authors of `workflow_messages`. For wrong input it may blame the authors of
+        `previous_expert_outputs`; without these, the status INPUT_DATA_ERROR is not offered.
 
-        An answer that cannot be parsed is asked for again, with its fault added to the lesson.
+        If an answer cannot be parsed, the reasoner is asked again, with the fault added to the lesson.
 
         Returns:
-            The verdict; its scratchpad is the text that was judged, its score from 0 to 10.
+            The verdict; its scratchpad is the text that was judged, and its score is from 0 to 10.
 
         Raises:
             AnswerError: No answer can be parsed as a verdict.
@@ -58,15 +57,15 @@ class Evaluator(Operator):
         if call.connections is None:  # outside of a run
             async with connections() as opened:
                 return await Evaluator.run(self, replace(call, connections=opened))
-        judged, given, done = call.messages, call.previous, call.transcript or transcript()
-        operators = [step.operator_id for step in done] or [message.operator_id for message in judged]
-        schema = verdict_schema([*operators, *(message.operator_id for message in given)], bool(given))
+        judged, previous, steps = call.messages, call.previous, call.transcript or transcript()
+        operators = [step.operator_id for step in steps] or [message.operator_id for message in judged]
+        schema = verdict_schema([*operators, *(message.operator_id for message in previous)], bool(previous))
         operator_id = self.get_id()
         task = (await self._build_task(call)).model_copy(
             update={
                 "instruction": _instruction(self.config.instruction, schema["properties"]["status"]["enum"]),
                 "output_schema": json.dumps(schema),
-                "transcript": done,
+                "transcript": steps,
             }
         )
         needed = {**schema, "required": ["evaluation", "status"], "additionalProperties": True}
@@ -91,7 +90,12 @@ class Evaluator(Operator):
 
 
 def verdict_schema(operator_ids: Iterable[str], has_previous: bool) -> dict[str, Any]:
-    """The JSON Schema of a verdict that may blame these operators."""
+    """Return the JSON Schema of a verdict that may blame some operators.
+
+    Args:
+        operator_ids: Ids of the operators.
+        has_previous: True to offer the status INPUT_DATA_ERROR.
+    """
     offered = [s.value for s in WorkflowStatus if has_previous or s is not WorkflowStatus.INPUT_DATA_ERROR]
     to_blame = sorted({operator_id for operator_id in operator_ids if operator_id})
     blame: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
@@ -110,7 +114,10 @@ def verdict_schema(operator_ids: Iterable[str], has_previous: bool) -> dict[str,
 
 
 def _instruction(criteria: str, offered: list[str]) -> str:
-    whom = " For INPUT_DATA_ERROR blame earlier experts." if WorkflowStatus.INPUT_DATA_ERROR.value in offered else ""
+    """Return the instruction for a verdict by some criteria, with the meanings of the offered statuses."""
+    blame_hint = (
+        " For INPUT_DATA_ERROR blame earlier experts." if WorkflowStatus.INPUT_DATA_ERROR.value in offered else ""
+    )
     meanings = "\n".join(f"{s.value}: {text}." for s, text in _STATUS_MEANINGS.items() if s.value in offered)
     return (
         f"Judge what the operators before you produced for the job. What counts:\n{criteria}\n\n"
@@ -118,5 +125,5 @@ def _instruction(criteria: str, offered: list[str]) -> str:
         f"from 0 to 10. Then choose `status`, the first of these that holds:\n{meanings}\n\n"
         "In `lesson` say what to do differently next time; leave it empty on SUCCESS. In `blame` list the ids of those "
         "with whom the fault began, not of those that only passed it on; leave it empty on SUCCESS or when you cannot "
-        f"tell.{whom}"
+        f"tell.{blame_hint}"
     )

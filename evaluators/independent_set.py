@@ -1,15 +1,15 @@
 """Largest independent set of a graph of conflicts, to which the node chain and the common subgraph are reduced.
 
-A graph is a list of bitsets (Python's integers): bit ``w`` of ``conflicts[v]`` says that v and w exclude each other.
-Three steps, each only for what the step before left open:
+A graph is a list of bitsets (Python's integers): bit ``w`` of ``conflicts[v]`` means that v and w exclude each other.
+The search has three steps, each for the part that the step before left open:
 
-1. reductions: a vertex without conflicts is taken, one that another dominates is left out;
-2. branch and bound, on each connected component by itself, for a fixed amount of work. The bound is a greedy cover of
-   the component by cliques of conflicts, of which a set takes one each: the colouring bound of Tomita and Seki, "An
-   efficient branch-and-bound algorithm for finding a maximum clique" (2003), on bitsets as San Segundo et al., "An
-   exact bit-parallel algorithm for the maximum clique problem" (2011), seen from the complement;
-3. local search, for a better set, and CP-SAT with that set as a hint to find the best one and prove it. Where OR-tools
-   is not installed branch and bound goes on instead.
+1. reductions: a vertex without conflicts is taken, a vertex that another dominates is left out;
+2. branch and bound, on each connected component separately, for a fixed amount of work. The bound is a greedy cover of
+   the component by cliques of conflicts, from each of which a set takes one vertex: the colouring bound of Tomita and
+   Seki, "An efficient branch-and-bound algorithm for finding a maximum clique" (2003), on bitsets as San Segundo et
+   al., "An exact bit-parallel algorithm for the maximum clique problem" (2011), seen from the complement;
+3. local search for a better set, and CP-SAT, with that set as a hint, to find the best set and prove it. Without
+   OR-tools, branch and bound continues instead.
 
 CP-SAT alone takes longer (measured on 2026-11-23, random conflicts, one thread): for 12 vertices 1.1 ms instead of
 0.06 ms, for 60 vertices 160 ms instead of 7 ms, for 90 vertices 2 s instead of 5 ms.
@@ -24,24 +24,24 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 _DOMINATES = 32
-"""Conflicts of a vertex up to which it is asked what it dominates: beyond, it seldom does, and asking is slow."""
+"""Maximum number of conflicts of a vertex that is checked for domination; vertices with more seldom dominate others."""
 
 _WORK = 300_000
-"""Vertices that branch and bound covers in a component before CP-SAT takes over: some 100 ms. A count and no time, so
-that every machine searches the same way."""
+"""Number of vertices that branch and bound covers in a component before CP-SAT takes over: some 100 ms. A count instead
+of a time makes every machine search the same way."""
 
 _PUSHES = 2_000
-"""Times that a vertex is forced into the set found before CP-SAT is asked: some 100 ms."""
+"""Number of times that local search forces a vertex into the set before CP-SAT takes over: some 100 ms."""
 
-_HANDED_OVER = 1_000_000
-"""Conflicts up to which CP-SAT is asked: the model of more takes gigabytes."""
+_MOST_CONFLICTS = 1_000_000
+"""Maximum number of conflicts for CP-SAT, as models of more take gigabytes."""
 
 
 class IndependentSet(NamedTuple):
     """Vertices that do not exclude each other.
 
     Attributes:
-        vertices: Which, in rising order.
+        vertices: The vertices in ascending order.
         optimal: True if it is proven that no set is larger.
     """
 
@@ -60,15 +60,15 @@ def largest_independent_set(
     """Return as many vertices as possible without two that exclude each other.
 
     Args:
-        conflicts: By vertex, the bitset of those that it excludes: symmetric, and none excludes itself.
+        conflicts: For each vertex, the bitset of the vertices that it excludes: symmetric, and never itself.
         seconds: Time limit of the search. With 0, the result of a greedy heuristic.
-        bound: Function that returns an upper bound for an independent set among these vertices; a set that meets it
-            needs no proof.
-        orders: Promising orders of the vertices, tried greedily.
-        clock: Clock, in seconds.
+        bound: Function that returns an upper bound for an independent set among some vertices; a set of that size needs
+            no proof.
+        orders: Promising orders of the vertices for greedy choices.
+        clock: Function that returns the time in seconds.
 
     Returns:
-        The same set for the same arguments, as long as time does not run out.
+        The set, which is the same for the same arguments unless time runs out.
     """
     deadline = clock() + seconds
     by_degree = sorted(range(len(conflicts)), key=lambda vertex: conflicts[vertex].bit_count())
@@ -87,7 +87,7 @@ def largest_independent_set(
 
 
 def members(bitset: int) -> Iterator[int]:
-    """The numbers of the bits that are set, in rising order."""
+    """Yield the numbers of the bits that are set, in ascending order."""
     while bitset:
         lowest = bitset & -bitset
         yield lowest.bit_length() - 1
@@ -95,10 +95,12 @@ def members(bitset: int) -> Iterator[int]:
 
 
 def _bitset(vertices: Iterable[int]) -> int:
+    """Return the bitset of some vertices."""
     return sum(1 << vertex for vertex in vertices)
 
 
 def _greedy(conflicts: Sequence[int], order: Iterable[int]) -> int:
+    """Return the bitset of the vertices that a greedy choice in some order takes."""
     taken = 0
     for vertex in order:
         if not conflicts[vertex] & taken:
@@ -107,51 +109,52 @@ def _greedy(conflicts: Sequence[int], order: Iterable[int]) -> int:
 
 
 def _reduced(conflicts: Sequence[int]) -> tuple[int, int]:
-    """Return the vertices that some largest set contains, and the undecided ones.
+    """Return the vertices that belong to some largest set, and the undecided vertices, as bitsets.
 
-    A vertex u dominates a neighbour v whose neighbours include all of u's: a set with v can have u instead.
+    A vertex u dominates its neighbour v if all neighbours of u are neighbours of v: a set with v can have u instead.
     """
     taken, alive = 0, (1 << len(conflicts)) - 1
-    asked = alive
-    while asked:
-        vertex = (asked & -asked).bit_length() - 1
-        asked ^= 1 << vertex
-        near = conflicts[vertex] & alive
-        if not near:
+    to_check = alive
+    while to_check:
+        vertex = (to_check & -to_check).bit_length() - 1
+        to_check ^= 1 << vertex
+        neighbours = conflicts[vertex] & alive
+        if not neighbours:
             taken |= 1 << vertex
             alive ^= 1 << vertex
-        elif near.bit_count() <= _DOMINATES:
-            dominated = near
-            for other in members(near):
+        elif neighbours.bit_count() <= _DOMINATES:
+            dominated = neighbours
+            for other in members(neighbours):
                 dominated &= conflicts[other] | 1 << other
                 if not dominated:
                     break
             alive &= ~dominated
-            for gone in members(dominated):
-                asked |= conflicts[gone]
-            asked &= alive
+            for removed in members(dominated):
+                to_check |= conflicts[removed]
+            to_check &= alive
     return taken, alive
 
 
 def _components(conflicts: Sequence[int], alive: int) -> Iterator[int]:
+    """Yield the connected components of the vertices in a bitset, as bitsets."""
     while alive:
         component = front = alive & -alive
         while front:
-            near = 0
+            neighbours = 0
             for vertex in members(front):
-                near |= conflicts[vertex]
-            front = near & alive & ~component
+                neighbours |= conflicts[vertex]
+            front = neighbours & alive & ~component
             component |= front
         alive &= ~component
         yield component
 
 
 class _Search:
-    """The search of one connected component.
+    """Search of one connected component.
 
     Attributes:
-        best: The largest set known.
-        optimal: True if it is proven to be the largest.
+        best: The largest set found so far.
+        optimal: True if it is proven that no set is larger.
     """
 
     def __init__(
@@ -172,35 +175,35 @@ class _Search:
         self._clock = clock
 
     def run(self) -> None:
-        """Search until the set is proven or time is up."""
-        near = {vertex: self._conflicts[vertex] & self._component for vertex in members(self._component)}
-        order = sorted(near, key=lambda vertex: near[vertex].bit_count())
+        """Search until the best set is proven or time is up."""
+        neighbours = {vertex: self._conflicts[vertex] & self._component for vertex in members(self._component)}
+        order = sorted(neighbours, key=lambda vertex: neighbours[vertex].bit_count())
         place = {vertex: index for index, vertex in enumerate(order)}
         conflicts: list[int] = []  # by place: vertices with few conflicts come first
         for vertex in order:
-            if self.optimal or self._left() <= 0:
+            if self.optimal or self._seconds_left() <= 0:
                 return
-            conflicts.append(_bitset(place[other] for other in members(near[vertex])))
+            conflicts.append(_bitset(place[other] for other in members(neighbours[vertex])))
         best = self._branch_and_bound(conflicts, [place[vertex] for vertex in members(self.best)], _WORK)
         if not self.optimal:
-            best = self._pushed(conflicts, best)
-        if not self.optimal and self._left() > 0:
-            few = sum(map(int.bit_count, conflicts)) <= 2 * _HANDED_OVER
-            if few and find_spec("ortools") is not None:
-                best, self.optimal = _constraint_search(conflicts, best, self._bound, self._left)
+            best = self._local_search(conflicts, best)
+        if not self.optimal and self._seconds_left() > 0:
+            is_small = sum(map(int.bit_count, conflicts)) <= 2 * _MOST_CONFLICTS
+            if is_small and find_spec("ortools") is not None:
+                best, self.optimal = _constraint_search(conflicts, best, self._bound, self._seconds_left)
             else:
                 best = self._branch_and_bound(conflicts, best, None)
         self.best = _bitset(order[index] for index in best)
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         return self._deadline - self._clock()
 
     def _branch_and_bound(self, conflicts: Sequence[int], best: list[int], work: int | None) -> list[int]:
-        """The largest set found, and in `optimal` whether the search came to its end."""
+        """Return the largest set found within an amount of work; set `optimal` if the search is complete."""
         everything = (1 << len(conflicts)) - 1
         chosen: list[int] = []
         levels = [(everything, _branches(conflicts, everything, len(best)))]
-        done = 0
+        work_done = 0
         while levels:
             alive, branches = levels.pop()
             if not branches or len(chosen) + branches[-1][1] <= len(best):
@@ -216,57 +219,57 @@ class _Search:
                 if len(best) >= self._bound:
                     break
             levels.append((alive, _branches(conflicts, alive, len(best) - len(chosen))))
-            done += alive.bit_count()
-            if (work is not None and done > work) or self._left() <= 0:
+            work_done += alive.bit_count()
+            if (work is not None and work_done > work) or self._seconds_left() <= 0:
                 return best
         self.optimal = True
         return best
 
-    def _pushed(self, conflicts: Sequence[int], best: list[int]) -> list[int]:
-        """A larger set found by forcing one vertex after the other into the set, and swapping what then can be."""
+    def _local_search(self, conflicts: Sequence[int], best: list[int]) -> list[int]:
+        """Return the largest set found by forcing one vertex after another into the set, followed by swaps."""
         largest = taken = _bitset(best)
         for push in range(_PUSHES):
             vertex = push % len(conflicts)
             if taken >> vertex & 1:
                 continue
-            pushed = self._swapped(conflicts, taken & ~conflicts[vertex] | 1 << vertex)
+            pushed = self._with_swaps(conflicts, taken & ~conflicts[vertex] | 1 << vertex)
             if pushed.bit_count() >= taken.bit_count():
                 taken = pushed
             largest = max(largest, taken, key=int.bit_count)
             self.optimal = largest.bit_count() >= self._bound
-            if self.optimal or self._left() <= 0:
+            if self.optimal or self._seconds_left() <= 0:
                 break
         return list(members(largest))
 
-    def _swapped(self, conflicts: Sequence[int], taken: int) -> int:
-        """The set after giving one vertex for two, as long as that can be."""
-        while self._left() > 0:
-            once = often = 0
+    def _with_swaps(self, conflicts: Sequence[int], taken: int) -> int:
+        """Return the set after adding free vertices, and swapping one vertex for two, as long as possible."""
+        while self._seconds_left() > 0:
+            excluded_once = excluded_often = 0
             for vertex in members(taken):
-                often |= once & conflicts[vertex]
-                once |= conflicts[vertex]
-            free = ((1 << len(conflicts)) - 1) & ~(once | taken)
+                excluded_often |= excluded_once & conflicts[vertex]
+                excluded_once |= conflicts[vertex]
+            free = ((1 << len(conflicts)) - 1) & ~(excluded_once | taken)
             if free:
                 taken |= free & -free
                 continue
-            once &= ~often
+            excluded_once &= ~excluded_often
             swaps = (
                 (1 << vertex, 1 << first | others & -others)
                 for vertex in members(taken)
-                for first in members(conflicts[vertex] & once)
-                if (others := conflicts[vertex] & once & ~conflicts[first] & ~(1 << first))
+                for first in members(conflicts[vertex] & excluded_once)
+                if (others := conflicts[vertex] & excluded_once & ~conflicts[first] & ~(1 << first))
             )
-            gone, come = next(swaps, (0, 0))
-            if not come:
+            removed, added = next(swaps, (0, 0))
+            if not added:
                 break
-            taken = taken ^ gone | come
+            taken = taken ^ removed | added
         return taken
 
 
 def _branches(conflicts: Sequence[int], alive: int, enough: int) -> list[tuple[int, int]]:
-    """The vertices to branch on, last first, each with how many can be had at most of it and of those before it.
+    """Return the vertices to branch on, the last first, each with an upper bound for sets of it and those before it.
 
-    Those left out can give no more than `enough` among them.
+    Sets of the vertices left out have at most `enough` vertices.
     """
     found: list[tuple[int, int]] = []
     cliques = 0
@@ -284,9 +287,9 @@ def _branches(conflicts: Sequence[int], alive: int, enough: int) -> list[tuple[i
 
 
 def _constraint_search(
-    conflicts: Sequence[int], best: list[int], bound: int, left: Callable[[], float]
+    conflicts: Sequence[int], best: list[int], bound: int, seconds_left: Callable[[], float]
 ) -> tuple[list[int], bool]:
-    """The largest set that CP-SAT finds, or `best`, and whether it is proven to be the largest."""
+    """Return the larger of `best` and the set that CP-SAT finds, and whether no set is larger."""
     cp_model: Any = import_module("ortools.sat.python.cp_model")
     model = cp_model.CpModel()
     chosen = [model.new_bool_var("") for _ in conflicts]
@@ -300,7 +303,7 @@ def _constraint_search(
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
-    solver.parameters.max_time_in_seconds = max(0, left())
+    solver.parameters.max_time_in_seconds = max(0, seconds_left())
     status = solver.solve(model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found = [vertex for vertex, variable in enumerate(chosen) if solver.boolean_value(variable)]
@@ -309,7 +312,7 @@ def _constraint_search(
 
 
 def _cliques(conflicts: Sequence[int]) -> Iterator[list[int]]:
-    """Cliques that cover every conflict: an at-most-one of many says more to the solver than many of two."""
+    """Yield cliques that cover every conflict: constraints on many vertices help the solver more than on two."""
     open_conflicts = list(conflicts)
     for first in range(len(conflicts)):
         while open_conflicts[first]:

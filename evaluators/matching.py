@@ -3,12 +3,12 @@
 Nodes are numbers, and a pair is (gold, predicted). Both scores of WorFBench begin here ("Benchmarking Agentic Workflow
 Generation", section 3, on WorFEval). Needs the extra ``evaluate``, for SciPy.
 
-A matching of the highest weight is seldom the only one where a workflow says the same twice, and which one a solver
-returns depends on how nodes are numbered. A score must not. So `optimal_pairs` answers with every pair that is part of
-*some* matching of the highest weight, and what is counted on them (`longest_chain`, `common_subgraph`) takes the best
-one-to-one choice. Where the matching is unique that is the matching. Where ties come from nodes of equal text, which is
-where they come from, any one-to-one choice can be completed to a matching of the highest weight. In other ties a choice
-may mix several such matchings: allowed, for to forbid it no rule on two pairs at a time is enough.
+If a workflow has equal tasks, several matchings have the highest weight, and which one a solver returns depends on the
+numbers of the nodes. A score must not depend on these. Therefore `optimal_pairs` returns every pair that is part of
+*some* matching of the highest weight, and the scores (`longest_chain`, `common_subgraph`) take the best one-to-one
+choice of these pairs. If the matching is unique, that is the matching. If ties come from nodes of equal text, as they
+usually do, any one-to-one choice can be completed to a matching of the highest weight. In other ties, a choice may mix
+several such matchings, which no rule on two pairs at a time could forbid.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from operad.runtime.values.errors import MissingExtraError
 Pair = tuple[int, int]
 
 MAX_PAIRS = 10_000
-"""Maximum number of pairs to search: those of 100 equal nodes with 100, or of 10,000 nodes one to one.
+"""Maximum number of pairs to search, such as those of 100 equal nodes with 100, or of 10,000 nodes one to one.
 
-With more, only as many pairs, of one matching, are searched, and the result does not count as optimal.
+Of more pairs, only this number, from one matching, is searched, and the result does not count as optimal.
 """
 
 MAX_TIED = 1_000_000
-"""Pairs that `optimal_pairs` lists at most, of some 100 bytes each."""
+"""Maximum number of pairs that `optimal_pairs` returns, of some 100 bytes each."""
 
 _UNIT = 1_000_000
-"""Similarities are counted in millionths, so that sums are exact and a tie is a tie."""
+"""Weight of similarity 1: weights are integers in millionths, so that sums and ties are exact."""
 
 _FAR = 1 << 30
-"""The length of the arc of a pair that is not allowed: more than any weight and distance, and 32 bits hold their sum."""
+"""Length of the arc of a pair that is not allowed: above all weights and distances; sums fit 32 bits."""
 
 
 class OptimalPairs(NamedTuple):
-    """The pairs of the matchings of the highest weight.
+    """Pairs of the matchings of the highest weight.
 
     Attributes:
-        pairs: In rising order.
-        complete: True if these are all; else there are more than `MAX_TIED`, and these are those of one matching.
+        pairs: The pairs in ascending order.
+        complete: True if all pairs are listed; False if there are more than `MAX_TIED`, and one matching is listed.
     """
 
     pairs: tuple[Pair, ...]
@@ -51,10 +51,10 @@ class OptimalPairs(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """Gold nodes and the predicted nodes that stand for them, one to one.
+    """Gold nodes and the predicted nodes that match them, one to one.
 
     Attributes:
-        pairs: In rising order.
+        pairs: The pairs in ascending order.
         optimal: True if it is proven that no such set of pairs is larger.
     """
 
@@ -63,26 +63,28 @@ class Alignment(NamedTuple):
 
 
 def best_matching(similarities: Sequence[Sequence[float]]) -> tuple[Pair, ...]:
-    """A matching of the highest weight: each node is in one pair at most.
+    """Return a matching of the highest weight, in which each node is in one pair at most.
 
     Args:
-        similarities: By gold and predicted node, from 0 to 1: an array of two dimensions, or nested sequences. Those of
-            0 (and below half a millionth) are not allowed.
+        similarities: Similarities from 0 to 1, a row for each gold node and a column for each predicted node: an array
+            or nested sequences. Pairs of 0 (and below half a millionth) are not allowed.
 
     Returns:
-        One of the matchings of the highest weight, in rising order; no pair adds nothing to the weight.
+        One of the matchings of the highest weight, in ascending order; every pair has a positive weight.
 
     Raises:
         MissingExtraError: SciPy is not installed.
         ValueError: A similarity is not a number from 0 to 1. Above it may be by a rounding error, and counts as 1.
     """
-    return tuple(sorted(pair for block in _blocks(similarities) for pair in block.pairs(*block.matching())))
+    return tuple(
+        sorted(pair for component in _components(similarities) for pair in component.pairs(*component.matching()))
+    )
 
 
 def optimal_pairs(similarities: Sequence[Sequence[float]]) -> OptimalPairs:
-    """Every pair that is part of some matching of the highest weight.
+    """Return every pair that is part of some matching of the highest weight.
 
-    Depends on the similarities alone, taken to millionths: numbering the nodes in another way numbers the pairs so.
+    The result depends only on the similarities, in millionths, and not on how nodes are numbered.
 
     Args:
         similarities: As for `best_matching`.
@@ -91,14 +93,16 @@ def optimal_pairs(similarities: Sequence[Sequence[float]]) -> OptimalPairs:
         MissingExtraError: SciPy is not installed.
         ValueError: A similarity is not a number from 0 to 1. Above it may be by a rounding error, and counts as 1.
     """
-    tied = [(block, block.tied()) for block in _blocks(similarities)]
+    tied = [(component, component.tied()) for component in _components(similarities)]
     if sum(len(rows) for _, (rows, _) in tied) > MAX_TIED:
-        return OptimalPairs(tuple(sorted(pair for block, _ in tied for pair in block.pairs(*block.matching()))), False)
-    return OptimalPairs(tuple(sorted(pair for block, found in tied for pair in block.pairs(*found))), True)
+        return OptimalPairs(
+            tuple(sorted(pair for component, _ in tied for pair in component.pairs(*component.matching()))), False
+        )
+    return OptimalPairs(tuple(sorted(pair for component, found in tied for pair in component.pairs(*found))), True)
 
 
 def one_to_one(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
-    """As many of the pairs as can be had with each node in one of them.
+    """Return the most pairs in which each node occurs once.
 
     Raises:
         MissingExtraError: SciPy is not installed, and a node is in more than one pair.
@@ -116,14 +120,14 @@ def one_to_one(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
 
 
 def shared_nodes(pairs: Sequence[Pair]) -> list[int]:
-    """By pair, the bitset of the other pairs that share a node with it."""
+    """Return, for each pair, the bitset of the other pairs that share a node with it."""
     golds, predicted = sides(pairs)
     with_gold, with_predicted = places(golds), places(predicted)
     return [(with_gold[a] | with_predicted[b]) & ~(1 << index) for index, (a, b) in enumerate(pairs)]
 
 
 def places(nodes: Iterable[int]) -> dict[int, int]:
-    """By node, the bitset of the places where it is listed."""
+    """Return, by node, the bitset of the indexes at which the node is listed."""
     found: dict[int, int] = {}
     for index, node in enumerate(nodes):
         found[node] = found.get(node, 0) | 1 << index
@@ -131,12 +135,12 @@ def places(nodes: Iterable[int]) -> dict[int, int]:
 
 
 def sides(pairs: Sequence[Pair]) -> tuple[list[int], list[int]]:
-    """The gold nodes of the pairs, and the predicted ones."""
+    """Return the gold nodes and the predicted nodes of the pairs."""
     return [gold for gold, _ in pairs], [predicted for _, predicted in pairs]
 
 
 def scipy_module(name: str) -> Any:
-    """The module of SciPy.
+    """Import a module of SciPy.
 
     Raises:
         MissingExtraError: SciPy is not installed.
@@ -150,13 +154,13 @@ def scipy_module(name: str) -> Any:
 
 
 @dataclass(frozen=True)
-class _Block:
-    """Nodes that allowed pairs connect, apart from all others.
+class _Component:
+    """Connected component of the graph of allowed pairs.
 
     Attributes:
-        golds: Their numbers, by row.
-        predicted: By column.
-        weights: By row and column, in millionths; 0 where a pair is not allowed.
+        golds: Numbers of the gold nodes, by row.
+        predicted: Numbers of the predicted nodes, by column.
+        weights: Weights of the pairs by row and column, in millionths; 0 for pairs that are not allowed.
     """
 
     golds: Any
@@ -164,11 +168,11 @@ class _Block:
     weights: Any
 
     def pairs(self, rows: Any, columns: Any) -> Iterator[Pair]:
-        """By the numbers of their nodes."""
+        """Return pairs of node numbers from rows and columns."""
         return zip(self.golds[rows].tolist(), self.predicted[columns].tolist(), strict=True)
 
     def matching(self) -> tuple[Any, Any]:
-        """Rows and columns of a matching of the highest weight."""
+        """Return the rows and columns of a matching of the highest weight."""
         if self.weights.size == 1:
             return [0], [0]
         rows, columns = scipy_module("optimize").linear_sum_assignment(self.weights, maximize=True)
@@ -176,13 +180,14 @@ class _Block:
         return rows[allowed], columns[allowed]
 
     def tied(self) -> tuple[Any, Any]:
-        """Rows and columns of the pairs of all matchings of the highest weight.
+        """Return the rows and columns of the pairs of all matchings of the highest weight.
 
-        Two such matchings differ by cycles and paths that alternate between them and change the weight by nothing. With
-        arcs from row to column for a pair that may come (of length minus its weight), back for one that may go (plus
-        its weight), and between a node that may gain or lose its partner for nothing and one extra node, those are
-        cycles of length 0. With the distances from the extra node as potentials no arc is shorter than 0, and a pair
-        lies on such a cycle when its arc is of length 0 and joins two nodes of one strong component of such arcs.
+        Two such matchings differ by cycles and paths that alternate between them and do not change the weight. In a
+        graph with an arc from row to column for each allowed pair (of length minus its weight), an arc back for each
+        matched pair (of length plus its weight), and arcs of length 0 between an extra node and each node that may gain
+        or lose its partner, these are cycles of length 0. With the distances from the extra node as potentials, no arc
+        is shorter than 0, and a pair is on such a cycle if its arc has length 0 and joins two nodes of one strong
+        component of arcs of length 0.
         """
         if self.weights.size == 1:
             return [0], [0]
@@ -219,7 +224,12 @@ class _Block:
         return np.nonzero(mask)
 
 
-def _blocks(similarities: Sequence[Sequence[float]]) -> Iterator[_Block]:
+def _components(similarities: Sequence[Sequence[float]]) -> Iterator[_Component]:
+    """Yield the connected components of the allowed pairs.
+
+    Raises:
+        ValueError: A similarity is not a number from 0 to 1.
+    """
     sparse, graphs = scipy_module("sparse"), scipy_module("sparse.csgraph")
     np: Any = import_module("numpy")
     given = np.asarray(similarities, dtype=float)
@@ -231,9 +241,11 @@ def _blocks(similarities: Sequence[Sequence[float]]) -> Iterator[_Block]:
         )
     weights = np.rint(np.minimum(given, 1) * _UNIT).astype(np.int32)
     allowed = sparse.csr_array(weights > 0)
-    count, block = graphs.connected_components(sparse.block_array([[None, allowed], [allowed.T, None]]), directed=False)
-    nodes = np.argsort(block, kind="stable")  # by block, gold nodes first
-    for group in np.split(nodes, np.searchsorted(block[nodes], np.arange(1, count))):
+    count, component = graphs.connected_components(
+        sparse.block_array([[None, allowed], [allowed.T, None]]), directed=False
+    )
+    nodes = np.argsort(component, kind="stable")  # by component, gold nodes first
+    for group in np.split(nodes, np.searchsorted(component[nodes], np.arange(1, count))):
         golds, predicted = group[group < len(weights)], group[group >= len(weights)] - len(weights)
         if golds.size and predicted.size:
-            yield _Block(golds, predicted, weights[np.ix_(golds, predicted)])
+            yield _Component(golds, predicted, weights[np.ix_(golds, predicted)])

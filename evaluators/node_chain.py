@@ -1,7 +1,7 @@
 """Node chain of WorFEval: the part of a prediction's list that is in an order allowed by the gold graph.
 
 "Benchmarking Agentic Workflow Generation", section 3, takes the longest increasing subsequence for each topological order
-of the gold graph. Here it is taken over all of these orders at once, without listing any.
+of the gold graph. This module finds the longest one over all of these orders without listing them.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ def longest_chain(
     seconds: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Alignment:
-    """The most pairs that, in the prediction's order, rise in some topological order of the gold graph.
+    """Return the most pairs that, in the prediction's order, rise in some topological order of the gold graph.
 
-    Two pairs exclude each other when the one whose predicted node comes first has the gold node that must come later.
-    A set without two such pairs rises in some order: edges added along it close no cycle. Where pairs are one to one
-    "must come later and came first" is a partial order, so the answer is its largest antichain, which Dilworth's
-    theorem gives as the number of pairs less a maximum matching of the relation, at once and always proven. Else pairs
-    also exclude each other that share a node, which is not an order, and a search answers.
+    Two pairs exclude each other if the pair whose predicted node comes first has the gold node that must come later. A
+    set without two such pairs rises in some topological order, as edges added along it close no cycle. If the pairs are
+    one to one, "must come later and came first" is a partial order. Its largest antichain is the result, which, by
+    Dilworth's theorem, has the number of pairs less a maximum matching of the relation and needs no search. Otherwise
+    pairs that share a node also exclude each other, which is not an order, and the result needs a search.
 
-    In a gold graph with cycles the nodes of a cycle have no order among them.
+    The nodes of a cycle in the gold graph have no order among each other.
 
     Args:
-        pairs: Gold nodes, and positions in the prediction's list.
-        gold_edges: From one gold node to a later one.
-        seconds: How long to search at most.
-        clock: Tells the time, in seconds.
+        pairs: Pairs of a gold node and an index in the prediction's list.
+        gold_edges: Edges from a gold node to a later one.
+        seconds: Time limit of the search.
+        clock: Function that returns the time in seconds.
 
     Raises:
         MissingExtraError: SciPy is not installed.
@@ -77,21 +77,21 @@ def longest_chain(
 
 
 def _above(golds: Sequence[int], edges: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """By gold node, the bitset of the indices in `golds` of nodes that must come before it."""
+    """Return, by gold node, the bitset of the indexes in `golds` of nodes that must come before it."""
     graph: nx.DiGraph[int] = nx.DiGraph(edges)
     graph.add_nodes_from(golds)
-    cycles = nx.condensation(graph)
-    own = places(golds)
+    condensed = nx.condensation(graph)
+    indexes = places(golds)
     above: dict[int, int] = {}
     up_to: dict[int, int] = {}
-    for cycle in nx.topological_sort(cycles):
+    for component in nx.topological_sort(condensed):
         before = 0
-        for earlier in cycles.predecessors(cycle):
+        for earlier in condensed.predecessors(component):
             before |= up_to[earlier]
-        up_to[cycle] = before
-        for node in cycles.nodes[cycle]["members"]:
+        up_to[component] = before
+        for node in condensed.nodes[component]["members"]:
             above[node] = before
-            up_to[cycle] |= own.get(node, 0)
+            up_to[component] |= indexes.get(node, 0)
     return above
 
 
@@ -112,9 +112,9 @@ def _antichain(later: Sequence[int]) -> list[int]:
     frontier = [row for row, column in enumerate(partner) if column < 0]
     rows_reached, columns_reached = set(frontier), 0
     while frontier:
-        fresh = later[frontier.pop()] & ~columns_reached
-        columns_reached |= fresh
-        for column in members(fresh):
-            rows_reached.add(owner[column])  # which it has, or the matching could grow
+        new_columns = later[frontier.pop()] & ~columns_reached
+        columns_reached |= new_columns
+        for column in members(new_columns):
+            rows_reached.add(owner[column])  # the column has an owner; otherwise the matching could grow
             frontier.append(owner[column])
     return [index for index in sorted(rows_reached) if not columns_reached >> index & 1]

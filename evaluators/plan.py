@@ -10,22 +10,22 @@ from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.errors import InputError, InvalidError
 
 _MARKS = frozenset({"start", "end"})
-"""The types of nodes that only say where a workflow begins and ends."""
+"""Types of nodes that only mark the beginning and the end of a workflow."""
 
 Workflow = str | bytes | NodeGraph
-"""A text in WorFBench's form, or a graph of any format."""
+"""Workflow as a text in WorFBench's form, or as a graph of any format."""
 
 
 class Plan(NamedTuple):
     """Scored content of a workflow.
 
     Attributes:
-        ids: Ids of the nodes, as listed, without START and END.
-        texts: Text of each node: that of a task, or the type of another node.
-        edges: From place to place in the list.
-        marks: The ids of START and END, if edges name them, and of nodes of these types.
-        written: All edges, from id to id.
-        source: The text it was read from; empty for a graph.
+        ids: Ids of the nodes in the order of the list, without START and END.
+        texts: Text of each node: the text of a task, or the type of another node.
+        edges: Edges as pairs of indexes in the list.
+        marks: Ids of START and END, if edges name them, and of nodes of these types.
+        written: All edges as pairs of ids.
+        source: Text that the plan was read from; empty for a graph.
     """
 
     ids: tuple[str, ...]
@@ -40,7 +40,7 @@ def gold_plan(gold: Workflow) -> Plan:
     """Return the plan of a gold workflow.
 
     Raises:
-        InputError: It has no nodes.
+        InputError: The workflow has no nodes.
         InvalidError: The text is not a workflow.
     """
     graph = gold if isinstance(gold, NodeGraph) else load(_bytes(gold), "gold workflow")
@@ -50,13 +50,13 @@ def gold_plan(gold: Workflow) -> Plan:
 
 
 def predicted_plan(predicted: Workflow) -> Plan:
-    """Return the plan of a prediction, empty if it cannot be read. Tasks may have no edges."""
+    """Return the plan of a prediction; empty if it cannot be read. The edges may be missing."""
     if isinstance(predicted, NodeGraph):
         return plan_of(predicted)
     data = _bytes(predicted)
-    for said in (data, data + b"\nEdge:"):
+    for text in (data, data + b"\nEdge:"):
         try:
-            return plan_of(load(said, "prediction"))._replace(source=_source(predicted))
+            return plan_of(load(text, "prediction"))._replace(source=_source(predicted))
         except InvalidError:
             continue
     return plan_of(NodeGraph())
@@ -65,25 +65,26 @@ def predicted_plan(predicted: Workflow) -> Plan:
 def plan_of(graph: NodeGraph) -> Plan:
     """Return the plan of a workflow.
 
-    Of two nodes with one id, edges lead to the first; those to nodes that are not there are left out.
+    If nodes have the same id, edges lead to the first. Edges to missing nodes are ignored.
     """
     nodes = [node for node in graph.nodes if node.type not in _MARKS]
-    places: dict[str, int] = {}
-    for place, node in enumerate(nodes):
-        places.setdefault(node.id, place)
+    indexes: dict[str, int] = {}
+    for index, node in enumerate(nodes):
+        indexes.setdefault(node.id, index)
     written = frozenset((edge.source, edge.target) for edge in graph.edges)
     return Plan(
         tuple(node.id for node in nodes),
         tuple(_text(node.type, node.params) for node in nodes),
-        frozenset((places[a], places[b]) for a, b in written if a in places and b in places),
+        frozenset((indexes[a], indexes[b]) for a, b in written if a in indexes and b in indexes),
         frozenset(node.id for node in graph.nodes if node.type in _MARKS),
         written,
     )
 
 
-def _text(kind: str, params: Any) -> str:
-    said = cast("Mapping[str, Any]", params).get(TASK) if kind == TASK and isinstance(params, Mapping) else None
-    return said if isinstance(said, str) else kind
+def _text(node_type: str, params: Any) -> str:
+    """Return the text of a task, or the type of another node."""
+    task = cast("Mapping[str, Any]", params).get(TASK) if node_type == TASK and isinstance(params, Mapping) else None
+    return task if isinstance(task, str) else node_type
 
 
 def _source(workflow: Workflow) -> str:

@@ -15,7 +15,7 @@ from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 
 MOST_IN_A_LESSON = 8
-"""Number of findings a lesson tells at once: models do worse with more."""
+"""Maximum number of findings in a lesson, as models do worse with more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class Assessment:
     """Assessment of a workflow.
 
     Attributes:
-        score: From 0 to 1.
-        findings: Its faults, the worst first, each naming its node and a remedy.
-        figures: All measured values, by name, as JSON values.
+        score: Score from 0 to 1.
+        findings: Faults of the workflow, the worst first, each with its node and a remedy.
+        figures: Measured values by name, as JSON values.
     """
 
     score: float
@@ -34,15 +34,16 @@ class Assessment:
 
 
 class ScoreEvaluator(Evaluator):
-    """Measures the workflow of the operators before it, without a model.
+    """Measures the workflow that the preceding operators wrote, without a model.
 
-    A subclass implements `assess`. The message is SUCCESS from the threshold on; below it, it is EXECUTION_ERROR, its
-    lesson lists the findings, and the writers of the workflow are blamed. Its score is ten times the measured one, as
-    those of other evaluators go from 0 to 10; the measured values are in its outputs under the evaluator's id.
+    A subclass implements `assess`. If the score reaches the threshold, the verdict is SUCCESS; otherwise it is
+    EXECUTION_ERROR, its lesson lists the findings, and it blames the operators that wrote the workflow. The score of
+    the verdict is ten times the measured one, as scores of verdicts are from 0 to 10. Its outputs contain the measured
+    values under the evaluator's id.
 
     Args:
         config: Configuration of the evaluator; its instruction describes the measure.
-        threshold: The least score that is SUCCESS, from 0 to 1.
+        threshold: Minimum score for SUCCESS, from 0 to 1.
 
     Raises:
         InputError: The threshold is not a number from 0 to 1.
@@ -59,7 +60,7 @@ class ScoreEvaluator(Evaluator):
 
         Args:
             text: Text of the operators, in any form.
-            job: Their job.
+            job: Job of the operators.
         """
         raise NotImplementedError(f"{type(self).__name__}.assess: say how the workflow is measured")
 
@@ -68,34 +69,34 @@ class ScoreEvaluator(Evaluator):
 
         Args:
             text: Text of the operators, in any form.
-            job: Their job.
+            job: Job of the operators.
             reasoner: Reasoner of the run.
         """
         return await asyncio.to_thread(self.assess, text, job)
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Measure what `workflow_messages` say."""
+        """Measure the texts of the direct predecessors and return the verdict."""
         judged = call.messages
         text = "\n\n".join(message.scratchpad for message in judged)
-        found = await self.measure(text, call.job, call.reasoner)
-        met = found.score >= self.threshold
-        said = f"{self.get_id()}: {found.score:.3f}, {'at least' if met else 'below'} {self.threshold:g}"
+        assessment = await self.measure(text, call.job, call.reasoner)
+        is_success = assessment.score >= self.threshold
+        summary = f"{self.get_id()}: {assessment.score:.3f}, {'at least' if is_success else 'below'} {self.threshold:g}"
         return WorkflowMessage(
             scratchpad=text,
-            status=WorkflowStatus.SUCCESS if met else WorkflowStatus.EXECUTION_ERROR,
-            evaluation="\n".join([said, *found.findings]),
-            lesson="" if met else lesson_of(found.findings),
-            blame=() if met else tuple(message.operator_id for message in judged if message.operator_id),
-            score=10 * found.score,
-            outputs={self.get_id(): dict(found.figures)},
+            status=WorkflowStatus.SUCCESS if is_success else WorkflowStatus.EXECUTION_ERROR,
+            evaluation="\n".join([summary, *assessment.findings]),
+            lesson="" if is_success else lesson_of(assessment.findings),
+            blame=() if is_success else tuple(message.operator_id for message in judged if message.operator_id),
+            score=10 * assessment.score,
+            outputs={self.get_id(): dict(assessment.figures)},
             job_id=call.job.id,
             operator_id=self.get_id(),
         )
 
 
 def lesson_of(findings: Sequence[str]) -> str:
-    """The findings as a lesson, no more of them than a model can heed."""
-    told = [f"- {finding}" for finding in findings[:MOST_IN_A_LESSON]]
+    """Return the findings as a lesson, at most `MOST_IN_A_LESSON` of them."""
+    lines = [f"- {finding}" for finding in findings[:MOST_IN_A_LESSON]]
     if len(findings) > MOST_IN_A_LESSON:
-        told.append(f"- and {len(findings) - MOST_IN_A_LESSON} more, after these")
-    return "\n".join(["The workflow is not right yet. Mend this, and leave the rest as it is:", *told])
+        lines.append(f"- and {len(findings) - MOST_IN_A_LESSON} more, after these")
+    return "\n".join(["The workflow is not right yet. Mend this, and leave the rest as it is:", *lines])

@@ -9,12 +9,12 @@ from typing import Any
 from operad.runtime.values.errors import InputError, MissingExtraError, OperadError, describe, did_you_mean
 
 Similarity = Callable[[Sequence[str], Sequence[str]], Any]
-"""Texts of gold and of predicted nodes → a row per gold text with a number per predicted one, from 0 to 1: nested
-sequences, or an array."""
+"""Function of the texts of gold and of predicted nodes. It returns numbers from 0 to 1, a row for each gold text and a
+column for each predicted text, as nested sequences or an array."""
 
 
 def exact(gold: Sequence[str], predicted: Sequence[str]) -> Any:
-    """1 where two texts are equal, else 0: for types of nodes, of which sentence embeddings know nothing.
+    """Return 1 for equal texts and 0 for others; for node types, which sentence embeddings do not capture.
 
     Raises:
         MissingExtraError: NumPy is not installed.
@@ -25,15 +25,15 @@ def exact(gold: Sequence[str], predicted: Sequence[str]) -> Any:
 
 
 SIMILARITIES = ("embeddings", "exact")
-"""The names of similarities, for the command line and YAML."""
+"""Names of similarities, for the command line and YAML."""
 
 
 def named_similarity(name: str) -> Similarity:
-    """The similarity of a name.
+    """Return the similarity with a name.
 
     Raises:
-        InputError: There is none; near names are told.
-        MissingExtraError: The extra ``evaluate``, which holds the embeddings, is not installed.
+        InputError: No similarity has the name; the message suggests similar names.
+        MissingExtraError: The extra ``evaluate``, which contains the embeddings, is not installed.
     """
     if name not in SIMILARITIES:
         hint = did_you_mean(name, SIMILARITIES)
@@ -46,10 +46,10 @@ def named_similarity(name: str) -> Similarity:
 
 
 def table_of(similarity: Similarity, gold: Sequence[str], predicted: Sequence[str], threshold: float) -> Any:
-    """Return a table of similarities between 0 and 1; values below the threshold, and NaN, become 0.
+    """Return the table of a similarity; values below the threshold, and NaN, become 0, and those above 1 become 1.
 
     Returns:
-        An array of floats: a row per gold text, a column per predicted one.
+        An array of floats: a row for each gold text, a column for each predicted text.
 
     Raises:
         InputError: The similarity raises, or does not return such a table.
@@ -71,15 +71,15 @@ def table_of(similarity: Similarity, gold: Sequence[str], predicted: Sequence[st
             f"the similarity {name} gives a table of shape {table.shape}, not {shape}: "
             "a row per gold text, a column per predicted one"
         )
-    table[~(table >= threshold)] = 0  # NaN, too, is not at least anything
+    table[~(table >= threshold)] = 0  # the negation includes NaN
     return np.minimum(table, 1, out=table)
 
 
 def numpy() -> Any:
-    """NumPy.
+    """Import NumPy.
 
     Raises:
-        MissingExtraError: It is not installed.
+        MissingExtraError: NumPy is not installed.
     """
     try:
         return import_module("numpy")

@@ -40,38 +40,38 @@ PAGE = b"<html><head><title>A page</title></head><body><h1>A page</h1><p>Some wo
 
 DIAGRAM = "flowchart TD\n  A[Start] --> B[End]"
 
-_BY_NAME = {"date": "2024-03-15", "url": ADDRESS, "link": ADDRESS, "mermaid": DIAGRAM}
-"""Texts by words in the variable's name."""
+_TEXTS_BY_NAME = {"date": "2024-03-15", "url": ADDRESS, "link": ADDRESS, "mermaid": DIAGRAM}
+"""Texts by words in the name of a variable."""
 
 WORDS = "Some words on the matter."
-"""Text for other names."""
+"""Text of variables with other names."""
 
 TABLE = "| what | how many |\n|---|---|\n| one | 1 |"
-"""Table in the texts of workflows that make spreadsheets of them."""
+"""Table in the texts of workflows that make spreadsheets from them."""
 
-_NUMBERS = re.compile("(?:.*_)?(?:score|count|number|amount|total|rating|index)", re.IGNORECASE)
-"""Names of what is a number."""
+_NUMBER_NAME = re.compile("(?:.*_)?(?:score|count|number|amount|total|rating|index)", re.IGNORECASE)
+"""Names of variables that are numbers."""
 
-_SEVERAL = re.compile(r"\w*[^isu]s", re.IGNORECASE)
-"""Names of what is a list, as a rule."""
+_LIST_NAME = re.compile(r"\w*[^isu]s", re.IGNORECASE)
+"""Names of variables that are usually lists: plurals."""
 
 _DIVIDERS = re.compile(r"(?:-{3,}|={3,}|#{3,}) ?[A-Z][A-Z_ ]*(?:-{3,}|={3,}|#{3,})")
-"""Lines that a prompt wants between the parts of an answer."""
+"""Lines that a prompt asks for between the parts of an answer."""
 
-_PICTURES = ("png", "jpg", "jpeg")
-_SUFFIXES = {
+_IMAGE_SUFFIXES = ("png", "jpg", "jpeg")
+_SUFFIXES_BY_NAME = {
     re.compile("image|pict|photo|png|formula|screenshot"): "png",
     re.compile("excel|sheet|sales|data"): "xlsx",
     re.compile("code"): "py",
 }
-"""Suffixes of files by words in the variable's name."""
+"""Suffixes of files by words in the name of a variable."""
 
 
 # Files
 
 
 def png() -> bytes:
-    """A picture of 8 by 8 pixels."""
+    """Return a PNG image of 8 by 8 pixels."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return pack(">I", len(data)) + kind + data + pack(">I", crc32(kind + data))
@@ -82,12 +82,12 @@ def png() -> bytes:
 
 
 async def file(suffix: str) -> bytes:
-    """Return a small file, if the package that creates its type is installed; otherwise, the text of the file.
+    """Return a small file of a type; if the package that creates the type is not installed, its text.
 
     Args:
-        suffix: Suffix of its name, without the dot.
+        suffix: Suffix of the file's name, without the dot.
     """
-    if suffix in _PICTURES:
+    if suffix in _IMAGE_SUFFIXES:
         return png()
     if suffix == "xlsx":
         return _table()
@@ -101,7 +101,7 @@ async def file(suffix: str) -> bytes:
 
 
 def _table() -> bytes:
-    """A table of sales."""
+    """Return a spreadsheet of sales; CSV if openpyxl is not installed."""
     try:
         from openpyxl import Workbook
     except ImportError:
@@ -139,13 +139,14 @@ async def inputs_of(graph: NodeGraph, folder: Path, given: Mapping[str, Any]) ->
 
 
 async def _input(variable: StartVariable, given: Any, folder: Path, as_text: bool) -> Any:
+    """Return the given value of an input if it fits, or else a made-up value."""
     match variable.type:
         case T.FILE:
             return await _file(variable.name, _first(given), folder, as_text)
         case T.ARRAY_FILE:
             several = cast("list[Any]", given) if isinstance(given, list) else [given, given]
             return [await _file(variable.name, each, folder, as_text) for each in several]
-        case kind if given is not None and _reads(given, kind):
+        case kind if given is not None and _is_readable(given, kind):
             return given
         case T.STRING if re.search("url|link|address|website", variable.name.lower()):
             return ADDRESS
@@ -158,7 +159,8 @@ def _first(given: Any) -> Any:
     return values[0] if values else None
 
 
-def _reads(given: Any, kind: VariableType) -> bool:
+def _is_readable(given: Any, kind: VariableType) -> bool:
+    """Return whether a value can be read as a type."""
     try:
         read_value(given, kind)
     except InputError:
@@ -167,10 +169,11 @@ def _reads(given: Any, kind: VariableType) -> bool:
 
 
 async def _file(name: str, given: Any, folder: Path, as_text: bool) -> str:
-    said = str(cast("dict[str, Any]", given).get("value", "")) if isinstance(given, dict) else str(given or "")
-    guessed = next((each for words, each in _SUFFIXES.items() if words.search(name.lower())), "md")
-    suffix = said.rpartition(".")[2].lower() if "." in said else guessed
-    suffix = "md" if as_text and suffix in _PICTURES else suffix
+    """Create an input file of the type that a given name has, or that the variable's name suggests; return its path."""
+    given_name = str(cast("dict[str, Any]", given).get("value", "")) if isinstance(given, dict) else str(given or "")
+    likely_suffix = next((each for words, each in _SUFFIXES_BY_NAME.items() if words.search(name.lower())), "md")
+    suffix = given_name.rpartition(".")[2].lower() if "." in given_name else likely_suffix
+    suffix = "md" if as_text and suffix in _IMAGE_SUFFIXES else suffix
     path = folder / f"input.{re.sub(r'[^a-z0-9]', '', suffix)[:10]}"
     if not path.exists():
         path.write_bytes(await file(suffix))
@@ -184,14 +187,14 @@ _UNSTEERED = Steering()
 
 @dataclass(frozen=True)
 class Answers:
-    """Answers what fits the schema that is asked for, or text in the language that the prompt names.
+    """Reasoner with made-up answers that fit the requested schema, or that are text, a diagram or JSON as prompted.
 
-    Where a schema leaves open what an object holds, it gets the keys that the workflow's code asks for.
+    Objects without declared properties get the keys that the workflow's code reads.
 
     Attributes:
-        keys: These keys.
-        steering: Values that take the place of made-up ones.
-        tables: True if texts hold a table, because a node makes a spreadsheet of them.
+        keys: Keys that the workflow's code reads.
+        steering: Values that replace made-up ones.
+        tables: True if texts contain a table, because a node makes a spreadsheet from them.
     """
 
     keys: Sequence[str] = ()
@@ -200,10 +203,10 @@ class Answers:
 
     @classmethod
     def about(cls, graph: NodeGraph, steering: Steering = _UNSTEERED) -> Answers:
-        """Return the answers for a workflow, with values that take the place of made-up ones."""
+        """Return the answers for a workflow, with values that replace made-up ones."""
         code = "\n".join(str(node.params.get("code", "")) for node in graph.nodes)
         keys = tuple(dict.fromkeys(re.findall(r"""(?:\[|\.get\()\s*['"]([^'"]+)['"]""", code)))
-        return cls(keys, steering, tables="xlsx" in _named(graph, "markdown-exporter", "target_type"))
+        return cls(keys, steering, tables="xlsx" in _param_texts(graph, "markdown-exporter", "target_type"))
 
     async def infer(self, task: Task) -> str:
         """Answer a task."""
@@ -213,19 +216,20 @@ class Answers:
             return str(wanted["class_name"])
         if task.output_schema:
             filled = self._filled(plausible(json.loads(task.output_schema)))
-            return json.dumps(_with(filled, {**self.steering.named, **wanted}), ensure_ascii=False)
+            return json.dumps(_with_values(filled, {**self.steering.named, **wanted}), ensure_ascii=False)
         prompt = "\n".join((task.instruction, task.job.goal))
         if re.search("mermaid", prompt, re.IGNORECASE):
             parts = (f"{each}\n{DIAGRAM}" for each in dict.fromkeys(_DIVIDERS.findall(prompt)))
             return "\n".join((WORDS, *parts)) if _DIVIDERS.search(prompt) else DIAGRAM
         if re.search(r"\bjson\b", prompt, re.IGNORECASE):
-            said = _example_in(prompt) or _named_in(prompt) or {"text": "text"}
-            said = _with(said, self.steering.named)
-            several = re.search(r"\bjson\s+(?:array|list)\b", prompt, re.IGNORECASE)
-            return json.dumps([said] if several else said, ensure_ascii=False)
+            example = _example_in(prompt) or _keys_in(prompt) or {"text": "text"}
+            example = _with_values(example, self.steering.named)
+            is_list = re.search(r"\bjson\s+(?:array|list)\b", prompt, re.IGNORECASE)
+            return json.dumps([example] if is_list else example, ensure_ascii=False)
         return as_text(wanted.get("text", f"{WORDS}\n\n{TABLE}" if self.tables else WORDS))
 
     def _filled(self, value: Any, name: str = "") -> Any:
+        """Return a made-up value with texts that fit the names of fields, and with keys in empty objects."""
         if isinstance(value, dict):
             filled = {key: self._filled(each, key) for key, each in cast("dict[str, Any]", value).items()}
             return filled or {key: self._filled("1", key) for key in self.keys}
@@ -233,26 +237,26 @@ class Answers:
             return [self._filled(item, name) for item in cast("list[Any]", value)]
         if value not in ("text", "1"):
             return value
-        return next((fits for word, fits in _BY_NAME.items() if word in name.lower()), value)
+        return next((fits for word, fits in _TEXTS_BY_NAME.items() if word in name.lower()), value)
 
 
-def _with(said: Any, wanted: Mapping[str, Any]) -> Any:
-    """An object with other values in the fields of some names."""
-    if not isinstance(said, dict):
-        return said
-    return {key: wanted.get(key, each) for key, each in cast("dict[str, Any]", said).items()}
+def _with_values(value: Any, wanted: Mapping[str, Any]) -> Any:
+    """Return an object with wanted values in the fields of these names."""
+    if not isinstance(value, dict):
+        return value
+    return {key: wanted.get(key, field_value) for key, field_value in cast("dict[str, Any]", value).items()}
 
 
 def _example_in(prompt: str) -> dict[str, Any]:
-    """The largest JSON object that a prompt shows as an example, its placeholders in angle brackets filled."""
-    shown = re.findall(r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}", re.sub(r"\{\{#.*?#\}\}", "", prompt[:100_000]))
-    found: list[Any] = [loads(re.sub(r"<[^<>]*>", "1", text)) for text in shown if '"' in text]
+    """Return the largest JSON object that a prompt shows as an example, with placeholders in angle brackets filled."""
+    candidates = re.findall(r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}", re.sub(r"\{\{#.*?#\}\}", "", prompt[:100_000]))
+    found: list[Any] = [loads(re.sub(r"<[^<>]*>", "1", text)) for text in candidates if '"' in text]
     objects = [cast("dict[str, Any]", each) for each in found if isinstance(each, dict)]
     return max(objects, key=len) if objects else {}
 
 
-def _named_in(prompt: str) -> dict[str, Any]:
-    """An object with the keys that a prompt names in quotes after it asks for JSON."""
+def _keys_in(prompt: str) -> dict[str, Any]:
+    """Return an object with the keys that a prompt names in quotes after it asks for JSON."""
     _, _, after = prompt.lower().partition("json")
     after = prompt[len(prompt) - len(after) :][:1_000]
     names = re.findall(r"""(?<!\w)(['"`])([A-Za-z_]\w{0,40})\1""", after)
@@ -261,18 +265,17 @@ def _named_in(prompt: str) -> dict[str, Any]:
 
 def _value_of(name: str) -> Any:
     """Return a value that fits a name."""
-    return 1 if _NUMBERS.fullmatch(name) else ["text"] if _SEVERAL.fullmatch(name) else "text"
+    return 1 if _NUMBER_NAME.fullmatch(name) else ["text"] if _LIST_NAME.fullmatch(name) else "text"
 
 
 # The web, tools and knowledge
-
 
 _NOTHING = NodeGraph()
 
 
 class _Images(ImageModel):
     async def generate(self, prompt: str, *, count: int = 1) -> list[tuple[bytes, str]]:
-        """The same small picture, as often as asked."""
+        """Return the same small image as often as requested."""
         return [(png(), "image/png")] * count
 
 
@@ -286,30 +289,30 @@ class _Search:
         ]
 
 
-def _fetched(steering: Steering, url: str, kind: str, body: bytes) -> Fetched:
-    """A response, with the status and the body that are wanted of the node that asks."""
+def _response(steering: Steering, url: str, kind: str, body: bytes) -> Fetched:
+    """Return a response, with the status and the body that the steering wants for the node that sends the request."""
     scope = current_scope()
     wanted = steering.of(scope.operator_id) if scope else {}
-    said = as_text(wanted["body"]).encode() if "body" in wanted else body
-    return Fetched(int(wanted.get("status_code", 200)), url, {"content-type": kind}, said)
+    content = as_text(wanted["body"]).encode() if "body" in wanted else body
+    return Fetched(int(wanted.get("status_code", 200)), url, {"content-type": kind}, content)
 
 
 class _Knowledge:
-    """A knowledge base that finds one passage."""
+    """Knowledge base with a single passage."""
 
     def retrieve(self, query: str) -> Knowledge:
         """Return the same passage for every query."""
         return Knowledge(passages=(Passage(text=WORDS, source="a.md", score=1.0),))
 
 
-def _named(graph: NodeGraph, node_type: str, name: str) -> list[str]:
-    """The texts of a parameter of the nodes of a type."""
+def _param_texts(graph: NodeGraph, node_type: str, name: str) -> list[str]:
+    """Return the texts in a parameter of all nodes of a type."""
     values = [fields_of(node.params).get(name) for node in graph.nodes if node.type == node_type]
     listed = [each for value in values for each in (list_of(value) if isinstance(value, list) else [value])]
     return list(dict.fromkeys(each for each in listed if isinstance(each, str)))
 
 
-def _tool(name: str) -> Tool:
+def _tool_stand_in(name: str) -> Tool:
     async def stand_in(**arguments: Any) -> str:
         """Return the same words for all arguments."""
         return WORDS
@@ -321,21 +324,21 @@ def services(folder: Path, graph: NodeGraph = _NOTHING, steering: Steering = _UN
     """Return substitutes for the services of nodes.
 
     Args:
-        folder: Folder for their files.
+        folder: Folder for files that nodes make.
         graph: The workflow, whose tools and knowledge bases are substituted by name.
-        steering: Values that take the place of made-up ones.
+        steering: Values that replace made-up ones.
     """
 
     async def fetch(url: str, guard: Guard) -> Fetched:
-        return _fetched(steering, url, "text/html; charset=utf-8", PAGE)
+        return _response(steering, url, "text/html; charset=utf-8", PAGE)
 
     async def send(url: str, sent: Sent, guard: Guard) -> Fetched:
-        return _fetched(steering, url, "application/json", b'{"text": "Some words."}')
+        return _response(steering, url, "application/json", b'{"text": "Some words."}')
 
     async def comfyui(server: ComfyUIServer, work: ComfyUIWork) -> Made:
         return [work.write("made", ".png", png())], []
 
-    tools = [*_named(graph, "tool", "tool"), *_named(graph, "agent", "tools")]
+    tools = [*_param_texts(graph, "tool", "tool"), *_param_texts(graph, "agent", "tools")]
     return Services(
         folder=folder,
         search=_Search(),
@@ -343,6 +346,6 @@ def services(folder: Path, graph: NodeGraph = _NOTHING, steering: Steering = _UN
         fetch=fetch,
         send=send,
         comfyui=comfyui,
-        tools=[_tool(each) for each in dict.fromkeys(tools)],
-        knowledge={each: _Knowledge() for each in _named(graph, "knowledge-retrieval", "knowledge")},
+        tools=[_tool_stand_in(each) for each in dict.fromkeys(tools)],
+        knowledge={each: _Knowledge() for each in _param_texts(graph, "knowledge-retrieval", "knowledge")},
     )

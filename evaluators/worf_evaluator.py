@@ -13,8 +13,8 @@ from operad.operators import OperatorConfig
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job
 
-_LONGEST = 200
-"""Characters of a task that a finding tells."""
+_MAX_QUOTED = 200
+"""Maximum number of characters of a task in a finding."""
 
 _MOST_NEIGHBOURS = 3
 
@@ -25,22 +25,22 @@ _UNREADABLE = (
 
 
 class WorFEvaluator(ScoreEvaluator):
-    """Measures a workflow by a gold one, as `operad.evaluators.worfeval.score` does.
+    """Compares a workflow with a gold one by `operad.evaluators.worfeval.score`.
 
-    Its score is the lower one of the two F1. Its findings tell tasks of the gold workflow: it is for benchmarks and for
-    training, where the gold one may be told.
+    The score is the lower of both F1 values. The findings reveal tasks of the gold workflow, so this evaluator is for
+    benchmarks and training in which the gold workflow may be revealed.
 
     Args:
         config: Configuration; by default an evaluator with the id ``worfeval``.
         gold: The gold workflow: a text in WorFBench's form, a graph, or, in one line, the name of a file with the text.
         similarity: Similarity of texts; in YAML, ``exact`` or ``embeddings``.
         mode: Scoring mode: ``paper``, ``full`` or ``official``.
-        beta: Least similarity of two nodes that may be matched.
-        threshold: The least score that is SUCCESS, from 0 to 1.
+        beta: Minimum similarity of two nodes that may be matched.
+        threshold: Minimum score for SUCCESS, from 0 to 1.
         seconds: Time limit of each of the two searches.
 
     Raises:
-        InputError: A threshold is out of its range, there is no such file or similarity, or the gold workflow has no
+        InputError: A threshold is out of its range, the file or similarity does not exist, or the gold workflow has no
             nodes.
         InvalidError: The gold text is not a workflow.
     """
@@ -69,7 +69,7 @@ class WorFEvaluator(ScoreEvaluator):
         self._seconds = seconds
 
     def assess(self, text: str, job: Job) -> Assessment:
-        """Measure the workflow that a text holds."""
+        """Measure the workflow in a text."""
         predicted = predicted_plan(text)
         found = score_plans(
             predicted, self._gold, self._similarity, self._alike_from, mode=self._mode, seconds=self._seconds
@@ -82,41 +82,43 @@ class WorFEvaluator(ScoreEvaluator):
 
 
 def figures(found: Score) -> dict[str, Any]:
-    """A score as JSON holds it."""
+    """Return a score as JSON."""
     return {"node": found.node._asdict(), "graph": found.graph._asdict(), "optimal": found.optimal}
 
 
 def findings(predicted: Plan, gold: Plan, found: Score) -> Iterator[str]:
     """Yield the changes that turn a prediction into the gold workflow: steps first, then their order, then edges."""
-    yield from _steps(predicted, gold, dict(found.matched))
-    yield from _dependencies(predicted, gold, dict(found.matched))
+    yield from _step_findings(predicted, gold, dict(found.matched))
+    yield from _dependency_findings(predicted, gold, dict(found.matched))
 
 
-def _steps(predicted: Plan, gold: Plan, step: Mapping[str, str]) -> Iterator[str]:
+def _step_findings(predicted: Plan, gold: Plan, step: Mapping[str, str]) -> Iterator[str]:
+    """Yield findings about missing and superfluous steps; `step` maps gold nodes to the predicted ones."""
     before: dict[str, list[str]] = {}
     after: dict[str, list[str]] = {}
-    for one, other in sorted((gold.ids[a], gold.ids[b]) for a, b in gold.edges):
-        if one in step:
-            before.setdefault(other, []).append(step[one])
-        if other in step:
-            after.setdefault(one, []).append(step[other])
+    for source, target in sorted((gold.ids[a], gold.ids[b]) for a, b in gold.edges):
+        if source in step:
+            before.setdefault(target, []).append(step[source])
+        if target in step:
+            after.setdefault(source, []).append(step[target])
     for node, text in zip(gold.ids, gold.texts, strict=True):
         if node not in step:
             sides = (("after", before.get(node)), ("before", after.get(node)))
-            where = [f", {side} step {' and '.join(steps[:_MOST_NEIGHBOURS])}" for side, steps in sides if steps]
-            yield f"no step says {_quoted(text)}: add it{''.join(where)}"
-    meant = set(step.values())
+            places = [f", {side} step {' and '.join(steps[:_MOST_NEIGHBOURS])}" for side, steps in sides if steps]
+            yield f"no step says {_quoted(text)}: add it{''.join(places)}"
+    matched_steps = set(step.values())
     for node, text in zip(predicted.ids, predicted.texts, strict=True):
-        if node not in meant:
+        if node not in matched_steps:
             yield f"step {node} ({_quoted(text)}) is not needed: leave it out"
 
 
-def _dependencies(predicted: Plan, gold: Plan, step: Mapping[str, str]) -> Iterator[str]:
-    place = {node: number for number, node in enumerate(predicted.ids)}
-    meant = {place[node] for node in step.values()}
-    at = {number: place[step[node]] for number, node in enumerate(gold.ids) if node in step}
-    wanted = {(at[a], at[b]) for a, b in gold.edges if a in at and b in at}
-    drawn = {(a, b) for a, b in predicted.edges if a in meant and b in meant}
+def _dependency_findings(predicted: Plan, gold: Plan, step: Mapping[str, str]) -> Iterator[str]:
+    """Yield findings about the order of steps and about edges; `step` maps gold nodes to the predicted ones."""
+    index = {node: number for number, node in enumerate(predicted.ids)}
+    matched_indexes = {index[node] for node in step.values()}
+    matched_index = {number: index[step[node]] for number, node in enumerate(gold.ids) if node in step}
+    wanted = {(matched_index[a], matched_index[b]) for a, b in gold.edges if a in matched_index and b in matched_index}
+    drawn = {(a, b) for a, b in predicted.edges if a in matched_indexes and b in matched_indexes}
     ids = predicted.ids
     for a, b in sorted(wanted):
         if b < a:
@@ -130,4 +132,4 @@ def _dependencies(predicted: Plan, gold: Plan, step: Mapping[str, str]) -> Itera
 
 
 def _quoted(text: str) -> str:
-    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
+    return repr(text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…")

@@ -1,7 +1,7 @@
 """WorFEval: similarity of a predicted workflow to a gold one.
 
-From "Benchmarking Agentic Workflow Generation" (WorFBench), section 3 on WorFEval: the node chain tells whether the
-right tasks are listed in a right order, the graph whether they depend on each other as they should.
+From "Benchmarking Agentic Workflow Generation" (WorFBench), section 3 on WorFEval: the node chain measures whether the
+right tasks are listed in a right order, the graph whether their dependencies are right.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Mode = Literal["paper", "full", "official"]
 MODES: tuple[Mode, ...] = ("paper", "full", "official")
 
 THRESHOLD = 0.6
-"""The least similarity of two nodes that may stand for each other: the paper's beta."""
+"""Minimum similarity of two nodes that may be matched: the paper's beta."""
 
 MAX_NODES = 5_000
-"""Nodes of a workflow that are compared at most; those beyond are counted, and match nothing."""
+"""Maximum number of nodes of a workflow to compare; further nodes are counted, but not matched."""
 
 
 class PRF(NamedTuple):
@@ -59,7 +59,7 @@ class Score(NamedTuple):
 
 
 NOTHING = Score(PRF(0.0, 0.0, 0.0), PRF(0.0, 0.0, 0.0), (), True)
-"""The score of an empty prediction."""
+"""Score of an empty prediction."""
 
 
 def score(
@@ -73,23 +73,24 @@ def score(
 ) -> Score:
     """Score a predicted workflow against a gold one.
 
-    Scores of `paper` and `full` depend on neither the numbers of nodes nor the order of the gold ones; the node chain
-    depends on the order in which the prediction lists its nodes, the graph does not. Edges to nodes that are not there
-    do not count; the nodes of a cycle have no order among them.
+    Scores of `paper` and `full` depend neither on the numbers of nodes nor on the order of gold nodes. The node chain
+    depends on the order in which the prediction lists its nodes; the graph does not. Edges to missing nodes are
+    ignored; the nodes of a cycle have no order among each other.
 
     Args:
-        predicted: A workflow of any format, or an answer with one in WorFBench's form. Where nothing can be read, or
-            without nodes, the score is 0.
-        gold: The same; it must have nodes.
+        predicted: A workflow of any format, or an answer with one in WorFBench's form. If it cannot be read or has no
+            nodes, the score is 0.
+        gold: The gold workflow, in the same forms; it must have nodes.
         similarity: Similarity of texts.
-        threshold: Least similarity of two nodes that may be matched, above 0 and up to 1.
-        mode: ``paper`` matches first, with the highest sum of similarities, and looks for the common subgraph among the
-            pairs of all such matchings; ``full`` looks for it among all pairs from the threshold on; ``official`` is
-            the metric of the paper's program (`worfeval_official`).
+        threshold: Minimum similarity of two nodes that may be matched, above 0 and up to 1.
+        mode: ``paper`` first matches nodes with the highest sum of similarities, and searches the common subgraph among
+            the pairs of all such matchings; ``full`` searches it among all pairs that reach the threshold; ``official``
+            is the metric of the paper's program (`worfeval_official`).
         seconds: Time limit of the searches for the chain and for the subgraph; the best results so far count.
 
     Raises:
-        InputError: The threshold or the mode is none, the gold workflow has no nodes, or the similarity gives no table.
+        InputError: The threshold or the mode is not valid, the gold workflow has no nodes, or the similarity returns no
+            table.
         InvalidError: The gold text is not a workflow.
         MissingExtraError: The extra ``evaluate`` is not installed.
     """
@@ -98,10 +99,10 @@ def score(
 
 
 def check_settings(threshold: float, mode: str) -> None:
-    """See that there is such a mode, and such a threshold.
+    """Check the threshold and the mode.
 
     Raises:
-        InputError: There is not.
+        InputError: The threshold or the mode is not valid.
     """
     if not 0 < threshold <= 1:
         raise InputError(f"threshold must be above 0 and at most 1, not {threshold}")
@@ -112,7 +113,7 @@ def check_settings(threshold: float, mode: str) -> None:
 def score_plans(
     predicted: Plan, gold: Plan, similarity: Similarity, threshold: float, *, mode: Mode, seconds: float
 ) -> Score:
-    """As `score`, of what has been read."""
+    """Return the `score` of two plans."""
     if mode == "official":
         predicted, gold = as_read(predicted), as_read(gold, once=True)
     if not (predicted.ids and gold.ids):
@@ -123,26 +124,28 @@ def score_plans(
         matched = best_matching(table)
         chain, graph = official_chain(predicted, gold, matched), official_graph(predicted, gold, matched)
         with_marks = (sizes[0] + len(predicted.marks), sizes[1] + len(gold.marks))
-        return Score(PRF.of(chain, *with_marks), PRF.of(graph, *with_marks), _named(matched, predicted, gold), True)
-    best = _few(table, optimal_pairs(table))
+        return Score(
+            PRF.of(chain, *with_marks), PRF.of(graph, *with_marks), _ids_of_pairs(matched, predicted, gold), True
+        )
+    best = _limited(table, optimal_pairs(table))
     chain = longest_chain(best.pairs, gold.edges, seconds=seconds)
     allowed = best if mode == "paper" else _all_pairs(table, best)
     common = common_subgraph(allowed.pairs, gold.edges, predicted.edges, seconds=seconds)
     return Score(
         PRF.of(len(chain.pairs), *sizes),
         PRF.of(len(common.pairs), *sizes),
-        _named(_completed(common.pairs, table), predicted, gold),
+        _ids_of_pairs(_with_other_matches(common.pairs, table), predicted, gold),
         chain.optimal and common.optimal and best.complete and allowed.complete and max(sizes) <= MAX_NODES,
     )
 
 
-def _few(table: Any, found: OptimalPairs) -> OptimalPairs:
-    """Return the found pairs; one matching if they are too many to be searched."""
+def _limited(table: Any, found: OptimalPairs) -> OptimalPairs:
+    """Return the optimal pairs; if there are too many to search, those of one matching."""
     return found if len(found.pairs) <= MAX_PAIRS else OptimalPairs(best_matching(table), False)
 
 
 def _all_pairs(table: Any, best: OptimalPairs) -> OptimalPairs:
-    """All pairs that are allowed; the best ones where there are too many."""
+    """Return all pairs that reach the threshold; if there are too many, the optimal pairs."""
     np = numpy()
     if np.count_nonzero(table) > MAX_PAIRS:
         return best._replace(complete=False)
@@ -150,8 +153,8 @@ def _all_pairs(table: Any, best: OptimalPairs) -> OptimalPairs:
     return OptimalPairs(tuple(zip(rows.tolist(), columns.tolist(), strict=True)), True)
 
 
-def _completed(common: tuple[Pair, ...], table: Any) -> tuple[Pair, ...]:
-    """The pairs of the common subgraph, and the best matching of the nodes that are left."""
+def _with_other_matches(common: tuple[Pair, ...], table: Any) -> tuple[Pair, ...]:
+    """Return the pairs of the common subgraph, and the best matching of the other nodes."""
     rest = table.copy()
     for gold, predicted in common:
         rest[gold, :] = 0
@@ -159,5 +162,6 @@ def _completed(common: tuple[Pair, ...], table: Any) -> tuple[Pair, ...]:
     return tuple(sorted([*common, *best_matching(rest)]))
 
 
-def _named(pairs: Iterable[Pair], predicted: Plan, gold: Plan) -> tuple[tuple[str, str], ...]:
+def _ids_of_pairs(pairs: Iterable[Pair], predicted: Plan, gold: Plan) -> tuple[tuple[str, str], ...]:
+    """Return the ids of matched nodes from their indexes."""
     return tuple((gold.ids[a], predicted.ids[b]) for a, b in pairs)

@@ -2,21 +2,22 @@
 
 Where it differs from the paper:
 
-- START and END are two nodes more of the chain, and always right.
-- from 10 nodes up, START and END counted, the chain must rise in the gold workflow's listed order; below, in one of the
-  first 20 topological orders that networkx lists. So a workflow may score below 1 against itself.
-- the place of a gold task is that of the last task with its text: of equal tasks, one counts.
-- the chain has one task at least: a task that matches nothing, alone against one task, scores 1.
-- of a text, all before ``Edge:`` that looks like ``1: text`` is a task, inside a line too; of the gold ones with one
-  number the last counts. Without ``Edge:`` the score is 0.
-- the common graph is made of the edges whose ends have the same numbers in both workflows, whatever they stand for,
-  and of it the largest connected part counts: of a workflow that is numbered anew, often one node alone.
-- it crashes on a gold workflow with a cycle, and on an empty prediction; both score 0 here, and only where orders are
-  listed does a cycle matter.
+- START and END count as two more nodes of the chain, which are always right.
+- With 10 nodes or more, START and END included, the chain must rise in the order in which the gold workflow lists its
+  nodes; with fewer, in one of the first 20 topological orders that networkx lists. A workflow may score below 1 against
+  itself.
+- The index of a gold task is that of the last task with the same text, so that of equal tasks only one counts.
+- The chain has at least one task: a task without a match, alone against one task, scores 1.
+- In a text, everything before ``Edge:`` that looks like ``1: text`` is a task, even inside a line; of gold tasks with
+  the same number, the last counts. Without ``Edge:``, the score is 0.
+- The common graph consists of the edges whose ends have the same numbers in both workflows, whatever their tasks, and
+  its largest connected component counts: often a single node if a workflow is numbered differently.
+- The program crashes on a gold workflow with a cycle, and on an empty prediction; both score 0 here. A cycle matters
+  only if topological orders are listed.
 
-Made after a description, not after the program. Its open questions, such as how START and END, equal tasks and texts
-in other forms are taken, is settled so that scores of gold workflows against themselves are those of the program: they
-are to three digits in wikihow, alfworld and toolbench, not in lumos.
+This module follows a description, not the program. Open questions, such as the treatment of START and END, equal tasks
+and texts in other forms, are decided such that gold workflows score against themselves as in the program: they do to
+three digits in wikihow, alfworld and toolbench, but not in lumos.
 """
 
 from __future__ import annotations
@@ -32,18 +33,21 @@ from operad.evaluators.matching import Pair
 from operad.evaluators.plan import Plan
 
 _ORDERS = 20
+"""Maximum number of topological orders to try."""
+
 _LISTED_ORDER_FROM = 10
+"""Number of nodes from which only the listed order is tried."""
 
 _NODE = re.compile(r"(\d{1,9}): (.*)")
 _EDGE = re.compile(r"\(\s*(START|\d{1,9})\s*,\s*(END|\d{1,9})\s*\)")
 
 
 def as_read(plan: Plan, *, once: bool = False) -> Plan:
-    """The workflow as the program reads its text, without nodes where it cannot; that of a graph as it is.
+    """Return the plan as the program reads its text, without nodes if it cannot; the plan of a graph is unchanged.
 
     Args:
-        plan: The workflow.
-        once: True if of nodes with one number there is only the last.
+        plan: The plan of the workflow.
+        once: True to keep only the last of nodes with the same number.
     """
     if not plan.source:
         return plan
@@ -63,34 +67,37 @@ def as_read(plan: Plan, *, once: bool = False) -> Plan:
 
 
 def official_chain(predicted: Plan, gold: Plan, matched: Iterable[Pair]) -> int:
-    """Return the number of nodes the chain has.
+    """Return the number of nodes in the longest chain.
 
     Args:
         predicted: The prediction.
         gold: The gold workflow.
-        matched: Places of gold nodes, and of those that are predicted for them.
+        matched: Indexes of matched gold and predicted nodes.
 
     Returns:
-        0 where the program crashes.
+        The number; 0 if the program crashes.
     """
-    of = {predicted: gold.texts[place] for place, predicted in matched}
+    gold_text = {predicted: gold.texts[index] for index, predicted in matched}
     try:
         orders = list(_orders(gold))
     except nx.NetworkXUnfeasible:
         return 0
-    places = [{gold.texts[node]: place for place, node in enumerate(order)} for order in orders]
+    orders_by_text = [{gold.texts[node]: index for index, node in enumerate(order)} for order in orders]
     listed = range(len(predicted.ids))
-    longest = max(_rising([place[of[at]] if at in of else None for at in listed]) for place in places)
+    longest = max(
+        _longest_rising([index[gold_text[node]] if node in gold_text else None for node in listed])
+        for index in orders_by_text
+    )
     return longest + len(predicted.marks & gold.marks)
 
 
 def official_graph(predicted: Plan, gold: Plan, matched: Iterable[Pair]) -> int:
-    """Return the number of nodes the largest connected part of the common edges has.
+    """Return the number of nodes in the largest connected component of the common edges.
 
     Args:
         predicted: The prediction.
         gold: The gold workflow.
-        matched: As for the chain.
+        matched: Indexes of matched gold and predicted nodes.
     """
     nodes = {predicted.ids[place] for _, place in matched} | predicted.marks
     graph: nx.DiGraph[str] = nx.DiGraph()
@@ -100,10 +107,10 @@ def official_graph(predicted: Plan, gold: Plan, matched: Iterable[Pair]) -> int:
 
 
 def _orders(gold: Plan) -> Iterator[Sequence[int]]:
-    """The orders of the gold nodes that are tried.
+    """Yield the orders of the gold nodes to try.
 
     Raises:
-        NetworkXUnfeasible: It has a cycle.
+        NetworkXUnfeasible: The gold workflow has a cycle.
     """
     nodes = range(len(gold.ids))
     if len(gold.ids) + len(gold.marks) >= _LISTED_ORDER_FROM:
@@ -115,11 +122,11 @@ def _orders(gold: Plan) -> Iterator[Sequence[int]]:
     yield from islice(nx.all_topological_sorts(graph), _ORDERS)
 
 
-def _rising(places: Sequence[int | None]) -> int:
-    """The length of the longest rising subsequence; 1 even where nothing is there."""
+def _longest_rising(places: Sequence[int | None]) -> int:
+    """Return the length of the longest rising subsequence, and at least 1."""
     ends: list[int] = []
     for place in places:
         if place is not None:
-            at = bisect_left(ends, place)
-            ends[at : at + 1] = [place]
+            position = bisect_left(ends, place)
+            ends[position : position + 1] = [place]
     return max(len(ends), 1)

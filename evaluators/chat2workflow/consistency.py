@@ -16,7 +16,7 @@ from operad.runtime.values.message import Job
 from operad.runtime.values.schema import validate
 
 MAX_SHOWN = 60_000
-"""Characters of each part of a response that the judge is shown."""
+"""Maximum number of characters of each part of a response in the prompt of the judge."""
 
 VERDICT: dict[str, Any] = {
     "type": "object",
@@ -58,26 +58,27 @@ class Consistency:
 
 
 async def judge_consistency(reasoner: Reasoner, response: Response, subtask: Subtask) -> Consistency:
-    """Ask if a workflow follows the design principle that it came with.
+    """Ask a model whether the workflow of a response follows the response's design principle.
 
-    An answer that cannot be parsed is asked for again, with its fault.
+    If an answer cannot be parsed, the model is asked again, with the fault.
 
     Args:
         reasoner: The judging reasoner.
         response: The response.
-        subtask: Its subtask; the judge is shown the instructions, but not the answer key.
+        subtask: Subtask of the response; the judge sees its last instruction, but not the answer key.
 
     Raises:
         AnswerError: No answer can be parsed as a verdict.
     """
     task = Task(job=Job(goal=_material(response, subtask)), instruction=INSTRUCTION, output_schema=json.dumps(VERDICT))
-    said = await ask_until_read(
+    verdict = await ask_until_read(
         reasoner, task, partial(validate, VERDICT), who=f"the judge of {subtask.key}", wanted="verdict"
     )
-    return Consistency(said["consistent"], said["reason"])
+    return Consistency(verdict["consistent"], verdict["reason"])
 
 
 def _material(response: Response, subtask: Subtask) -> str:
+    """Return the last instruction and the parts of a response, for the judge."""
     shown = {
         "The last request": subtask.instructions[-1],
         "Kinds of nodes": response.node_selection,

@@ -13,7 +13,7 @@ from operad.runtime.values.errors import InputError, InvalidError, Issue, did_yo
 
 QUERIES, PASS_KEYS, RESOLVE_KEYS = "query.json", "check_pass_stage.json", "check_resolve_stage.json"
 REFERENCE = "ground_truth"
-"""Name of the reference answer among a test case's inputs."""
+"""Key of the reference answer among a test case's inputs."""
 
 CATEGORIES = ("Research", "Document", "Enterprise", "Developer", "Education", "AIGC")
 """The domains, in the order of the paper's tables."""
@@ -21,11 +21,11 @@ CATEGORIES = ("Research", "Document", "Enterprise", "Developer", "Education", "A
 
 @dataclass(frozen=True, slots=True)
 class CaseFile:
-    """A file among the inputs of a test case.
+    """File among the inputs of a test case.
 
     Attributes:
-        name: Its name; the file itself is not part of the dataset's JSON.
-        mime_type: Its type as the dataset says it, such as ``document/pdf``.
+        name: Name of the file, which is not part of the dataset's JSON.
+        mime_type: Type of the file in the dataset, such as ``document/pdf``.
     """
 
     name: str
@@ -34,12 +34,12 @@ class CaseFile:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A test case.
+    """Test case.
 
     Attributes:
-        name: ``test1`` and so on.
-        inputs: A value for each input variable; files as `CaseFile`, several of them as a tuple.
-        reference: The reference answer; None where there is none.
+        name: Name of the case, such as ``test1``.
+        inputs: Value of each input variable; a file is a `CaseFile`, several files are a tuple.
+        reference: Reference answer; None if there is none.
     """
 
     name: str
@@ -52,9 +52,9 @@ class AnswerKey:
     """Requirements for a workflow to pass.
 
     Attributes:
-        inputs: The names of the start's variables.
-        outputs: The names of the results that an end gives: for each of the branches that end differently, or one.
-        key_nodes: The node types that must be used.
+        inputs: Names of the start node's variables.
+        outputs: Names of the outputs of each end; several ends if branches end differently.
+        key_nodes: Node types that the workflow must use.
     """
 
     inputs: tuple[str, ...]
@@ -64,18 +64,18 @@ class AnswerKey:
 
 @dataclass(frozen=True, slots=True)
 class Subtask:
-    """A round of a task, with its answer key.
+    """Round of a task, with its answer key.
 
     Attributes:
-        task: The task's name.
-        round: Its number, from 1.
-        category: The domain.
-        instructions: Those of all rounds up to this one.
-        inputs: The names of the start's variables.
-        outputs: The names of the results that an end gives: for each of the branches that end differently, or one.
-        key_nodes: The node types that must be used.
-        cases: The test cases.
-        files: For each result that is a file, its extension, such as ``.pdf``.
+        task: Name of the task.
+        round: Number of the round, from 1.
+        category: Domain of the task.
+        instructions: Instructions of all rounds up to this one.
+        inputs: Names of the start node's variables.
+        outputs: Names of the outputs of each end; several ends if branches end differently.
+        key_nodes: Node types that the workflow must use.
+        cases: Test cases.
+        files: Extension, such as ``.pdf``, of each output that is a file.
     """
 
     task: str
@@ -95,7 +95,7 @@ class Subtask:
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The names of all results, whichever branch gives them."""
+        """Names of the outputs of all ends."""
         return tuple(dict.fromkeys(name for names in self.outputs for name in names))
 
 
@@ -104,16 +104,16 @@ class Dataset:
     """The dataset.
 
     Attributes:
-        subtasks: The rounds of all tasks in order, by ``Task_round``.
+        subtasks: Rounds of all tasks in order, by ``Task_round``.
     """
 
     subtasks: Mapping[str, Subtask]
 
     def subtask(self, task: str, round: int) -> Subtask:
-        """A round of a task.
+        """Return a round of a task.
 
         Raises:
-            InputError: There is none; near names are told.
+            InputError: There is no such round; the message suggests similar names.
         """
         key = f"{task}_{round}"
         if key not in self.subtasks:
@@ -122,11 +122,11 @@ class Dataset:
 
 
 def subtask_of(said: Mapping[str, Any]) -> Subtask:
-    """A round of a task, as YAML names it: ``{dataset: the folder, task: its name, round: its number}``.
+    """Return the round of a task that YAML names as ``{dataset: FOLDER, task: NAME, round: NUMBER}``.
 
     Raises:
-        InputError: It is of another form, or there is no such round.
-        InvalidError: The dataset cannot be read; every issue is listed.
+        InputError: The value has another form, or there is no such round.
+        InvalidError: The dataset cannot be read; all issues are listed.
     """
     match dict(said):
         case {"dataset": str() | Path() as folder, "task": str() as task, "round": int() as round, **rest} if not rest:
@@ -143,7 +143,7 @@ def read_dataset(folder: Path) -> Dataset:
 
     Raises:
         InputError: A file cannot be read.
-        InvalidError: Something in it is not as it should be; every fault is listed.
+        InvalidError: The content of a file is not valid; all issues are listed.
     """
     files = {name: _json_of(folder / name) for name in (QUERIES, PASS_KEYS, RESOLVE_KEYS)}
     faults: list[Issue] = []
@@ -162,8 +162,8 @@ def read_dataset(folder: Path) -> Dataset:
                 subtasks[key] = _subtask(
                     task, number, category, instructions, keys[key], extensions.get(key, {}), faults
                 )
-    for name, named in ((PASS_KEYS, keys), (RESOLVE_KEYS, extensions)):
-        for key in named.keys() - subtasks.keys() if subtasks else ():
+    for name, objects in ((PASS_KEYS, keys), (RESOLVE_KEYS, extensions)):
+        for key in objects.keys() - subtasks.keys() if subtasks else ():
             what = f"{key!r} has no instruction in {QUERIES}{did_you_mean(key, subtasks)}"
             faults.append(Issue("unknown", what, name))
     if faults:
@@ -172,6 +172,7 @@ def read_dataset(folder: Path) -> Dataset:
 
 
 def _queries(value: Any, faults: list[Issue]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield the tasks in the JSON, each with its place for faults."""
     if not isinstance(value, list) or not value:
         faults.append(Issue("format", "must be a list of tasks, and not empty", QUERIES))
         return
@@ -184,6 +185,7 @@ def _queries(value: Any, faults: list[Issue]) -> Iterator[tuple[Mapping[str, Any
 
 
 def _rounds(query: Mapping[str, Any], where: str, faults: list[Issue]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield the rounds of a task: the number, and the instructions up to that round."""
     numbers = sorted(int(key[5:]) for key in query if re.fullmatch(r"query[0-9]{1,3}", key))
     if not numbers or numbers != list(range(1, len(numbers) + 1)):
         faults.append(Issue("missing", f"must have query1, query2, …, without a gap; it has {numbers}", where))
@@ -210,18 +212,18 @@ def _subtask(
     if not cases:
         faults.append(Issue("missing", "has no test1, test2, …", where))
     for name, extension in extensions.items():
-        there = f"{RESOLVE_KEYS}: {task}_{number}"
+        place = f"{RESOLVE_KEYS}: {task}_{number}"
         if name not in names:
-            faults.append(Issue("unknown", f"{name!r} is not an output{did_you_mean(name, names)}", there))
+            faults.append(Issue("unknown", f"{name!r} is not an output{did_you_mean(name, names)}", place))
         if not (isinstance(extension, str) and re.fullmatch(r"\.\w+", extension)):
-            faults.append(Issue("format", f"{name}: must be an extension such as .pdf", there))
+            faults.append(Issue("format", f"{name}: must be an extension such as .pdf", place))
     files = {name: str(extension) for name, extension in extensions.items()}
     key_nodes = _texts(key, "related_nodes", where, faults)
     return Subtask(task, number, category, instructions, inputs, outputs, key_nodes, cases, files)
 
 
 def _outputs(key: Mapping[str, Any], where: str, faults: list[Issue]) -> tuple[tuple[str, ...], ...]:
-    """A list of names, or such a list for each branch that ends differently."""
+    """Return the names of the outputs of each end, which the JSON lists for a single end, or for each of several."""
     given = key.get("output_var")
     if isinstance(given, list) and given and all(isinstance(each, list) for each in cast("list[Any]", given)):
         ends = cast("list[Any]", given)
@@ -230,25 +232,27 @@ def _outputs(key: Mapping[str, Any], where: str, faults: list[Issue]) -> tuple[t
 
 
 def _cases(key: Mapping[str, Any], inputs: Sequence[str], where: str, faults: list[Issue]) -> Iterator[Case]:
+    """Yield the test cases of a round."""
     for name in sorted(name for name in key if re.fullmatch(r"test[0-9]{1,3}", name)):
-        there = f"{where}.{name}"
+        place = f"{where}.{name}"
         given = key[name]
         if not isinstance(given, dict):
-            faults.append(Issue("format", "must be an object with a value for each input", there))
+            faults.append(Issue("format", "must be an object with a value for each input", place))
             continue
         values = dict(cast("dict[str, Any]", given))
         reference = values.pop(REFERENCE, None)
         if not isinstance(reference, str | None):
-            faults.append(Issue("format", f"{REFERENCE}: must be a text", there))
+            faults.append(Issue("format", f"{REFERENCE}: must be a text", place))
             reference = None
         for missing in [each for each in inputs if each not in values]:
-            faults.append(Issue("missing", f"has no value for the input {missing!r}", there))
+            faults.append(Issue("missing", f"has no value for the input {missing!r}", place))
         for unknown in [each for each in values if each not in inputs]:
-            faults.append(Issue("unknown", f"{unknown!r} is not an input{did_you_mean(unknown, inputs)}", there))
-        yield Case(name, {each: _value(value, f"{there}.{each}", faults) for each, value in values.items()}, reference)
+            faults.append(Issue("unknown", f"{unknown!r} is not an input{did_you_mean(unknown, inputs)}", place))
+        yield Case(name, {each: _value(value, f"{place}.{each}", faults) for each, value in values.items()}, reference)
 
 
 def _value(value: Any, where: str, faults: list[Issue]) -> Any:
+    """Return the value of an input; add a fault and return None if its form is unknown."""
     match value:
         case {"mime_type": str(mime_type), "value": str(name)}:
             return CaseFile(name, mime_type)
@@ -272,7 +276,7 @@ def text_under(path: Path) -> str:
     """
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)  # one more tells that it is too large
+            content = file.read(MAX_BYTES + 1)  # one more byte shows that the file is too large
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     return read_text(content, str(path))
@@ -283,6 +287,7 @@ def _json_of(path: Path) -> Any:
 
 
 def _objects(value: Any, name: str, faults: list[Issue]) -> dict[str, dict[str, Any]]:
+    """Return the objects in a JSON object; add a fault for each value that is not an object."""
     if not isinstance(value, dict):
         faults.append(Issue("format", 'must be an object {"Task_round": {…}, …}', name))
         return {}
@@ -296,7 +301,7 @@ def _objects(value: Any, name: str, faults: list[Issue]) -> dict[str, dict[str, 
 
 
 def text_at(value: Mapping[str, Any], name: str, where: str, faults: list[Issue]) -> str:
-    """Return the text under a key; otherwise note the fault, and return an empty text."""
+    """Return the text under a key; if there is none, add a fault and return an empty text."""
     given = value.get(name)
     if isinstance(given, str) and given:
         return given
@@ -305,6 +310,7 @@ def text_at(value: Mapping[str, Any], name: str, where: str, faults: list[Issue]
 
 
 def _texts(value: Mapping[str, Any], name: str, where: str, faults: list[Issue]) -> tuple[str, ...]:
+    """Return the list of texts under a key; if there is none, add a fault and return an empty tuple."""
     given = value.get(name)
     if isinstance(given, list) and all(isinstance(each, str) and each for each in cast("list[Any]", given)):
         return tuple(cast("list[str]", given))
@@ -313,7 +319,7 @@ def _texts(value: Mapping[str, Any], name: str, where: str, faults: list[Issue])
 
 
 def optional_text(value: Mapping[str, Any], name: str, kind: type[Any], where: str, faults: list[Issue]) -> Any:
-    """Return the text or boolean under a key, or None; note a fault if it has another type."""
+    """Return the text or boolean under a key, or None; add a fault if the value has another type."""
     given = value.get(name)
     if given is None or isinstance(given, kind):
         return given
@@ -322,7 +328,7 @@ def optional_text(value: Mapping[str, Any], name: str, kind: type[Any], where: s
 
 
 def unknown_case(task: str, number: int, dataset: Dataset) -> str:
-    """Return an error for a task or round that the dataset does not have."""
+    """Return the error message for a task or round that the dataset does not have."""
     rounds = [each.round for each in dataset.subtasks.values() if each.task == task]
     if rounds:
         return f"the task {task!r} has the rounds 1 to {max(rounds)}, and no {number}"

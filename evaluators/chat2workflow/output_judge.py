@@ -18,7 +18,7 @@ from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.schema import validate
 
 MAX_SHOWN = 32_000
-"""Characters that all results together may take in what the judge is shown; all inputs together likewise."""
+"""Maximum number of characters of all outputs together in the prompt, and of all inputs together."""
 
 VERDICT: dict[str, Any] = {
     "type": "object",
@@ -61,11 +61,11 @@ class OutputJudge(BaseOperator[Any]):
         self._material = material(subtask, case, texts)
 
     def get_id(self) -> str:
-        """Its identity."""
+        """Return the id of the operator."""
         return "judge"
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Ask the reasoner; an answer that cannot be parsed is asked for again, with its fault.
+        """Ask the reasoner for a verdict; if an answer cannot be parsed, ask again, with the fault.
 
         Raises:
             AnswerError: No answer can be parsed as a verdict.
@@ -82,7 +82,7 @@ class OutputJudge(BaseOperator[Any]):
 
 
 def material(subtask: Subtask, case: Case, texts: Mapping[str, Any]) -> str:
-    """Return the judge's material: requests, inputs, results and reference answer, each between backticks."""
+    """Return the text for the judge: requests, inputs, outputs and reference answer, each in a fence."""
     requests = list(subtask.instructions)
     titles = [f"Request {number}" for number in range(1, len(requests))] + [f"Request {len(requests)}, the last"]
     inputs = {name: value for name, value in case.inputs.items() if not has_files(value)}
@@ -94,13 +94,14 @@ def material(subtask: Subtask, case: Case, texts: Mapping[str, Any]) -> str:
 
 
 def has_files(value: Any) -> bool:
-    """Return True if an input of a test case is a file, or several."""
+    """Return whether an input of a test case is a file, or contains one."""
     return isinstance(value, CaseFile) or (
         isinstance(value, tuple) and any(map(has_files, cast("Sequence[Any]", value)))
     )
 
 
 def _shown(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each value with its name as a title, cut to an equal share of `MAX_SHOWN`."""
     for name, value in values.items():
         text = as_text(value)
         title = f"### {json.dumps(name, ensure_ascii=False)[:100]}"

@@ -15,20 +15,20 @@ from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job
 
 UNREAD = ("no-tag", "format", "size", "misshapen-node", "misshapen-edge")
-"""The kinds of faults of a text that holds no workflow that could be checked."""
+"""Codes of issues of texts that contain no workflow to check."""
 
 
 class PassEvaluator(ScoreEvaluator):
-    """Judges a response by steps 1 to 4 of Chat2Workflow's pass rate; the score is the share of steps that it passed.
+    """Judges a response by steps 1 to 4 of Chat2Workflow's pass rate; the score is the share of steps passed.
 
     Args:
-        config: Configuration of the evaluator; its id is ``pass`` if left out.
+        config: Configuration of the evaluator; by default with the id ``pass``.
         key: Requirements on the workflow; in YAML, ``{inputs, outputs, key_nodes}`` in lists of names, or
             ``{dataset, task, round}``, the folder of the dataset and a round of one of its tasks.
-        threshold: The least score that is SUCCESS.
+        threshold: Minimum score for SUCCESS.
 
     Raises:
-        InputError: There is no such round, or the key is of another form.
+        InputError: There is no such round, or the key has another form.
         InvalidError: The dataset cannot be read.
     """
 
@@ -53,13 +53,13 @@ class PassEvaluator(ScoreEvaluator):
 
 
 class SoundEvaluator(ScoreEvaluator):
-    """Checks a response, or a workflow alone, by the full static check, and needs no answer key.
+    """Checks a response, or a workflow alone, by the full static check, without an answer key.
 
-    The score is 1 for a sound workflow, 1 / (1 + the number of faults) for another, and 0 for other texts.
+    The score is 1 for a sound workflow, 1 / (1 + number of issues) for another workflow, and 0 for other texts.
 
     Args:
-        config: Configuration of the evaluator; its id is ``sound`` if left out.
-        threshold: The least score that is SUCCESS.
+        config: Configuration of the evaluator; by default with the id ``sound``.
+        threshold: Minimum score for SUCCESS.
     """
 
     def __init__(self, config: OperatorConfig | None = None, *, threshold: float = 1.0, **others: Any) -> None:
@@ -76,14 +76,20 @@ class SoundEvaluator(ScoreEvaluator):
         return Assessment(score, [] if is_sound(issues) else [str(issue) for issue in issues], figures)
 
 
-def _key_of(said: Mapping[str, Any]) -> AnswerKey | Subtask:
-    if "dataset" in said:
-        return subtask_of(said)
-    lists = [said.get(name, []) for name in ("inputs", "outputs", "key_nodes")]
-    known = said.keys() <= {"inputs", "outputs", "key_nodes"}
+def _key_of(given: Mapping[str, Any]) -> AnswerKey | Subtask:
+    """Return the answer key that a mapping in YAML describes.
+
+    Raises:
+        InputError: The mapping has another form, or there is no such round.
+        InvalidError: The dataset cannot be read.
+    """
+    if "dataset" in given:
+        return subtask_of(given)
+    lists = [given.get(name, []) for name in ("inputs", "outputs", "key_nodes")]
+    known = given.keys() <= {"inputs", "outputs", "key_nodes"}
     if not known or not all(isinstance(names, list) for names in lists):
         raise InputError(
-            f"key {dict(said)!r}: write {{inputs: […], outputs: […], key_nodes: […]}}, or {{dataset, task, round}}"
+            f"key {dict(given)!r}: write {{inputs: […], outputs: […], key_nodes: […]}}, or {{dataset, task, round}}"
         )
     inputs, outputs, key_nodes = (tuple(map(str, cast("list[Any]", names))) for names in lists)
     return AnswerKey(inputs, (outputs,), key_nodes)

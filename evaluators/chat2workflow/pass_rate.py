@@ -20,10 +20,10 @@ STEPS: Mapping[str, str] = {
     "1_3": "variables: inputs and outputs are those that were asked for",
     "1_4": "nodes: the selection has the key nodes, and the workflow what is selected",
 }
-"""The steps that need no model, in their order; the names are those of recorded runs."""
+"""Steps that need no model, in order, under the names of recorded runs."""
 
 PROSE_ONLY = "not-selected"
-"""The fault of a response whose workflow is none the worse for it: selection and workflow differ."""
+"""Code of issues about differences between selection and workflow, which do not affect the workflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class PassVerdict:
     """Verdict on a response.
 
     Attributes:
-        passed: True if it passed steps 1 to 4.
-        fail_step: The first step that it failed, a key of `STEPS`; None if it passed.
+        passed: True if the response passed steps 1 to 4.
+        fail_step: First step that the response failed, as a key of `STEPS`; None if it passed.
         faults: Faults in that step.
-        sound: True if its workflow has no static fault; a score of its own, see `soundness`.
+        sound: True if the workflow has no static fault; a separate score, see `soundness`.
         issues: All issues of the static check, also of a sound workflow.
     """
 
@@ -46,14 +46,14 @@ class PassVerdict:
 
     @property
     def reason(self) -> str:
-        """Faults of the failed step as text; empty if it passed."""
+        """Faults of the failed step as text; empty if the response passed."""
         return "; ".join(str(fault) for fault in self.faults)
 
     @property
     def findings(self) -> list[str]:
-        """Everything that is wrong, what it failed by first; of what two checks find in one place, the first."""
-        told = dict.fromkeys((issue.code, issue.where) for issue in self.faults)
-        others = [issue for issue in self.issues if (issue.code, issue.where) not in told]
+        """All faults, those of the failed step first, without issues of the same code and place."""
+        reported = dict.fromkeys((issue.code, issue.where) for issue in self.faults)
+        others = [issue for issue in self.issues if (issue.code, issue.where) not in reported]
         return [str(issue) for issue in (*self.faults, *others)]
 
 
@@ -62,7 +62,7 @@ def judge(response: Response, key: AnswerKey | Subtask) -> PassVerdict:
 
     Args:
         response: The response.
-        key: Requirements; a `Subtask` is one.
+        key: Requirements, such as a `Subtask`.
     """
     issues = soundness(response)
     sound = is_sound(issues)
@@ -73,7 +73,7 @@ def judge(response: Response, key: AnswerKey | Subtask) -> PassVerdict:
 
 
 def soundness(response: Response) -> tuple[Issue, ...]:
-    """All static faults of a response: those that the full check finds in its workflow (types, variables, ways, code,
+    """Return all static issues of a response: those of the full check of its workflow (types, variables, edges, code,
     templates), wrong order, and differences between workflow and selection.
     """
     if response.workflow is None:
@@ -93,12 +93,12 @@ def soundness(response: Response) -> tuple[Issue, ...]:
 
 
 def is_sound(issues: Sequence[Issue]) -> bool:
-    """Return True if no issue matters for a run; issues of the selection do not."""
+    """Return whether no issue affects a run; issues about the selection do not."""
     return all(issue.code == PROSE_ONLY for issue in issues)
 
 
 def _steps(response: Response, key: AnswerKey | Subtask) -> Iterator[tuple[str, Sequence[Issue]]]:
-    """Yield the faults of each step; a step is checked only if the one before is passed."""
+    """Yield the faults of each step; a step requires that the step before has no faults."""
     try:
         workflow = response.json()
     except InvalidError as error:
@@ -111,6 +111,7 @@ def _steps(response: Response, key: AnswerKey | Subtask) -> Iterator[tuple[str, 
 
 
 def _variable_faults(nodes: Sequence[Mapping[str, Any]], key: AnswerKey | Subtask) -> Iterator[Issue]:
+    """Yield an issue for each difference of inputs and outputs from the answer key."""
     starts = [node for node in nodes if node["type"] == "start"]
     ends = [node for node in nodes if node["type"] == "end"]
     names = {str(pair[0]) for node in starts for pair in node["param"]["variables"]}
@@ -120,20 +121,23 @@ def _variable_faults(nodes: Sequence[Mapping[str, Any]], key: AnswerKey | Subtas
     for name in sorted(names - set(key.inputs)):
         hint = did_you_mean(name, key.inputs) or "; leave it out"
         yield Issue("extra-input", f"has the input {name!r}, which was not asked for{hint}", where)
-    given = {node["id"]: frozenset(str(pair[0]) for pair in node["param"]["outputs"]) for node in ends}
+    outputs_by_end = {node["id"]: frozenset(str(pair[0]) for pair in node["param"]["outputs"]) for node in ends}
     wanted = [frozenset(names) for names in key.outputs]
-    told = " or ".join(f"{{{', '.join(sorted(names))}}}" for names in wanted)
-    for node_id, outputs in given.items():
+    shown_outputs = " or ".join(f"{{{', '.join(sorted(names))}}}" for names in wanted)
+    for node_id, outputs in outputs_by_end.items():
         if outputs not in wanted:
-            what = f"gives {{{', '.join(sorted(outputs))}}}, and exactly {told} is asked for; name its outputs so"
+            what = (
+                f"gives {{{', '.join(sorted(outputs))}}}, and exactly {shown_outputs} is asked for; name its outputs so"
+            )
             yield Issue("wrong-outputs", what, node_id)
     for outputs in wanted:
-        if outputs not in given.values() and (len(wanted) > 1 or not given):
+        if outputs not in outputs_by_end.values() and (len(wanted) > 1 or not outputs_by_end):
             what = f"no end gives exactly {{{', '.join(sorted(outputs))}}}; add one, at the end of its branch"
             yield Issue("missing-end", what)
 
 
 def _selection_faults(nodes: Sequence[Mapping[str, Any]], selection: str, key: AnswerKey | Subtask) -> Iterator[Issue]:
+    """Yield an issue for each missing key node, and each difference between selection and workflow."""
     where = "<node_selection>"
     selected = dict.fromkeys(selected_types(selection))
     used = {type_name(node["type"]): node["id"] for node in reversed(nodes)}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from operad.evaluators.chat2workflow.dataset import CATEGORIES
 
 AVERAGE = "Average"
-"""The rate of all, whatever their domain."""
+"""Name of the rate over all domains."""
 
 
 class Outcome(NamedTuple):
@@ -17,9 +17,9 @@ class Outcome(NamedTuple):
     Attributes:
         model: Model of the response.
         run: Run of that model.
-        category: The domain.
-        round: The round.
-        good: True if it passed or was resolved.
+        category: Domain of the task.
+        round: Round of the task.
+        good: True if the response passed, or the test case was resolved.
     """
 
     model: str
@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
 
 
 def rate(outcomes: Sequence[Outcome]) -> float | None:
-    """The share of what came out well, from 0 to 1: of each run, and of the runs the mean. None of nothing."""
+    """Return the share of good outcomes, from 0 to 1, as the mean over runs; None without outcomes."""
     by_run: dict[str, list[bool]] = {}
     for each in outcomes:
         by_run.setdefault(each.run, []).append(each.good)
@@ -39,7 +39,7 @@ def rate(outcomes: Sequence[Outcome]) -> float | None:
 
 
 def by_category(outcomes: Sequence[Outcome]) -> dict[str, float | None]:
-    """The rates of the domains, in the order of the paper's tables and with others behind, and the average of all."""
+    """Return the rate of each domain, in the order of the paper's tables, other domains last, and of all."""
     names = [*CATEGORIES, *sorted({each.category for each in outcomes} - set(CATEGORIES))]
     return {name: rate([each for each in outcomes if each.category == name]) for name in names} | {
         AVERAGE: rate(outcomes)
@@ -47,13 +47,13 @@ def by_category(outcomes: Sequence[Outcome]) -> dict[str, float | None]:
 
 
 def by_round(outcomes: Sequence[Outcome]) -> dict[int, float | None]:
-    """The rates of the rounds."""
+    """Return the rate of each round."""
     rounds = sorted({each.round for each in outcomes})
     return {number: rate([each for each in outcomes if each.round == number]) for number in rounds}
 
 
 def grouped(outcomes: Sequence[Outcome], name: Callable[[Outcome], str]) -> Mapping[str, Sequence[Outcome]]:
-    """The outcomes by model, or by run, in the order in which these occur."""
+    """Return the outcomes grouped by a name, such as the model or the run, in the order of first occurrence."""
     groups: dict[str, list[Outcome]] = {}
     for each in outcomes:
         groups.setdefault(name(each), []).append(each)

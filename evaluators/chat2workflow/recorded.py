@@ -20,8 +20,8 @@ class RecordedCase:
     """Record of a test case.
 
     Attributes:
-        passed: True if it was resolved; None if it was not run.
-        output: Textual output of the workflow.
+        passed: True if the case was resolved; None if it was not run.
+        output: Text output of the workflow.
         reason: Reason of the judge.
     """
 
@@ -35,11 +35,11 @@ class Record:
     """A recorded response of a run.
 
     Attributes:
-        task: The task.
-        round: The round.
+        task: Name of the task.
+        round: Number of the round.
         response: The response.
-        valid: True if it passed; None if that is not recorded.
-        fail_step: The first step that failed, ``1_1`` to ``1_4``; None if none did or it is not recorded.
+        valid: True if the response passed; None if that is not recorded.
+        fail_step: First step that failed, ``1_1`` to ``1_4``; None if none failed or it is not recorded.
         reason: Reason of the judge of the last step.
         cases: Records of the test cases, by name.
     """
@@ -54,16 +54,16 @@ class Record:
 
     @property
     def key(self) -> str:
-        """``Task_round``."""
+        """Name of the subtask: ``Task_round``."""
         return f"{self.task}_{self.round}"
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The responses of a model.
+    """Recorded responses of a model.
 
     Attributes:
-        path: Source of the responses.
+        path: File or folder of the responses.
         records: The responses.
     """
 
@@ -72,12 +72,12 @@ class Run:
 
     @property
     def model(self) -> str:
-        """The model: the name of the file without its ending, or of the folder."""
+        """Name of the model: the name of the file without its extension, or of the folder."""
         return self.path.name if self.path.is_dir() else self.path.stem
 
     @property
     def label(self) -> str:
-        """The run: the folder that it stands in, and the model."""
+        """Name of the run: the folder that contains it, and the model."""
         return f"{self.path.absolute().parent.name}/{self.model}"
 
 
@@ -85,22 +85,21 @@ def read_run(path: Path, dataset: Dataset) -> Run:
     """Read a run.
 
     Args:
-        path: JSON, a list of records, or a line of JSON for each. A record has ``task`` and ``round`` and either
-            ``response``, a text with the tags, or the texts between them, ``node_selection``, ``design_principle`` and
-            ``workflow``; null where there was no tag. Or a folder of responses named ``Task_round.txt``.
+        path: A JSON file with a list of records or with one record in each line, or a folder of responses named
+            ``Task_round.txt``. A record has ``task`` and ``round`` and either ``response``, a text with tags, or the
+            texts between the tags: ``node_selection``, ``design_principle`` and ``workflow``; null without the tag.
         dataset: Dataset of the responses' tasks.
 
     Raises:
-        InputError: It cannot be read.
-        InvalidError: It is not a run, or has unknown or duplicate tasks; every fault is
-            listed.
+        InputError: A file cannot be read.
+        InvalidError: The content is not a run, or has unknown or duplicate tasks; all issues are listed.
     """
     faults: list[Issue] = []
     records: dict[str, Record] = {}
     for where, value in _folder_items(path, faults) if path.is_dir() else _file_items(path, faults):
-        before = len(faults)
+        faults_before = len(faults)
         record = _record(value, where, faults)
-        if record is None or len(faults) > before:
+        if record is None or len(faults) > faults_before:
             continue
         if record.key not in dataset.subtasks:
             faults.append(Issue("unknown", unknown_case(record.task, record.round, dataset), where))
@@ -116,18 +115,20 @@ def read_run(path: Path, dataset: Dataset) -> Run:
 
 
 def _folder_items(folder: Path, faults: list[Issue]) -> Iterator[tuple[str, Any]]:
+    """Yield the responses of a folder as records, each with its place for faults."""
     paths = sorted(folder.glob("*.txt"))
     if len(paths) > MOST_RESPONSES:
         raise InputError(f"{folder}: holds {len(paths):,} files .txt, and {MOST_RESPONSES:,} are the most")
     for path in paths:
-        named = _NUMBERED.fullmatch(path.stem)
-        if named is None:
+        name_match = _NUMBERED.fullmatch(path.stem)
+        if name_match is None:
             faults.append(Issue("name", "must be called Task_round.txt", path.name))
         else:
-            yield path.name, {"task": named[1], "round": int(named[2]), "response": text_under(path)}
+            yield path.name, {"task": name_match[1], "round": int(name_match[2]), "response": text_under(path)}
 
 
 def _file_items(path: Path, faults: list[Issue]) -> Iterator[tuple[str, Any]]:
+    """Yield the records of a JSON file, each with its place for faults."""
     text = text_under(path)
     lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if lines and _is_object(lines[0][1]):
@@ -153,6 +154,7 @@ def _is_object(line: str) -> bool:
 
 
 def _record(value: Any, where: str, faults: list[Issue]) -> Record | None:
+    """Return the record that a JSON value describes; add the faults found, and return None if it cannot be read."""
     if not isinstance(value, dict):
         faults.append(Issue("format", "must be an object with task, round and a response", where))
         return None
@@ -182,6 +184,7 @@ def _record(value: Any, where: str, faults: list[Issue]) -> Record | None:
 
 
 def _response(record: Mapping[str, Any], where: str, faults: list[Issue]) -> Response:
+    """Return the response of a record; add the faults found."""
     if isinstance(record.get("response"), str):
         return Response.of(record["response"])
     if "response" in record:
@@ -196,7 +199,7 @@ def _response(record: Mapping[str, Any], where: str, faults: list[Issue]) -> Res
 
 
 MOST_RESPONSES = 10_000
-"""Maximum number of responses a folder may hold."""
+"""Maximum number of responses in a folder."""
 
 _STEPS = ("1_1", "1_2", "1_3", "1_4")
 

@@ -23,21 +23,21 @@ _ADVICE = {"2_1": "", "2_2": "; end with an output of that name, from a node tha
 
 
 class ResolveEvaluator(ScoreEvaluator):
-    """Runs the workflow of the operators before it on the test cases of a subtask, and judges the results.
+    """Runs the workflow of the preceding operators on the test cases of a subtask, and judges the outputs.
 
-    Its score is the share of the cases that are resolved; a workflow with faults is not run. The lesson names the
-    node that failed, the file that is missing, or the judge's finding. Files that a workflow creates are removed.
+    The score is the share of resolved cases; a workflow with faults is not run. The lesson names the node that failed,
+    the missing file, or the judge's reason. Files that a workflow creates are removed.
 
     Args:
-        config: Configuration of the evaluator; its id is ``resolve`` if left out.
+        config: Configuration of the evaluator; by default with the id ``resolve``.
         subtask: Subtask of the workflow; all its test cases are run, one after another. In YAML
             ``{dataset, task, round}``, the folder of the dataset and a round of one of its tasks.
-        runner: Reasoner of the workflow; by default that of the run of this evaluator.
-        judge: Reasoner that judges the results; by default the same.
-        services: Services of its nodes.
+        runner: Reasoner of the workflow; by default the reasoner of the run that the evaluator is part of.
+        judge: Reasoner that judges the outputs; by default the same.
+        services: Services of the workflow's nodes.
         folder: Folder with the files of test cases.
         seconds: Time limit of the workflow for a case, and of the judge.
-        threshold: The least share of cases that is SUCCESS, from 0 to 1.
+        threshold: Minimum share of resolved cases for SUCCESS, from 0 to 1.
 
     Raises:
         InputError: The threshold is not a number from 0 to 1, or there is no such round.
@@ -70,7 +70,7 @@ class ResolveEvaluator(ScoreEvaluator):
         """Run the workflow on every case.
 
         Raises:
-            InputError: No case can be run, as files or services are missing.
+            InputError: There is no verdict on any case, as files, services or answers of the judge are missing.
             ModelError: An endpoint cannot be reached, or does not work.
         """
         try:
@@ -82,7 +82,7 @@ class ResolveEvaluator(ScoreEvaluator):
         if issues or graph is None:
             return Assessment(0.0, [str(issue) for issue in issues], {"resolved": 0, "cases": {}})
         verdicts: dict[str, CaseVerdict] = {}
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             for case in self._subtask.cases:
                 verdicts[case.name] = await resolve(
                     graph,
@@ -90,24 +90,24 @@ class ResolveEvaluator(ScoreEvaluator):
                     self._subtask,
                     reasoner=self._runner or reasoner,
                     judge=self._judge or reasoner,
-                    services=replace(self._services, folder=Path(made, case.name)),
+                    services=replace(self._services, folder=Path(folder, case.name)),
                     folder=self._folder,
                     seconds=self._seconds,
                 )
-        told = {name: verdict for name, verdict in verdicts.items() if verdict.resolved is not None}
-        if not told:
+        decided = {name: verdict for name, verdict in verdicts.items() if verdict.resolved is not None}
+        if not decided:
             reasons = "; ".join(dict.fromkeys(verdict.reason for verdict in verdicts.values()))
             raise InputError(f"{self.get_id()}: nothing can be told of {self._subtask.key}: {reasons}")
-        resolved = sum(bool(verdict.resolved) for verdict in told.values())
+        resolved = sum(bool(verdict.resolved) for verdict in decided.values())
         return Assessment(
-            resolved / len(told),
-            findings_of(told),
+            resolved / len(decided),
+            findings_of(decided),
             {"resolved": resolved, "cases": {name: _figures(verdict) for name, verdict in verdicts.items()}},
         )
 
 
 def findings_of(verdicts: Mapping[str, CaseVerdict]) -> Sequence[str]:
-    """Return the failures, earlier steps first; repeated ones once."""
+    """Return a finding for each failure, earlier steps first; cases with the same failure share a finding."""
     failed: dict[tuple[str, str], list[str]] = {}
     for name, verdict in verdicts.items():
         if verdict.step is not None:

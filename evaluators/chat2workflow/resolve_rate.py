@@ -46,7 +46,7 @@ SECONDS = 600.0
 """Default time limit of a workflow for a test case, and of its judge, in seconds."""
 
 MAX_REASON = 2_000
-"""Characters of a reason."""
+"""Maximum number of characters of a reason."""
 
 Step = Literal["2_1", "2_2", "2_3"]
 
@@ -56,12 +56,12 @@ class CaseVerdict:
     """Verdict on a workflow for a test case.
 
     Attributes:
-        resolved: True if it met the request; None if that cannot be determined, because a file, a service or a verdict
-            is missing.
-        step: The step at which it failed: ``2_1`` execution, ``2_2`` files, ``2_3`` judge; None
-            if it is resolved, or was not run.
+        resolved: True if the workflow met the request; None if a file, a service or a verdict is missing, so that this
+            is unknown.
+        step: Step that failed: ``2_1`` execution, ``2_2`` files, ``2_3`` judge; None if the case is resolved, or the
+            workflow was not run.
         reason: Reason for the failure, or the judge's reason for the success.
-        outputs: The results of the workflow, by name; files as `FileDescriptor`.
+        outputs: Outputs of the workflow by name; files as `FileDescriptor`.
         usage: Usage of models, the judge's included.
         seconds: Duration, the judge included.
     """
@@ -75,7 +75,7 @@ class CaseVerdict:
 
     @property
     def files(self) -> Mapping[str, Sequence[FileDescriptor]]:
-        """The files among the results, by name."""
+        """Files among the outputs, by name."""
         return {name: found for name, value in self.outputs.items() if (found := _files_of(value))}
 
 
@@ -90,48 +90,48 @@ async def resolve(
     folder: Path | None = None,
     seconds: float = SECONDS,
 ) -> CaseVerdict:
-    """Run a workflow on a test case, and judge if it meets the request.
+    """Run a workflow on a test case and judge whether it meets the request.
 
-    It is resolved if it runs without an error and has outputs, every expected file exists and is of the right kind,
-    and the judge finds that its other results, if any, meet the request.
+    The case is resolved if the workflow runs without an error and has outputs, every expected file exists and has the
+    right type, and the judge finds that the other outputs, if any, meet the request.
 
     Args:
-        workflow: The workflow; or a whole response, or the JSON in it.
+        workflow: The workflow, or a whole response, or the JSON in it.
         case: The test case.
-        subtask: Its subtask.
+        subtask: Subtask of the test case.
         reasoner: Reasoner of the workflow.
-        judge: Reasoner that judges the results.
-        services: Services of its nodes, which write files to their folder. Speech is requested as WAV, since no
-            workflow of the benchmark can specify that, and its answer key requires it.
+        judge: Reasoner that judges the outputs.
+        services: Services of the nodes, which write files to the services' folder. Speech is requested as WAV, as the
+            answer key requires it and no workflow of the benchmark can specify it.
         folder: Folder with the files of test cases.
         seconds: Time limit of the workflow, and of the judge.
 
     Raises:
-        ModelError: An endpoint cannot be reached, or does not work: there is no verdict on the workflow.
-        FetchError: The same for the search.
+        ModelError: An endpoint cannot be reached, or does not work, so that there is no verdict.
+        FetchError: The search cannot be reached, or does not work, so that there is no verdict.
         MissingExtraError: An extra that a node needs is not installed.
     """
     clock = asyncio.get_running_loop().time
-    began = clock()
-    spent = _Spent()
+    start = clock()
+    spent = _UsageListener()
     trial = _Trial(case, subtask, reasoner, judge, _with_wav(services or Services()), folder, seconds, spent)
     verdict = await trial.verdict(workflow)
     reason = verdict.reason if len(verdict.reason) <= MAX_REASON else f"{verdict.reason[:MAX_REASON]}…"
-    return replace(verdict, reason=reason, usage=spent.usage, seconds=clock() - began)
+    return replace(verdict, reason=reason, usage=spent.usage, seconds=clock() - start)
 
 
 def graph_of(text: str) -> NodeGraph:
-    """The workflow of a whole response, or of the JSON in it, which may stand in a code fence.
+    """Return the workflow of a whole response, or of its JSON, which may be in a code fence.
 
     Raises:
-        InvalidError: It holds none that can be read; every issue is listed.
+        InvalidError: The text contains no valid workflow; all issues are listed.
     """
     written = Response.of(text).workflow
     return load(without_fence(text if written is None else written))
 
 
 def files_of(case: Case) -> Iterator[str]:
-    """The names of the files that a test case needs."""
+    """Yield the names of the files that a test case needs."""
     for value in case.inputs.values():
         for each in cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,):
             if isinstance(each, CaseFile):
@@ -139,25 +139,25 @@ def files_of(case: Case) -> Iterator[str]:
 
 
 def missing_files(cases: Iterable[Case], folder: Path | None) -> list[str]:
-    """Return the files that test cases need and a folder does not hold.
+    """Return the names of files that test cases need and that are not in a folder.
 
     Args:
         cases: The test cases.
-        folder: Folder of their files; None for none.
+        folder: Folder with the files; None if there is none.
     """
     names = dict.fromkeys(name for case in cases for name in files_of(case))
     return [name for name in names if _path_of(name, folder) is None]
 
 
 def _path_of(name: str, folder: Path | None) -> Path | None:
-    if folder is None or Path(name).name != name:  # a dataset may not name files outside of the folder
+    if folder is None or Path(name).name != name:  # a dataset must not name files outside of the folder
         return None
     path = folder / name
     return path if path.is_file() else None
 
 
-class _Spent:
-    """Listens to a run, and adds up what models cost."""
+class _UsageListener:
+    """Listener that adds up the usage of models."""
 
     def __init__(self) -> None:
         self.usage = NO_USAGE
@@ -169,6 +169,8 @@ class _Spent:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
+    """Run of a workflow on a test case, with its verdict."""
+
     case: Case
     subtask: Subtask
     reasoner: Reasoner
@@ -176,66 +178,68 @@ class _Trial:
     services: Services
     folder: Path | None
     seconds: float
-    spent: _Spent
+    spent: _UsageListener
 
     async def verdict(self, workflow: NodeGraph | str) -> CaseVerdict:
-        """The steps, up to the first that fails."""
+        """Return the verdict of the first step that fails, or of the last step."""
         if missing := missing_files([self.case], self.folder):
             return CaseVerdict(None, None, f"no file: {', '.join(missing)}")
         try:
             graph = graph_of(workflow) if isinstance(workflow, str) else workflow
-            running = assemble(graph, NODE_TYPES, services=self.services)
+            assembled = assemble(graph, NODE_TYPES, services=self.services)
         except InvalidError as error:
             return CaseVerdict(False, "2_1", describe(error))
-        if lacking := lacking_services(graph, self.services):
-            return CaseVerdict(None, None, f"no service: {'; '.join(lacking)}")
-        outputs, fault = await self._execute(graph, running)
+        if unavailable := lacking_services(graph, self.services):
+            return CaseVerdict(None, None, f"no service: {'; '.join(unavailable)}")
+        outputs, fault = await self._execute(graph, assembled)
         if fault:
             return CaseVerdict(False, "2_1", fault, outputs)
         if fault := file_fault(outputs, self.subtask):
             return CaseVerdict(False, "2_2", fault, outputs)
-        given = given_names(outputs, self.subtask) - self.subtask.files.keys()
-        texts = {name: value for name, value in outputs.items() if name in given and not _files_of(value)}
+        required = given_names(outputs, self.subtask) - self.subtask.files.keys()
+        texts = {name: value for name, value in outputs.items() if name in required and not _files_of(value)}
         if not texts:
             return CaseVerdict(True, None, "every file is there, and there is no text to judge", outputs)
-        return await self._judged(texts, outputs)
+        return await self._ask_judge(texts, outputs)
 
     async def _execute(self, graph: NodeGraph, running: Workflow) -> tuple[Mapping[str, Any], str]:
-        """The results, and what went wrong; empty where nothing did."""
+        """Run the workflow; return its outputs, and the fault, which is empty if there is none."""
         try:
             message = await self._run(running, Job(goal=graph.name, inputs=self._inputs(graph)), self.reasoner)
         except asyncio.TimeoutError:
             return {}, f"ran longer than the {self.seconds:g} s that it may"
         except OperadError as error:
-            if fault := _not_its_own(error, graph):
+            if fault := _outside_error(error, graph):
                 raise fault from error
             return {}, describe(error)
-        came = any(value is not None and value not in ("", [], {}) for value in message.outputs.values())
-        return message.outputs, "" if came else "ran to its end and gave nothing"
+        has_outputs = any(value is not None and value not in ("", [], {}) for value in message.outputs.values())
+        return message.outputs, "" if has_outputs else "ran to its end and gave nothing"
 
     def _inputs(self, graph: NodeGraph) -> dict[str, JsonValue]:
-        """The inputs as a job has them; files by their paths.
+        """Return the inputs of the job, with files as paths.
 
         Raises:
-            InputError: The workflow takes something else where the test case has a file.
+            InputError: The workflow declares another type for an input that is a file.
         """
         start = next(node for node in graph.nodes if node.type == "start" and not node.parent)
-        kinds = {variable.name: variable.type for variable in StartParams.model_validate(start.params).variables}
-        wrong = [
-            f"{name!r} is declared as {kinds[name].value}"
+        types = {variable.name: variable.type for variable in StartParams.model_validate(start.params).variables}
+        conflicts = [
+            f"{name!r} is declared as {types[name].value}"
             for name, value in self.case.inputs.items()
-            if has_files(value) and name in kinds and not kinds[name].is_file
+            if has_files(value) and name in types and not types[name].is_file
         ]
-        if wrong:
-            raise InputError(f"node {start.id!r} (start): {', '.join(wrong)}, and the test case gives files there")
+        if conflicts:
+            raise InputError(f"node {start.id!r} (start): {', '.join(conflicts)}, and the test case gives files there")
         return {name: self._value(value) for name, value in self.case.inputs.items()}
 
     def _value(self, value: Any) -> JsonValue:
+        """Return the value of an input, with files as paths."""
         if isinstance(value, CaseFile):
             return str(_path_of(value.name, self.folder))
         return [self._value(each) for each in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
 
-    async def _judged(self, texts: Mapping[str, Any], outputs: Mapping[str, Any]) -> CaseVerdict:
+    async def _ask_judge(self, texts: Mapping[str, Any], outputs: Mapping[str, Any]) -> CaseVerdict:
+        """Ask the judge about the outputs that are not files, and return the verdict."""
         judging = BuiltinWorkflow(name="judge")
         judging.add_operator(OutputJudge(self.subtask, self.case, texts))
         try:
@@ -256,27 +260,28 @@ class _Trial:
 
 
 def file_fault(outputs: Mapping[str, Any], subtask: Subtask) -> str:
-    """Return the fault of the files among the results; empty if there is none.
+    """Return the fault of the files among the outputs; empty if there is none.
 
-    Every result that the answer key has as a file must be there, as one file or several of that extension that are not
-    empty. Where branches end differently, only those of the branch that was taken must be. Where files are sorted into
-    several results, some may be empty lists.
+    Every output that is a file in the answer key must exist, as one or several files with that extension and with
+    content. If branches end differently, only the outputs of the branch taken must exist. If files are sorted into
+    several outputs, some of these may be empty lists.
     """
     given = given_names(outputs, subtask)
     expected = {name: suffix for name, suffix in subtask.files.items() if name in given}
-    faults = [fault for name, suffix in expected.items() if (fault := _fault_of(name, suffix, outputs))]
+    faults = [fault for name, suffix in expected.items() if (fault := _output_fault(name, suffix, outputs))]
     if expected and not faults and all(not outputs[name] for name in expected):
         faults = [f"no file came: {', '.join(map(repr, expected))} empty"]
     return "; ".join(faults)
 
 
 def given_names(outputs: Mapping[str, Any], subtask: Subtask) -> set[str]:
-    """Return the results that a run must have: those of the branch taken, or all if no branch matches exactly."""
-    came = {name for name, value in outputs.items() if value is not None}
-    return came if any(set(names) == came for names in subtask.outputs) else {*outputs, *subtask.files}
+    """Return the names of the outputs that a run must have: those of the branch taken, or all if no branch matches."""
+    present = {name for name, value in outputs.items() if value is not None}
+    return present if any(set(names) == present for names in subtask.outputs) else {*outputs, *subtask.files}
 
 
-def _fault_of(name: str, suffix: str, outputs: Mapping[str, Any]) -> str:
+def _output_fault(name: str, suffix: str, outputs: Mapping[str, Any]) -> str:
+    """Return the fault of an output that must be a file with an extension; empty if there is none."""
     if name not in outputs:
         return f"{name!r} is missing{did_you_mean(name, outputs)}: a {suffix} file is wanted"
     value = outputs[name]
@@ -285,9 +290,9 @@ def _fault_of(name: str, suffix: str, outputs: Mapping[str, Any]) -> str:
     files = _files_of(value)
     if not files:
         return f"{name!r} is {type_of(value)}: a {suffix} file is wanted"
-    wrong = [file.name for file in files if file.path.suffix.lower() != suffix.lower()]
+    other_types = [file.name for file in files if file.path.suffix.lower() != suffix.lower()]
     empty = [file.name for file in files if not file.size]
-    faults = [f"{', '.join(wrong)} where {suffix} is wanted"] if wrong else []
+    faults = [f"{', '.join(other_types)} where {suffix} is wanted"] if other_types else []
     faults += [f"{', '.join(empty)} without content"] if empty else []
     return f"{name!r} is {'; '.join(faults)}" if faults else ""
 
@@ -300,11 +305,13 @@ def lacking_services(graph: NodeGraph, services: Services) -> list[str]:
         GoogleSearch.type: (services.search, "nothing searches the web"),
     }
     return [
-        f"{what}, and a {kind} node needs that" for kind, (there, what) in needs.items() if kind in types and not there
+        f"{problem}, and a {kind} node needs that"
+        for kind, (service, problem) in needs.items()
+        if kind in types and not service
     ]
 
 
-def _not_its_own(error: OperadError, graph: NodeGraph) -> OperadError | None:
+def _outside_error(error: OperadError, graph: NodeGraph) -> OperadError | None:
     """Return an error from outside the workflow (an endpoint, the search, an extra); None for its own fault."""
     chain = causes(error)
     failed = next((each.operator_id for each in reversed(chain) if isinstance(each, OperatorError)), "")
@@ -318,12 +325,13 @@ def _not_its_own(error: OperadError, graph: NodeGraph) -> OperadError | None:
 
 
 def _files_of(value: Any) -> tuple[FileDescriptor, ...]:
-    """The files that a result is; none where it is something else."""
+    """Return the files that an output consists of; empty if it is something else."""
     several = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else (value,)
     return tuple(several) if all(isinstance(each, FileDescriptor) for each in several) else ()
 
 
 def _with_wav(services: Services) -> Services:
+    """Return the services with speech in WAV format."""
     if services.speech is None or services.speech.format == "wav":
         return services
     return replace(services, speech=services.speech.model_copy(update={"format": "wav"}))

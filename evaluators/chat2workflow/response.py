@@ -10,7 +10,7 @@ from typing import Any
 from operad.runtime.values.errors import InvalidError, Issue
 
 MOST_CHARACTERS = 200_000
-"""Maximum length of a workflow in characters, to limit the time. Recorded ones have 12,000 at most."""
+"""Maximum length of a workflow in characters, to limit the time. Recorded workflows have at most 12,000."""
 
 TAGS = ("node_selection", "design_principle", "workflow")
 
@@ -20,9 +20,9 @@ class Response:
     """Response of a model to an instruction.
 
     Attributes:
-        node_selection: The nodes that it claims to use; None without the tag.
-        design_principle: The design principle that it states; None without the tag.
-        workflow: The JSON, as written; None without the tag.
+        node_selection: Selected node types, as written; None without the tag.
+        design_principle: Design principle, as written; None without the tag.
+        workflow: JSON of the workflow, as written; None without the tag.
     """
 
     node_selection: str | None
@@ -31,29 +31,29 @@ class Response:
 
     @staticmethod
     def of(text: str) -> Response:
-        """Take a response apart.
+        """Return the parts of a response.
 
         Args:
-            text: All that the model said; what stands around the tags, such as a code fence, is left out.
+            text: The whole answer of the model; text outside of the tags, such as a code fence, is ignored.
         """
         return Response(*(_between(text, tag) for tag in TAGS))
 
     @property
     def parts(self) -> Mapping[str, str | None]:
-        """Return the text between the tags, by tag."""
+        """Texts between the tags, by tag."""
         return dict(zip(TAGS, (self.node_selection, self.design_principle, self.workflow), strict=True))
 
     @property
     def text(self) -> str:
-        """The response as a whole, with the tags of what is there."""
-        there = [(tag, part) for tag, part in self.parts.items() if part is not None]
-        return "\n\n".join(f"<{tag}>\n{part.strip()}\n</{tag}>" for tag, part in there)
+        """The whole response, with the tags of the parts that it has."""
+        present = [(tag, part) for tag, part in self.parts.items() if part is not None]
+        return "\n\n".join(f"<{tag}>\n{part.strip()}\n</{tag}>" for tag, part in present)
 
     def json(self) -> Any:
-        """Return the value of the workflow's JSON, as Python reads it: the last of duplicate keys counts.
+        """Return the value of the workflow's JSON; as usual in Python, the last of duplicate keys counts.
 
         Raises:
-            InvalidError: A tag is missing, the text is not JSON, or it is too long.
+            InvalidError: A tag is missing, or the text is not JSON or too long.
         """
         missing = [tag for tag, part in self.parts.items() if part is None]
         if missing or self.workflow is None:
@@ -75,14 +75,14 @@ class Response:
 
 
 def too_long(workflow: str) -> list[Issue]:
-    """A fault, if a workflow is longer than `MOST_CHARACTERS`."""
+    """Return an issue if a workflow is longer than `MOST_CHARACTERS`; else an empty list."""
     if len(workflow) <= MOST_CHARACTERS:
         return []
     return [Issue("size", f"has {len(workflow):,} characters; {MOST_CHARACTERS:,} are the most", "<workflow>")]
 
 
 def without_fence(text: str) -> str:
-    """A text without the code fence around the whole of it."""
+    """Return a text without the code fence around it, if it has one."""
     inside = text.strip()
     if not (inside.startswith("```") and inside.endswith("```")):
         return text
@@ -91,6 +91,7 @@ def without_fence(text: str) -> str:
 
 
 def _between(text: str, tag: str) -> str | None:
+    """Return the text between the first tags with a name; None if one is missing."""
     _, opened, after = text.partition(f"<{tag}>")
     inside, closed, _ = after.partition(f"</{tag}>")
     return inside if opened and closed else None

@@ -6,8 +6,8 @@
     SaveImage(images=IMAGE_1, filename_prefix='b')
     </designed_workflow>
 
-The prompt (appendix C of the paper) says ``designed_workflow``, the reward (appendix D) ``workflow``: both are read. So
-are fences of code within tags, an answer with a fence and no tags, and a file that is nothing but a workflow.
+The prompt (appendix C of the paper) names the tag ``designed_workflow``, the reward (appendix D) ``workflow``; both are
+read. So are code fences within tags, an answer with a fence and without tags, and a workflow file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import NamedTuple, cast
 from operad.flows.formats.comfyui import COMFYUI_CODE
 
 MAX_SELECTION = 2**18
-"""The longest list of selected classes that is read, in characters: thousands of names."""
+"""Maximum number of characters of the list of selected classes: thousands of names."""
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*$", re.MULTILINE)
 _WORKFLOW = re.compile(r"<(/?)(designed_workflow|workflow)>")
@@ -31,12 +31,12 @@ _THOUGHT = "</think>"
 
 
 class Answer(NamedTuple):
-    """An answer, taken apart.
+    """Parts of an answer.
 
     Attributes:
-        workflow: The text of the workflow, in the lines in which it stands in the answer.
-        selected: The classes that were selected; None where no list of names stands between its tags.
-        is_tagged: True if the workflow stands between its tags, the closing one among them.
+        workflow: Text of the workflow, with the line numbers that it has in the answer.
+        selected: Selected classes; None if there is no list of names between the tags.
+        is_tagged: True if the workflow is between an opening and a closing tag.
     """
 
     workflow: str
@@ -45,7 +45,7 @@ class Answer(NamedTuple):
 
 
 def read_answer(text: str) -> Answer:
-    """Take an answer apart. Of several parts with a tag, the last that is closed counts: models think aloud.
+    """Return the parts of an answer. Of parts with the same tag, the last closed one counts, as models think aloud.
 
     Args:
         text: The answer, or a workflow in any of ComfyUI's forms.
@@ -63,14 +63,14 @@ def read_answer(text: str) -> Answer:
 
 
 def _is_bare(text: str) -> bool:
-    """Return True if a text is a workflow and nothing else, whatever its own texts say."""
+    """Return whether a text is a workflow without an answer around it, even if its own texts contain tags or fences."""
     if text.lstrip("\ufeff \t\r\n").startswith("{"):
         return True
     return ("<" in text or "`" in text) and COMFYUI_CODE.is_it(text.encode("utf-8", "replace"))
 
 
 def _tagged(text: str, tag: re.Pattern[str], start: int) -> tuple[slice, bool] | None:
-    """Return the text between the last tags, and True if they are closed; else, the text after the last opening tag."""
+    """Return the span between the last closed tags and True, or the span after the last opening tag and False."""
     opened: re.Match[str] | None = None
     closed: slice | None = None
     for found in tag.finditer(text, start):
@@ -84,7 +84,7 @@ def _tagged(text: str, tag: re.Pattern[str], start: int) -> tuple[slice, bool] |
 
 
 def _unfenced(text: str, part: slice) -> slice:
-    """Return the content of the last fence in a part, closed or cut off; the whole part if there is none."""
+    """Return the span of the last fenced block in a span, even if it is cut off; without a fence, the whole span."""
     fences = list(_FENCE.finditer(text[part]))
     if not fences:
         return part
@@ -94,13 +94,13 @@ def _unfenced(text: str, part: slice) -> slice:
 
 
 def _names(written: str) -> Sequence[str] | None:
-    """The names of a list as Python writes it; None where it is something else."""
+    """Return the names in a Python list of strings; None if the text is something else."""
     part = written[_unfenced(written, slice(0, len(written)))].strip()
     if len(part) > MAX_SELECTION:
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes that Python does not know
+            warnings.simplefilter("ignore")  # about unknown escapes
             value = ast.literal_eval(part)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None

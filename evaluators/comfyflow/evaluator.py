@@ -14,21 +14,20 @@ from operad.runtime.values.message import Job
 
 
 class ComfyFlowEvaluator(ScoreEvaluator):
-    """Judges the ComfyUI workflow that the operators before it wrote, be it code, JSON or a whole answer with either.
+    """Judges the ComfyUI workflow that the preceding operators wrote, as code, JSON or a whole answer with either.
 
-    The score is the share of seven that hold: valid format, one connected part, no invalid terminal node (nodes that
-    are outputs themselves may be), no undefined variable, no illegal parameter, no missing one, and soundness. So a
-    better round has a higher score, and 1 is a workflow without a fault; an invalid format scores 0. The
-    outputs hold the `ComfyScore`.
+    The score is the share of seven criteria that the workflow meets: valid format, a single connected component, no
+    invalid terminal node (except output nodes), no undefined variable, no illegal parameter, no missing parameter, and
+    soundness. A workflow without faults scores 1, and an invalid format 0. The outputs contain the `ComfyScore`.
 
     Args:
         config: Configuration of the evaluator.
         object_info: The classes of the server: a file with its answer at ``/object_info``, or the parsed classes.
-        threshold: The least score that is SUCCESS.
+        threshold: Minimum score for SUCCESS.
 
     Raises:
-        InputError: The threshold is not a number from 0 to 1; there is no such file.
-        InvalidError: The file has no class.
+        InputError: The threshold is not a number from 0 to 1, or the file does not exist.
+        InvalidError: The file contains no class.
     """
 
     def __init__(
@@ -45,6 +44,6 @@ class ComfyFlowEvaluator(ScoreEvaluator):
         """Measure a workflow."""
         found = score(text, self._definitions)
         faults = (found.terminal_but_outputs, found.undefined, found.illegal, found.missing)
-        held = [found.format, found.connected, *(not each for each in faults), found.sound]
-        told = [str(issue) for issue in found.issues if issue.code not in ("missing-file", "terminal-output-node")]
-        return Assessment(sum(held) / len(held), told, as_json(found))
+        criteria = [found.format, found.connected, *(not each for each in faults), found.sound]
+        findings = [str(issue) for issue in found.issues if issue.code not in ("missing-file", "terminal-output-node")]
+        return Assessment(sum(criteria) / len(criteria), findings, as_json(found))

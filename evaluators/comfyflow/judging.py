@@ -1,8 +1,8 @@
 """ComfyFlow's criteria for a workflow: the graph that a server would get, and its faults (section 3.3 of the paper).
 
-Each metric is a set of codes of issues (`METRICS`). Most are found by ComfyUI's own check
-(`operad.flows.formats.comfyui.check`); ``terminal-node``, ``terminal-output-node`` and ``disconnected`` are found
-here.
+Each metric is a set of codes of issues (`METRICS`). Most of them come from ComfyUI's own check
+(`operad.flows.formats.comfyui.check`); ``terminal-node``, ``terminal-output-node`` and ``disconnected`` come from this
+module.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ METRICS: Mapping[Metric, Collection[str]] = {
     "terminal": frozenset({"terminal-node", "terminal-output-node"}),
     "terminal_but_outputs": frozenset({"terminal-node"}),
 }
-"""The codes of the issues that each metric counts, the gravest metric first; ``sound`` counts all that the check finds,
-but for files that the server lacks."""
+"""Codes of the issues that each metric counts, the gravest metric first; ``sound`` counts all issues of the check
+except files that the server lacks."""
 
 _EMPTY = Issue("empty", "has no node that would run")
 _NOT_UNSOUND = frozenset({"missing-file", "disconnected", "terminal-node", "terminal-output-node"})
-_GRAVITY = {code: place for place, codes in enumerate(METRICS.values()) for code in codes} | {"missing-file": 99}
+_RANK_BY_CODE = {code: place for place, codes in enumerate(METRICS.values()) for code in codes} | {"missing-file": 99}
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A workflow with its issues.
+    """Workflow with its issues.
 
     Attributes:
-        graph: The graph that a server would get: its nodes in the order of the code (for other forms, of the equivalent
-            code), and its links, except for those of undefined variables. Empty if nothing can be read.
-        issues: Its faults, the gravest first, each with the id of its node; or the reason for which it cannot be read.
-        is_read: True if it could be read, and has nodes.
-        selected: The classes that an answer selected; None if it has no list of them between their tags.
-        is_tagged: True if it stands between the tags of an answer.
+        graph: Graph that a server would get: the nodes in the order of the code (for other forms, of the equivalent
+            code), and the links except those of undefined variables. Empty if the workflow cannot be read.
+        issues: Faults, the gravest first, each with the id of its node; or the reason why the workflow cannot be read.
+        is_read: True if the workflow can be read and has nodes.
+        selected: Classes that the answer selected; None if it has no list of them between their tags.
+        is_tagged: True if the workflow is between the tags of an answer.
     """
 
     graph: NodeGraph
@@ -62,7 +62,7 @@ class Judged:
     is_tagged: bool = False
 
     def fails(self, metric: Metric) -> bool:
-        """Return True if it is at fault by a metric. What has no valid format is so by all."""
+        """Return whether the workflow is at fault by a metric; without a valid format, it is at fault by all."""
         codes = {issue.code for issue in self.issues}
         if not self.is_read or not codes.isdisjoint(_NO_FORMAT):
             return True
@@ -70,13 +70,13 @@ class Judged:
 
     @property
     def is_dag(self) -> bool:
-        """True if it is a directed acyclic graph, be it of unknown classes or in several parts."""
+        """True if the workflow is a directed acyclic graph, even with unknown classes or several components."""
         codes = {issue.code for issue in self.issues}
         return self.is_read and codes.isdisjoint({"cycle", "duplicate-id", *_UNDEFINED})
 
 
 def judge(content: str | bytes, definitions: Definitions) -> Judged:
-    """Judge a workflow.
+    """Return a workflow with its faults by ComfyFlow's criteria.
 
     Args:
         content: A workflow in any of ComfyUI's forms, or a model's whole answer with one.
@@ -94,28 +94,28 @@ def judge(content: str | bytes, definitions: Definitions) -> Judged:
     answer = read_answer(text)
     try:
         graph = _load(answer)
-        runs = executable(graph, definitions)
+        executable_graph = executable(graph, definitions)
     except InvalidError as error:
         return Judged(NodeGraph(), error.issues, False, answer.selected, answer.is_tagged)
-    if not runs.nodes:
+    if not executable_graph.nodes:
         return Judged(NodeGraph(), [_EMPTY], False, answer.selected, answer.is_tagged)
-    linked = _linked(runs, is_code=not _is_json(answer.workflow))
+    linked = _ordered_and_linked(executable_graph, is_code=not _is_json(answer.workflow))
     issues = [*check(graph, definitions), *_disconnected(linked), *_terminals(linked, definitions)]
-    issues.sort(key=lambda issue: _GRAVITY.get(issue.code, len(METRICS)))
+    issues.sort(key=lambda issue: _RANK_BY_CODE.get(issue.code, len(METRICS)))
     return Judged(linked, tuple(issues), True, answer.selected, answer.is_tagged)
 
 
 def graph_of_gold(content: str | bytes, definitions: Definitions) -> NodeGraph:
-    """The graph of a gold workflow, its nodes and links as those of `Judged.graph`.
+    """Return the graph of a gold workflow, in the form of `Judged.graph`.
 
     Raises:
-        InvalidError: It cannot be read, or has no nodes.
+        InvalidError: The workflow cannot be read, or has no nodes.
     """
     answer = read_answer(read_text(_bytes_of(content), "gold"))
-    runs = executable(_load(answer, "gold"), definitions)
-    if not runs.nodes:
+    executable_graph = executable(_load(answer, "gold"), definitions)
+    if not executable_graph.nodes:
         raise InvalidError("gold", [_EMPTY])
-    return _linked(runs, is_code=not _is_json(answer.workflow))
+    return _ordered_and_linked(executable_graph, is_code=not _is_json(answer.workflow))
 
 
 def _bytes_of(content: str | bytes) -> bytes:
@@ -123,6 +123,11 @@ def _bytes_of(content: str | bytes) -> bytes:
 
 
 def _load(answer: Answer, name: str = "workflow") -> NodeGraph:
+    """Read the workflow of an answer.
+
+    Raises:
+        InvalidError: The answer has no workflow, or it cannot be read.
+    """
     if not answer.workflow.strip():
         raise InvalidError(name, [Issue("empty", "holds no workflow")])
     return load(answer.workflow.encode(), name)
@@ -132,16 +137,16 @@ def _is_json(text: str) -> bool:
     return text.lstrip().startswith("{")
 
 
-def _linked(runs: NodeGraph, *, is_code: bool) -> NodeGraph:
-    """The nodes in their order, and the links that lead from one of them to another."""
-    ids = runs.by_id
+def _ordered_and_linked(graph: NodeGraph, *, is_code: bool) -> NodeGraph:
+    """Return the graph with its nodes in order, and without links of missing nodes and undefined variables."""
+    ids = graph.by_id
     edges = [
         edge
-        for edge in runs.edges
+        for edge in graph.edges
         if edge.input and edge.source in ids and edge.target in ids and not _is_undefined(edge)
     ]
-    nodes = list(runs.nodes) if is_code else [ids[each] for each in in_order(list(ids), edges)]
-    return NodeGraph(nodes, edges, runs.name)
+    nodes = list(graph.nodes) if is_code else [ids[each] for each in in_order(list(ids), edges)]
+    return NodeGraph(nodes, edges, graph.name)
 
 
 def _is_undefined(edge: Edge) -> bool:
@@ -152,55 +157,57 @@ def _is_undefined(edge: Edge) -> bool:
 
 
 def _disconnected(graph: NodeGraph) -> Iterator[Issue]:
-    parts = sorted(_parts(graph), key=len, reverse=True)
+    """Yield an issue for each connected component except the largest."""
+    parts = sorted(_components(graph), key=len, reverse=True)
     for part in parts[1:]:
         what = f"nothing links {shorten(part)} with the rest of the workflow"
         yield Issue("disconnected", f"{what}; link what belongs to it, and take out the rest", part[0])
 
 
-def _parts(graph: NodeGraph) -> Iterator[list[str]]:
-    """The ids of each weakly connected component, in the order of the nodes."""
-    beside: dict[str, list[str]] = {spec.id: [] for spec in graph.nodes}
+def _components(graph: NodeGraph) -> Iterator[list[str]]:
+    """Yield the ids of each weakly connected component, in the order of the nodes."""
+    neighbours: dict[str, list[str]] = {spec.id: [] for spec in graph.nodes}
     for edge in graph.edges:
-        beside[edge.source].append(edge.target)
-        beside[edge.target].append(edge.source)
+        neighbours[edge.source].append(edge.target)
+        neighbours[edge.target].append(edge.source)
     seen: set[str] = set()
-    for first in beside:
+    for first in neighbours:
         if first in seen:
             continue
         seen.add(first)
-        part = [first]
-        for each in part:
-            fresh = [other for other in dict.fromkeys(beside[each]) if other not in seen]
-            seen.update(fresh)
-            part += fresh
-        yield part
+        component = [first]
+        for each in component:
+            unseen = [other for other in dict.fromkeys(neighbours[each]) if other not in seen]
+            seen.update(unseen)
+            component += unseen
+        yield component
 
 
 def _terminals(graph: NodeGraph, definitions: Definitions) -> Iterator[Issue]:
+    """Yield an issue for each node without successors whose class declares outputs."""
     used = {edge.source for edge in graph.edges}
-    ends = [spec for spec in graph.nodes if spec.id not in used]
-    takers = _takers(definitions, ends)
-    for spec in ends:
+    terminal_nodes = [spec for spec in graph.nodes if spec.id not in used]
+    output_classes = _output_classes(definitions, terminal_nodes)
+    for spec in terminal_nodes:
         definition = definitions.get(spec.type)
         if definition is None or not definition.outputs:
             continue
-        gives = f"{spec.type} gives {shorten(definition.outputs)}, and nothing takes it"
+        problem = f"{spec.type} gives {shorten(definition.outputs)}, and nothing takes it"
         if definition.output_node:
-            yield Issue("terminal-output-node", f"{gives}, although it is an output itself", spec.id)
+            yield Issue("terminal-output-node", f"{problem}, although it is an output itself", spec.id)
         else:
-            names = list(dict.fromkeys(name for kind in definition.outputs for name in takers.get(kind, ())))
+            names = list(dict.fromkeys(name for kind in definition.outputs for name in output_classes.get(kind, ())))
             hint = f", such as {' or '.join(names[:3])}" if names else ""
-            yield Issue("terminal-node", f"{gives}: link it with a node that ends the workflow{hint}", spec.id)
+            yield Issue("terminal-node", f"{problem}: link it with a node that ends the workflow{hint}", spec.id)
 
 
-def _takers(definitions: Definitions, ends: Iterable[NodeSpec]) -> Mapping[str, Sequence[str]]:
-    """By type, the classes that end a workflow with it."""
-    kinds = {kind for spec in ends if (found := definitions.get(spec.type)) for kind in found.outputs}
-    takers: dict[str, list[str]] = {}
+def _output_classes(definitions: Definitions, terminal_nodes: Iterable[NodeSpec]) -> Mapping[str, Sequence[str]]:
+    """Return, for each type of output of terminal nodes, the output classes that take it and give nothing."""
+    kinds = {kind for spec in terminal_nodes if (found := definitions.get(spec.type)) for kind in found.outputs}
+    classes_by_type: dict[str, list[str]] = {}
     if kinds:
         for name, definition in definitions.classes.items():
             if definition.output_node and not definition.outputs:
                 for kind in {each.type for each in definition.inputs.values() if each.required} & kinds:
-                    takers.setdefault(kind, []).append(name)
-    return takers
+                    classes_by_type.setdefault(kind, []).append(name)
+    return classes_by_type

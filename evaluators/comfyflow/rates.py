@@ -11,18 +11,18 @@ from operad.evaluators.comfyflow.score import DIFFICULTIES, ComfyScore, Difficul
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Shares of workflows, from 0 to 1; None if there is none to count.
+    """Shares of workflows, from 0 to 1; None if there are no workflows to count.
 
     Attributes:
         count: Number of workflows.
         format: Workflows of valid format.
-        node_f1: The mean node F1 of those with a gold.
-        graph_f1: The mean graph F1 of those with a gold.
+        node_f1: Mean node F1 of workflows with a gold workflow.
+        graph_f1: Mean graph F1 of workflows with a gold workflow.
         passes: Workflows without any of the paper's faults.
-        passes_but_outputs: The same, where terminal nodes that are outputs themselves may declare outputs.
-        connected: Workflows in one part and without a cycle.
+        passes_but_outputs: Workflows without faults, if terminal nodes that are output nodes may declare outputs.
+        connected: Workflows with a single connected component and without a cycle.
         terminal: Workflows with an invalid terminal node.
-        terminal_but_outputs: Workflows with an invalid terminal node that is not an output itself.
+        terminal_but_outputs: Workflows with an invalid terminal node that is not an output node.
         undefined: Workflows with an undefined variable.
         illegal: Workflows with an illegal parameter.
         missing: Workflows with a missing parameter.
@@ -45,7 +45,7 @@ class Rates:
 
 
 def rates(scores: Sequence[ComfyScore]) -> Rates:
-    """The rates of workflows by their scores; the mean counts each workflow alike (macro average)."""
+    """Return the rates of scored workflows; every workflow has the same weight (macro average)."""
     return Rates(
         count=len(scores),
         format=_mean(each.format for each in scores),
@@ -64,7 +64,7 @@ def rates(scores: Sequence[ComfyScore]) -> Rates:
 
 
 def by_difficulty(scores: Sequence[ComfyScore]) -> Mapping[Difficulty, Rates]:
-    """The rates of the easy workflows, of the medium and of the hard ones. What has no difficulty is in none."""
+    """Return the rates of the easy, medium and hard workflows; workflows without a difficulty are left out."""
     return {each: rates([score for score in scores if score.difficulty == each]) for each in DIFFICULTIES}
 
 

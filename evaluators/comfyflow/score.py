@@ -19,30 +19,31 @@ SECONDS = 10.0
 """Default time limit of the search for each F1 of a workflow, in seconds; the best result so far counts."""
 
 MOST_ISSUES = 100
-"""Number of issues of a workflow that are kept as JSON."""
+"""Maximum number of issues of a workflow in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComfyScore:
-    """The scores of a workflow. An invalid format is a fault by every metric, and its F1 are 0.
+    """Scores of a workflow. An invalid format is a fault by every metric, with F1 values of 0.
 
     Attributes:
-        format: Format validity: it can be read, has nodes, each with an id of its own, and every class exists.
-        connected: Unique connectivity: no cycle, and one weakly connected part.
+        format: Format validity: the workflow can be read, has nodes with unique ids, and all classes exist.
+        connected: Unique connectivity: no cycle, and one weakly connected component.
         terminal: Invalid terminal node: a node without successors declares outputs.
-        terminal_but_outputs: The same, but for nodes that are outputs themselves (``output_node``).
-        undefined: Undefined variable: one is used before it is assigned; in JSON, a link leads from or to a node that
-            is not there.
+        terminal_but_outputs: Invalid terminal node that is not an output node (``output_node``).
+        undefined: Undefined variable: a variable is used before it is assigned; in JSON, a link leads from or to a
+            missing node.
         illegal: Illegal parameter: a name that is neither required nor optional.
         missing: Missing parameter: a required name is absent.
-        sound: Beyond the paper: ComfyUI's own check finds nothing, of types, slots, values and outputs among others;
-            but for files that the server lacks.
-        nodes: Number of nodes that would run; 0 where it cannot be read.
-        difficulty: By the nodes of the gold, or else its own; None where there are neither.
-        node_f1: F1 of the longest chain of nodes, from 0 to 1; None without a gold.
-        graph_f1: F1 of the largest common induced subgraph, from 0 to 1; None without a gold.
-        optimal: True if it is proven that both F1 are the largest; else they are what was found in time.
-        issues: Its faults, the gravest first, each with the id of its node.
+        sound: Beyond the paper: ComfyUI's own check finds no issue, of types, slots, values and outputs among others,
+            except files that the server lacks.
+        nodes: Number of nodes that would run; 0 if the workflow cannot be read.
+        difficulty: Difficulty by the number of nodes of the gold workflow, or without one of this workflow; None if
+            there are no nodes.
+        node_f1: F1 of the longest chain of nodes, from 0 to 1; None without a gold workflow.
+        graph_f1: F1 of the largest common induced subgraph, from 0 to 1; None without a gold workflow.
+        optimal: True if it is proven that both F1 values are the largest; otherwise they are the best found in time.
+        issues: Faults of the workflow, the gravest first, each with the id of its node.
     """
 
     format: bool
@@ -62,12 +63,12 @@ class ComfyScore:
 
     @property
     def passes(self) -> bool:
-        """Hallucination pass, as in the paper: none of the faults, any terminal node with outputs among them."""
+        """Hallucination pass, as in the paper: no faults, where every terminal node with outputs is a fault."""
         return self.passes_but_outputs and not self.terminal
 
     @property
     def passes_but_outputs(self) -> bool:
-        """The same, where a terminal node that is an output itself may declare outputs."""
+        """Hallucination pass in which terminal nodes that are output nodes may declare outputs."""
         faults = (self.terminal_but_outputs, self.undefined, self.illegal, self.missing)
         return self.format and self.connected and not any(faults)
 
@@ -75,28 +76,28 @@ class ComfyScore:
 def score(
     content: str | bytes, definitions: Definitions, gold: str | bytes | None = None, *, seconds: float = SECONDS
 ) -> ComfyScore:
-    """Return the scores of a workflow. No content makes this raise: an unreadable text has no valid format.
+    """Return the scores of a workflow. Unreadable content raises no error, but has no valid format.
 
-    Node and graph F1 are WorFEval's in its mode ``full``, with classes that must be equal and without START and END:
-    a class that stands in both may be matched with any node of that class, and the best of all matchings counts.
+    Node and graph F1 are those of WorFEval in its mode ``full``, with classes that must be equal and without START and
+    END: a node may be matched with any node of the same class, and the best of all matchings counts.
 
     Args:
         content: A workflow in any of ComfyUI's forms, or a model's whole answer with one.
         definitions: The classes of the server.
-        gold: The workflow that was asked for, in any form.
+        gold: The gold workflow, in any form.
         seconds: Time limit of the search for each F1.
 
     Raises:
         InputError: There are no definitions.
-        InvalidError: The gold cannot be read, or has no nodes.
-        MissingExtraError: There is a gold, and the extra ``evaluate`` is not installed.
+        InvalidError: The gold workflow cannot be read, or has no nodes.
+        MissingExtraError: There is a gold workflow, and the extra ``evaluate`` is not installed.
     """
     wanted = None if gold is None else graph_of_gold(gold, definitions)
     return score_judged(judge(content, definitions), wanted, seconds)
 
 
 def score_judged(found: Judged, gold: NodeGraph | None, seconds: float) -> ComfyScore:
-    """The scores of a workflow that was judged."""
+    """Return the scores of a judged workflow."""
     is_valid = not found.fails("format")
     counted = len((gold or found.graph).nodes)
     node_f1, graph_f1, optimal = (None, None, True) if gold is None else (0.0, 0.0, True)
@@ -121,12 +122,12 @@ def score_judged(found: Judged, gold: NodeGraph | None, seconds: float) -> Comfy
 
 
 def difficulty(nodes: int) -> Difficulty:
-    """Return the difficulty of a workflow with so many nodes: easy up to 10, medium up to 25, or hard."""
+    """Return the difficulty of a workflow by its number of nodes: easy up to 10, medium up to 25, else hard."""
     return "easy" if nodes <= 10 else "medium" if nodes <= 25 else "hard"
 
 
 def as_json(found: ComfyScore) -> dict[str, Any]:
-    """The scores of a workflow as JSON holds them, with both variants of the pass; of many issues the first."""
+    """Return the scores of a workflow as JSON, with both variants of the pass, and the first `MOST_ISSUES` issues."""
     issues = [asdict(issue) for issue in found.issues[:MOST_ISSUES]]
     if len(found.issues) > MOST_ISSUES:
         issues.append(asdict(Issue("more", f"and {len(found.issues) - MOST_ISSUES} more issues")))
@@ -135,6 +136,7 @@ def as_json(found: ComfyScore) -> dict[str, Any]:
 
 
 def _f1(predicted: NodeGraph, gold: NodeGraph, seconds: float) -> tuple[float, float, bool]:
+    """Return the node F1, the graph F1, and whether both are proven to be the largest."""
     from operad.evaluators.similarity import exact
     from operad.evaluators.worfeval import score
 
