@@ -1,4 +1,4 @@
-"""Evaluators, which judge results."""
+"""Evaluators, which judge the results of workflows."""
 
 from operad.evaluators.evaluator import Evaluator
 

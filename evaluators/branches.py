@@ -1,4 +1,4 @@
-"""Branches of a workflow, and made-up values by which a dry run takes them."""
+"""Branches of a workflow, and made-up values with which a dry run takes them."""
 
 from __future__ import annotations
 

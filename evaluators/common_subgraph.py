@@ -1,4 +1,4 @@
-"""The largest common induced subgraph of two directed graphs, over the pairs of nodes that may stand for each other.
+"""Largest common induced subgraph of two directed graphs, over the pairs of nodes that may be matched.
 
 WorFEval's score of a predicted workflow graph ("Benchmarking Agentic Workflow Generation", section 3). A pair (gold,
 predicted) excludes every other pair that shares a node with it, and every pair to which the two nodes have different

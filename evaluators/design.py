@@ -1,4 +1,4 @@
-"""The judge of a design: the static check, names that seem to be asked for, a dry run and, last, a model."""
+"""Judge of a design: the static check, names that the request states, a dry run and, last, a model."""
 
 from __future__ import annotations
 

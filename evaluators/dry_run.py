@@ -1,4 +1,4 @@
-"""A dry run: a workflow is run to its end with made-up inputs and answers, so that what breaks it is found for nothing.
+"""Dry run: a workflow runs with made-up inputs and answers, which finds faults without calling models or the web.
 
 Answers of models fit the requested schema; without a schema, they are some words, a diagram or JSON, as the prompt
 asks for. Every web address returns the same page, every search the same results, and images are small. Conditions,

@@ -1,4 +1,4 @@
-"""Evaluator: an operator whose message bears status, evaluation, lesson and blame."""
+"""Evaluator: an operator whose message has a status, an evaluation, a lesson and blame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matching of predicted nodes with gold ones: matchings of the highest weight.
+"""Matching of predicted nodes with gold nodes: matchings of the highest weight.
 
 Nodes are numbers, and a pair is (gold, predicted). Both scores of WorFBench begin here ("Benchmarking Agentic Workflow
 Generation", section 3, on WorFEval). Needs the extra ``evaluate``, for SciPy.

@@ -1,7 +1,7 @@
-"""Node chain of WorFEval: the part of a prediction's list that is in an order allowed by the gold graph.
+"""Node chain of WorFEval: the predicted nodes whose order the gold graph allows.
 
-"Benchmarking Agentic Workflow Generation", section 3, takes the longest increasing subsequence for each topological order
-of the gold graph. This module finds the longest one over all of these orders without listing them.
+"Benchmarking Agentic Workflow Generation", section 3, takes the longest increasing subsequence for each topological
+order of the gold graph. This module finds the longest one over all of these orders without listing them.
 """
 
 from __future__ import annotations

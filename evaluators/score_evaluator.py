@@ -1,4 +1,4 @@
-"""A score as an evaluator: it measures a workflow that operators wrote, and its findings are the lesson."""
+"""Base class of evaluators that measure a workflow; the findings become the lesson."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Substitutes for the outside world in a dry run: files, answers of models, the web."""
+"""Substitutes for external services in a dry run: files, answers of models, the web."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metric of the program of WorFBench's authors, its faults included: for comparison with published numbers.
+"""Metric of the program of WorFBench's authors, including its faults, for comparison with published numbers.
 
 Where it differs from the paper:
 

@@ -1,4 +1,4 @@
-"""The scores of Chat2Workflow: does a response pass, and does its workflow resolve what was asked for."""
+"""Scores of Chat2Workflow: the pass rate of responses, and the resolve rate of their workflows."""
 
 from operad.evaluators.chat2workflow.consistency import Consistency, judge_consistency
 from operad.evaluators.chat2workflow.dataset import (

@@ -1,4 +1,4 @@
-"""True if a response keeps to its own design principle: the step of Chat2Workflow's pass rate that a model judges."""
+"""Consistency of a response with its design principle: the step of Chat2Workflow's pass rate that a model judges."""
 
 from __future__ import annotations
 

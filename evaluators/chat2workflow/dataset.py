@@ -1,4 +1,4 @@
-"""The files of Chat2Workflow: the folder of its dataset, and runs, the responses of a model to its instructions."""
+"""Reader of Chat2Workflow's dataset: the tasks with their rounds, answer keys and test cases."""
 
 from __future__ import annotations
 

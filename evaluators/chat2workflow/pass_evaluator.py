@@ -1,4 +1,4 @@
-"""Pass rate as evaluators in a workflow: failed steps become the lesson."""
+"""Chat2Workflow's pass rate as evaluators: faults of a response become the lesson."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pass rate of Chat2Workflow (Algorithm 1): does a response become a workflow, of the kind that was asked for."""
+"""Chat2Workflow's pass rate (algorithm 1): checks of a response against its answer key, without a model."""
 
 from __future__ import annotations
 

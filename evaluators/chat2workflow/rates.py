@@ -1,4 +1,4 @@
-"""Rates as the tables of the Chat2Workflow paper have them: by model, by domain, by round."""
+"""Rates by domain and by round, as in the tables of the Chat2Workflow paper."""
 
 from __future__ import annotations
 

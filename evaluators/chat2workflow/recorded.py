@@ -1,4 +1,4 @@
-"""Recorded responses of a model to the Chat2Workflow dataset, as runs of the benchmark write them."""
+"""Reader of recorded responses to the Chat2Workflow dataset, in the format of the benchmark."""
 
 from __future__ import annotations
 

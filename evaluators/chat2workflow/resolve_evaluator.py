@@ -1,4 +1,4 @@
-"""Resolve rate as an evaluator: generated workflows run on test cases, and failures become the lesson."""
+"""Chat2Workflow's resolve rate as an evaluator: the workflow runs on test cases, and failures become the lesson."""
 
 from __future__ import annotations
 

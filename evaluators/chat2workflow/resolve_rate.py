@@ -1,4 +1,4 @@
-"""The resolve rate of Chat2Workflow (algorithm 2): a workflow is run on a test case, and what comes is checked and judged."""
+"""Chat2Workflow's resolve rate (algorithm 2): a workflow runs on a test case; its outputs are checked and judged."""
 
 from __future__ import annotations
 

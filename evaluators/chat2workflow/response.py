@@ -1,4 +1,4 @@
-"""A response as Chat2Workflow asks for it: a selection of nodes, a design principle and a workflow, each in its tags."""
+"""Response in Chat2Workflow's format: selected node types, a design principle and a workflow, each between tags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ComfyFlow's scores as an evaluator: a ComfyUI workflow that operators wrote is judged without a run or a model."""
+"""ComfyFlow's scores as an evaluator of ComfyUI workflows, without a run or a model."""
 
 from __future__ import annotations
 

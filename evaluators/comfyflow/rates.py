@@ -1,4 +1,4 @@
-"""Rates over many workflows: each the mean of what the single ones came to (tables 2 and 5 of the paper)."""
+"""Rates over many workflows: means of ComfyFlow's scores (tables 2 and 5 of the paper)."""
 
 from __future__ import annotations
 

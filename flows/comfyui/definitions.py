@@ -1,4 +1,4 @@
-"""The node classes of a ComfyUI server."""
+"""Node classes of a ComfyUI server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator that runs a ComfyUI workflow on a server."""
+"""Operator that runs a ComfyUI workflow on a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations that change a workflow of typed nodes: atomic, with ids that stay, and nothing else touched.
+"""Operations that change a workflow of typed nodes: atomic, with stable ids, and without other changes.
 
 edited = apply(graph, [Connect(source="3", target="4", port=1)])
 print(edited.changes)

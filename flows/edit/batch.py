@@ -1,4 +1,4 @@
-"""Operations as a batch: read from JSON, and done, all of them or none."""
+"""Batches of operations: read from JSON, and applied all or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differences between two workflows, as values and as lines."""
+"""Differences between two workflows, as values and as lines of text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operation on a workflow: the base class, and the parts that operations share."""
+"""Base class of operations on a workflow, with checks and queries that operations share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order of nodes and edges in their lists: nodes stand behind those that they read; others keep their places."""
+"""Order of nodes and edges in their lists: new nodes come after the nodes that they read; others keep their places."""
 
 from __future__ import annotations
 

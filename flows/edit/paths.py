@@ -1,4 +1,4 @@
-"""Paths into parameters: ``system``, ``classes[1]``, ``cases[0][1][0][2]``, ``arguments.city``, ``arguments["a.b"]``."""
+"""Paths into parameters, such as ``system``, ``classes[1]``, ``arguments.city`` and ``arguments["a.b"]``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""References of nodes, and their renaming."""
+"""References of nodes to variables, and their renaming."""
 
 from __future__ import annotations
 

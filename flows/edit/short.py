@@ -1,9 +1,10 @@
-"""Operations as people write them: ``connect 3 4 port=1``, ``set 3 system "Be brief."``.
+"""Operations in the short form of the command line: ``connect 3 4 port=1``, ``set 3 system "Be brief."``.
 
-The name of the operation, then its fields, in their order or as ``name=value``, in words as of a shell: what has spaces
-stands in quotes. A value that is not always a text is JSON, where it can be read as that: ``2``, ``true``, ``["a"]``; or
-else a text, and ``'"2"'`` is one, too. The variable text of node 3 is ``3.text``. Of an operation with ``params``,
-``name=value`` with any other name is one of these. A list of nodes takes all words that are left.
+The name of the operation is followed by its fields, in order or as ``name=value``. Words are split as in a shell, so a
+value with spaces needs quotes. In fields that may have values other than text, a word that is JSON is read as JSON:
+``2``, ``true``, ``["a"]``; other words are text, and ``'"2"'`` is the text 2. The variable ``text`` of node 3 is written
+``3.text``. In operations with ``params``, ``name=value`` with an unknown name sets a parameter. A list of nodes takes
+all remaining words.
 """
 
 from __future__ import annotations

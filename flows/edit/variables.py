@@ -1,4 +1,4 @@
-"""Operations on variables: those of nodes, the inputs of the workflow, its outputs."""
+"""Operations on variables of nodes, and on inputs and outputs of the workflow."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Workflows made from words: planned, built and mended by operators (Chat2Workflow)."""
+"""Generation of workflows from instructions: planned, built and mended by operators (Chat2Workflow)."""

@@ -1,4 +1,4 @@
-"""Node types in short, for models: each with its parameters, limits, allowed values and an example in drafted form."""
+"""Cards of node types for models: parameters, limits, allowed values and an example in drafted form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages of a design, each an operator: plan a workflow, build it, mend it.
+"""Stages of a design, each an operator: plan a workflow, build it, mend it.
 
 `PlanWorkflow` → `BuildWorkflow` → `MendWorkflow`. The job's goal is the instruction. Its inputs may contain
 ``workflow``, the existing workflow (`graph_json`), ``rounds``, the earlier instructions, and ``example``, a workflow

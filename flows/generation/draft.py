@@ -1,4 +1,4 @@
-"""A plan and the parameters of its nodes → a workflow. Nodes that the plan keeps are the very same."""
+"""Workflow of a plan and the parameters drafted for its nodes; nodes that the plan keeps stay the same objects."""
 
 from __future__ import annotations
 

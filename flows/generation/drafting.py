@@ -1,4 +1,4 @@
-"""The form in which a model drafts a node's parameters: as declared, but closed, and with the variables that there are.
+"""Drafted form of parameters, in which models write them: closed schemas with the variables that a node may read.
 
 Declared tuples, written as lists (``[variable, node id]``, ``[[variable], operator, value]``), become objects with
 named keys, and a variable becomes a choice of ``id.variable``. This excludes many faults, and endpoints can enforce the

@@ -1,4 +1,4 @@
-"""A workflow as plain JSON, by which operators hand it on: nothing of it is renamed, nothing of a format is in it."""
+"""Workflows as plain JSON, which operators pass on; independent of file formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node types and parameters that the words of a change suggest, so that its prompt describes them whole.
+"""Node types and parameters that the words of a request suggest, which its prompt describes in full.
 
 The words determine only how long the description of a type is; other types are offered by name.
 """

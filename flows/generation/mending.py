@@ -1,4 +1,4 @@
-"""The stage that mends: by rules, and by operations that a model chooses for what was found."""
+"""Stage that mends a draft: by rules, and by operations that a model chooses for the findings."""
 
 from __future__ import annotations
 

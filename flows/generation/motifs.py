@@ -1,4 +1,4 @@
-"""Motifs: small workflows written by hand, one of which shows a model how nodes of the planned types go together."""
+"""Motifs: small example workflows, which show a model how nodes of the planned types are connected."""
 
 from __future__ import annotations
 

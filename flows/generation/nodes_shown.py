@@ -1,4 +1,4 @@
-"""Nodes of a workflow as models are shown them: in drafted form, whole, in short, or with long texts cut and marked."""
+"""Nodes of a workflow in prompts: in drafted form, whole, in short, or with long texts cut."""
 
 from __future__ import annotations
 

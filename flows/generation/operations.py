@@ -1,4 +1,4 @@
-"""Operations as models write them, in the notation of drafts, as operations on a workflow."""
+"""Conversion of operations from the drafted form, in which models write them, to the declared form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan of a workflow: its nodes, their types and order, and, where a model wrote them at once, their parameters."""
+"""Plan of a workflow: its nodes, their types and order, and optionally their parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node types as signatures, for models: a line each, from their declarations."""
+"""Signatures of node types for models: one line for each type, from its declaration."""
 
 from __future__ import annotations
 

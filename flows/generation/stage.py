@@ -1,4 +1,4 @@
-"""Common parts of the stages of a design: the request, the node types, and the task for the model."""
+"""Common parts of the stages of a design: the request, the offer, and the task for the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workflow store: a folder of workflows with the instructions that they were made from, as examples for others."""
+"""Folder of workflows with their instructions, as examples for similar instructions."""
 
 from __future__ import annotations
 

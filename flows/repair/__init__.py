@@ -1,4 +1,4 @@
-"""Mend what models write of workflows, without a model: small named rules, and a guard that none makes it worse.
+"""Repair of workflows that models write, without a model: small named rules, of which none makes a workflow worse.
 
     from operad.flows.repair import repair
 

@@ -1,4 +1,4 @@
-"""Aggregators that are written as named groups, as Dify has them."""
+"""Repair of aggregators that are written as named groups, as in Dify."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs, and what is read of them, as the instruction states them."""
+"""Rules that align inputs, and references to them, with the instructions."""
 
 from __future__ import annotations
 

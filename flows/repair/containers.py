@@ -1,4 +1,4 @@
-"""Rules on containers: iterations, their starts, and edges across their borders."""
+"""Rules on containers: iterations, their start nodes, and edges across their borders."""
 
 from __future__ import annotations
 

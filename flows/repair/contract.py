@@ -1,10 +1,10 @@
-"""Statements of instructions about a workflow: its inputs, its outputs, and their types.
+"""Contract of a workflow: the inputs, outputs and types that instructions state.
 
-Names are read that are marked as variables: ``(variable summary)``, ``a variable called 'summary'``, ```summary```,
-``（变量 summary）``. Whether a name is an input or an output follows from the verb and from who acts: "the user gives"
-is an input, "give me" and "I want" are outputs. Where the verb says neither, the name is `Contract.open`. Further words
-say whether names are more, fewer or others than before, and whether they are of one branch only.
-A contract is a hint: it may misread what a person means, so no workflow is changed because of it alone.
+Only names that are marked as variables are read: ``(variable summary)``, ``a variable called 'summary'``,
+```summary```, ``（变量 summary）``. The verb and its subject determine whether a name is an input or an output: "the
+user gives" is an input, "give me" and "I want" are outputs. If they determine neither, the name is in `Contract.open`.
+Other words determine whether names are added to, removed from or replace earlier ones, or belong to a single branch.
+A contract is a hint: it may misread an instruction, so no workflow is changed because of the contract alone.
 """
 
 from __future__ import annotations

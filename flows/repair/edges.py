@@ -1,4 +1,4 @@
-"""Edges: those that lead nowhere, those that are missing, ports, and the order of the list."""
+"""Rules on edges: dangling and missing edges, ports, cycles, and the order of the list of nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outputs and ends as the instruction states them."""
+"""Rules that align outputs and end nodes with the instructions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules in their order, and the one loop that applies them: a repair stays if the workflow stands better for it."""
+"""Engine of the repair: the rules in order, and the loop that applies each proposal that improves the workflow."""
 
 from __future__ import annotations
 

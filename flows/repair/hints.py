@@ -1,4 +1,4 @@
-"""Hints: names that an instruction seems to state and a workflow lacks. Nothing is changed because of a hint."""
+"""Hints about names that an instruction seems to state and a workflow lacks; hints change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lessons on faults that could not be repaired, each with its remedies."""
+"""Lessons on issues that could not be repaired, each with possible corrections."""
 
 from __future__ import annotations
 

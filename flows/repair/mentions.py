@@ -1,4 +1,4 @@
-"""Names that an instruction marks as variables, each with its direction: the word list and the reading of one text."""
+"""Names that an instruction marks as variables, each with its direction: word lists, and the reading of a text."""
 
 from __future__ import annotations
 

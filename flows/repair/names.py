@@ -1,4 +1,4 @@
-"""Variables and nodes that are named and are not there: the only ones that can be meant."""
+"""Rules on references to missing variables and nodes, where only one correction is possible."""
 
 from __future__ import annotations
 

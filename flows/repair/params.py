@@ -1,4 +1,4 @@
-"""Parameters as their types declare them: texts, pairs, names, words; nothing of the meaning changes."""
+"""Rules that give parameters their declared form: texts, pairs, names, choices; their meaning stays the same."""
 
 from __future__ import annotations
 

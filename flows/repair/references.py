@@ -1,4 +1,4 @@
-"""References to variables as the format writes them: selectors and texts, however a model spelt them."""
+"""Rules on the notation of references: selectors, and references in texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The response around the workflow: which node types its selection names."""
+"""Rule on the response around the workflow: the node types that its selection names."""
 
 from __future__ import annotations
 

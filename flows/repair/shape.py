@@ -1,4 +1,4 @@
-"""JSON → the form of the format: nodes_info and edges, each node with id, type and param, each edge with its port."""
+"""Rules on the form of the JSON: nodes_info and edges, the keys of nodes, the names of types, and the form of edges."""
 
 from __future__ import annotations
 

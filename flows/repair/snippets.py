@@ -1,4 +1,4 @@
-"""Code and templates, and what they read."""
+"""Rules on code and templates, and on the variables that they read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""References in texts that are spelt otherwise than ``{{#id.variable#}}``, and what they are when spelt so."""
+"""Misspelt references in texts, and their correction to ``{{#id.variable#}}``."""
 
 from __future__ import annotations
 

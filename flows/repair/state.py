@@ -1,4 +1,4 @@
-"""State of a repair: the workflow, its standing, and the repairs that were made."""
+"""State of a repair: the workflow, its standing, repairs and proposals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text → JSON: what is mended before there is a value."""
+"""Rules on the text before its JSON can be read: code fences, comments, brackets, and broken JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters as they are written, walked along with what the node type declares them to be."""
+"""Walk through a node's parameters along with their declared types."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Workflows of ComfyUI from words: code is drafted by the classes of a server, and mended by rules first."""
+"""Generation of ComfyUI workflows from instructions: a model drafts code with a server's classes, and rules mend it."""

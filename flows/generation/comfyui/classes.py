@@ -1,4 +1,4 @@
-"""The classes of a ComfyUI server as a model is told of them: which of them may be of use, in a line each and in full."""
+"""Classes of a ComfyUI server in prompts: the choice of relevant classes, and their descriptions."""
 
 from __future__ import annotations
 

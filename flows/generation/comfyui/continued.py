@@ -1,4 +1,4 @@
-"""A workflow that is there → the code that a model is shown, and back: what it left alone keeps its looks."""
+"""Conversion of an existing ComfyUI workflow to code for a model, and back; unchanged nodes keep their layout."""
 
 from __future__ import annotations
 

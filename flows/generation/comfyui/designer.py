@@ -1,4 +1,4 @@
-"""The stages of a design for ComfyUI, each an operator: choose classes, draft code, mend it.
+"""Stages of a design for ComfyUI, each an operator: choose classes, draft code, mend it.
 
 `SelectClasses` → `DraftCode` → `MendCode`. The job's goal is the instruction. Its inputs may contain ``comfyui_code``,
 the code of the existing workflow, and ``rounds``, the earlier instructions. Each stage passes its code on in its

@@ -1,4 +1,4 @@
-"""Code as models write it: read line by line, so that one line that is wrong loses no other; nothing of it is run.
+"""Reader of code that models write: line by line, so that a faulty line does not affect others. No code is run.
 
 The result has the form of `dump_code`: a line for each node, with its id. Nodes of the existing workflow keep their
 ids, whatever ids the model writes.

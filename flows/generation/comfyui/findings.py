@@ -1,4 +1,4 @@
-"""Findings on drafted code, each with its line and a remedy: a diagnosis alone helps no model."""
+"""Findings on drafted code, each with its line and a remedy, as a diagnosis alone does not help a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slips in drafted workflows of ComfyUI that can mean one thing only, mended without a model.
+"""Rules that mend slips in drafted ComfyUI workflows where only one correction is possible, without a model.
 
 The changes of a rule are kept if the workflow then has fewer issues, and dropped otherwise.
 """
