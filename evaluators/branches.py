@@ -88,8 +88,8 @@ def branches_of(graph: NodeGraph) -> list[Branch]:
         if spec.type in CHOOSING:
             names = NODE_TYPES[spec.type](spec.id, spec.params).ports
             used_ports = sorted({edge.port for edge in graph.edges if edge.source == spec.id})
-            ports = used_ports if spec.type != "human-input" else [each for each in used_ports if each < len(names) - 1]
-            found += [Branch(spec.id, each, names[each]) for each in ports if each < len(names) and len(names) > 1]
+            ports = used_ports if spec.type != "human-input" else [port for port in used_ports if port < len(names) - 1]
+            found += [Branch(spec.id, port, names[port]) for port in ports if port < len(names) and len(names) > 1]
     return found
 
 
@@ -102,15 +102,15 @@ def steering(graph: NodeGraph, branch: Branch) -> Steering | str:
     """
     path_branches = {each.node: each for each in (*_branches_to(graph, branch.node), branch)}
     chosen = {
-        Selector(CHOOSING[graph.by_id[each.node].type], each.node): each.name
-        for each in path_branches.values()
-        if CHOOSING[graph.by_id[each.node].type]
+        Selector(CHOOSING[graph.by_id[step.node].type], step.node): step.name
+        for step in path_branches.values()
+        if CHOOSING[graph.by_id[step.node].type]
     }
-    checks = {each.node: each for each in path_branches.values() if not CHOOSING[graph.by_id[each.node].type]}
+    checks = {step.node: step for step in path_branches.values() if not CHOOSING[graph.by_id[step.node].type]}
     found = _find_values(graph, checks, chosen)
     if found is None:
         condition = (
-            f", with {', '.join(str(each) for each in path_branches.values() if each != branch)}"
+            f", with {', '.join(str(step) for step in path_branches.values() if step != branch)}"
             if len(path_branches) > 1
             else ""
         )
@@ -132,7 +132,7 @@ def variants(graph: NodeGraph, steered: Steering) -> Iterator[Steering]:
     start = next(spec for spec in graph.nodes if spec.type == "start")
     inputs = StartParams.model_validate(start.params).variables
     for kind, value in ((VariableType.NUMBER, 1e6), (VariableType.NUMBER, 0), (VariableType.STRING, LONG)):
-        if names := [each.name for each in inputs if each.type is kind]:
+        if names := [variable.name for variable in inputs if variable.type is kind]:
             yield replace(steered, values={**steered.values, **{(start.id, name): value for name in names}})
 
 
@@ -156,7 +156,7 @@ def after(graph: NodeGraph, branch: Branch) -> set[str]:
 
 def _branches_to(graph: NodeGraph, node: str) -> Iterator[Branch]:
     """Yield the branches on a shortest path to a node, and to each container around it."""
-    known = {(each.node, each.port): each for each in branches_of(graph)}
+    known = {(choice.node, choice.port): choice for choice in branches_of(graph)}
     while node in graph.by_id:
         paths: dict[str, tuple[Branch, ...]] = {node: ()}
         to_visit = [node]
@@ -196,7 +196,7 @@ def _find_values(
     """Return values of all variables in conditions with which a run takes the branches; None if none are found."""
     checker = Checker(graph, NODE_TYPES)
     variables = _variables_read(graph, checks)
-    candidates = [_candidates(each, graph, checks, checker, chosen) for each in variables]
+    candidates = [_candidates(variable, graph, checks, checker, chosen) for variable in variables]
     for values in islice(product(*candidates), MOST_COMBINATIONS):
         assignment = dict(zip(variables, values, strict=True))
         if all(_port_taken(_cases(graph.by_id[node]), assignment) == branch.name for node, branch in checks.items()):
@@ -235,7 +235,7 @@ def _candidates(
             found = [{"text": "text"}, {}]
         case _:
             address = [ADDRESS] if any(each in ADDRESS for each in texts if each) else []
-            found = ["text", *address, *texts, "1", *(str(each) for each in near_numbers), ""]
+            found = ["text", *address, *texts, "1", *(str(near_number) for near_number in near_numbers), ""]
     return list({repr(each): each for each in found}.values())
 
 
@@ -273,23 +273,23 @@ class _MadeUpValues:
             self.values[spec.id, selector.variable] = value
             return ""
         if spec.type == "variable-aggregator":
-            return "".join(self.put(each, value, depth + 1) for each in _sources(spec))
+            return "".join(self.put(source, value, depth + 1) for source in _sources(spec))
         if spec.type == "iteration" and selector.variable == "item":
             return self.put(_sources(spec)[0], [value], depth + 1)
         if spec.type not in ("code", "template-transform", "list-operator", "document-extractor"):
             return f"{selector} comes from a node of type {spec.type}, whose result is not made up"
         self.derived.append(f"{selector} ({spec.type})")
         self.named[selector.variable] = value
-        for each in _sources(spec):
-            if self._graph.by_id[each.node].type not in ("start", "document-extractor") or isinstance(value, str):
-                self.put(each, value, depth + 1)
+        for source in _sources(spec):
+            if self._graph.by_id[source.node].type not in ("start", "document-extractor") or isinstance(value, str):
+                self.put(source, value, depth + 1)
         return ""
 
 
 def _sources(spec: NodeSpec) -> list[Selector]:
     """Return the variables that a node reads."""
     declared = NODE_TYPES[spec.type].params_type
-    return [each.selector for each in references_in(declared, readable(declared, spec.params))]
+    return [reference.selector for reference in references_in(declared, readable(declared, spec.params))]
 
 
 def _listed(selectors: Sequence[Selector]) -> str:

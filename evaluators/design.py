@@ -79,25 +79,25 @@ class DesignEvaluator(Evaluator):
         contested = contested_in(judged)
         notes = _texts(judged, "notes")
         known_issues = set(repair_graph(base, rules=()).lessons) if base.nodes else set[str]()
-        issues = [each for each in repair_graph(graph, rules=()).lessons if each not in known_issues]
+        issues = [lesson for lesson in repair_graph(graph, rules=()).lessons if lesson not in known_issues]
         if any(
-            each.startswith(ORDER) for each in known_issues
+            lesson.startswith(ORDER) for lesson in known_issues
         ):  # an existing order of nodes in the file is not changed
-            issues = [each for each in issues if not each.startswith(ORDER)]
+            issues = [issue for issue in issues if not issue.startswith(ORDER)]
         offer = _offer(call.job)
         known_issues |= set(offer.faults(base))
-        issues += [each for each in offer.faults(graph) if each not in known_issues]
+        issues += [fault for fault in offer.faults(graph) if fault not in known_issues]
         issues += hints_on(rounds, graph, base)
         if remaining := _uncontested(issues, contested):
             return _Assessment(1, remaining, notes)
         dry = await dry_run(graph, seconds=self._seconds)
-        run_issues = [f"[{each.code}] {each.where}: {each.message}" for each in dry.issues]
+        run_issues = [f"[{issue.code}] {issue.where}: {issue.message}" for issue in dry.issues]
         if remaining := _uncontested(run_issues, contested):
             return _Assessment(2, remaining, notes, dry.untaken)
         asked_before = _texts(judged, "asked")
         if not (self._needs_review(call.job, contested) if self._judge is None else self._judge):
             return _Assessment(4, [], notes, dry.untaken)
-        if judged.outputs.get("unchanged") and any(each.startswith("[judged]") for each in asked_before):
+        if judged.outputs.get("unchanged") and any(finding.startswith("[judged]") for finding in asked_before):
             remaining = _uncontested(
                 asked_before, contested
             )  # the workflow is unchanged, so a new review would find the same
@@ -128,7 +128,7 @@ class DesignEvaluator(Evaluator):
             rounds,
             _offer(call.job).with_used(graph),
             criteria=self.config.instruction,
-            notes=[*(each for number, each in enumerate(earlier_notes, 1) if number not in outdated), *notes],
+            notes=[*(note for number, note in enumerate(earlier_notes, 1) if number not in outdated), *notes],
             titles=titles,
             contested=[f"{finding}: {reason}" for finding, reason in contested],
         )
@@ -150,7 +150,7 @@ class DesignEvaluator(Evaluator):
             f"[judged] {each['node'] or 'workflow'}: {_line(each['problem'])}; {_line(each['change'])}".rstrip("; ")
             for each in answer["findings"]
         ]
-        return list(dict.fromkeys(review_findings)), [_line(each) for each in answer.get("notes", ()) if _line(each)]
+        return list(dict.fromkeys(review_findings)), [_line(note) for note in answer.get("notes", ()) if _line(note)]
 
     def _verdict(self, call: OperatorCall, judged: WorkflowMessage, assessment: _Assessment) -> WorkflowMessage:
         """Return the verdict on the findings, with the best earlier draft if further rounds are useless."""
@@ -230,9 +230,9 @@ def _schema(graph: NodeGraph) -> Schema:
 def _uncontested(findings: Sequence[str], contested: Sequence[tuple[str, str]]) -> list[str]:
     """Return the findings except contested ones that may be mistaken."""
     return [
-        each
-        for each in findings
-        if not (each.startswith(CONTESTABLE) and any(_is_same_finding(each, other) for other, _ in contested))
+        finding
+        for finding in findings
+        if not (finding.startswith(CONTESTABLE) and any(_is_same_finding(finding, other) for other, _ in contested))
     ]
 
 

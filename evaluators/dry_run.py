@@ -161,7 +161,7 @@ async def _run_once(graph: NodeGraph, inputs: Mapping[str, Any], steered: Steeri
     except InvalidError as error:
         result.issues = list(error.issues)
     except Exception as error:  # noqa: BLE001 - every error of an untrusted workflow becomes an issue
-        if missing := next((each for each in causes(error) if isinstance(each, MissingExtraError)), None):
+        if missing := next((cause for cause in causes(error) if isinstance(cause, MissingExtraError)), None):
             result.untried = str(missing)
         else:
             where = error.operator_id if isinstance(error, OperatorError) else ""

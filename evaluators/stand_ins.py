@@ -145,7 +145,7 @@ async def _input(variable: StartVariable, given: Any, folder: Path, as_text: boo
             return await _file(variable.name, _first(given), folder, as_text)
         case T.ARRAY_FILE:
             several = cast("list[Any]", given) if isinstance(given, list) else [given, given]
-            return [await _file(variable.name, each, folder, as_text) for each in several]
+            return [await _file(variable.name, item, folder, as_text) for item in several]
         case kind if given is not None and _is_readable(given, kind):
             return given
         case T.STRING if re.search("url|link|address|website", variable.name.lower()):
@@ -251,7 +251,7 @@ def _example_in(prompt: str) -> dict[str, Any]:
     """Return the largest JSON object that a prompt shows as an example, with placeholders in angle brackets filled."""
     candidates = re.findall(r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}", re.sub(r"\{\{#.*?#\}\}", "", prompt[:100_000]))
     found: list[Any] = [loads(re.sub(r"<[^<>]*>", "1", text)) for text in candidates if '"' in text]
-    objects = [cast("dict[str, Any]", each) for each in found if isinstance(each, dict)]
+    objects = [cast("dict[str, Any]", example) for example in found if isinstance(example, dict)]
     return max(objects, key=len) if objects else {}
 
 
@@ -308,8 +308,8 @@ class _Knowledge:
 def _param_texts(graph: NodeGraph, node_type: str, name: str) -> list[str]:
     """Return the texts in a parameter of all nodes of a type."""
     values = [fields_of(node.params).get(name) for node in graph.nodes if node.type == node_type]
-    listed = [each for value in values for each in (list_of(value) if isinstance(value, list) else [value])]
-    return list(dict.fromkeys(each for each in listed if isinstance(each, str)))
+    listed = [item for value in values for item in (list_of(value) if isinstance(value, list) else [value])]
+    return list(dict.fromkeys(item for item in listed if isinstance(item, str)))
 
 
 def _tool_stand_in(name: str) -> Tool:
@@ -346,6 +346,6 @@ def services(folder: Path, graph: NodeGraph = _NOTHING, steering: Steering = _UN
         fetch=fetch,
         send=send,
         comfyui=comfyui,
-        tools=[_tool_stand_in(each) for each in dict.fromkeys(tools)],
-        knowledge={each: _Knowledge() for each in _param_texts(graph, "knowledge-retrieval", "knowledge")},
+        tools=[_tool_stand_in(tool_name) for tool_name in dict.fromkeys(tools)],
+        knowledge={name: _Knowledge() for name in _param_texts(graph, "knowledge-retrieval", "knowledge")},
     )

@@ -225,7 +225,7 @@ def _subtask(
 def _outputs(key: Mapping[str, Any], where: str, faults: list[Issue]) -> tuple[tuple[str, ...], ...]:
     """Return the names of the outputs of each end, which the JSON lists for a single end, or for each of several."""
     given = key.get("output_var")
-    if isinstance(given, list) and given and all(isinstance(each, list) for each in cast("list[Any]", given)):
+    if isinstance(given, list) and given and all(isinstance(value, list) for value in cast("list[Any]", given)):
         ends = cast("list[Any]", given)
         return tuple(_texts({"output_var": end}, "output_var", where, faults) for end in ends)
     return (_texts(key, "output_var", where, faults),)
@@ -244,7 +244,7 @@ def _cases(key: Mapping[str, Any], inputs: Sequence[str], where: str, faults: li
         if not isinstance(reference, str | None):
             faults.append(Issue("format", f"{REFERENCE}: must be a text", place))
             reference = None
-        for missing in [each for each in inputs if each not in values]:
+        for missing in [variable for variable in inputs if variable not in values]:
             faults.append(Issue("missing", f"has no value for the input {missing!r}", place))
         for unknown in [each for each in values if each not in inputs]:
             faults.append(Issue("unknown", f"{unknown!r} is not an input{did_you_mean(unknown, inputs)}", place))

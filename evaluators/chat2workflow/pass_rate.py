@@ -141,7 +141,7 @@ def _selection_faults(nodes: Sequence[Mapping[str, Any]], selection: str, key: A
     where = "<node_selection>"
     selected = dict.fromkeys(selected_types(selection))
     used = {type_name(node["type"]): node["id"] for node in reversed(nodes)}
-    for name in dict.fromkeys(type_name(each) for each in key.key_nodes):
+    for name in dict.fromkeys(type_name(key_node) for key_node in key.key_nodes):
         if name not in selected:
             yield Issue("missing-node", f"lacks {name!r}, which this task needs; use it, and name it there", where)
     for name in selected:

@@ -32,29 +32,29 @@ class Outcome(NamedTuple):
 def rate(outcomes: Sequence[Outcome]) -> float | None:
     """Return the share of good outcomes, from 0 to 1, as the mean over runs; None without outcomes."""
     by_run: dict[str, list[bool]] = {}
-    for each in outcomes:
-        by_run.setdefault(each.run, []).append(each.good)
+    for outcome in outcomes:
+        by_run.setdefault(outcome.run, []).append(outcome.good)
     rates = [sum(goods) / len(goods) for goods in by_run.values()]
     return sum(rates) / len(rates) if rates else None
 
 
 def by_category(outcomes: Sequence[Outcome]) -> dict[str, float | None]:
     """Return the rate of each domain, in the order of the paper's tables, other domains last, and of all."""
-    names = [*CATEGORIES, *sorted({each.category for each in outcomes} - set(CATEGORIES))]
-    return {name: rate([each for each in outcomes if each.category == name]) for name in names} | {
+    names = [*CATEGORIES, *sorted({outcome.category for outcome in outcomes} - set(CATEGORIES))]
+    return {name: rate([outcome for outcome in outcomes if outcome.category == name]) for name in names} | {
         AVERAGE: rate(outcomes)
     }
 
 
 def by_round(outcomes: Sequence[Outcome]) -> dict[int, float | None]:
     """Return the rate of each round."""
-    rounds = sorted({each.round for each in outcomes})
-    return {number: rate([each for each in outcomes if each.round == number]) for number in rounds}
+    rounds = sorted({outcome.round for outcome in outcomes})
+    return {number: rate([outcome for outcome in outcomes if outcome.round == number]) for number in rounds}
 
 
 def grouped(outcomes: Sequence[Outcome], name: Callable[[Outcome], str]) -> Mapping[str, Sequence[Outcome]]:
     """Return the outcomes grouped by a name, such as the model or the run, in the order of first occurrence."""
     groups: dict[str, list[Outcome]] = {}
-    for each in outcomes:
-        groups.setdefault(name(each), []).append(each)
+    for outcome in outcomes:
+        groups.setdefault(name(outcome), []).append(outcome)
     return groups

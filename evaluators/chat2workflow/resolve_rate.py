@@ -314,20 +314,22 @@ def lacking_services(graph: NodeGraph, services: Services) -> list[str]:
 def _outside_error(error: OperadError, graph: NodeGraph) -> OperadError | None:
     """Return an error from outside the workflow (an endpoint, the search, an extra); None for its own fault."""
     chain = causes(error)
-    failed = next((each.operator_id for each in reversed(chain) if isinstance(each, OperatorError)), "")
+    failed = next((cause.operator_id for cause in reversed(chain) if isinstance(cause, OperatorError)), "")
     searched = failed in graph.by_id and graph.by_id[failed].type == GoogleSearch.type
-    for each in chain:
-        if isinstance(each, MissingExtraError) or (isinstance(each, ModelError) and not isinstance(each, RequestError)):
-            return each
-        if isinstance(each, FetchError) and each.transient and searched:
-            return each
+    for cause in chain:
+        if isinstance(cause, MissingExtraError) or (
+            isinstance(cause, ModelError) and not isinstance(cause, RequestError)
+        ):
+            return cause
+        if isinstance(cause, FetchError) and cause.transient and searched:
+            return cause
     return None
 
 
 def _files_of(value: Any) -> tuple[FileDescriptor, ...]:
     """Return the files that an output consists of; empty if it is something else."""
     several = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else (value,)
-    return tuple(several) if all(isinstance(each, FileDescriptor) for each in several) else ()
+    return tuple(several) if all(isinstance(item, FileDescriptor) for item in several) else ()
 
 
 def _with_wav(services: Services) -> Services:

@@ -44,6 +44,6 @@ class ComfyFlowEvaluator(ScoreEvaluator):
         """Measure a workflow."""
         found = score(text, self._definitions)
         faults = (found.terminal_but_outputs, found.undefined, found.illegal, found.missing)
-        criteria = [found.format, found.connected, *(not each for each in faults), found.sound]
+        criteria = [found.format, found.connected, *(not fault for fault in faults), found.sound]
         findings = [str(issue) for issue in found.issues if issue.code not in ("missing-file", "terminal-output-node")]
         return Assessment(sum(criteria) / len(criteria), findings, as_json(found))

@@ -145,7 +145,7 @@ def _ordered_and_linked(graph: NodeGraph, *, is_code: bool) -> NodeGraph:
         for edge in graph.edges
         if edge.input and edge.source in ids and edge.target in ids and not _is_undefined(edge)
     ]
-    nodes = list(graph.nodes) if is_code else [ids[each] for each in in_order(list(ids), edges)]
+    nodes = list(graph.nodes) if is_code else [ids[node_id] for node_id in in_order(list(ids), edges)]
     return NodeGraph(nodes, edges, graph.name)
 
 
@@ -176,8 +176,8 @@ def _components(graph: NodeGraph) -> Iterator[list[str]]:
             continue
         seen.add(first)
         component = [first]
-        for each in component:
-            unseen = [other for other in dict.fromkeys(neighbours[each]) if other not in seen]
+        for node_id in component:
+            unseen = [other for other in dict.fromkeys(neighbours[node_id]) if other not in seen]
             seen.update(unseen)
             component += unseen
         yield component
@@ -208,6 +208,10 @@ def _output_classes(definitions: Definitions, terminal_nodes: Iterable[NodeSpec]
     if kinds:
         for name, definition in definitions.classes.items():
             if definition.output_node and not definition.outputs:
-                for kind in {each.type for each in definition.inputs.values() if each.required} & kinds:
+                for kind in {
+                    input_definition.type
+                    for input_definition in definition.inputs.values()
+                    if input_definition.required
+                } & kinds:
                     classes_by_type.setdefault(kind, []).append(name)
     return classes_by_type

@@ -48,24 +48,24 @@ def rates(scores: Sequence[ComfyScore]) -> Rates:
     """Return the rates of scored workflows; every workflow has the same weight (macro average)."""
     return Rates(
         count=len(scores),
-        format=_mean(each.format for each in scores),
-        node_f1=_mean(each.node_f1 for each in scores),
-        graph_f1=_mean(each.graph_f1 for each in scores),
-        passes=_mean(each.passes for each in scores),
-        passes_but_outputs=_mean(each.passes_but_outputs for each in scores),
-        connected=_mean(each.connected for each in scores),
-        terminal=_mean(each.terminal for each in scores),
-        terminal_but_outputs=_mean(each.terminal_but_outputs for each in scores),
-        undefined=_mean(each.undefined for each in scores),
-        illegal=_mean(each.illegal for each in scores),
-        missing=_mean(each.missing for each in scores),
-        sound=_mean(each.sound for each in scores),
+        format=_mean(score.format for score in scores),
+        node_f1=_mean(score.node_f1 for score in scores),
+        graph_f1=_mean(score.graph_f1 for score in scores),
+        passes=_mean(score.passes for score in scores),
+        passes_but_outputs=_mean(score.passes_but_outputs for score in scores),
+        connected=_mean(score.connected for score in scores),
+        terminal=_mean(score.terminal for score in scores),
+        terminal_but_outputs=_mean(score.terminal_but_outputs for score in scores),
+        undefined=_mean(score.undefined for score in scores),
+        illegal=_mean(score.illegal for score in scores),
+        missing=_mean(score.missing for score in scores),
+        sound=_mean(score.sound for score in scores),
     )
 
 
 def by_difficulty(scores: Sequence[ComfyScore]) -> Mapping[Difficulty, Rates]:
     """Return the rates of the easy, medium and hard workflows; workflows without a difficulty are left out."""
-    return {each: rates([score for score in scores if score.difficulty == each]) for each in DIFFICULTIES}
+    return {level: rates([score for score in scores if score.difficulty == level]) for level in DIFFICULTIES}
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

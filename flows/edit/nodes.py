@@ -111,8 +111,10 @@ class RemoveNode(Operation):
                     for incoming_edge in incoming
                     if incoming_edge.source != edge.target
                 ]
-                edges += [each for each in joined if (each.source, each.port, each.target) not in existing]
-                existing |= {(each.source, each.port, each.target) for each in joined}
+                edges += [
+                    new_edge for new_edge in joined if (new_edge.source, new_edge.port, new_edge.target) not in existing
+                ]
+                existing |= {(new_edge.source, new_edge.port, new_edge.target) for new_edge in joined}
         return replace(graph, nodes=nodes, edges=edges)
 
 

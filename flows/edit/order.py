@@ -60,7 +60,7 @@ class _Order:
         self._moving: set[str] = set()
 
     def place(self, spec: NodeSpec) -> int:
-        return next(number for number, each in enumerate(self.nodes) if each is spec)
+        return next(number for number, node in enumerate(self.nodes) if node is spec)
 
     def add(self, spec: NodeSpec) -> None:
         """Insert a new node after the nodes that it reads, its predecessors and its container; else at the end."""
@@ -72,12 +72,12 @@ class _Order:
         }
         places = [
             number
-            for number, each in enumerate(self.nodes)
-            if each.id in predecessors_with_contents and each.id != spec.id
+            for number, node in enumerate(self.nodes)
+            if node.id in predecessors_with_contents and node.id != spec.id
         ]
         if predecessors <= set(containers) and spec.parent:  # only its container determines the place
             members = inside_of(self._graph, spec.parent)
-            places += [number for number, each in enumerate(self.nodes) if each.id in members]
+            places += [number for number, node in enumerate(self.nodes) if node.id in members]
         self.nodes.insert(max(places, default=len(self.nodes) - 1) + 1, spec)
 
     def bring_what_it_reads(self, spec: NodeSpec) -> None:
@@ -90,14 +90,14 @@ class _Order:
             inside = inside_of(self._graph, node_id)
             if spec.id in inside:
                 continue
-            block = [each for each in self.nodes if each is other or each.id in inside]
+            block = [node for node in self.nodes if node is other or node.id in inside]
             node_and_containers = [self._graph.by_id[each] for each in [spec.id, *self._around(spec)]]
             anchor = next((each for each in node_and_containers if each.parent == other.parent), spec)
-            self.nodes = [each for each in self.nodes if not any(each is moved for moved in block)]
+            self.nodes = [node for node in self.nodes if not any(node is moved for moved in block)]
             place = min(self.place(anchor), self.place(spec))
             self.nodes[place:place] = block
-            for each in block:
-                self.bring_what_it_reads(each)
+            for member in block:
+                self.bring_what_it_reads(member)
         self._moving.discard(spec.id)
 
     def _around(self, spec: NodeSpec) -> list[str]:

@@ -35,7 +35,7 @@ def cards(types: Mapping[str, NodeType], names: Iterable[str], params: Collectio
         params: Advanced parameters to show, as ``type.parameter``, or ``parameter`` for all types.
     """
     shown = [types[name] for name in dict.fromkeys(names) if name in types]
-    return "\n".join([*(brief(each, params) for each in shown), *_shared_params(shown, params)])
+    return "\n".join([*(brief(node_type, params) for node_type in shown), *_shared_params(shown, params)])
 
 
 def brief(node_type: NodeType, params: Collection[str] = ()) -> str:
@@ -52,12 +52,12 @@ def _shared_params(shown: Sequence[NodeType], params: Collection[str]) -> Iterat
     """Yield a line for each parameter of `SHARED` that the shown types have."""
     for name in SHARED:
         types_with_param = [
-            each
-            for each in shown
-            if name in each.params_type.model_fields and {name, f"{each.type}.{name}"} & set(params)
+            node_type
+            for node_type in shown
+            if name in node_type.params_type.model_fields and {name, f"{node_type.type}.{name}"} & set(params)
         ]
         if types_with_param:
-            owners = "every type" if name in params else ", ".join(each.type for each in types_with_param)
+            owners = "every type" if name in params else ", ".join(node_type.type for node_type in types_with_param)
             yield f"{name}?, a parameter of {owners}: {types_with_param[0].params_type.model_fields[name].description}"
 
 
@@ -97,4 +97,4 @@ def _allowed_values(annotation: Any) -> list[str]:
     """Return the values of a `Literal` type; empty for other types."""
     if get_origin(annotation) is Annotated:
         return _allowed_values(get_args(annotation)[0])
-    return [str(each) for each in get_args(annotation)] if get_origin(annotation) is Literal else []
+    return [str(value) for value in get_args(annotation)] if get_origin(annotation) is Literal else []

@@ -235,11 +235,11 @@ def _missing_schemas(
     offer: Offer,
 ) -> dict[str, Schema]:
     """Return the schemas of missing parameters by node id; empty if only advanced parameters are missing."""
-    advanced = frozenset(each for each in offer.params if "." in each)
-    basic = {each.id: _missing_schema(each, types, variables.get(each.id, []), frozenset()) for each in nodes}
+    advanced = frozenset(param for param in offer.params if "." in param)
+    basic = {node.id: _missing_schema(node, types, variables.get(node.id, []), frozenset()) for node in nodes}
     if not any(schema["properties"] for schema in basic.values()):
         return {}
-    schemas = {each.id: _missing_schema(each, types, variables.get(each.id, []), advanced) for each in nodes}
+    schemas = {node.id: _missing_schema(node, types, variables.get(node.id, []), advanced) for node in nodes}
     return {each: schema for each, schema in schemas.items() if schema["properties"]}
 
 

@@ -61,7 +61,7 @@ def variables_before(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType])
         if node.type == "iteration":  # its result is a variable of a node inside
             inside = [each.id for each in plan.nodes if each.inside == node.id]
             inside += [spec.id for spec in base.nodes if spec.parent == node.id and spec.id not in plan.drop]
-            variables += [f"{each}.{name}" for each in dict.fromkeys(inside) for name in outputs.get(each, [])]
+            variables += [f"{inner}.{name}" for inner in dict.fromkeys(inside) for name in outputs.get(inner, [])]
         readable[node.id] = list(dict.fromkeys(variables))
     return readable
 
@@ -81,7 +81,7 @@ def variable_types(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -
         if node.change == "keep":
             continue
         if node.type in DECLARES:
-            known |= {f"{node.id}.{each.name}": each.type for each in node.gives}
+            known |= {f"{node.id}.{variable.name}": variable.type for variable in node.gives}
         else:
             known |= {f"{node.id}.{name}": kind.value for name, kind in _outputs(node, types).items()}
     return {name: kind for name, kind in known.items() if kind != VariableType.ANY.value}
@@ -96,10 +96,12 @@ def unread(graph: NodeGraph, types: Mapping[str, NodeType] = NODE_TYPES) -> list
     """
     checker = Checker(graph, types)
     read = {
-        each.selector.node
+        reference.selector.node
         for spec in graph.nodes
         if spec.type in types
-        for each in references_in(types[spec.type].params_type, readable(types[spec.type].params_type, spec.params))
+        for reference in references_in(
+            types[spec.type].params_type, readable(types[spec.type].params_type, spec.params)
+        )
     }
     return [
         spec
@@ -222,7 +224,7 @@ def with_data_edges(graph: NodeGraph, types: Mapping[str, NodeType]) -> NodeGrap
 def _output_names(node: PlannedNode, types: Mapping[str, NodeType]) -> list[str]:
     """Return the names of the variables of a planned node."""
     if node.type in DECLARES:
-        return [each.name for each in node.gives]
+        return [variable.name for variable in node.gives]
     return list(_outputs(node, types))
 
 
@@ -284,7 +286,7 @@ def _drafted_node(
         assert existing is not None  # noqa: S101 - a node is planned or exists
         return existing
     written = params_of(types[planned.type], {**(planned.params or {}), **params.get(planned.id, {})}, ids)
-    declared = [[each.name, each.type] for each in planned.gives]
+    declared = [[variable.name, variable.type] for variable in planned.gives]
     if declared and (key := GIVEN_BY_PLAN.get(planned.type)) and key not in written:
         written[key] = declared
     if existing is not None:
@@ -321,9 +323,9 @@ def _missing_starts(nodes: Sequence[NodeSpec]) -> Iterator[NodeSpec]:
     """Yield a start node for each iteration that has none."""
     for node in nodes:
         if node.type == "iteration" and not any(
-            each.parent == node.id and each.type == "iteration-start" for each in nodes
+            other.parent == node.id and other.type == "iteration-start" for other in nodes
         ):
-            yield NodeSpec(f"{node.id}-1" if f"{node.id}-1" not in {each.id for each in nodes} else f"{node.id}-0",
+            yield NodeSpec(f"{node.id}-1" if f"{node.id}-1" not in {other.id for other in nodes} else f"{node.id}-0",
                            "iteration-start", {}, node.id)  # fmt: skip
 
 
@@ -343,11 +345,15 @@ def _edges(plan: Plan, base: NodeGraph, nodes: Sequence[NodeSpec]) -> list[Edge]
     ]
     kept_edges = {(edge.source, edge.target, edge.port) for edge in edges}
     for target, after in planned_predecessors.items():
-        new = (each for each in dict.fromkeys(after) if (each.node, target, each.port) not in kept_edges)
+        new = (
+            predecessor
+            for predecessor in dict.fromkeys(after)
+            if (predecessor.node, target, predecessor.port) not in kept_edges
+        )
         edges += [Edge(each.node, target, each.port) for each in new]
     for node in nodes:
-        start = next((each for each in nodes if each.parent == node.id and each.type == "iteration-start"), None)
-        inside = [each for each in nodes if each.parent == node.id and each is not start]
-        first_nodes = [each for each in inside if not any(edge.target == each.id for edge in edges)]
-        edges += [Edge(start.id, each.id) for each in first_nodes if start is not None]
+        start = next((other for other in nodes if other.parent == node.id and other.type == "iteration-start"), None)
+        inside = [other for other in nodes if other.parent == node.id and other is not start]
+        first_nodes = [inner for inner in inside if not any(edge.target == inner.id for edge in edges)]
+        edges += [Edge(start.id, first_node.id) for first_node in first_nodes if start is not None]
     return edges

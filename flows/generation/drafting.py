@@ -84,14 +84,14 @@ def _schema(annotation: Any, variables: Sequence[str]) -> Schema:
     """Return the schema of drafted values of a declared type."""
     kind, arguments = get_origin(annotation), get_args(annotation)
     if kind is Annotated:
-        found = next((each for each in arguments[1:] if isinstance(each, FieldInfo)), None)
+        found = next((argument for argument in arguments[1:] if isinstance(argument, FieldInfo)), None)
         return _with_description(_schema(arguments[0], variables), found)
     if annotation is Selector:
         return {"type": "string", "enum": list(variables) or [NONE_TO_CHOOSE]}
     if fields := places(annotation):
         return _object_schema({name: _schema(hint, variables) for name, hint in fields.items()})
     if kind in (Union, python_types.UnionType):
-        return {"anyOf": [_schema(each, variables) for each in arguments]}
+        return {"anyOf": [_schema(argument, variables) for argument in arguments]}
     if kind is Literal:
         return {"type": "string", "enum": list(arguments)}
     if isinstance(annotation, type) and issubclass(annotation, Enum):
@@ -126,7 +126,7 @@ def places(annotation: Any, *, choices: bool = True) -> Mapping[str, Any]:
     if (
         choices and annotation is Condition
     ):  # the declaration leaves the operator open, as it depends on the type of the variable
-        known = list(dict.fromkeys(each for listed in OPERATORS.values() for each in listed))
+        known = list(dict.fromkeys(item for listed in OPERATORS.values() for item in listed))
         hints["operator"] = Literal[tuple(known)]
     return hints
 
@@ -147,7 +147,9 @@ def _declared_value(annotation: Any, value: Any, nodes: Collection[str]) -> Any:
     if kind in (Union, python_types.UnionType):
         if _takes_variables_and_values(arguments) and not _is_variable(value, nodes):
             return value
-        return next((_declared_value(each, value, nodes) for each in arguments if _fits(each, value)), value)
+        return next(
+            (_declared_value(argument, value, nodes) for argument in arguments if _fits(argument, value)), value
+        )
     if isinstance(value, list) and arguments:
         return [_declared_value(arguments[0], each, nodes) for each in cast("list[Any]", value)]
     if isinstance(value, Mapping) and len(arguments) > 1:
@@ -164,7 +166,7 @@ def _has_default(annotation: Any, index: int) -> bool:
 
 def _takes_variables_and_values(arguments: Sequence[Any]) -> bool:
     """Return whether a union takes variables as well as texts or other values."""
-    return Selector in arguments and any(each not in (Selector, type(None)) for each in arguments)
+    return Selector in arguments and any(argument not in (Selector, type(None)) for argument in arguments)
 
 
 def _is_variable(value: Any, nodes: Collection[str]) -> bool:
@@ -211,7 +213,7 @@ def _drafted_union(arguments: Sequence[Any], value: Any) -> Any:
     if Selector in arguments and is_selector(value):
         variable = _drafted_value(Selector, value)
         return f"{{{{#{variable}#}}}}" if _takes_variables_and_values(arguments) else variable
-    tuples = [each for each in arguments if places(each) and each is not Selector]
+    tuples = [argument for argument in arguments if places(argument) and argument is not Selector]
     return _drafted_value(tuples[0], value) if tuples and isinstance(value, list | tuple) else value
 
 

@@ -29,8 +29,8 @@ def from_json(value: Any) -> NodeGraph:
     """Return the workflow that JSON of `to_json` describes; nodes and edges of another form are ignored."""
     fields = fields_of(value)
     nodes = [
-        NodeSpec(str(each.get("id", "")), str(each.get("type", "")), each.get("params"), str(each.get("inside") or ""))
-        for each in each_of(fields.get("nodes"))
+        NodeSpec(str(item.get("id", "")), str(item.get("type", "")), item.get("params"), str(item.get("inside") or ""))
+        for item in each_of(fields.get("nodes"))
     ]
     edges = [
         Edge(source, target, port)

@@ -99,7 +99,7 @@ class MendWorkflow(Stage):
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Repair a new draft by rules; in later rounds, ask a model to mend the findings."""
         messages = call.messages
-        drafted = next((each for each in messages if DRAFTED not in each.outputs), None)
+        drafted = next((message for message in messages if DRAFTED not in message.outputs), None)
         graph = workflow_of(drafted.outputs) if drafted else None
         if drafted is None or graph is None:
             failure = str(drafted.outputs.get("failure", "there is no workflow")) if drafted else "there is no workflow"
@@ -109,14 +109,14 @@ class MendWorkflow(Stage):
         allowed = _allowed(base, graph, plan)
         drafted_as = drafted.outputs[WORKFLOW]
         own_messages = [
-            each for each in messages if each.outputs.get(DRAFTED) == drafted_as
+            message for message in messages if message.outputs.get(DRAFTED) == drafted_as
         ]  # these messages include the verdicts
         newest_message = own_messages[-1] if own_messages else None
         newest_graph = workflow_of(newest_message.outputs) if newest_message else None
         extra: dict[str, JsonValue] = {}
         if newest_message is None or newest_graph is None or not call.lesson:
             settled = settle(graph, base, allowed)
-            repairs = [str(each) for each in settled.repairs]
+            repairs = [str(repair) for repair in settled.repairs]
         else:
             findings = _findings(newest_message) or findings_in(call.lesson) or [call.lesson]
             settled, extra = await self._ask_operations(
@@ -180,18 +180,18 @@ class MendWorkflow(Stage):
                 continue
             settled = settle(changed, base, allowed)
             if settled.graph and _is_better(State(settled.graph), State(before), findings):
-                return settled, {**extra, "operations": answer, "contested": [list(each) for each in contested]}
-            remaining = "\n".join(f"- {each}" for each in settled.lessons[: prompts.MOST_FINDINGS])
+                return settled, {**extra, "operations": answer, "contested": [list(pair) for pair in contested]}
+            remaining = "\n".join(f"- {lesson}" for lesson in settled.lessons[: prompts.MOST_FINDINGS])
             lessons = [f"Your operations were taken back, for they make it no better. With them:\n{remaining}"]
             extra["refused"] = "the operations make it no better"
-        return repair_graph(before, rules=()), {**extra, "contested": [list(each) for each in contested]}
+        return repair_graph(before, rules=()), {**extra, "contested": [list(pair) for pair in contested]}
 
 
 def _is_better(after: State, before: State, findings: Sequence[str]) -> bool:
     """Return whether a change improves a workflow; for findings beyond the static check, not getting worse suffices."""
     if after.standing.betters(before.standing):
         return True
-    beyond_check = any(each.startswith(CONTESTABLE) for each in findings)
+    beyond_check = any(finding.startswith(CONTESTABLE) for finding in findings)
     return beyond_check and after.standing == before.standing and after.graph != before.graph
 
 
@@ -201,8 +201,8 @@ CONTESTABLE = ("[input]", "[output]", "[judged]", "[dry-run]")
 
 def _contested(answer: Mapping[str, Any], findings: Sequence[str]) -> list[tuple[str, str]]:
     """Return the findings that an answer contests, each with the reason, without issues of the static check."""
-    said = [cast("Mapping[str, Any]", each) for each in answer.get("wrong", ())]
-    pairs = [(int(each["finding"]), " ".join(str(each["reason"]).split())) for each in said]
+    said = [cast("Mapping[str, Any]", contest) for contest in answer.get("wrong", ())]
+    pairs = [(int(item["finding"]), " ".join(str(item["reason"]).split())) for item in said]
     return [
         (findings[number - 1], reason)
         for number, reason in pairs
@@ -212,7 +212,7 @@ def _contested(answer: Mapping[str, Any], findings: Sequence[str]) -> list[tuple
 
 def _contested_pairs(message: WorkflowMessage) -> list[tuple[str, str]]:
     """Return the contested findings of a message, each with the reason."""
-    return [(str(each[0]), str(each[1])) for each in items_in(message.outputs.get("contested")) if len(each) == 2]
+    return [(str(item[0]), str(item[1])) for item in items_in(message.outputs.get("contested")) if len(item) == 2]
 
 
 def contested_in(message: WorkflowMessage) -> list[tuple[str, str]]:
@@ -255,18 +255,18 @@ def settle(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | None) -
 def _repaired(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | None) -> Repaired:
     is_unordered = base.nodes and any(issue.code == "order" for issue in State(base).issues)
     mended = repair_graph(graph, rules=GENERATED - {"order"} if is_unordered else GENERATED)
-    mended = replace(mended, repairs=[each for each in mended.repairs if each.rule not in TIDY])
+    mended = replace(mended, repairs=[repair for repair in mended.repairs if repair.rule not in TIDY])
     if allowed is None or mended.graph is None:
         return mended
     changes = difference(graph, mended.graph)
-    changed_ids = {each.id for each in changes.removed} | {each.node for each in changes.changed}
-    forbidden = {each for each in changed_ids if each in base.by_id and each not in allowed}
+    changed_ids = {removed.id for removed in changes.removed} | {change.node for change in changes.changed}
+    forbidden = {node_id for node_id in changed_ids if node_id in base.by_id and node_id not in allowed}
     if not forbidden:
         return mended
     restored_nodes = [graph.by_id[spec.id] if spec.id in forbidden else spec for spec in mended.graph.nodes]
     restored = replace(mended.graph, nodes=restored_nodes)
     if forbidden <= restored.by_id.keys() and State(restored).standing.betters(State(graph).standing):
-        repairs = [each for each in mended.repairs if each.where not in forbidden]
+        repairs = [repair for repair in mended.repairs if repair.where not in forbidden]
         return replace(repair_graph(restored, rules=()), repairs=repairs)
     return repair_graph(graph, rules=())
 

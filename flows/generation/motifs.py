@@ -50,7 +50,7 @@ def motifs() -> tuple[Motif, ...]:
 def nearest(kinds: Collection[str]) -> Motif | None:
     """Return the motif with most of the given types and fewest others; None if none has a type outside of `COMMON`."""
     wanted = frozenset(kinds) - COMMON
-    ranked = [(len(each.kinds & wanted), -len(each.kinds - COMMON - wanted), each) for each in motifs()]
+    ranked = [(len(motif.kinds & wanted), -len(motif.kinds - COMMON - wanted), motif) for motif in motifs()]
     best = max(ranked, key=lambda rank: rank[:2], default=None)
     return best[2] if best is not None and best[0] else None
 
@@ -59,6 +59,6 @@ def _read() -> Iterator[Motif]:
     listed: list[dict[str, Any]] = json.loads(
         (files("operad.flows.generation") / "motifs.json").read_text(encoding="utf-8")
     )
-    for each in listed:
-        text = json.dumps(each["workflow"], ensure_ascii=False, separators=(",", ":"))
-        yield Motif(each["name"], each["says"], text)
+    for item in listed:
+        text = json.dumps(item["workflow"], ensure_ascii=False, separators=(",", ":"))
+        yield Motif(item["name"], item["says"], text)

@@ -85,9 +85,9 @@ def _is_object(value: object) -> bool:
 def nodes_now(graph: NodeGraph, ids: Iterable[str], types: Mapping[str, NodeType]) -> str:
     """Return the current parameters of nodes by id, in drafted form; empty if there are none."""
     params = {
-        each: drafted(types[spec.type], fields_of(spec.params))
-        for each in ids
-        if (spec := graph.by_id.get(each)) is not None and spec.type in types
+        node_id: drafted(types[spec.type], fields_of(spec.params))
+        for node_id in ids
+        if (spec := graph.by_id.get(node_id)) is not None and spec.type in types
     }
     return fence(compact(params)) if params else ""
 

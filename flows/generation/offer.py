@@ -195,8 +195,10 @@ async def offer_of(services: Services, format_name: str = "operad") -> Offer:
             for tool in await opened.tools(services.known_tools)
         }
     for name, workflow in services.workflows.items():
-        start = next((each for each in workflow.graph().operators.values() if isinstance(each, Start)), None)
-        given = {each.name: each.type.value for each in start.params.variables} if start is not None else {}
+        start = next(
+            (operator for operator in workflow.graph().operators.values() if isinstance(operator, Start)), None
+        )
+        given = {variable.name: variable.type.value for variable in start.params.variables} if start is not None else {}
         tools[name] = OfferedTool("A workflow.", given)
     return offer_for(format_name, tools=tools, models=list(services.models), knowledge=list(services.knowledge))
 
@@ -213,11 +215,11 @@ def read_offer(said: Any) -> Offer:
     if not fields:
         return CHAT2WORKFLOW_OFFER
     tools = {
-        text_of(each.get("name")): OfferedTool(
-            text_of(each.get("description")),
-            {name: text_of(kind) for name, kind in fields_of(each.get("arguments")).items()},
+        text_of(item.get("name")): OfferedTool(
+            text_of(item.get("description")),
+            {name: text_of(kind) for name, kind in fields_of(item.get("arguments")).items()},
         )
-        for each in each_of(fields.get("tools"))
+        for item in each_of(fields.get("tools"))
     }
     return Offer(
         {name: NODE_TYPES[name] for name in _texts(fields, "types") if name in NODE_TYPES},
@@ -230,7 +232,7 @@ def read_offer(said: Any) -> Offer:
 
 def _texts(fields: Mapping[str, Any], name: str) -> Sequence[str]:
     """Return the texts in a list under a key."""
-    return [each for each in list_of(fields.get(name)) if isinstance(each, str)]
+    return [item for item in list_of(fields.get(name)) if isinstance(item, str)]
 
 
 def _types_of(schema: Mapping[str, Any]) -> Mapping[str, str]:

@@ -28,8 +28,8 @@ def declared_operations(
     """
     types_by_id = {spec.id: spec.type for spec in graph.nodes}
     declared: list[dict[str, Any]] = []
-    for each in said:
-        operation = dict(each)
+    for item in said:
+        operation = dict(item)
         match operation.get("op"):
             case "add_node" | "insert_between":
                 node_type = str(operation.get("type", ""))
@@ -63,7 +63,7 @@ def _declared_set_fields(operation: Mapping[str, Any], graph: NodeGraph, node_ty
     if len(steps) == 1:
         return {"value": params_of(node_type, {name: value}, graph.by_id).get(name, value)}
     spec = graph.by_id.get(str(operation.get("node")))
-    if spec is None or is_selector(value) or not any(isinstance(each, str) for each in steps[1:]):
+    if spec is None or is_selector(value) or not any(isinstance(step, str) for step in steps[1:]):
         return {"value": as_declared(value)} if isinstance(value, str) and _takes_variable(spec, path) else {}
     try:
         whole = with_value(drafted(node_type, fields_of(spec.params)), steps, value)

@@ -181,8 +181,8 @@ def with_base(said: Mapping[str, Any], base: NodeGraph) -> dict[str, Any]:
         said: Answer of a model that fits the schema of a plan.
         base: The existing workflow.
     """
-    nodes = [cast("Mapping[str, Any]", each) for each in said["nodes"]]
-    return {**said, "nodes": [_node_with_base(each, base) for each in nodes]}
+    nodes = [cast("Mapping[str, Any]", node) for node in said["nodes"]]
+    return {**said, "nodes": [_node_with_base(node, base) for node in nodes]}
 
 
 def _node_with_base(node: Mapping[str, Any], base: NodeGraph) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def _declared_variables(node_type: str, params: Any) -> tuple[Given, ...]:
     key = {"start": "variables", "code": "outputs", "parameter-extractor": "parameters"}.get(node_type, "")
     listed = each_of(fields_of(params).get(key))
     return tuple(
-        Given(str(each["name"]).strip(), str(each["type"])) for each in listed if {"name", "type"} <= each.keys()
+        Given(str(item["name"]).strip(), str(item["type"])) for item in listed if {"name", "type"} <= item.keys()
     )
 
 
@@ -278,7 +278,7 @@ def _faults(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> Itera
     types_by_id |= {node.id: node.type for node in plan.nodes}
     yield from _missing_type_faults(list(types_by_id.values()), types)
     try:
-        TopologicalSorter({node.id: [each.node for each in node.after] for node in plan.nodes}).prepare()
+        TopologicalSorter({node.id: [predecessor.node for predecessor in node.after] for node in plan.nodes}).prepare()
     except CycleError as error:
         yield f"each of these follows the next, and so none can begin: {shorten(error.args[1], 10)}"
 
@@ -301,7 +301,7 @@ def _missing_type_faults(kinds: Sequence[str], types: Mapping[str, NodeType]) ->
 
 def _node_faults(node: PlannedNode, base: NodeGraph, plan: Plan, types: Mapping[str, NodeType]) -> Iterator[str]:
     existing = base.by_id
-    known = {*(each for each in existing if each not in plan.drop), *(each.id for each in plan.nodes)}
+    known = {*(node_id for node_id in existing if node_id not in plan.drop), *(each.id for each in plan.nodes)}
     if node.id not in existing and not _ID.fullmatch(node.id):
         yield f"{node.id!r:.60} can be no id; take a number"
     if node.change == "add" and node.id in existing and node.id not in plan.drop:
@@ -320,9 +320,10 @@ def _node_faults(node: PlannedNode, base: NodeGraph, plan: Plan, types: Mapping[
         yield f"node {node.id!r}: {node.type!r} is not a node type{did_you_mean(node.type, types)}"
     if node.replace and node.change != "update":
         yield f"node {node.id!r}: only an update can `replace` words"
-    for each in node.after:
-        if each.node not in known:
-            yield f"node {node.id!r} follows {each.node!r}, which is not there{did_you_mean(each.node, known)}"
+    for predecessor in node.after:
+        name = predecessor.node
+        if name not in known:
+            yield f"node {node.id!r} follows {name!r}, which is not there{did_you_mean(name, known)}"
     if node.inside and node.inside not in known:
         yield f"node {node.id!r} runs inside {node.inside!r}, which is not there{did_you_mean(node.inside, known)}"
 

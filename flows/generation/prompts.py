@@ -276,7 +276,7 @@ def to_mend(
     """
     rules, shown_findings = f"{text('mend')}\n{operations_in_short()}", findings_in_short(findings)
     characters_left = CHARACTERS_A_TOKEN * FIX_TOKENS - len(rules) - len(shown_findings)
-    names = [graph.by_id[each].type for each in ids if each in graph.by_id]
+    names = [graph.by_id[node_id].type for node_id in ids if node_id in graph.by_id]
     return fit(
         [
             Part("Rules", rules, keep=True),
@@ -383,15 +383,17 @@ def types_in_short(types: Mapping[str, NodeType]) -> str:
 
 def findings_in_short(findings: Iterable[str]) -> str:
     """Return a numbered line for each finding."""
-    return "\n".join(f"{number}. {cut(each, LONGEST_FINDING)}" for number, each in enumerate(findings, 1))
+    return "\n".join(f"{number}. {cut(finding, LONGEST_FINDING)}" for number, finding in enumerate(findings, 1))
 
 
 def planned(plan: Plan) -> str:
     """Return a line for each node of a plan."""
     lines: list[str] = []
     for node in plan.nodes:
-        after = ", ".join(each.node + (f":{each.port}" if each.port else "") for each in node.after)
-        gives = ", ".join(f"{each.name} ({each.type})" for each in node.gives)
+        after = ", ".join(
+            predecessor.node + (f":{predecessor.port}" if predecessor.port else "") for predecessor in node.after
+        )
+        gives = ", ".join(f"{variable.name} ({variable.type})" for variable in node.gives)
         line = f"{node.id} {node.type} [{node.change}]" + (f": {node.does}" if node.does else "")
         line += f"; inside {node.inside}" if node.inside else ""
         line += f"; after {after}" if after else ""
@@ -409,7 +411,9 @@ def may_read(
     variables: Mapping[str, Sequence[str]], ids: Iterable[str], kinds: Mapping[str, str] = MappingProxyType({})
 ) -> str:
     """Return a line for each node with the variables that it may read, and their types other than string."""
-    return "\n".join(f"{each}: {', '.join(_near_and_far(variables.get(each, ()), kinds)) or 'none'}" for each in ids)
+    return "\n".join(
+        f"{node_id}: {', '.join(_near_and_far(variables.get(node_id, ()), kinds)) or 'none'}" for node_id in ids
+    )
 
 
 def _near_and_far(names: Sequence[str], kinds: Mapping[str, str]) -> Sequence[str]:

@@ -39,7 +39,7 @@ def signatures(types: Mapping[str, NodeType], names: Iterable[str], params: Coll
     """
     inner = inner_types(types)
     shown = [types[name] for name in dict.fromkeys(names) if name in types and name not in inner]
-    lines = [signature(each, params) for each in shown]
+    lines = [signature(node_type, params) for node_type in shown]
     if shown and EVERYWHERE in params:
         field = shown[0].params_type.model_fields[EVERYWHERE]
         lines.append(f"Every type also has {EVERYWHERE}?: {field.description}")
@@ -94,7 +94,7 @@ def _params(node_type: NodeType, fields: Mapping[str, FieldInfo]) -> str:
 
 def inner_types(types: Mapping[str, NodeType]) -> set[str]:
     """Return the types that begin the body of a container, which models do not plan."""
-    return {each.body_starts_with for each in types.values()} - {""}
+    return {node_type.body_starts_with for node_type in types.values()} - {""}
 
 
 def _hint(node_type: NodeType) -> str:
@@ -107,10 +107,10 @@ def _hint(node_type: NodeType) -> str:
 def _operators_by_type() -> Iterator[str]:
     """Yield the operators of conditions by the type of the variable, and last those of all types."""
     kinds = (VariableType.STRING, VariableType.NUMBER, VariableType.BOOLEAN, VariableType.ARRAY_STRING)
-    common = [each for each in OPERATORS[kinds[0]] if all(each in OPERATORS[kind] for kind in kinds)]
+    common = [operator for operator in OPERATORS[kinds[0]] if all(operator in OPERATORS[kind] for kind in kinds)]
     yield "Operators: "
     for kind in kinds:
-        specific = [each for each in OPERATORS[kind] if each not in common]
+        specific = [operator for operator in OPERATORS[kind] if operator not in common]
         yield f"{kind.value.partition('[')[0]}: {', '.join(specific)}; "
     yield f"all: {', '.join(common)}"
 
@@ -136,7 +136,7 @@ def _type_name(annotation: Any) -> str:
     if origin in (Union, python_types.UnionType):
         if len(_without_none(arguments)) == 1:
             return _type_name(_without_none(arguments)[0])
-        return "|".join(dict.fromkeys(_type_name(each) or "text" for each in _without_none(arguments)))
+        return "|".join(dict.fromkeys(_type_name(argument) or "text" for argument in _without_none(arguments)))
     if origin is Literal:
         return "|".join(map(str, arguments))
     if origin in (list, Sequence, typing.Sequence):
@@ -147,4 +147,4 @@ def _type_name(annotation: Any) -> str:
 
 
 def _without_none(kinds: Sequence[Any]) -> Sequence[Any]:
-    return [each for each in kinds if each is not type(None)]
+    return [kind for kind in kinds if kind is not type(None)]

@@ -91,4 +91,4 @@ def items_in(value: Any) -> list[Any]:
 
 def texts_in(value: Any) -> list[str]:
     """Return the items of a list as texts; empty for any other value."""
-    return [str(each) for each in items_in(value)]
+    return [str(item) for item in items_in(value)]

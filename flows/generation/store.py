@@ -45,7 +45,7 @@ def nearest_example(folder: Path, instruction: str) -> Example | None:
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder of workflows")
-    ranked = [(similarity(instruction, each.says), each) for each in _examples(folder)]
+    ranked = [(similarity(instruction, example.says), example) for example in _examples(folder)]
     best = max(ranked, key=lambda pair: pair[0], default=None)
     return best[1] if best is not None and best[0] >= NEAR_ENOUGH else None
 

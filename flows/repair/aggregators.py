@@ -56,7 +56,7 @@ def _groups(node: NodeSpec, graph: NodeGraph) -> dict[str, list[Selector]]:
         if not all(selectors):
             return {}
         has_groups = True
-        groups.setdefault(name, []).extend(each for each in selectors if each)
+        groups.setdefault(name, []).extend(selector for selector in selectors if selector)
     return groups if has_groups else {}
 
 
@@ -88,14 +88,14 @@ def _reads_of_node(value: Any, node_id: str, alias: str = "") -> Iterator[tuple[
             for item in cast("dict[str, Any]", fields).values():
                 yield from _reads_of_node(item, node_id)
         case str():
-            yield from (("", each.variable) for each in Text(value).selectors if each.node == node_id)
+            yield from (("", selector.variable) for selector in Text(value).selectors if selector.node == node_id)
         case _:
             pass
 
 
 def _as_one_list(graph: NodeGraph, node: NodeSpec, groups: Mapping[str, list[Selector]]) -> NodeGraph:
     """Return the workflow with the variables of all groups in one list, and their readers redirected to the output."""
-    members = [list(each) for each in dict.fromkeys(each for group in groups.values() for each in group)]
+    members = [list(each) for each in dict.fromkeys(selector for group in groups.values() for selector in group)]
     flat = with_params(graph, node, {"variables": members})
     output = dict.fromkeys(_read_groups(node, groups, graph), "output")
     return _redirected(flat, node.id, {key: (value, node.id) for key, value in output.items()})
@@ -110,7 +110,7 @@ def _as_aggregators(
         ids[name] = node.id if not ids else free_id(taken, node.parent)
         taken.add(ids[name])
     aggregators = [
-        replace(node, id=ids[name], params={"variables": [list(each) for each in dict.fromkeys(members)]})
+        replace(node, id=ids[name], params={"variables": [list(member) for member in dict.fromkeys(members)]})
         for name, members in groups.items()
     ]
     nodes = [new for other in graph.nodes for new in (aggregators if other is node else [other])]
@@ -118,9 +118,9 @@ def _as_aggregators(
     for edge in graph.edges:
         edges.append(edge)
         if edge.target == node.id:
-            edges += [replace(edge, target=each.id) for each in aggregators[1:]]
+            edges += [replace(edge, target=aggregator.id) for aggregator in aggregators[1:]]
         elif edge.source == node.id:
-            edges += [replace(edge, source=each.id) for each in aggregators[1:]]
+            edges += [replace(edge, source=aggregator.id) for aggregator in aggregators[1:]]
     first = next(iter(groups))
     targets = {key: ("output", ids.get(meant, ids[first])) for key, meant in read.items()}
     return _redirected(replace(graph, nodes=nodes, edges=edges), node.id, targets)
@@ -147,7 +147,7 @@ def _redirected(graph: NodeGraph, node_id: str, targets: Mapping[tuple[str, str]
             case _:
                 return value
 
-    return replace(graph, nodes=[replace(each, params=redirect(each.params)) for each in graph.nodes])
+    return replace(graph, nodes=[replace(other, params=redirect(other.params)) for other in graph.nodes])
 
 
 def _redirected_reference(selector: Selector, node_id: str, targets: Mapping[tuple[str, str], tuple[str, str]]) -> str:

@@ -30,7 +30,10 @@ def input_names(state: State) -> Iterator[Proposal]:
             near = get_close_matches(name, extra, n=1, cutoff=0.6)
             near = near or [each for each in extra if set(words_of(each)) & set(words_of(name))]
             for other in near[:1] or (extra if len(extra) == len(missing) == 1 else []):
-                variables = [[name, *each[1:]] if list_of(each)[:1] == [other] else each for each in _variables(start)]
+                variables = [
+                    [name, *variable[1:]] if list_of(variable)[:1] == [other] else variable
+                    for variable in _variables(start)
+                ]
                 graph = with_params(state.graph, start, {**params_of(start), "variables": variables})
                 graph = _with_variable_renamed(graph, Selector(other, start.id), Selector(name, start.id))
                 why = f"the instruction states the input {name!r}, and not {other!r}"
@@ -57,7 +60,7 @@ def input_unread(state: State) -> Iterator[Proposal]:
     for start in of_type(state.graph, "start") if stated else ():
         for name in declared(start.params, "variables"):
             if name not in (*stated, *state.contract.open) and not _is_read(state.graph, Selector(name, start.id)):
-                variables = [each for each in _variables(start) if list_of(each)[:1] != [name]]
+                variables = [variable for variable in _variables(start) if list_of(variable)[:1] != [name]]
                 graph = with_params(state.graph, start, {**params_of(start), "variables": variables})
                 why = "the instruction does not state it, and nothing reads it"
                 yield Proposal(start.id, f"input {name!r} is left out", why, graph)
@@ -67,10 +70,12 @@ def input_types(state: State) -> Iterator[Proposal]:
     """Inputs that are stated to be files, and declared as something else."""
     for start in of_type(state.graph, "start"):
         for name, kind in pairs_of(_variables(start)):
-            wanted = next((each.kind for each in state.contract.inputs if each.name == name), None)
+            wanted = next((stated.kind for stated in state.contract.inputs if stated.name == name), None)
             if wanted is None or wanted.value == kind:
                 continue
-            variables = [[name, wanted.value] if list_of(each)[:1] == [name] else each for each in _variables(start)]
+            variables = [
+                [name, wanted.value] if list_of(variable)[:1] == [name] else variable for variable in _variables(start)
+            ]
             graph = with_params(state.graph, start, {**params_of(start), "variables": variables})
             why = f"the instruction says {state.contract.stated(name).what!r}"
             yield Proposal(start.id, f"input {name!r} is {wanted.value}", why, graph)
@@ -81,14 +86,14 @@ def documents(state: State) -> Iterator[Proposal]:
     raw_documents = list(state.contract.raw_documents(state.graph))
     stated = {each.name for each in state.contract.inputs if each.is_document}
     for node_id, operator in state.checker.nodes.items():
-        for each in operator.references:
-            kind = state.type_of(each.selector)
-            if kind is not None and kind.is_file and not any(kind.may_be(wanted) for wanted in each.accepts):
-                holder = state.graph.by_id[each.selector.node]
-                if (holder.type == "start" and each.selector.variable in stated) or _extractor_of(
-                    state.graph, each.selector
+        for reference in operator.references:
+            kind = state.type_of(reference.selector)
+            if kind is not None and kind.is_file and not any(kind.may_be(wanted) for wanted in reference.accepts):
+                holder = state.graph.by_id[reference.selector.node]
+                if (holder.type == "start" and reference.selector.variable in stated) or _extractor_of(
+                    state.graph, reference.selector
                 ):
-                    raw_documents.append((node_id, each.selector))
+                    raw_documents.append((node_id, reference.selector))
     for node_id, selector in dict.fromkeys(raw_documents):
         graph, node = state.graph, state.graph.by_id[node_id]
         extractor = _extractor_of(graph, selector)

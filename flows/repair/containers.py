@@ -68,7 +68,9 @@ def hyphens(state: State) -> Iterator[Proposal]:
         if parent_of(name):
             continue
         moved = rename(graph, {node.id: name})
-        moved = replace(moved, nodes=[replace(each, parent="") if each.id == name else each for each in moved.nodes])
+        moved = replace(
+            moved, nodes=[replace(other, parent="") if other.id == name else other for other in moved.nodes]
+        )
         why = f"{node.parent!r} is not an iteration, and the hyphen says that it runs inside of one"
         yield Proposal(node.id, f"is called {name!r}", why, moved)
 
@@ -77,25 +79,29 @@ def bodies(state: State) -> Iterator[Proposal]:
     """Iterations with nothing inside, whose result is that of a node outside: the nodes on the way to it run inside."""
     graph = state.graph
     for node in graph.nodes:
-        inside = [each for each in graph.nodes if each.parent == node.id]
-        if node.type != "iteration" or any(each.type not in STARTS for each in inside):
+        inside = [other for other in graph.nodes if other.parent == node.id]
+        if node.type != "iteration" or any(inner.type not in STARTS for inner in inside):
             continue
         result_node = next(iter(kept_inside(replace(graph, nodes=[node]))), "")
-        borders = {node.id, *(each.id for each in inside)}
+        borders = {node.id, *(inner.id for inner in inside)}
         reached = _reachable(graph, borders, lambda edge: (edge.source, edge.target))
         orphans = [
-            each.id for each in graph.nodes if each.parent and each.parent not in graph.by_id and each.id in reached
+            other.id
+            for other in graph.nodes
+            if other.parent and other.parent not in graph.by_id and other.id in reached
         ]
         if result_node in graph.by_id and graph.by_id[result_node].parent == node.parent and result_node in reached:
             leading_to_result = _reachable(graph, {result_node}, lambda edge: (edge.target, edge.source), stop=node.id)
             moved = [
-                each.id
-                for each in graph.nodes
-                if each.id in reached & (leading_to_result | {result_node}) and each.parent == node.parent
+                other.id
+                for other in graph.nodes
+                if other.id in reached & (leading_to_result | {result_node}) and other.parent == node.parent
             ]
         else:
             moved = orphans
-        moved = [each for each in moved if each not in borders and graph.by_id[each].type not in ("start", "end")]
+        moved = [
+            node_id for node_id in moved if node_id not in borders and graph.by_id[node_id].type not in ("start", "end")
+        ]
         if moved:
             why = (
                 "its result is made there"
@@ -132,21 +138,21 @@ def _reachable(
 def _moved_inside(graph: NodeGraph, iteration: NodeSpec, moved: Sequence[str], has_start: bool) -> NodeGraph:
     """Return the workflow with nodes moved into an iteration, and their edges redirected to it or to its start."""
     start = (
-        f"{iteration.id}-1" if not has_start else next(each.id for each in graph.nodes if each.parent == iteration.id)
+        f"{iteration.id}-1" if not has_start else next(node.id for node in graph.nodes if node.parent == iteration.id)
     )
     taken = {*graph.by_id, start}
     new_ids: dict[str, str] = {}
-    for each in moved:
-        new_ids[each] = free_id(taken, iteration.id)
-        taken.add(new_ids[each])
+    for node_id in moved:
+        new_ids[node_id] = free_id(taken, iteration.id)
+        taken.add(new_ids[node_id])
     renamed = rename(graph, new_ids)
     moved_ids = set(new_ids.values())
-    inner = [replace(each, parent=iteration.id) for each in renamed.nodes if each.id in moved_ids]
-    others = [each for each in renamed.nodes if each.id not in moved_ids]
+    inner = [replace(node, parent=iteration.id) for node in renamed.nodes if node.id in moved_ids]
+    others = [node for node in renamed.nodes if node.id not in moved_ids]
     if not has_start:
-        index = next(number for number, each in enumerate(others) if each.id == iteration.id)
+        index = next(number for number, other in enumerate(others) if other.id == iteration.id)
         others.insert(index + 1, NodeSpec(start, "iteration-start", {}, iteration.id))
-    index = next(number for number, each in enumerate(others) if each.id == start)
+    index = next(number for number, other in enumerate(others) if other.id == start)
     edges: list[Edge] = []
     for edge in renamed.edges:
         into, out = edge.target in moved_ids, edge.source in moved_ids
@@ -169,8 +175,8 @@ def missing_starts(state: State) -> Iterator[Proposal]:
     graph = state.graph
     for node in graph.nodes:
         wanted = _START_OF.get(node.type)
-        inside = [each for each in graph.nodes if each.parent == node.id]
-        if not wanted or not inside or any(each.type == wanted for each in inside):
+        inside = [other for other in graph.nodes if other.parent == node.id]
+        if not wanted or not inside or any(inner.type == wanted for inner in inside):
             continue
         new_ids: dict[str, str] = {}
         start_id = f"{node.id}-1"
@@ -178,10 +184,10 @@ def missing_starts(state: State) -> Iterator[Proposal]:
             taken = {*graph.by_id}
             new_ids = {start_id: free_id(taken, node.id)}
         moved = rename(graph, new_ids)
-        inside_ids = {new_ids.get(each.id, each.id) for each in inside}
+        inside_ids = {new_ids.get(inner.id, inner.id) for inner in inside}
         led_to = {edge.target for edge in moved.edges if edge.source in inside_ids}
-        first_nodes = [each for each in inside_ids if each not in led_to] or sorted(inside_ids)[:1]
-        index = next(number for number, each in enumerate(moved.nodes) if each.parent == node.id)
+        first_nodes = [node_id for node_id in inside_ids if node_id not in led_to] or sorted(inside_ids)[:1]
+        index = next(number for number, other in enumerate(moved.nodes) if other.parent == node.id)
         start = NodeSpec(start_id, wanted, {}, node.id)
         nodes = [*moved.nodes[:index], start, *moved.nodes[index:]]
         edges = [*moved.edges, *(Edge(start_id, head) for head in sorted(first_nodes))]
@@ -199,7 +205,7 @@ def borders(state: State) -> Iterator[Proposal]:
         source, target = graph.by_id.get(edge.source), graph.by_id.get(edge.target)
         if source is None or target is None or source.parent == target.parent:
             continue
-        other_edges = [each for each in graph.edges if each is not edge]
+        other_edges = [other for other in graph.edges if other is not edge]
         if target.parent == source.id or source.parent == target.id:
             inner, container = (target, source) if target.parent == source.id else (source, target)
             what, replacement = "is left out", list[Edge]()
@@ -238,7 +244,7 @@ def _common_container(graph: NodeGraph, first: NodeSpec, second: NodeSpec) -> st
     """Return the id of the innermost container around both nodes; empty if there is none."""
     around_first = [*around(graph, first.id), ""]
     around_second = {*around(graph, second.id), ""}
-    return next(each for each in around_first if each in around_second)
+    return next(container for container in around_first if container in around_second)
 
 
 def on_level(graph: NodeGraph, node: NodeSpec, level: str) -> NodeSpec | None:

@@ -102,8 +102,11 @@ class Contract:
             count += len((given ^ set(self.input_names)) - self.open)
         if self.outputs:
             ends = ends_of(graph)
-            count += sum(min(each.apart(end) for each in self.outputs) for end in ends)
-            count += sum(min((each.apart(end) for end in ends), default=2 * len(each.needed)) for each in self.outputs)
+            count += sum(min(stated_end.apart(end) for stated_end in self.outputs) for end in ends)
+            count += sum(
+                min((stated_end.apart(end) for end in ends), default=2 * len(stated_end.needed))
+                for stated_end in self.outputs
+            )
         return count
 
     def raw_documents(self, graph: NodeGraph) -> Iterator[tuple[str, Selector]]:
@@ -120,8 +123,8 @@ class Contract:
         for node in graph.nodes:
             if node.type == "llm":
                 texts = [each for each in fields_of(node.params).values() if isinstance(each, str)]
-                named = dict.fromkeys(each for text in texts for each in Text(text).selectors)
-                yield from ((node.id, each) for each in named if each in raw)
+                named = dict.fromkeys(selector for text in texts for selector in Text(text).selectors)
+                yield from ((node.id, selector) for selector in named if selector in raw)
 
 
 def declared(params: Any, key: str) -> list[str]:
@@ -225,7 +228,7 @@ def _names_output(mention: Mention) -> bool:
 
 def _updated_inputs(contract: Contract, mentions: Sequence[Mention], text: str, is_first: bool) -> tuple[Stated, ...]:
     known = {each.name: each for each in contract.inputs}
-    mentioned = {each.name: Stated(each.name, each.what) for each in mentions}
+    mentioned = {mention.name: Stated(mention.name, mention.what) for mention in mentions}
     if is_first or not known:
         return tuple({**known, **mentioned}.values())
     added = [name for name in mentioned if name not in known]
@@ -235,8 +238,13 @@ def _updated_inputs(contract: Contract, mentions: Sequence[Mention], text: str, 
             about_input = not re.search(r"\b(?:branch|output|mechanism)\b", sentence)
             known = {name: each for name, each in known.items()
                      if name in mentioned or not (about_input and set(tokens(name)) <= words and found)}  # fmt: skip
-    if any(_REPLACES.search(each.sentence) and re.search(r"\binputs?\b", each.sentence, re.IGNORECASE) and each.name in added
-           and not MORE.search(each.sentence) for each in mentions):  # fmt: skip
+    if any(
+        _REPLACES.search(mention.sentence)
+        and re.search(r"\binputs?\b", mention.sentence, re.IGNORECASE)
+        and mention.name in added
+        and not MORE.search(mention.sentence)
+        for mention in mentions
+    ):
         known = {name: each for name, each in known.items() if name in mentioned}
     for name in list(known):  # ``question`` was replaced by ``question_1`` and ``question_2``
         if (
@@ -261,13 +269,13 @@ def _updated_outputs(
 ) -> tuple[Ends, ...]:
     ends = contract.outputs
     if is_first or not ends:
-        names = frozenset(each.name for each in mentions)
+        names = frozenset(mention.name for mention in mentions)
         return (Ends(names),) if names else ends
-    known = frozenset(name for each in ends for name in (*each.needed, *each.allowed))
+    known = frozenset(name for end in ends for name in (*end.needed, *end.allowed))
     ends = _without_replaced_branch(ends, mentions, text, first_stated_in)
     by_sentence: dict[str, list[str]] = {}
-    for each in mentions:
-        by_sentence.setdefault(each.sentence, []).append(each.name)
+    for mention in mentions:
+        by_sentence.setdefault(mention.sentence, []).append(mention.name)
     if not by_sentence:
         return _narrowed_to_named(ends, known, text)
     replaced = False
@@ -279,11 +287,11 @@ def _updated_outputs(
             branch_names = names | last_names if MORE.search(sentence) and not _ONLY.search(sentence) else names
             ends = (
                 (*ends, Ends(branch_names, known if unnamed else frozenset()))
-                if branch_names not in [each.needed for each in ends]
+                if branch_names not in [end.needed for end in ends]
                 else ends
             )
         elif (MORE.search(sentence) and not _ONLY.search(sentence)) or replaced or _BRANCH.search(sentence):
-            ends = tuple(Ends(each.needed | names, each.allowed) for each in ends)
+            ends = tuple(Ends(end.needed | names, end.allowed) for end in ends)
         else:
             ends, replaced = (Ends(names, known if unnamed else frozenset()),), True
     return ends
@@ -328,7 +336,7 @@ def _without_replaced_branch(
         if not found or not mentions or not re.search(r"\bbranch\b", sentence) or not re.search(_REPLACES, sentence):
             continue
         clause = re.split(r"\band\b|,", sentence[found.end() :])[0]
-        words = {each for each in tokens(clause) if each not in ("the", "branch", "a", "of")}
+        words = {token for token in tokens(clause) if token not in ("the", "branch", "a", "of")}
         names = [name for each in ends for name in each.needed]
         similarity = {name: len(words & set(tokens(first_stated_in.get(name, "")))) for name in names}
         best = max(similarity.values(), default=0)

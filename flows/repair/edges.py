@@ -25,7 +25,7 @@ def same_ids(state: State) -> Iterator[Proposal]:
         first = seen.setdefault(node.id, node)
         if first is node:
             continue
-        nodes = [each for each in state.graph.nodes if each is not node]
+        nodes = [other for other in state.graph.nodes if other is not node]
         if first.type == node.type and first.params == node.params:
             yield Proposal(
                 node.id, "stands twice, and is kept once", "both are the same", replace(state.graph, nodes=nodes)
@@ -40,8 +40,8 @@ def one_start(state: State) -> Iterator[Proposal]:
     first, *others = starts
     variables: dict[str, Any] = {}
     for node in starts:
-        for each in filter(None, map(list_of, list_of(params_of(node).get("variables")))):
-            variables.setdefault(str(each[0]), each)
+        for item in filter(None, map(list_of, list_of(params_of(node).get("variables")))):
+            variables.setdefault(str(item[0]), item)
     new_ids = {node.id: first.id for node in others}
     joined = replace(first, params={**first.params, "variables": list(variables.values())})
     kept = [joined if node is first else node for node in state.graph.nodes if node not in others]
@@ -58,7 +58,7 @@ def dangling(state: State) -> Iterator[Proposal]:
         missing = [end for end in (edge.source, edge.target) if end not in graph.by_id]
         if not missing:
             continue
-        other_edges = [each for each in graph.edges if each is not edge]
+        other_edges = [other for other in graph.edges if other is not edge]
         replacements = {end: replacement for end in missing if (replacement := _node_named(graph, end))}
         if len(replacements) == len(set(missing)):
             moved = replace(
@@ -92,13 +92,13 @@ def ports(state: State) -> Iterator[Proposal]:
         count = len(node.ports) or 1
         if 0 <= edge.port < count:
             continue
-        used = {each.port for each in state.graph.edges if each.source == edge.source}
+        used = {other.port for other in state.graph.edges if other.source == edge.source}
         free = [port for port in range(count) if port not in used]
         invalid = {port for port in used if not 0 <= port < count}
         if count > 1 and not (len(free) == 1 and len(invalid) == 1):
             continue
         port = free[0] if count > 1 else 0
-        edges = [replace(each, port=port) if each == edge else each for each in state.graph.edges]
+        edges = [replace(other, port=port) if other == edge else other for other in state.graph.edges]
         why = "it is the only port" if count == 1 else "it is the only port that no edge leaves from"
         yield Proposal(arrow(edge), f"port {edge.port} is {port}", why, with_edges(state.graph, edges))
 
@@ -115,7 +115,7 @@ def cycles(state: State) -> Iterator[Proposal]:
                 edge.source == first and edge.target == second for first, second in itertools.pairwise(cycle)
             )
             if is_in_cycle and edge.source not in reads.get(edge.target, ()):
-                other_edges = [each for each in state.graph.edges if each is not edge]
+                other_edges = [other for other in state.graph.edges if other is not edge]
                 why = "it closes a cycle, and its target reads nothing of its source"
                 yield Proposal(arrow(edge), "is left out", why, replace(state.graph, edges=other_edges))
 
@@ -140,7 +140,9 @@ def _nodes_named(node: NodeSpec, value: Any, graph: NodeGraph) -> Iterator[str]:
                     yield from _nodes_named(node, item, graph)
         case str() if "{{#" in value:
             yield from (
-                each.node for each in Text(value).selectors if each.node in graph.by_id and each.node != node.id
+                selector.node
+                for selector in Text(value).selectors
+                if selector.node in graph.by_id and selector.node != node.id
             )
         case _:
             pass
@@ -267,7 +269,10 @@ def order(state: State) -> Iterator[Proposal]:
 def _nodes_read(graph: NodeGraph) -> dict[str, set[str]]:
     """Return the nodes that each node reads, except its containers."""
     reads = reads_of(graph)
-    return {node.id: {each for each in reads[node.id] if each not in around(graph, node.id)} for node in graph.nodes}
+    return {
+        node.id: {node_id for node_id in reads[node.id] if node_id not in around(graph, node.id)}
+        for node in graph.nodes
+    }
 
 
 def _topological_order(before: dict[str, set[str]], place: dict[str, int]) -> list[str]:

@@ -28,7 +28,7 @@ def _ends_compared(state: State) -> Iterator[tuple[NodeSpec, list[Any], Ends, li
         names = frozenset(declared(end.params, "outputs"))
         wanted = min(state.contract.outputs, key=lambda each: each.apart(names))
         missing = sorted(wanted.needed - names)
-        extra = [each[0] for each in outputs if each[0] not in wanted.needed | wanted.allowed]
+        extra = [output[0] for output in outputs if output[0] not in wanted.needed | wanted.allowed]
         yield end, outputs, wanted, missing, extra
 
 
@@ -40,7 +40,7 @@ def output_names(state: State) -> Iterator[Proposal]:
             near = near or [each for each in extra if set(words_of(each)) & set(words_of(name))]
             fitting = [each for each in (near[:1] or extra) if _may_be(state, name, dict(outputs)[each])]
             for other in fitting if near or (len(extra) == len(missing) == 1) else fitting if len(fitting) == 1 else []:
-                changed = [[name if each[0] == other else each[0], each[1]] for each in outputs]
+                changed = [[name if output[0] == other else output[0], output[1]] for output in outputs]
                 why = f"the instruction states the output {name!r}, and not {other!r}"
                 graph = with_params(state.graph, end, {**end.params, "outputs": changed})
                 yield Proposal(end.id, f"output {other!r} is called {name!r}", why, graph)
@@ -68,7 +68,7 @@ def output_missing(state: State) -> Iterator[Proposal]:
 
 def _sources(state: State, name: str, outputs: Sequence[Any]) -> Iterator[tuple[Selector, str]]:
     """Yield the variables that an output may take its value from, each with the reason; the likeliest first."""
-    given = {tuple(each[1]) for each in outputs}
+    given = {tuple(output[1]) for output in outputs}
     top_level = {node.id: node for node in state.graph.nodes if not node.parent and node.type not in ("start", "end")}
     stated = state.contract.stated(name)
     same_name = [Selector(name, node_id) for node_id in top_level if name in state.checker.outputs.get(node_id, {})]
@@ -113,7 +113,7 @@ def _makes_file(node: NodeSpec, suffixes: Sequence[str], what: str) -> bool:
     params = params_of(node)
     match node.type:
         case "markdown-exporter":
-            known = [each for each in suffixes if each != "png"] or suffixes
+            known = [suffix for suffix in suffixes if suffix != "png"] or suffixes
             return params.get("target_type") in known or not suffixes
         case "text2image":
             return "png" in suffixes or "pic" in what
@@ -130,7 +130,7 @@ def output_extra(state: State) -> Iterator[Proposal]:
     for end, outputs, _, missing, extra in _ends_compared(state):
         if missing or not extra:
             continue
-        kept = [each for each in outputs if each[0] not in extra]
+        kept = [output for output in outputs if output[0] not in extra]
         if kept:
             graph = with_params(state.graph, end, {**end.params, "outputs": kept})
             what = f"{', '.join(map(repr, extra))}: left out"
@@ -148,11 +148,11 @@ def end_missing(state: State) -> Iterator[Proposal]:
             return
         outputs.append([name, list(found[0])])
     end = NodeSpec(free_id(set(state.graph.by_id)), "end", {"outputs": outputs})
-    edges = [*state.graph.edges, *(Edge(node, end.id) for node in dict.fromkeys(each[1][1] for each in outputs))]
+    edges = [*state.graph.edges, *(Edge(node, end.id) for node in dict.fromkeys(output[1][1] for output in outputs))]
     graph = with_edges(replace(state.graph, nodes=[*state.graph.nodes, end]), edges)
     yield Proposal(
         end.id,
-        "an end is added: " + ", ".join(each[0] for each in outputs),
+        "an end is added: " + ", ".join(output[0] for output in outputs),
         "the instruction states its outputs",
         graph,
     )
@@ -203,7 +203,7 @@ def ends_by_branch(state: State) -> Iterator[Proposal]:
     if len(state.contract.outputs) < 2 or len(ends) != 1 or ends[0].parent:
         return
     end, graph = ends[0], state.graph
-    outputs = [(each[0], Selector(*each[1])) for each in list_of(params_of(end).get("outputs")) if _is_pair(each)]
+    outputs = [(item[0], Selector(*item[1])) for item in list_of(params_of(end).get("outputs")) if _is_pair(item)]
     for node in graph.nodes:
         operator = state.known(node)
         if operator is None or node.parent or len(operator.ports) < 2:
@@ -250,7 +250,7 @@ def _candidates_of(state: State, selector: Selector) -> list[Selector]:
     node = state.graph.by_id.get(selector.node)
     if node is None or node.type != "variable-aggregator":
         return [selector]
-    return [Selector(*each) for each in list_of(params_of(node).get("variables")) if is_selector(each)]
+    return [Selector(*item) for item in list_of(params_of(node).get("variables")) if is_selector(item)]
 
 
 def _has_value(state: State, selector: Selector, running: set[str]) -> bool:
@@ -263,7 +263,7 @@ def _has_value(state: State, selector: Selector, running: set[str]) -> bool:
         sources = [
             each for each in reads_of(state.graph)[node.id] if state.graph.by_id[each].type == "variable-aggregator"
         ]
-        return all(_has_value(state, Selector("output", each), running) for each in sources)
+        return all(_has_value(state, Selector("output", source), running) for source in sources)
     return any(candidate.node in running for candidate in candidates)
 
 
@@ -301,9 +301,9 @@ def _with_end_for_each_branch(
         for name, selector in outputs:
             if name in names:
                 members = [
-                    each
-                    for each in _candidates_of(state, selector)
-                    if each.node in branch_nodes and each.node not in other_nodes
+                    candidate
+                    for candidate in _candidates_of(state, selector)
+                    if candidate.node in branch_nodes and candidate.node not in other_nodes
                 ]
                 shared = selector.node in other_nodes
                 if not shared:
@@ -312,18 +312,18 @@ def _with_end_for_each_branch(
                     branch_outputs.append([name, list(members[0])])
                 elif len(members) > 1:
                     aggregator = NodeSpec(
-                        free_id(taken), "variable-aggregator", {"variables": [list(each) for each in members]}
+                        free_id(taken), "variable-aggregator", {"variables": [list(member) for member in members]}
                     )
                     taken.add(aggregator.id)
                     nodes.append(aggregator)
-                    edges += [Edge(each.node, aggregator.id) for each in members]
+                    edges += [Edge(member.node, aggregator.id) for member in members]
                     branch_outputs.append([name, ["output", aggregator.id]])
                 else:
                     return None
         end_id = end.id if not any(node.type == "end" for node in nodes) else free_id(taken)
         taken.add(end_id)
         nodes.append(NodeSpec(end_id, "end", {"outputs": branch_outputs}))
-        edges += [Edge(node, end_id) for node in dict.fromkeys(each[1][1] for each in branch_outputs)]
+        edges += [Edge(node, end_id) for node in dict.fromkeys(output[1][1] for output in branch_outputs)]
     return with_edges(
-        replace(graph, nodes=[each for node in graph.nodes for each in (nodes if node is end else [node])]), edges
+        replace(graph, nodes=[other for node in graph.nodes for other in (nodes if node is end else [node])]), edges
     )

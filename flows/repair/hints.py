@@ -60,15 +60,15 @@ def _hints(contract: Contract, graph: NodeGraph) -> Iterator[tuple[tuple[str, st
     outputs = list(dict.fromkeys(name for names in ends_of(graph) for name in sorted(names)))
     stated_inputs = contract.input_names if starts else []
     stated_outputs = (
-        list(dict.fromkeys(name for each in contract.outputs for name in sorted(each.needed))) if ends else []
+        list(dict.fromkeys(name for end in contract.outputs for name in sorted(end.needed))) if ends else []
     )
     for name in stated_inputs:
         if name not in inputs:
-            unstated = [each for each in inputs if each not in stated_inputs]
+            unstated = [other for other in inputs if other not in stated_inputs]
             yield ("input", name), f"[input] {starts[0].id}: {_message(name, 'no start node declares', unstated)}"
     for name in stated_outputs:
         if name not in outputs:
-            unstated = [each for each in outputs if each not in stated_outputs]
+            unstated = [other for other in outputs if other not in stated_outputs]
             yield ("output", name), f"[output] {ends[0].id}: {_message(name, 'no end node gives', unstated)}"
 
 

@@ -19,9 +19,9 @@ def _lessons_on_issues(state: State) -> Iterator[str]:
     """Yield a lesson for each issue; for a variable that does not exist, it lists the variables to name instead."""
     suggestions: dict[str, str] = {}
     for reading in unreadable(state):
-        options = [f"{each} of {reading.selector.node!r}" for each in reading.outputs or {}]
+        options = [f"{output} of {reading.selector.node!r}" for output in reading.outputs or {}]
         options = options or [
-            f"{each} of {node!r}" for node, outputs in state.checker.outputs.items() for each in outputs
+            f"{output} of {node!r}" for node, outputs in state.checker.outputs.items() for output in outputs
         ]
         if options:
             place = named_place(NODE_TYPES[reading.node.type].params_type, reading.where)

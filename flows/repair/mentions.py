@@ -252,7 +252,7 @@ def _ends_clause(sentence: str, found: re.Match[str]) -> bool:
 def _words_before(text: str) -> str:
     """Return the words that describe a variable: those since the last comma, ``and`` or verb."""
     clauses = re.split(r"[,;:()]|\band\b|\bas well as\b", text.lower())
-    parts = [each.strip() for each in clauses if each.strip()]
+    parts = [clause.strip() for clause in clauses if clause.strip()]
     if not parts:
         return ""
     pieces = re.split(r"\b(?:provides?|inputs?|outputs?|returns?|generates?|receives?|uploads?|takes?|accepts?|gives?|supplies|deliver|produces?)\b", text.lower())  # fmt: skip

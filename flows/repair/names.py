@@ -84,7 +84,9 @@ def items(state: State) -> Iterator[Proposal]:
             yield Proposal(node.id, "the item is named with its iteration", why, with_params(state.graph, node, params))
     for reading in unreadable(state):
         variable, named = reading.selector
-        outer = [each for each in around(state.graph, reading.node.id) if is_container(state.graph, each)]
+        outer = [
+            container for container in around(state.graph, reading.node.id) if is_container(state.graph, container)
+        ]
         holder = state.graph.by_id.get(named)
         if reading.where == "output_selector" or not outer:
             continue
@@ -137,7 +139,7 @@ def _only_holder(state: State, reading: Reading) -> Selector | None:
     name = reading.selector.variable
     visible_levels = (
         reading.node.parent,
-        *[state.graph.by_id[each].parent for each in around(state.graph, reading.node.id)],
+        *[state.graph.by_id[container].parent for container in around(state.graph, reading.node.id)],
     )
     holders = [
         Selector(name, node_id)
@@ -203,7 +205,7 @@ def inside_read_outside(state: State) -> Iterator[Proposal]:
 
 def _selectors_read(state: State, node: NodeSpec) -> list[Selector]:
     known = state.known(node)
-    return [each.selector for each in known.references] if known else []
+    return [reference.selector for reference in known.references] if known else []
 
 
 def results(state: State) -> Iterator[Proposal]:
@@ -220,9 +222,9 @@ def results(state: State) -> Iterator[Proposal]:
             case _:
                 variable = ""
         inside = [each for each in state.graph.nodes if each.parent == node.id and each.type not in STARTS]
-        leaving = {edge.source for edge in state.graph.edges if edge.target in {each.id for each in inside}}
-        named = [each for each in inside if variable and lookup(state.checker.outputs.get(each.id, {}), variable)]
-        last = [each for each in inside if each.id not in leaving and each.type not in ("end",)]
+        leaving = {edge.source for edge in state.graph.edges if edge.target in {inner.id for inner in inside}}
+        named = [inner for inner in inside if variable and lookup(state.checker.outputs.get(inner.id, {}), variable)]
+        last = [inner for inner in inside if inner.id not in leaving and inner.type not in ("end",)]
         for result_node in named if len(named) == 1 else last if len(last) == 1 else last[-1:]:
             outputs = state.checker.outputs.get(result_node.id) or _declared_outputs(state, result_node)
             name = variable if variable in outputs else _MAIN_OUTPUT.get(result_node.type) or next(iter(outputs), "")

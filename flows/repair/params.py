@@ -100,7 +100,7 @@ def texts(state: State) -> Iterator[Proposal]:
 
 
 def _all_texts(given: Any) -> bool:
-    return all(isinstance(each, str) for each in given)
+    return all(isinstance(value, str) for value in given)
 
 
 def pairs(state: State) -> Iterator[Proposal]:
@@ -225,7 +225,7 @@ def cases(state: State) -> Iterator[Proposal]:
             continue
         given = params_of(node).get("cases")
         if isinstance(given, list):
-            mended = [_case_with_nodes(state, node, _case(each, state.graph)) for each in cast("list[Any]", given)]
+            mended = [_case_with_nodes(state, node, _case(value, state.graph)) for value in cast("list[Any]", given)]
             if mended != given:
                 params = {**params_of(node), "cases": mended}
                 what = "cases are written [logic, [conditions]]"
@@ -236,7 +236,7 @@ def _case_with_nodes(state: State, node: NodeSpec, case: Any) -> Any:
     """Return a case in which each variable without a node has the only other node with such a variable."""
     match case:
         case [logic, [*conditions]]:
-            return [logic, [_condition_with_node(state, node, each) for each in conditions]]
+            return [logic, [_condition_with_node(state, node, condition) for condition in conditions]]
         case _:
             return case
 
@@ -290,7 +290,9 @@ def comparisons(state: State) -> Iterator[Proposal]:
         if node.type != "if-else" or known is None:
             continue
         cases = list_of(node.params["cases"])
-        mended = [[logic, [_with_operator(state, each) for each in conditions]] for logic, conditions in cases]
+        mended = [
+            [logic, [_with_operator(state, condition) for condition in conditions]] for logic, conditions in cases
+        ]
         if mended != cases:
             why = "the variable's type has no other comparison that means it"
             yield Proposal(node.id, "comparisons are those of the variables' types", why,

@@ -50,7 +50,7 @@ def selectors_in_texts(state: State) -> Iterator[Proposal]:
                 case [str(), inner] if selector := as_selector(inner, graph):  # a pair of a name and a selector
                     return selector.in_text
                 case [[*_], *_]:
-                    found = [as_selector(each, graph) for each in cast("list[Any]", given)]
+                    found = [as_selector(value, graph) for value in cast("list[Any]", given)]
                     return "\n".join(each.in_text for each in found if each) if all(found) else given
                 case _:
                     return given
@@ -148,7 +148,7 @@ def _bare_in_template(state: State, node: NodeSpec) -> Iterator[Proposal]:
     template = params.get("template")
     if not isinstance(template, str) or not isinstance(params.get("variables"), list):
         return
-    names = {each[0] for each in map(list_of, list_of(params["variables"])) if each and isinstance(each[0], str)}
+    names = {item[0] for item in map(list_of, list_of(params["variables"])) if item and isinstance(item[0], str)}
     mended = _BARE_REFERENCE.sub(lambda found: f"{{{{ {found[1]} }}}}" if found[1] in names else found[0], template)
     if mended != template:
         why = "it is a variable of the template"

@@ -179,7 +179,7 @@ def known_type(word: str) -> str:
         return name
     if name in ALIASES:
         return ALIASES[name]
-    by_joined_name = {each.replace("-", ""): each for each in NODE_TYPES}
+    by_joined_name = {node_type.replace("-", ""): node_type for node_type in NODE_TYPES}
     if name.replace("-", "") in by_joined_name:
         return by_joined_name[name.replace("-", "")]
     similar = get_close_matches(name, [*NODE_TYPES, *ALIASES], n=2, cutoff=0.8)

@@ -28,7 +28,7 @@ def template_references(state: State) -> Iterator[Proposal]:
         template, variables = params.get("template"), params.get("variables")
         if not isinstance(template, str) or not isinstance(variables, list) or not Text(template).selectors:
             continue
-        declared = [list(each) for each in map(list_of, list_of(variables)) if each]
+        declared = [list(item) for item in map(list_of, list_of(variables)) if item]
         name_by_variable = {
             tuple(pair[1]): str(pair[0]) for pair in declared if len(pair) == 2 and is_selector(pair[1])
         }
@@ -78,12 +78,14 @@ def template_names(state: State) -> Iterator[Proposal]:
             what = f"{name!r} is declared: [{name}, [{name}, {holders[0].node}]]"
             why = "no other node before it has a variable of that name"
             yield Proposal(node.id, what, why, with_params(state.graph, node, mended))
-        unused = [each[0] for each in params["variables"] if each[0] not in used]
+        unused = [variable[0] for variable in params["variables"] if variable[0] not in used]
         near = get_close_matches(name, unused, n=1, cutoff=0.6) or (unused if len(unused) == 1 else [])
         for other in near:
             mended = {
                 **params,
-                "variables": [[name if each[0] == other else each[0], each[1]] for each in params["variables"]],
+                "variables": [
+                    [name if variable[0] == other else variable[0], variable[1]] for variable in params["variables"]
+                ],
             }
             what = f"its variable {other!r} is called {name!r}, as in the template"
             yield Proposal(node.id, what, "it is the only one not used", with_params(state.graph, node, mended))
@@ -96,7 +98,7 @@ def unknown_names(state: State) -> Iterator[Proposal]:
         if node.type != "template-transform" or known is None or check_template(known.params.template):
             continue
         template = known.params.template
-        given = {each.name for each in known.params.variables}
+        given = {variable.name for variable in known.params.variables}
         for name in [each for each in names_of(template) if each not in given]:
             mended = re.sub(r"\{\{-?\s*" + re.escape(name) + r"\s*-?\}\}", "", template)
             if mended != template:
@@ -171,12 +173,12 @@ def whole_extracts(state: State) -> Iterator[Proposal]:
             continue
         names = list(dict.fromkeys(parameter.name for parameter in known.params.parameters))
         wrong = {
-            each.selector.variable
+            reference.selector.variable
             for other in state.checker.nodes.values()
-            for each in other.references
-            if each.selector.node == node.id
-            and _GENERIC_NAME.fullmatch(each.selector.variable)
-            and each.selector.variable not in names
+            for reference in other.references
+            if reference.selector.node == node.id
+            and _GENERIC_NAME.fullmatch(reference.selector.variable)
+            and reference.selector.variable not in names
         }
         if len(names) < 2 or not wrong or not all(name.isidentifier() for name in names):
             continue

@@ -149,7 +149,7 @@ def params_of(node: NodeSpec) -> dict[str, Any]:
 
 def with_params(graph: NodeGraph, node: NodeSpec, params: Any) -> NodeGraph:
     """Return the workflow with other parameters for a node."""
-    return replace(graph, nodes=[replace(each, params=params) if each is node else each for each in graph.nodes])
+    return replace(graph, nodes=[replace(other, params=params) if other is node else other for other in graph.nodes])
 
 
 def with_edges(graph: NodeGraph, edges: list[Edge]) -> NodeGraph:

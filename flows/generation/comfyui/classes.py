@@ -56,7 +56,7 @@ def by_category(nearest: Iterable[str], definitions: Definitions, most: int = MO
     paid = dict.fromkeys(name for name in known if known[name].category.startswith("api node"))
     found: dict[str, list[str]] = {}
     omitted = 0
-    for name in dict.fromkeys([*nearest, *(each for each in known if each not in paid), *paid]):
+    for name in dict.fromkeys([*nearest, *(known_name for known_name in known if known_name not in paid), *paid]):
         category = known[name].category or "other"
         size = len(name) + 2 + (0 if category in found else len(category) + 1)
         if size > most:
@@ -91,23 +91,25 @@ def offered(words: str, definitions: Definitions, there: Collection[str] = ()) -
 
     @cache
     def taking(kind: str) -> Sequence[str]:
-        return [name for name in ranked if any(kind in each.split(",") for each in _required_links(known[name]))]
+        return [
+            name for name in ranked if any(kind in link_type.split(",") for link_type in _required_links(known[name]))
+        ]
 
     queue = list(found)
     for name in queue:
         added: list[str] = []
         for kind in dict.fromkeys(_required_links(known[name])):
             near = giving(kind)
-            added += [each for each in near if not _required_links(known[each])][
+            added += [other for other in near if not _required_links(known[other])][
                 :PROVIDERS
             ]  # such as loaders of models
             added += near[:PROVIDERS] if found.keys().isdisjoint(near) else []
         for kind in dict.fromkeys(known[name].outputs):
             added += taking(kind)[:PROVIDERS] if found.keys().isdisjoint(taking(kind)) else []
-        for each in added:
-            if each not in found and len(found) < MOST_OFFERED:
-                found[each] = None
-                queue.append(each)
+        for new_name in added:
+            if new_name not in found and len(found) < MOST_OFFERED:
+                found[new_name] = None
+                queue.append(new_name)
     return list(found)[:MOST_OFFERED]
 
 
@@ -122,7 +124,7 @@ def givers(kind: str, known: Mapping[str, NodeDefinition], ranked: Iterable[str]
     """
     found: list[str] = []
     for name in ranked:
-        if any("*" not in each and accepts(kind, each) for each in known[name].outputs):
+        if any("*" not in output and accepts(kind, output) for output in known[name].outputs):
             found.append(name)
             if len(found) == most:
                 break
@@ -141,8 +143,16 @@ def in_full(names: Iterable[str], definitions: Definitions) -> str:
 
 def _required_links(definition: NodeDefinition) -> list[str]:
     """Return the types of the required inputs of a class that links fill."""
-    inputs = (each for each in definition.inputs.values() if each.required and not each.is_widget)
-    return [each.type for each in inputs if not each.is_dynamic and "*" not in each.type]
+    inputs = (
+        input_definition
+        for input_definition in definition.inputs.values()
+        if input_definition.required and not input_definition.is_widget
+    )
+    return [
+        input_definition.type
+        for input_definition in inputs
+        if not input_definition.is_dynamic and "*" not in input_definition.type
+    ]
 
 
 def _line(name: str, definition: NodeDefinition) -> str:
@@ -153,7 +163,7 @@ def _line(name: str, definition: NodeDefinition) -> str:
 
 def _description(name: str, definition: NodeDefinition) -> str:
     lines = [f"{name}: {_cut(definition.says, _MAX_DESCRIPTION)}"]
-    lines += [f"  {_input(each)}" for each in definition.inputs.values()]
+    lines += [f"  {_input(input_definition)}" for input_definition in definition.inputs.values()]
     outputs = [
         kind if kind == called else f"{kind} ({called})"
         for kind, called in zip(definition.outputs, definition.names, strict=False)
@@ -174,7 +184,7 @@ def _input(definition: InputDefinition) -> str:
 def _type_text(definition: InputDefinition) -> str:
     if definition.type != COMBO or not definition.options:
         return definition.type
-    shown_options = " | ".join(_cut(repr(each), _MAX_OPTION) for each in definition.options[:MOST_OPTIONS])
+    shown_options = " | ".join(_cut(repr(option), _MAX_OPTION) for option in definition.options[:MOST_OPTIONS])
     omitted = len(definition.options) - MOST_OPTIONS
     return f"{shown_options} and {omitted} more" if omitted > 0 else shown_options
 

@@ -58,7 +58,7 @@ def _with_free_ids(graph: NodeGraph, taken: set[str]) -> NodeGraph:
     """Return the workflow with new ids for nodes whose ids are taken."""
     used = {*taken, *graph.by_id}
     free = (number for number in map(str, count(1)) if number not in used)
-    ids = {each: next(free) for each in graph.by_id if each in taken}
+    ids = {node_id: next(free) for node_id in graph.by_id if node_id in taken}
     if not ids:
         return graph
     nodes = [replace(spec, id=ids.get(spec.id, spec.id)) for spec in graph.nodes]

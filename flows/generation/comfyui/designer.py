@@ -126,7 +126,7 @@ class Asked(NamedTuple):
     def shown(self) -> list[Part]:
         """Prompt parts with the existing code and the earlier instructions."""
         code = "".join(f"{line}\n" for line in self.base.lines)
-        before = "\n".join(f"- {each}" for each in self.rounds[:-1])
+        before = "\n".join(f"- {instruction}" for instruction in self.rounds[:-1])
         return [
             Part("The workflow that is there", shared.fence(code) if code else "", keep=True),
             Part("Asked for before", before),
@@ -176,17 +176,17 @@ class SelectClasses(_Stage):
             lesson = self._unknown_lesson(names_chosen)
             if not lesson:
                 break
-        chosen = [each for each in dict.fromkeys(names_chosen) if each in self.definitions.classes]
+        chosen = [name for name in dict.fromkeys(names_chosen) if name in self.definitions.classes]
         if not chosen:
             return self._message(call.job, lesson or _NONE, failure=lesson or _NONE, prompt=sizes)
-        unknown = [each for each in dict.fromkeys(names_chosen) if each not in chosen]
+        unknown = [name for name in dict.fromkeys(names_chosen) if name not in chosen]
         extra = {"unknown": unknown} if unknown else {}
         return self._message(call.job, ", ".join(chosen), classes=chosen, prompt=sizes, **extra)
 
     def _unknown_lesson(self, names: Iterable[str]) -> str:
         """Return a lesson on the names that no class has; empty if there are none."""
         known = self.definitions.classes
-        unknown = [f"{each!r}{did_you_mean(each, known)}" for each in dict.fromkeys(names) if each not in known]
+        unknown = [f"{name!r}{did_you_mean(name, known)}" for name in dict.fromkeys(names) if name not in known]
         return f"The server has no class {', '.join(unknown[:MOST_TOLD])}. Choose again." if unknown else ""
 
 
@@ -260,14 +260,14 @@ class MendCode(_Stage):
         """Repair a new draft by rules; in later rounds, ask a model to mend the findings of the lesson."""
         messages = call.messages
         asked = self.asked(call.job)
-        draft_message = next((each for each in reversed(messages) if each.operator_id != self.get_id()), None)
+        draft_message = next((message for message in reversed(messages) if message.operator_id != self.get_id()), None)
         drafted = self.drafted(draft_message.outputs, asked.base.graph) if draft_message else None
         if draft_message is None or drafted is None:
             failure = (
                 str(draft_message.outputs.get("failure", "there is no code")) if draft_message else "there is no code"
             )
             return self._message(call.job, failure, failure=failure)
-        own_message = next((each for each in reversed(messages) if each.operator_id == self.get_id()), None)
+        own_message = next((message for message in reversed(messages) if message.operator_id == self.get_id()), None)
         is_same_draft = own_message is not None and own_message.outputs.get("drafted") == draft_message.outputs[CODE]
         before = self.drafted(own_message.outputs, asked.base.graph) if own_message and is_same_draft else None
         extra: dict[str, JsonValue] = {}
@@ -303,7 +303,7 @@ class MendCode(_Stage):
         parts = shared.fit(
             [
                 Part("Rules", prompts.FIX_RULES, keep=True),
-                Part("Findings", "\n".join(f"- {each}" for each in shown_findings)),
+                Part("Findings", "\n".join(f"- {finding}" for finding in shown_findings)),
                 Part("The lines concerned", prompts.numbered(before.lines, line_numbers)),
                 Part("Their classes", shared.fence(in_full(dict.fromkeys(classes_by_line.values()), self.definitions))),
                 Part("All lines", prompts.numbered(before.lines)),
@@ -328,7 +328,7 @@ class MendCode(_Stage):
             if draft.graph.nodes and len(findings_after) < len(findings_before):
                 extra.pop("refused", None)
                 return draft, repairs, {**extra, "lines": cast("list[JsonValue]", lines)}
-            remaining = "\n".join(f"- {each}" for each in findings_after[: shared.MOST_FINDINGS])
+            remaining = "\n".join(f"- {finding}" for finding in findings_after[: shared.MOST_FINDINGS])
             lesson_text = f"Your lines were taken back, for they make it no better. With them:\n{remaining}"
             extra["refused"] = "the lines make it no better"
         return before, [], extra
@@ -350,12 +350,12 @@ def _with_changed_lines(lines: Sequence[str], changes: Sequence[Mapping[str, Any
     lines_by_number: dict[int, list[str]] = {number: [line] for number, line in enumerate(lines, 1)}
     next_number = len(lines) + 1
     lines_by_number[next_number] = []
-    missing = [each["line"] for each in changes if each["line"] not in lines_by_number]
+    missing = [change["line"] for change in changes if change["line"] not in lines_by_number]
     if missing or not changes:
         what = f"there is no line {missing[0]}" if missing else "no line was changed"
         raise AnswerError(f"{what}; lines are 1 to {next_number - 1}, and {next_number} adds some")
-    for number in {each["line"] for each in changes}:
-        lines_by_number[number] = [str(each["code"]).strip() for each in changes if each["line"] == number]
+    for number in {change["line"] for change in changes}:
+        lines_by_number[number] = [str(change["code"]).strip() for change in changes if change["line"] == number]
     return "\n".join(line for number in sorted(lines_by_number) for line in lines_by_number[number] if line)
 
 

@@ -84,7 +84,7 @@ class Draft:
     def lines(self) -> Sequence[str]:
         """Lines of code: one for each node, after the lines whose outputs it uses, and then the unreadable lines."""
         others = re.compile(rf"\b({'|'.join(map(re.escape, self._ambiguous))})\b") if self._ambiguous else None
-        unread = [others.sub(rf"\1{_MISSING_SUFFIX}", each.text) if others else each.text for each in self.unread]
+        unread = [others.sub(rf"\1{_MISSING_SUFFIX}", line.text) if others else line.text for line in self.unread]
         return [*self._readable_lines, *unread]
 
     @property
@@ -197,20 +197,20 @@ def aligned(graph: NodeGraph, base: NodeGraph) -> NodeGraph:
         base_ids[spec.id] = base_id
         del unmatched[base_id]
 
-    order = [graph.by_id[each] for each in in_order(list(graph.by_id), graph.edges)]
+    order = [graph.by_id[node_id] for node_id in in_order(list(graph.by_id), graph.edges)]
     for spec in order if unmatched else ():
         same = [
-            each
-            for each in base_by_signature.get(_signature(spec, incoming.get(spec.id, ()), base_ids), ())
-            if each in unmatched
+            item
+            for item in base_by_signature.get(_signature(spec, incoming.get(spec.id, ()), base_ids), ())
+            if item in unmatched
         ]
         if same:
             take(spec, spec.id if spec.id in same else same[0])
     for spec in order:
         if spec.id not in base_ids and spec.id in unmatched and base.by_id[spec.id].type == spec.type:
             take(spec, spec.id)
-    for kind in {base.by_id[each].type for each in unmatched}:
-        unmatched_of_class = [each for each in unmatched if base.by_id[each].type == kind]
+    for kind in {base.by_id[node_id].type for node_id in unmatched}:
+        unmatched_of_class = [node_id for node_id in unmatched if base.by_id[node_id].type == kind]
         new_nodes = [spec for spec in order if spec.type == kind and spec.id not in base_ids]
         if len(unmatched_of_class) == len(new_nodes) == 1:
             take(new_nodes[0], unmatched_of_class[0])
@@ -256,7 +256,7 @@ def _incoming(graph: NodeGraph) -> Mapping[str, list[Edge]]:
 def _signature(spec: NodeSpec, incoming: Sequence[Edge], base_ids: Mapping[str, str] | None) -> Any:
     """Return a key of a node's class, values and links; `base_ids` maps the ids of its sources to those of the base."""
     links = sorted(
-        (each.input, each.source if base_ids is None else base_ids.get(each.source, ""), each.port) for each in incoming
+        (edge.input, edge.source if base_ids is None else base_ids.get(edge.source, ""), edge.port) for edge in incoming
     )
     return spec.type, json.dumps(spec.params, sort_keys=True, default=repr), tuple(links)
 

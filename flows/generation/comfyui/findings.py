@@ -32,26 +32,26 @@ def findings(draft: Draft, before: Collection[Issue] = ()) -> list[str]:
     """
     first = len(draft.lines) - len(draft.unread) + 1
     found = [
-        f"[unreadable] line {number}: {each.why}. Do: write it as X = Class(input=value), or leave it out"
-        for number, each in enumerate(draft.unread, first)
+        f"[unreadable] line {number}: {line.why}. Do: write it as X = Class(input=value), or leave it out"
+        for number, line in enumerate(draft.unread, first)
     ]
     issues = [*check(draft.graph, draft.definitions), *_unused_parts(draft.graph, draft)]
-    for each in dict.fromkeys(issues):
-        if each.code != MISSING_FILE and each not in before:
-            remedy = _remedy(each, draft) if len(found) < MOST_WITH_WAY_OUT else ""
-            found.append(f"[{each.code}] {_place(each, draft)}{each.message}{remedy}")
+    for issue in dict.fromkeys(issues):
+        if issue.code != MISSING_FILE and issue not in before:
+            remedy = _remedy(issue, draft) if len(found) < MOST_WITH_WAY_OUT else ""
+            found.append(f"[{issue.code}] {_place(issue, draft)}{issue.message}{remedy}")
     return found
 
 
 def missing_files(draft: Draft) -> list[str]:
     """Return a message for each file that the server does not have."""
-    return [each.message for each in check(draft.graph, draft.definitions) if each.code == MISSING_FILE]
+    return [issue.message for issue in check(draft.graph, draft.definitions) if issue.code == MISSING_FILE]
 
 
 def lines_in(found: Sequence[str]) -> list[int]:
     """Return the numbers of the lines that findings name."""
-    numbers = [each.partition("] line ")[2].partition(":")[0].partition(" ")[0] for each in found]
-    return [int(each) for each in numbers if each.isdecimal()]
+    numbers = [finding.partition("] line ")[2].partition(":")[0].partition(" ")[0] for finding in found]
+    return [int(number) for number in numbers if number.isdecimal()]
 
 
 def _unused_parts(graph: NodeGraph, draft: Draft) -> Iterator[Issue]:
@@ -97,7 +97,12 @@ def _remedy(issue: Issue, draft: Draft) -> str:
         case "missing-param" | "undefined-variable" | "wrong-type":
             inputs = definition.inputs.values() if definition else ()
             input_definition = next(
-                (each for each in inputs if issue.message.startswith((repr(each.name), f"{each.name}:"))), None
+                (
+                    candidate
+                    for candidate in inputs
+                    if issue.message.startswith((repr(candidate.name), f"{candidate.name}:"))
+                ),
+                None,
             )
             return (
                 _input_remedy(input_definition, node_id, draft)
@@ -154,4 +159,8 @@ def _outputs(type_name: str, draft: Draft) -> Sequence[str]:
 
 def _required_types(type_name: str, draft: Draft) -> set[str]:
     definition = draft.definitions.get(type_name)
-    return {each.type for each in definition.inputs.values() if each.required} if definition else set()
+    return (
+        {input_definition.type for input_definition in definition.inputs.values() if input_definition.required}
+        if definition
+        else set()
+    )

@@ -39,7 +39,7 @@ def near_names(name: str, known: Sequence[str], cutoff: float) -> list[str]:
     """
     if len(name) > _LONGEST_NAME:
         return []
-    plain = [each for each in known if _normalized(each) == _normalized(name)]
+    plain = [known_name for known_name in known if _normalized(known_name) == _normalized(name)]
     return plain if len(plain) == 1 else get_close_matches(name, known, 5, cutoff)
 
 
@@ -96,7 +96,7 @@ def mend(
             mended.graph, mended.repairs = before, repairs
         else:
             issues_before = issues_after
-    return mended.graph, [each for each in mended.repairs if each.where not in unchanged]
+    return mended.graph, [repair for repair in mended.repairs if repair.where not in unchanged]
 
 
 def _unchanged_nodes(graph: NodeGraph, base: NodeGraph) -> frozenset[str]:
@@ -191,7 +191,11 @@ def _unknown_inputs(mended: Mended) -> NodeGraph:
         given = {*params, *(edge.input for _, edge in links)}
         for link_index, edge in links:
             if definition.input(edge.input) is None:
-                free = [each for each in definition.inputs.values() if each.name not in given]
+                free = [
+                    input_definition
+                    for input_definition in definition.inputs.values()
+                    if input_definition.name not in given
+                ]
                 free = [each for each in free if _takes(mended, each, edge)]
                 if name := _meant_input(mended, edge.input, free):
                     edges[link_index] = replace(edge, input=name)
@@ -263,19 +267,28 @@ def _missing_links(mended: Mended) -> NodeGraph:
     edges = list(graph.edges)
     for spec in graph.nodes:
         definition = mended.definitions.get(spec.type)
-        for each in definition.inputs.values() if definition else ():
-            present = [index for index, edge in enumerate(edges) if (edge.target, edge.input) == (spec.id, each.name)]
+        for input_definition in definition.inputs.values() if definition else ():
+            present = [
+                index
+                for index, edge in enumerate(edges)
+                if (edge.target, edge.input) == (spec.id, input_definition.name)
+            ]
             undefined = [index for index in present if edges[index].source not in graph.by_id]
-            missing = each.required and not each.is_widget and not present and each.name not in mapping_of(spec.params)
-            if each.is_dynamic or "*" in each.type or not (missing or undefined):
+            missing = (
+                input_definition.required
+                and not input_definition.is_widget
+                and not present
+                and input_definition.name not in mapping_of(spec.params)
+            )
+            if input_definition.is_dynamic or "*" in input_definition.type or not (missing or undefined):
                 continue
-            candidates = _fitting_outputs(mended, edges, spec, each)
+            candidates = _fitting_outputs(mended, edges, spec, input_definition)
             if len(candidates) == 1:
                 source, port = candidates[0]
                 edges = [edge for index, edge in enumerate(edges) if index not in undefined]
-                edges.append(Edge(source, spec.id, port, each.name))
-                what = f"{each.name}: output {port} of node {source}"
-                mended.repairs.append(Repair("link", spec.id, what, f"the only one of type {each.type}"))
+                edges.append(Edge(source, spec.id, port, input_definition.name))
+                what = f"{input_definition.name}: output {port} of node {source}"
+                mended.repairs.append(Repair("link", spec.id, what, f"the only one of type {input_definition.type}"))
     return _with_edges(graph, edges)
 
 
@@ -329,8 +342,8 @@ def _takes(mended: Mended, input_definition: InputDefinition, edge: Edge) -> boo
 
 def _meant_input(mended: Mended, name: str, free: Sequence[InputDefinition]) -> str:
     """Return the free input that a name means: the most similar, or the only required one; empty if there is none."""
-    near = mended.near(name, [each.name for each in free], _INPUT_CUTOFF)
-    required = [each.name for each in free if each.required]
+    near = mended.near(name, [definition.name for definition in free], _INPUT_CUTOFF)
+    required = [definition.name for definition in free if definition.required]
     return near[0] if near else required[0] if len(required) == 1 else ""
 
 
@@ -361,7 +374,7 @@ def _successors(edges: Iterable[Edge], node_id: str) -> set[str]:
         targets.setdefault(edge.source, []).append(edge.target)
     to_visit, seen = [node_id], {node_id}
     while to_visit:
-        new = [each for each in targets.get(to_visit.pop(), ()) if each not in seen]
+        new = [successor for successor in targets.get(to_visit.pop(), ()) if successor not in seen]
         seen.update(new)
         to_visit += new
     return seen
