@@ -74,7 +74,7 @@ def best_matching(similarities: Sequence[Sequence[float]]) -> tuple[Pair, ...]:
 
     Raises:
         MissingExtraError: SciPy is not installed.
-        ValueError: A similarity is not a number from 0 to 1. Above it may be by a rounding error, and counts as 1.
+        ValueError: A similarity is not a number from 0 to 1. Rounding errors above 1 count as 1.
     """
     return tuple(
         sorted(pair for component in _components(similarities) for pair in component.pairs(*component.matching()))
@@ -91,7 +91,7 @@ def optimal_pairs(similarities: Sequence[Sequence[float]]) -> OptimalPairs:
 
     Raises:
         MissingExtraError: SciPy is not installed.
-        ValueError: A similarity is not a number from 0 to 1. Above it may be by a rounding error, and counts as 1.
+        ValueError: A similarity is not a number from 0 to 1. Rounding errors above 1 count as 1.
     """
     tied = [(component, component.tied()) for component in _components(similarities)]
     if sum(len(rows) for _, (rows, _) in tied) > MAX_TIED:

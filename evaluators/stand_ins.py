@@ -280,6 +280,8 @@ class _Images(ImageModel):
 
 
 class _Search:
+    """Search with up to three fixed results."""
+
     async def search(self, query: str, *, limit: int = 10) -> list[SearchResult]:
         return [
             SearchResult(
@@ -313,6 +315,8 @@ def _param_texts(graph: NodeGraph, node_type: str, name: str) -> list[str]:
 
 
 def _tool_stand_in(name: str) -> Tool:
+    """Return a tool with a name that accepts any arguments."""
+
     async def stand_in(**arguments: Any) -> str:
         """Return the same words for all arguments."""
         return WORDS

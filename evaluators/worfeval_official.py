@@ -1,6 +1,6 @@
 """Metric of the program of WorFBench's authors, including its faults, for comparison with published numbers.
 
-Where it differs from the paper:
+Differences from the paper:
 
 - START and END count as two more nodes of the chain, which are always right.
 - With 10 nodes or more, START and END included, the chain must rise in the order in which the gold workflow lists its

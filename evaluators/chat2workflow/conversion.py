@@ -117,6 +117,7 @@ def _faults(raw_nodes: Sequence[Any], raw_edges: Sequence[Any]) -> Iterator[Issu
 
 
 def _node_faults(node: _Node, by_id: Mapping[str, _Node]) -> Iterator[Issue]:
+    """Yield the faults of a node: its type, its parent, its parameters and their references."""
     if node.type not in _PARAMS:
         yield Issue("unknown-type", f"{node.type!r} is not a node type{did_you_mean(node.type, _PARAMS)}", node.id)
         return
@@ -232,6 +233,7 @@ def _references(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _selector(value: Any) -> Iterator[_Reference]:
+    """Yield the reference of a selector."""
     match value:
         case [str(variable), str(node)]:
             yield _Reference(variable, node)
@@ -258,6 +260,7 @@ def _list_of(read_item: _Reader) -> _Reader:
 
 
 def _argument(value: Any) -> Iterator[_Reference]:
+    """Yield the reference of an argument, ``[name, selector]``."""
     match value:
         case [str(), selector]:
             yield from _typed_selector(selector)
@@ -266,6 +269,7 @@ def _argument(value: Any) -> Iterator[_Reference]:
 
 
 def _declaration(value: Any) -> Iterator[_Reference]:
+    """Yield nothing, after a check of the form ``[name, type]``."""
     match value:
         case [str(), str(), *_]:
             yield from ()
@@ -274,6 +278,7 @@ def _declaration(value: Any) -> Iterator[_Reference]:
 
 
 def _case(value: Any) -> Iterator[_Reference]:
+    """Yield the references of a case of an if-else."""
     match value:
         case [str() | None, [*_] as conditions]:
             for condition in conditions:
@@ -283,6 +288,7 @@ def _case(value: Any) -> Iterator[_Reference]:
 
 
 def _condition(value: Any) -> Iterator[_Reference]:
+    """Yield the references of a condition."""
     match value:
         case [selector, str(), *expected]:
             yield from _typed_selector(selector)

@@ -204,6 +204,7 @@ def _subtask(
     extensions: Mapping[str, Any],
     faults: list[Issue],
 ) -> Subtask:
+    """Return a round of a task from its answer key and the extensions of its files; add the faults found."""
     where = f"{PASS_KEYS}: {task}_{number}"
     outputs = _outputs(key, where, faults)
     names = {name for end in outputs for name in end}

@@ -147,6 +147,7 @@ def _file_items(path: Path, faults: list[Issue]) -> Iterator[tuple[str, Any]]:
 
 
 def _is_object(line: str) -> bool:
+    """Return whether a line is a JSON object."""
     try:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):

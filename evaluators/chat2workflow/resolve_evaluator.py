@@ -119,6 +119,7 @@ def findings_of(verdicts: Mapping[str, CaseVerdict]) -> Sequence[str]:
 
 
 def _figures(verdict: CaseVerdict) -> dict[str, Any]:
+    """Return a verdict as JSON."""
     return {
         "resolved": verdict.resolved,
         "step": verdict.step,

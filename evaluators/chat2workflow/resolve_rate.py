@@ -150,6 +150,7 @@ def missing_files(cases: Iterable[Case], folder: Path | None) -> list[str]:
 
 
 def _path_of(name: str, folder: Path | None) -> Path | None:
+    """Return the path of a file in a folder; None if the folder does not contain the file."""
     if folder is None or Path(name).name != name:  # a dataset must not name files outside of the folder
         return None
     path = folder / name

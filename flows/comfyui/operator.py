@@ -115,6 +115,7 @@ class ComfyUI(Operator):
         )
 
     async def _run_on_server(self, given: Mapping[str, Any], files: Sequence[FileDescriptor]) -> Made:
+        """Run the workflow with given values of inputs; return its files and texts."""
         graph = self._workflow
         if self._is_ui_form:
             graph = executable(graph, await definitions_of(self._server))
@@ -132,6 +133,12 @@ class ComfyUI(Operator):
 
 
 def _load_file(path: str | Path) -> NodeGraph:
+    """Read a workflow from a file.
+
+    Raises:
+        InputError: The file cannot be read, or is too large.
+        InvalidError: The file is not a ComfyUI workflow.
+    """
     file = FileDescriptor.of(path)
     if file.size > MAX_BYTES:
         raise InputError(f"{path}: has {file.size:,} bytes, and a workflow at most {MAX_BYTES:,}")

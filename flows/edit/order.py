@@ -81,7 +81,7 @@ class _Order:
         self.nodes.insert(max(places, default=len(self.nodes) - 1) + 1, spec)
 
     def bring_what_it_reads(self, spec: NodeSpec) -> None:
-        """Put what a node reads, and stands behind it, before it; with what runs inside of that, and what that reads."""
+        """Move nodes that a node reads from after it to before it, with the nodes inside them and those that they read."""
         self._moving.add(spec.id)
         for node_id in reads(spec, self._types):
             other = self._graph.by_id.get(node_id)

@@ -45,6 +45,7 @@ def following(graph: NodeGraph, types: Mapping[str, NodeType], change: Change) -
 
 
 def _changed(spec: NodeSpec, types: Mapping[str, NodeType], change: Change) -> NodeSpec:
+    """Return a node with its variables replaced; the same object if none is."""
     if spec.type not in types:
         return spec
     params = rewritten(readable(types[spec.type].params_type, spec.params), spec.params, change)

@@ -82,6 +82,7 @@ def _fields(text: str) -> Any:
 
 
 def _value(name: str, key: str, word: str) -> Any:
+    """Return the value of a field in the short form."""
     if name == "add_output" and key == "value" and not word.startswith("["):
         node, _, variable = word.partition(".")
         return [variable, node]
@@ -89,6 +90,7 @@ def _value(name: str, key: str, word: str) -> Any:
 
 
 def _json_or_text(word: str) -> Any:
+    """Return the value of a word that is JSON, or the word."""
     try:
         value = read_json(word, "")
     except InvalidError:

@@ -129,6 +129,7 @@ def _name(item: Any, index: int) -> str | None:
 
 
 def _variables(spec: NodeSpec) -> list[str]:
+    """Return the names of a node's variables that other nodes can refer to."""
     return [
         name
         for param, index in _NAMING_PARAMS.get(spec.type, ())
@@ -208,6 +209,7 @@ class RemoveInput(Operation):
 
 
 def _missing_name(what: str, spec: NodeSpec, param: str, name: str) -> Iterator[Fault]:
+    """Yield a fault if a parameter of a node declares no variable with a name."""
     known = _names(spec, param, 0)
     if name not in known:
         has = shorten(known) or "none"
@@ -228,12 +230,13 @@ def _without(graph: NodeGraph, spec: NodeSpec, param: str, name: str) -> NodeGra
 
 
 def _end(graph: NodeGraph, node_id: str) -> NodeSpec | None:
-    """Return the end with an id, or with an empty id the only end; None if there is none."""
+    """Return the end with an id, or, with an empty id, the only end; None if there is none."""
     ends = [spec for spec in graph.nodes if spec.type == "end" and node_id in ("", spec.id)]
     return ends[0] if len(ends) == 1 or (ends and node_id) else None
 
 
 def _no_end(graph: NodeGraph, node_id: str) -> Iterator[Fault]:
+    """Yield a fault if an id names no end, or if without an id there is no end or several."""
     ends = [spec.id for spec in graph.nodes if spec.type == "end"]
     if node_id:
         missing = list(undefined(graph, "node", node_id))

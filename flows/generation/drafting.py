@@ -210,6 +210,7 @@ def _drafted_value(annotation: Any, value: Any) -> Any:
 
 
 def _drafted_union(arguments: Sequence[Any], value: Any) -> Any:
+    """Return a value of a union in drafted form."""
     if Selector in arguments and is_selector(value):
         variable = _drafted_value(Selector, value)
         return f"{{{{#{variable}#}}}}" if _takes_variables_and_values(arguments) else variable
@@ -233,6 +234,7 @@ def _with_description(schema: Schema, field: FieldInfo | None) -> Schema:
 
 
 def _object_schema(properties: Mapping[str, Schema]) -> Schema:
+    """Return the schema of an object that requires all properties and allows no others."""
     return {
         "type": "object",
         "properties": dict(properties),

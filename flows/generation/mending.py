@@ -40,8 +40,8 @@ DRAFTED = "drafted"
 """Output with the first draft of a mended workflow."""
 
 GENERATED = PROFILES["format"] - {"isolated"}
-"""Rules for drafts: without those that follow the names in instructions, and without the removal of isolated nodes,
-about which the model is asked."""
+"""Rules for drafts. Excluded are rules that follow the names in instructions, and the removal of isolated nodes, about
+which the model is asked."""
 
 TIDY = ("order", "selection")
 """Rules that change only how a workflow is written, so that users are not told of their repairs."""
@@ -108,9 +108,8 @@ class MendWorkflow(Stage):
         plan: dict[str, Any] = drafted.outputs.get("plan") or {}
         allowed = _allowed(base, graph, plan)
         drafted_as = drafted.outputs[WORKFLOW]
-        own_messages = [
-            message for message in messages if message.outputs.get(DRAFTED) == drafted_as
-        ]  # these messages include the verdicts
+        # messages of this operator on the current draft, with the verdicts on them
+        own_messages = [message for message in messages if message.outputs.get(DRAFTED) == drafted_as]
         newest_message = own_messages[-1] if own_messages else None
         newest_graph = workflow_of(newest_message.outputs) if newest_message else None
         extra: dict[str, JsonValue] = {}
@@ -201,8 +200,8 @@ CONTESTABLE = ("[input]", "[output]", "[judged]", "[dry-run]")
 
 def _contested(answer: Mapping[str, Any], findings: Sequence[str]) -> list[tuple[str, str]]:
     """Return the findings that an answer contests, each with the reason, without issues of the static check."""
-    said = [cast("Mapping[str, Any]", contest) for contest in answer.get("wrong", ())]
-    pairs = [(int(item["finding"]), " ".join(str(item["reason"]).split())) for item in said]
+    contests = [cast("Mapping[str, Any]", contest) for contest in answer.get("wrong", ())]
+    pairs = [(int(contest["finding"]), " ".join(str(contest["reason"]).split())) for contest in contests]
     return [
         (findings[number - 1], reason)
         for number, reason in pairs
@@ -221,10 +220,12 @@ def contested_in(message: WorkflowMessage) -> list[tuple[str, str]]:
 
 
 def _texts(message: WorkflowMessage, key: str) -> list[str]:
+    """Return the texts of a list in a message's outputs."""
     return texts_in(message.outputs.get(key))
 
 
 def _findings(verdict: WorkflowMessage) -> list[str]:
+    """Return the findings of a verdict."""
     return _texts(verdict, "findings")
 
 
@@ -253,6 +254,7 @@ def settle(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | None) -
 
 
 def _repaired(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | None) -> Repaired:
+    """Return a workflow after the rules, without repairs of nodes that must not change."""
     is_unordered = base.nodes and any(issue.code == "order" for issue in State(base).issues)
     mended = repair_graph(graph, rules=GENERATED - {"order"} if is_unordered else GENERATED)
     mended = replace(mended, repairs=[repair for repair in mended.repairs if repair.rule not in TIDY])
@@ -277,7 +279,10 @@ def findings_in(lesson: str) -> list[str]:
 
 
 def nodes_in(findings: Sequence[str], graph: NodeGraph) -> list[str]:
-    """Return the ids of the nodes that findings name, as their place or in quotes."""
+    """Return the ids of nodes that findings name, as their place or in quotes.
+
+    Findings about inputs or outputs also name the start and end nodes.
+    """
     ids = sorted(graph.by_id, key=len, reverse=True)
     found: dict[str, None] = {}
     for finding in findings:
@@ -291,7 +296,11 @@ def nodes_in(findings: Sequence[str], graph: NodeGraph) -> list[str]:
     ends = [spec.id for spec in graph.nodes if spec.type in ("start", "end")]
     return [
         *found,
-        *(each for each in ends if each not in found and any("[input]" in f or "[output]" in f for f in findings)),
+        *(
+            node_id
+            for node_id in ends
+            if node_id not in found and any("[input]" in finding or "[output]" in finding for finding in findings)
+        ),
     ]
 
 

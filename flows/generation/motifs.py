@@ -56,6 +56,7 @@ def nearest(kinds: Collection[str]) -> Motif | None:
 
 
 def _read() -> Iterator[Motif]:
+    """Yield the motifs of ``motifs.json``."""
     listed: list[dict[str, Any]] = json.loads(
         (files("operad.flows.generation") / "motifs.json").read_text(encoding="utf-8")
     )

@@ -128,6 +128,7 @@ class Offer:
         }
 
     def _services(self, *, arguments: bool, descriptions: bool) -> Iterator[str]:
+        """Yield a line for each tool, and lines with the models and knowledge bases."""
         if self.tools:
             users = [each for each in ("tool", "agent") if each in self.types]
             yield f"Tools for nodes of type {' and '.join(users)}:"

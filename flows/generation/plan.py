@@ -186,6 +186,7 @@ def with_base(said: Mapping[str, Any], base: NodeGraph) -> dict[str, Any]:
 
 
 def _node_with_base(node: Mapping[str, Any], base: NodeGraph) -> dict[str, Any]:
+    """Return the JSON of a planned node with its type and its change."""
     existing = base.by_id.get(str(node["id"]).strip())
     written = "params" in node or bool(node.get("replace"))
     change = "add" if existing is None else "update" if written else "keep"
@@ -211,6 +212,7 @@ def read_plan(said: Mapping[str, Any]) -> Plan:
 
 
 def _read_node(node: Mapping[str, Any], ids: Collection[str]) -> PlannedNode:
+    """Return a planned node from its JSON."""
     params = node.get("params")
     gives = tuple(
         Given(str(item["name"]).strip(), str(item["type"]))
@@ -257,6 +259,7 @@ def faults_of(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> lis
 
 
 def _faults(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> Iterator[str]:
+    """Yield the faults of a plan."""
     ids = [node.id for node in plan.nodes]
     if not (plan.open or plan.drop or any(node.after for node in plan.nodes)):
         yield from _no_change_faults(plan, base)
@@ -300,6 +303,7 @@ def _missing_type_faults(kinds: Sequence[str], types: Mapping[str, NodeType]) ->
 
 
 def _node_faults(node: PlannedNode, base: NodeGraph, plan: Plan, types: Mapping[str, NodeType]) -> Iterator[str]:
+    """Yield the faults of a planned node."""
     existing = base.by_id
     known = {*(node_id for node_id in existing if node_id not in plan.drop), *(each.id for each in plan.nodes)}
     if node.id not in existing and not _ID.fullmatch(node.id):
@@ -329,6 +333,7 @@ def _node_faults(node: PlannedNode, base: NodeGraph, plan: Plan, types: Mapping[
 
 
 def _list_schema(properties: Mapping[str, Schema], required: Collection[str]) -> Schema:
+    """Return the schema of a list of objects."""
     return {
         "type": "array",
         "items": {"type": "object", "properties": dict(properties), "required": list(required)},

@@ -223,7 +223,7 @@ def to_build(
     ids: Sequence[str] | None = None,
     rounds: Sequence[str] = (),
 ) -> Sequence[Part]:
-    """Return the prompt for parameters. The current ones of a node are never cut, as the model writes them anew.
+    """Return the prompt for parameters. Current parameters are never cut, as the model rewrites them.
 
     Args:
         plan: The plan.

@@ -151,6 +151,7 @@ def _redirected(graph: NodeGraph, node_id: str, targets: Mapping[tuple[str, str]
 
 
 def _redirected_reference(selector: Selector, node_id: str, targets: Mapping[tuple[str, str], tuple[str, str]]) -> str:
+    """Return a reference in a text, redirected if it reads a node."""
     return (
         Selector(*targets.get(("", selector.variable), selector)).in_text
         if selector.node == node_id

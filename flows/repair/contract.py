@@ -227,6 +227,7 @@ def _names_output(mention: Mention) -> bool:
 
 
 def _updated_inputs(contract: Contract, mentions: Sequence[Mention], text: str, is_first: bool) -> tuple[Stated, ...]:
+    """Return the inputs after one more round, which may add, remove or replace some."""
     known = {each.name: each for each in contract.inputs}
     mentioned = {mention.name: Stated(mention.name, mention.what) for mention in mentions}
     if is_first or not known:
@@ -267,6 +268,7 @@ def _made_plural(each: Stated, text: str) -> Stated:
 def _updated_outputs(
     contract: Contract, mentions: Sequence[Mention], text: str, first_stated_in: Mapping[str, str], is_first: bool
 ) -> tuple[Ends, ...]:
+    """Return the outputs after one more round, which may add or replace some, or state those of a branch."""
     ends = contract.outputs
     if is_first or not ends:
         names = frozenset(mention.name for mention in mentions)

@@ -242,6 +242,7 @@ def _case_with_nodes(state: State, node: NodeSpec, case: Any) -> Any:
 
 
 def _condition_with_node(state: State, node: NodeSpec, condition: Any) -> Any:
+    """Return a condition whose variable has no node with the only other node that has the variable."""
     match condition:
         case [str() as variable, str() as operator, *value] if operator not in state.graph.by_id:
             name = variable.strip("{}# ")

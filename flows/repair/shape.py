@@ -256,6 +256,7 @@ def _nodes_key(value: Mapping[str, Any]) -> str:
 
 
 def _is_root(value: Any) -> bool:
+    """Return whether a value is an object with lists of nodes and edges."""
     if not isinstance(value, dict):
         return False
     root = cast("dict[str, Any]", value)

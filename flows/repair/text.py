@@ -93,6 +93,7 @@ def with_json(text: str) -> str:
 
 
 def _is_json(text: str) -> bool:
+    """Return whether a text is valid JSON."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):
@@ -109,11 +110,12 @@ def _end_of_string(text: str, start: int) -> int:
 
 
 def _found_or_end(index: int, end: int, not_found: int = -1) -> int:
-    """Return an index, or the end of the text if the index says that a search failed."""
+    """Return the result of a search, or the end of the text if the search failed."""
     return end if index == not_found else index
 
 
 def _depth(text: str) -> int:
+    """Return the depth to which brackets are nested."""
     depth = deepest = 0
     for bracket in re.findall(r"[\[\]{}]", text):
         depth += 1 if bracket in "[{" else -1

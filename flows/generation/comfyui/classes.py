@@ -162,6 +162,7 @@ def _line(name: str, definition: NodeDefinition) -> str:
 
 
 def _description(name: str, definition: NodeDefinition) -> str:
+    """Return the description of a class with its inputs and outputs."""
     lines = [f"{name}: {_cut(definition.says, _MAX_DESCRIPTION)}"]
     lines += [f"  {_input(input_definition)}" for input_definition in definition.inputs.values()]
     outputs = [
@@ -173,6 +174,7 @@ def _description(name: str, definition: NodeDefinition) -> str:
 
 
 def _input(definition: InputDefinition) -> str:
+    """Return an input with its type, default and range; optional inputs are in brackets."""
     text = f"{definition.name}: {_type_text(definition)}"
     if definition.default is not None:
         text += f" = {_cut(repr(definition.default), _MAX_OPTION)}"
@@ -182,6 +184,7 @@ def _input(definition: InputDefinition) -> str:
 
 
 def _type_text(definition: InputDefinition) -> str:
+    """Return the type of an input, or its options."""
     if definition.type != COMBO or not definition.options:
         return definition.type
     shown_options = " | ".join(_cut(repr(option), _MAX_OPTION) for option in definition.options[:MOST_OPTIONS])
