@@ -81,7 +81,7 @@ class _Order:
         self.nodes.insert(max(places, default=len(self.nodes) - 1) + 1, spec)
 
     def bring_what_it_reads(self, spec: NodeSpec) -> None:
-        """Move nodes that a node reads from after it to before it, with the nodes inside them and those that they read."""
+        """Move nodes that a node reads before it, with the nodes inside them and the nodes that these read."""
         self._moving.add(spec.id)
         for node_id in reads(spec, self._types):
             other = self._graph.by_id.get(node_id)

@@ -228,7 +228,7 @@ def _names_output(mention: Mention) -> bool:
 
 def _updated_inputs(contract: Contract, mentions: Sequence[Mention], text: str, is_first: bool) -> tuple[Stated, ...]:
     """Return the inputs after one more round, which may add, remove or replace some."""
-    known = {each.name: each for each in contract.inputs}
+    known = {stated.name: stated for stated in contract.inputs}
     mentioned = {mention.name: Stated(mention.name, mention.what) for mention in mentions}
     if is_first or not known:
         return tuple({**known, **mentioned}.values())
@@ -237,7 +237,7 @@ def _updated_inputs(contract: Contract, mentions: Sequence[Mention], text: str, 
         if found := _REMOVES.search(sentence):
             words = set(tokens(sentence))
             about_input = not re.search(r"\b(?:branch|output|mechanism)\b", sentence)
-            known = {name: each for name, each in known.items()
+            known = {name: stated for name, stated in known.items()
                      if name in mentioned or not (about_input and set(tokens(name)) <= words and found)}  # fmt: skip
     if any(
         _REPLACES.search(mention.sentence)
@@ -246,23 +246,23 @@ def _updated_inputs(contract: Contract, mentions: Sequence[Mention], text: str, 
         and not MORE.search(mention.sentence)
         for mention in mentions
     ):
-        known = {name: each for name, each in known.items() if name in mentioned}
+        known = {name: stated for name, stated in known.items() if name in mentioned}
     for name in list(known):  # ``question`` was replaced by ``question_1`` and ``question_2``
         if (
             name not in mentioned
-            and sum(bool(re.fullmatch(rf"{re.escape(name)}_?\w{{1,6}}", each)) for each in added) > 1
+            and sum(bool(re.fullmatch(rf"{re.escape(name)}_?\w{{1,6}}", other)) for other in added) > 1
         ):
             del known[name]
-    known = {name: _made_plural(each, text) for name, each in known.items()}
+    known = {name: _made_plural(stated, text) for name, stated in known.items()}
     return tuple({**known, **{name: mentioned[name] for name in added}}.values())
 
 
-def _made_plural(each: Stated, text: str) -> Stated:
+def _made_plural(stated: Stated, text: str) -> Stated:
     """Return an input as a list of files if the instruction now states several."""
     for sentence in SENTENCE.split(text):
-        if INPUT.search(sentence) and _SEVERAL.search(sentence.lower()) and each.kind is T.FILE:
-            return Stated(each.name, f"multiple {each.what} files")
-    return each
+        if INPUT.search(sentence) and _SEVERAL.search(sentence.lower()) and stated.kind is T.FILE:
+            return Stated(stated.name, f"multiple {stated.what} files")
+    return stated
 
 
 def _updated_outputs(

@@ -163,14 +163,9 @@ def one_end(state: State) -> Iterator[Proposal]:
     ends = list(of_type(state.graph, "end"))
     if len(state.contract.outputs) != 1 or len(ends) < 2 or any(end.parent for end in ends):
         return
-    by_name: dict[str, list[Any]] = {}
-    for end in ends:
-        given = list_of(params_of(end).get("outputs"))
-        if not all(map(_is_pair, given)):
-            return
-        for name, selector in given:
-            if selector not in by_name.setdefault(name, []):
-                by_name[name].append(selector)
+    by_name = _variables_by_output(ends)
+    if by_name is None:
+        return
     graph, last = state.graph, ends[-1]
     taken, aggregators, outputs = set(graph.by_id), list[NodeSpec](), list[Any]()
     for name, selectors in by_name.items():
@@ -182,19 +177,35 @@ def one_end(state: State) -> Iterator[Proposal]:
     ids = {end.id for end in ends}
     incoming = [edge for edge in graph.edges if edge.target in ids]
     edges = [edge for edge in graph.edges if edge.target not in ids]
-    for target in (
-        [*(each.id for each in aggregators), last.id] if not aggregators else [each.id for each in aggregators]
-    ):
+    for target in [added.id for added in aggregators] or [last.id]:
         edges += [replace(edge, target=target) for edge in incoming]
-    edges += [Edge(each.id, last.id) for each in aggregators]
-    nodes = [each for node in graph.nodes for each in
-             ([*aggregators, replace(last, params={**last.params, "outputs": outputs})] if node is last else [] if node in ends else [node])]  # fmt: skip
+    edges += [Edge(added.id, last.id) for added in aggregators]
+    joined = replace(last, params={**last.params, "outputs": outputs})
+    nodes: list[NodeSpec] = []
+    for node in graph.nodes:
+        if node is last:
+            nodes += [*aggregators, joined]
+        elif node not in ends:
+            nodes.append(node)
     what = f"{len(ends)} ends are one: {', '.join(by_name)}" + (
-        f"; {', '.join(each.id for each in aggregators)} aggregate" if aggregators else ""
+        f"; {', '.join(added.id for added in aggregators)} aggregate" if aggregators else ""
     )
     yield Proposal(
         last.id, what, "the instruction states these outputs together", with_edges(replace(graph, nodes=nodes), edges)
     )
+
+
+def _variables_by_output(ends: Sequence[NodeSpec]) -> dict[str, list[Any]] | None:
+    """Return the distinct variables of each output of some ends; None if an output has another form."""
+    by_name: dict[str, list[Any]] = {}
+    for end in ends:
+        outputs = list_of(params_of(end).get("outputs"))
+        if not all(map(_is_pair, outputs)):
+            return None
+        for name, selector in outputs:
+            if selector not in by_name.setdefault(name, []):
+                by_name[name].append(selector)
+    return by_name
 
 
 def ends_by_branch(state: State) -> Iterator[Proposal]:

@@ -111,8 +111,8 @@ _LINK = re.compile(
 _LINK_INSIDE = re.compile(
     r"\b(?:from|based\s+on|about|using|according\s+to|given|of|for|to|into|with|on)\b", re.IGNORECASE
 )
-"""Prepositions: `_SOURCE` introduces an input; `_LINK`, at the start of a phrase, and `_LINK_INSIDE`, within it, connect
-two nouns, of which only the first has the direction of the verb."""
+"""Prepositions: `_SOURCE` introduces an input; `_LINK`, at the start of a phrase, and `_LINK_INSIDE`, within it,
+connect two nouns, of which only the first has the direction of the verb."""
 
 _QUANTITY = re.compile(
     r"\b(?:lists?|sets?|series|collections?|arrays?|numbers?|amounts?|cop(?:y|ies)|versions?|files?|texts?)\s*$",

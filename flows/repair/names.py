@@ -93,14 +93,18 @@ def items(state: State) -> Iterator[Proposal]:
         if holder is None and named in ("item", "index"):
             yield _redirect(state, reading, Selector(f"{named}.{variable}", outer[0]), f"it runs inside {outer[0]!r}")
             continue
-        own = holder is not None and (holder.type in STARTS or holder.id in outer)
-        if not (own or variable.partition(".")[0] in ("item", "index")):
+        is_inside = holder is not None and (holder.type in STARTS or holder.id in outer)
+        if not (is_inside or variable.partition(".")[0] in ("item", "index")):
             continue
-        owner = outer[0] if holder is None or (holder.id not in outer and holder.parent not in outer) else holder.id if holder.id in outer else holder.parent  # fmt: skip
+        owner = outer[0]
+        if holder is not None and holder.id in outer:
+            owner = holder.id
+        elif holder is not None and holder.parent in outer:
+            owner = holder.parent
         name, _, path = variable.partition(".")
         name = "index" if _INDEX.fullmatch(name) else "item"
-        to = Selector(f"{name}.{path}" if path else name, owner)
-        yield _redirect(state, reading, to, f"inside {owner!r}, the item and the index are its own")
+        item_selector = Selector(f"{name}.{path}" if path else name, owner)
+        yield _redirect(state, reading, item_selector, f"inside {owner!r}, the item and the index are its own")
 
 
 def variables(state: State) -> Iterator[Proposal]:

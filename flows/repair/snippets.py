@@ -168,11 +168,11 @@ def whole_extracts(state: State) -> Iterator[Proposal]:
     """All that a parameter-extractor reads out, named as one variable that it does not have: a text with all of them."""
     graph = state.graph
     for node in graph.nodes:
-        known = state.known(node)
-        if node.type != "parameter-extractor" or known is None:
+        operator = state.known(node)
+        if node.type != "parameter-extractor" or operator is None:
             continue
-        names = list(dict.fromkeys(parameter.name for parameter in known.params.parameters))
-        wrong = {
+        names = list(dict.fromkeys(parameter.name for parameter in operator.params.parameters))
+        generic_names = {
             reference.selector.variable
             for other in state.checker.nodes.values()
             for reference in other.references
@@ -180,7 +180,7 @@ def whole_extracts(state: State) -> Iterator[Proposal]:
             and _GENERIC_NAME.fullmatch(reference.selector.variable)
             and reference.selector.variable not in names
         }
-        if len(names) < 2 or not wrong or not all(name.isidentifier() for name in names):
+        if len(names) < 2 or not generic_names or not all(name.isidentifier() for name in names):
             continue
         template_id = free_id(set(graph.by_id), node.parent)
         fields = ",\n".join(f'  "{name}": {{{{ {name} | tojson }}}}' for name in names)
@@ -191,13 +191,16 @@ def whole_extracts(state: State) -> Iterator[Proposal]:
             node.parent,
         )
         template_output = Selector("output", template_id)
-        nodes = [replace(each, params=renamed(each, lambda selector: template_output if selector.node == node.id and selector.variable in wrong else selector))  # noqa: B023 - called at once
-                 for each in graph.nodes]  # fmt: skip
-        index = next(number for number, each in enumerate(nodes) if each.id == node.id)
+        redirected = {Selector(name, node.id): template_output for name in generic_names}
+        nodes = [
+            replace(other, params=renamed(other, lambda old: redirected.get(old, old)))  # noqa: B023 - called at once
+            for other in graph.nodes
+        ]
+        index = next(number for number, other in enumerate(nodes) if other.id == node.id)
         nodes.insert(index + 1, template)
         edges = [replace(edge, source=template_id) if edge.source == node.id else edge for edge in graph.edges]
         edges.append(Edge(node.id, template_id))
-        what = f"{', '.join(sorted(wrong))} of it is a text with all that it reads out, by {template_id!r}, a template-transform that is added"
+        what = f"{', '.join(sorted(generic_names))} of it is a text with all that it reads out, by {template_id!r}, a template-transform that is added"
         why = "it has no such variable, and several others"
         yield Proposal(node.id, what, why, replace(graph, nodes=nodes, edges=edges))
 
