@@ -100,7 +100,7 @@ def steering(graph: NodeGraph, branch: Branch) -> Steering | str:
         graph: The workflow.
         branch: The branch.
     """
-    path_branches = {each.node: each for each in (*_branches_to(graph, branch.node), branch)}
+    path_branches = {step.node: step for step in (*_branches_to(graph, branch.node), branch)}
     chosen = {
         Selector(CHOOSING[graph.by_id[step.node].type], step.node): step.name
         for step in path_branches.values()
@@ -220,7 +220,7 @@ def _candidates(
             listed: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
             texts += [part for each in listed for part in (str(each), *(item.strip() for item in str(each).split(",")))]
     numbers = [number for text in texts if (number := as_number(text)) is not None]
-    near_numbers = [each for number in numbers for each in (number, number + 1, number - 1)]
+    near_numbers = [near_number for number in numbers for near_number in (number, number + 1, number - 1)]
     known = {**checker.outputs.get(selector.node, {}), **checker.inner.get(selector.node, {})}
     match known.get(selector.variable, VariableType.ANY):
         case VariableType.NUMBER:

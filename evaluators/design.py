@@ -147,8 +147,10 @@ class DesignEvaluator(Evaluator):
             operator_id=self.get_id(),
         )
         review_findings = [
-            f"[judged] {each['node'] or 'workflow'}: {_line(each['problem'])}; {_line(each['change'])}".rstrip("; ")
-            for each in answer["findings"]
+            f"[judged] {finding['node'] or 'workflow'}: {_line(finding['problem'])}; {_line(finding['change'])}".rstrip(
+                "; "
+            )
+            for finding in answer["findings"]
         ]
         return list(dict.fromkeys(review_findings)), [_line(note) for note in answer.get("notes", ()) if _line(note)]
 
@@ -158,7 +160,7 @@ class DesignEvaluator(Evaluator):
         score = 2.0 * stage + (2 / (1 + len(findings)) if findings else 2)
         told_before = _texts(judged, "told")
         is_over = bool(findings) and all(
-            any(_is_same_finding(each, other) for other in told_before) for each in findings
+            any(_is_same_finding(finding, other) for other in told_before) for finding in findings
         )
         verdict = verdict_on(
             judged,

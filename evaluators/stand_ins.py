@@ -219,7 +219,7 @@ class Answers:
             return json.dumps(_with_values(filled, {**self.steering.named, **wanted}), ensure_ascii=False)
         prompt = "\n".join((task.instruction, task.job.goal))
         if re.search("mermaid", prompt, re.IGNORECASE):
-            parts = (f"{each}\n{DIAGRAM}" for each in dict.fromkeys(_DIVIDERS.findall(prompt)))
+            parts = (f"{divider}\n{DIAGRAM}" for divider in dict.fromkeys(_DIVIDERS.findall(prompt)))
             return "\n".join((WORDS, *parts)) if _DIVIDERS.search(prompt) else DIAGRAM
         if re.search(r"\bjson\b", prompt, re.IGNORECASE):
             example = _example_in(prompt) or _keys_in(prompt) or {"text": "text"}

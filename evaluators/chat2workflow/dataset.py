@@ -330,8 +330,8 @@ def optional_text(value: Mapping[str, Any], name: str, kind: type[Any], where: s
 
 def unknown_case(task: str, number: int, dataset: Dataset) -> str:
     """Return the error message for a task or round that the dataset does not have."""
-    rounds = [each.round for each in dataset.subtasks.values() if each.task == task]
+    rounds = [subtask.round for subtask in dataset.subtasks.values() if subtask.task == task]
     if rounds:
         return f"the task {task!r} has the rounds 1 to {max(rounds)}, and no {number}"
-    tasks = list(dict.fromkeys(each.task for each in dataset.subtasks.values()))
+    tasks = list(dict.fromkeys(subtask.task for subtask in dataset.subtasks.values()))
     return f"the dataset has no task {task!r}{did_you_mean(task, tasks)}"

@@ -142,8 +142,8 @@ def _file_items(path: Path, faults: list[Issue]) -> Iterator[tuple[str, Any]]:
     value = read_json(text, str(path))
     if not isinstance(value, list):
         raise InvalidError(str(path), [Issue("format", "must be a list of records, or have one a line", str(path))])
-    for number, each in enumerate(cast("list[Any]", value)):
-        yield f"[{number}]", each
+    for number, record in enumerate(cast("list[Any]", value)):
+        yield f"[{number}]", record
 
 
 def _is_object(line: str) -> bool:

@@ -133,9 +133,9 @@ def graph_of(text: str) -> NodeGraph:
 def files_of(case: Case) -> Iterator[str]:
     """Yield the names of the files that a test case needs."""
     for value in case.inputs.values():
-        for each in cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,):
-            if isinstance(each, CaseFile):
-                yield each.name
+        for item in cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,):
+            if isinstance(item, CaseFile):
+                yield item.name
 
 
 def missing_files(cases: Iterable[Case], folder: Path | None) -> list[str]:

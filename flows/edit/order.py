@@ -68,7 +68,7 @@ class _Order:
         predecessors = set(containers) | {edge.source for edge in self._graph.edges if edge.target == spec.id}
         predecessors |= set(reads(spec, self._types))
         predecessors_with_contents = predecessors | {
-            inner for each in predecessors - set(containers) for inner in inside_of(self._graph, each)
+            inner for predecessor in predecessors - set(containers) for inner in inside_of(self._graph, predecessor)
         }
         places = [
             number
@@ -92,7 +92,7 @@ class _Order:
                 continue
             block = [node for node in self.nodes if node is other or node.id in inside]
             node_and_containers = [self._graph.by_id[each] for each in [spec.id, *self._around(spec)]]
-            anchor = next((each for each in node_and_containers if each.parent == other.parent), spec)
+            anchor = next((ancestor for ancestor in node_and_containers if ancestor.parent == other.parent), spec)
             self.nodes = [node for node in self.nodes if not any(node is moved for moved in block)]
             place = min(self.place(anchor), self.place(spec))
             self.nodes[place:place] = block

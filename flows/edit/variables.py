@@ -146,7 +146,7 @@ def _text(value: Any) -> str:
 
 def _why_not_renamed(spec: NodeSpec, name: str) -> str:
     """Return the reason why the variable cannot be renamed."""
-    known = [each for place in _NAMING_PARAMS.get(spec.type, ()) for each in _names(spec, *place)]
+    known = [variable for place in _NAMING_PARAMS.get(spec.type, ()) for variable in _names(spec, *place)]
     if spec.type == "assigner":
         return "variables of an assigner have the names of those that it sets; rename these at the conversation or the loop"
     if spec.type not in _NAMING_PARAMS:

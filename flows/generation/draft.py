@@ -59,7 +59,7 @@ def variables_before(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType])
                     to_visit.append(source)
                     variables += [f"{source}.{name}" for name in outputs.get(source, []) if source != container]
         if node.type == "iteration":  # its result is a variable of a node inside
-            inside = [each.id for each in plan.nodes if each.inside == node.id]
+            inside = [planned.id for planned in plan.nodes if planned.inside == node.id]
             inside += [spec.id for spec in base.nodes if spec.parent == node.id and spec.id not in plan.drop]
             variables += [f"{inner}.{name}" for inner in dict.fromkeys(inside) for name in outputs.get(inner, [])]
         readable[node.id] = list(dict.fromkeys(variables))
@@ -350,7 +350,7 @@ def _edges(plan: Plan, base: NodeGraph, nodes: Sequence[NodeSpec]) -> list[Edge]
             for predecessor in dict.fromkeys(after)
             if (predecessor.node, target, predecessor.port) not in kept_edges
         )
-        edges += [Edge(each.node, target, each.port) for each in new]
+        edges += [Edge(predecessor.node, target, predecessor.port) for predecessor in new]
     for node in nodes:
         start = next((other for other in nodes if other.parent == node.id and other.type == "iteration-start"), None)
         inside = [other for other in nodes if other.parent == node.id and other is not start]

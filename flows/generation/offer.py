@@ -130,7 +130,7 @@ class Offer:
     def _services(self, *, arguments: bool, descriptions: bool) -> Iterator[str]:
         """Yield a line for each tool, and lines with the models and knowledge bases."""
         if self.tools:
-            users = [each for each in ("tool", "agent") if each in self.types]
+            users = [node_type for node_type in ("tool", "agent") if node_type in self.types]
             yield f"Tools for nodes of type {' and '.join(users)}:"
         for name, tool in self.tools.items():
             shown_arguments = (

@@ -267,7 +267,7 @@ def _faults(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> Itera
     if len(ids) > MOST_NODES:
         yield f"the plan has more than {MOST_NODES} nodes; say more in fewer"
         return
-    for node_id in dict.fromkeys(each for each in ids if ids.count(each) > 1):
+    for node_id in dict.fromkeys(duplicate for duplicate in ids if ids.count(duplicate) > 1):
         yield f"node {node_id!r} is planned twice; give each its own id"
     existing = base.by_id
     for node in plan.nodes:
@@ -305,7 +305,7 @@ def _missing_type_faults(kinds: Sequence[str], types: Mapping[str, NodeType]) ->
 def _node_faults(node: PlannedNode, base: NodeGraph, plan: Plan, types: Mapping[str, NodeType]) -> Iterator[str]:
     """Yield the faults of a planned node."""
     existing = base.by_id
-    known = {*(node_id for node_id in existing if node_id not in plan.drop), *(each.id for each in plan.nodes)}
+    known = {*(node_id for node_id in existing if node_id not in plan.drop), *(planned.id for planned in plan.nodes)}
     if node.id not in existing and not _ID.fullmatch(node.id):
         yield f"{node.id!r:.60} can be no id; take a number"
     if node.change == "add" and node.id in existing and node.id not in plan.drop:

@@ -367,7 +367,10 @@ def operations_in_short() -> str:
 
 def stated(contract: Contract) -> str:
     """Return a line for each input and for the outputs that the instructions state."""
-    lines = [f"input {each.name}" + (f" ({each.kind.value})" if each.kind else "") for each in contract.inputs]
+    lines = [
+        f"input {declared.name}" + (f" ({declared.kind.value})" if declared.kind else "")
+        for declared in contract.inputs
+    ]
     for end in contract.outputs:
         which = "outputs" if len(contract.outputs) == 1 else "outputs of one end"
         lines += [f"{which}: {', '.join(sorted(end.needed))}"] if end.needed else []

@@ -49,9 +49,12 @@ class Asked(NamedTuple):
 def asked(job: Job) -> Asked:
     """Read the request of a job."""
     earlier = job.inputs.get(ROUNDS)
-    rounds = [*(str(each) for each in (cast("list[Any]", earlier) if isinstance(earlier, list) else ())), job.goal]
+    rounds = [
+        *(str(instruction) for instruction in (cast("list[Any]", earlier) if isinstance(earlier, list) else ())),
+        job.goal,
+    ]
     base = from_json(job.inputs.get(WORKFLOW) or {})
-    titles = {each: str(title) for each, title in fields_of(job.inputs.get(TITLES)).items()}
+    titles = {node_id: str(title) for node_id, title in fields_of(job.inputs.get(TITLES)).items()}
     return Asked(base, rounds, read_contract(rounds), texts_in(job.inputs.get(NOTES)), titles)
 
 

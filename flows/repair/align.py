@@ -28,7 +28,7 @@ def input_names(state: State) -> Iterator[Proposal]:
         extra = [name for name in given if name not in stated and name not in state.contract.open]
         for name in missing:
             near = get_close_matches(name, extra, n=1, cutoff=0.6)
-            near = near or [each for each in extra if set(words_of(each)) & set(words_of(name))]
+            near = near or [candidate for candidate in extra if set(words_of(candidate)) & set(words_of(name))]
             for other in near[:1] or (extra if len(extra) == len(missing) == 1 else []):
                 variables = [
                     [name, *variable[1:]] if list_of(variable)[:1] == [other] else variable
@@ -84,7 +84,7 @@ def input_types(state: State) -> Iterator[Proposal]:
 def documents(state: State) -> Iterator[Proposal]:
     """Documents that are put into a text as files: the text that an extractor makes of them."""
     raw_documents = list(state.contract.raw_documents(state.graph))
-    stated = {each.name for each in state.contract.inputs if each.is_document}
+    stated = {statement.name for statement in state.contract.inputs if statement.is_document}
     for node_id, operator in state.checker.nodes.items():
         for reference in operator.references:
             kind = state.type_of(reference.selector)
@@ -174,7 +174,7 @@ def _with_variable_renamed(graph: NodeGraph, old: Selector, new: Selector) -> No
 def words_of(name: str) -> list[str]:
     """Return the words of a name in the singular, without short and generic words."""
     return [
-        each.removesuffix("s")
-        for each in name.lower().split("_")
-        if len(each) > 2 and each not in ("file", "text", "the")
+        word.removesuffix("s")
+        for word in name.lower().split("_")
+        if len(word) > 2 and word not in ("file", "text", "the")
     ]

@@ -218,7 +218,7 @@ def borders(state: State) -> Iterator[Proposal]:
                            with_edges(graph, [*other_edges, *replacement]))  # fmt: skip
             continue
         level = _common_container(graph, source, target)
-        outer_nodes = [on_level(graph, each, level) for each in (source, target)]
+        outer_nodes = [on_level(graph, end, level) for end in (source, target)]
         if None in outer_nodes or outer_nodes[0] is outer_nodes[1]:
             continue
         ends = cast("list[NodeSpec]", outer_nodes)

@@ -86,7 +86,7 @@ class Contract:
     @property
     def input_names(self) -> list[str]:
         """Names of the inputs."""
-        return [each.name for each in self.inputs]
+        return [stated.name for stated in self.inputs]
 
     def stated(self, name: str) -> Stated:
         """Return the statement about an input or an output."""
@@ -111,7 +111,7 @@ class Contract:
 
     def raw_documents(self, graph: NodeGraph) -> Iterator[tuple[str, Selector]]:
         """Yield the id of each ``llm`` node whose prompt names a document instead of its text, with the variable."""
-        documents = {each.name for each in self.inputs if each.is_document}
+        documents = {stated.name for stated in self.inputs if stated.is_document}
         if not documents:
             return
         raw = {Selector(name, node.id) for node in graph.nodes if node.type == "start" for name in documents}
@@ -130,7 +130,7 @@ class Contract:
 def declared(params: Any, key: str) -> list[str]:
     """Return the names that parameters declare as ``[[name, …], …]``."""
     pairs = map(list_of, list_of(fields_of(params).get(key)))
-    return [each[0] for each in pairs if each and isinstance(each[0], str)]
+    return [pair[0] for pair in pairs if pair and isinstance(pair[0], str)]
 
 
 def ends_of(graph: NodeGraph) -> list[frozenset[str]]:
@@ -210,7 +210,7 @@ def _with_round(contract: Contract, text: str, first_stated_in: Mapping[str, str
     for mention in mentions:
         words.setdefault(mention.name, Stated(mention.name, mention.what))
     inputs = _updated_inputs(contract, [mention for mention in mentions if mention.goes_in], text, is_first)
-    input_names = {each.name for each in inputs}
+    input_names = {stated.name for stated in inputs}
     outputs = [
         mention
         for mention in mentions

@@ -37,8 +37,8 @@ def output_names(state: State) -> Iterator[Proposal]:
     for end, outputs, _, missing, extra in _ends_compared(state):
         for name in missing:
             near = get_close_matches(name, extra, n=1, cutoff=0.6)
-            near = near or [each for each in extra if set(words_of(each)) & set(words_of(name))]
-            fitting = [each for each in (near[:1] or extra) if _may_be(state, name, dict(outputs)[each])]
+            near = near or [candidate for candidate in extra if set(words_of(candidate)) & set(words_of(name))]
+            fitting = [candidate for candidate in (near[:1] or extra) if _may_be(state, name, dict(outputs)[candidate])]
             for other in fitting if near or (len(extra) == len(missing) == 1) else fitting if len(fitting) == 1 else []:
                 changed = [[name if output[0] == other else output[0], output[1]] for output in outputs]
                 why = f"the instruction states the output {name!r}, and not {other!r}"
@@ -223,11 +223,11 @@ def ends_by_branch(state: State) -> Iterator[Proposal]:
         for port in range(len(operator.ports)):
             running = _running_nodes(graph, node.id, port)
             ports_by_outputs.setdefault(
-                frozenset(name for name, each in outputs if _has_value(state, each, running)), []
+                frozenset(name for name, selector in outputs if _has_value(state, selector, running)), []
             ).append(port)
         ports_by_outputs.pop(frozenset(), None)
         if len(ports_by_outputs) > 1 and all(
-            any(each.apart(names) == 0 for each in state.contract.outputs) for names in ports_by_outputs
+            any(stated.apart(names) == 0 for stated in state.contract.outputs) for names in ports_by_outputs
         ):
             split = _with_end_for_each_branch(state, end, outputs, node, ports_by_outputs)
             if split is not None:

@@ -78,6 +78,8 @@ MEANING_RULES: dict[str, Mending] = {
     "late-reads": edges.late_reads,
     "isolated": edges.unread_isolated,
 }
+"""Rules on workflows that need no instructions, by name, in order."""
+
 ALIGNED_RULES: dict[str, Mending] = {
     "input-names": align.input_names,
     "input-read": align.input_read,
@@ -91,7 +93,10 @@ ALIGNED_RULES: dict[str, Mending] = {
     "ends-by-branch": ends.ends_by_branch,
     "output-extra": ends.output_extra,
 }
+"""Rules that align inputs and outputs with the instructions, by name, in order."""
+
 TIDY_RULES: dict[str, Mending] = {"order": edges.order, "selection": selection}
+"""Rules on how a workflow is written, which are applied last."""
 
 
 def _first_line(text: str | None) -> str:

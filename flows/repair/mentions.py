@@ -184,12 +184,12 @@ def _names_in_list(listed: str) -> list[str]:
     if re.match(r"[`'\"“‘]", listed):
         return list(dict.fromkeys(quoted))
     names: list[str] = []
-    for each in _WORD.findall(listed):
-        if each.lower() in ("and", "or", "plus", "variable", "variables"):
+    for word in _WORD.findall(listed):
+        if word.lower() in ("and", "or", "plus", "variable", "variables"):
             continue
-        if each.lower() in _NO_NAMES and (names or each.lower() not in _NAMES_ALONE):
+        if word.lower() in _NO_NAMES and (names or word.lower() not in _NAMES_ALONE):
             break
-        names.append(each)
+        names.append(word)
     return list(dict.fromkeys(names))
 
 
@@ -240,7 +240,7 @@ def _found_at(name: str, listed: str) -> int:
 
 def _names_in_chinese_list(listed: str) -> list[str]:
     """Return the names in a list in brackets after 变量."""
-    return list(dict.fromkeys(each.strip("`'\"“‘”’ ") for each in re.split(r"[,，、/和与及]", listed) if each.strip()))
+    return list(dict.fromkeys(name.strip("`'\"“‘”’ ") for name in re.split(r"[,，、/和与及]", listed) if name.strip()))
 
 
 def _ends_clause(sentence: str, found: re.Match[str]) -> bool:
@@ -354,4 +354,4 @@ def _last_direction(sentence: str) -> bool | None:
 
 def tokens(text: str) -> list[str]:
     """Return the words of a text in lower case, without a final s; names are split at underscores."""
-    return [each.lower().removesuffix("s") for each in re.findall(r"[^\W_]+", text)]
+    return [word.lower().removesuffix("s") for word in re.findall(r"[^\W_]+", text)]

@@ -201,7 +201,7 @@ def inside_read_outside(state: State) -> Iterator[Proposal]:
             if not is_container(state.graph, holder.parent):
                 continue
             to = Selector("output", holder.parent)
-            params = renamed(node, lambda each: to if each == selector else each)  # noqa: B023 - called at once
+            params = renamed(node, lambda old: to if old == selector else old)  # noqa: B023 - called at once
             what = f"{selector} is {to}"
             why = f"{holder.id!r} runs inside {holder.parent!r}, and only what that gives can be read outside"
             yield Proposal(node.id, what, why, with_params(state.graph, node, params))
@@ -225,7 +225,7 @@ def results(state: State) -> Iterator[Proposal]:
                     continue
             case _:
                 variable = ""
-        inside = [each for each in state.graph.nodes if each.parent == node.id and each.type not in STARTS]
+        inside = [inner for inner in state.graph.nodes if inner.parent == node.id and inner.type not in STARTS]
         leaving = {edge.source for edge in state.graph.edges if edge.target in {inner.id for inner in inside}}
         named = [inner for inner in inside if variable and lookup(state.checker.outputs.get(inner.id, {}), variable)]
         last = [inner for inner in inside if inner.id not in leaving and inner.type not in ("end",)]

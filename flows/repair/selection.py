@@ -31,13 +31,13 @@ def selection(state: State) -> Iterator[Proposal]:
     kept = {name: type_ for name in selected if (type_ := _type_of(name)) in used}
     removed = [name for name in selected if name not in kept]
     added = [spoken(node_type) for node_type in used if node_type not in kept.values()]
-    listed = ", ".join([*(re.sub(r"\s*\([^()]*\)", "", each).strip(" -*`.") for each in kept), *added])
-    changed = _SELECTION.sub(lambda each: f"{each[1]}{listed}{each[3]}", before, count=1)
+    listed = ", ".join([*(re.sub(r"\s*\([^()]*\)", "", name).strip(" -*`.") for name in kept), *added])
+    changed = _SELECTION.sub(lambda match: f"{match[1]}{listed}{match[3]}", before, count=1)
     what = "; ".join(f"{', '.join(each)}: {done}" for each, done in ((added, "added"), (removed, "left out")) if each)
     why = "it names the types of the workflow"
     yield Proposal("<node_selection>", what or "is written anew", why, with_before(graph, changed))
     all_types = ", ".join(spoken(node_type) for node_type in used)
-    changed = _SELECTION.sub(lambda each: f"{each[1]}{all_types}{each[3]}", before, count=1)
+    changed = _SELECTION.sub(lambda match: f"{match[1]}{all_types}{match[3]}", before, count=1)
     yield Proposal("<node_selection>", "is written anew", why, with_before(graph, changed))
 
 

@@ -200,7 +200,10 @@ def whole_extracts(state: State) -> Iterator[Proposal]:
         nodes.insert(index + 1, template)
         edges = [replace(edge, source=template_id) if edge.source == node.id else edge for edge in graph.edges]
         edges.append(Edge(node.id, template_id))
-        what = f"{', '.join(sorted(generic_names))} of it is a text with all that it reads out, by {template_id!r}, a template-transform that is added"
+        what = (
+            f"{', '.join(sorted(generic_names))} of it is a text with all that it reads out, "
+            f"by {template_id!r}, a template-transform that is added"
+        )
         why = "it has no such variable, and several others"
         yield Proposal(node.id, what, why, replace(graph, nodes=nodes, edges=edges))
 

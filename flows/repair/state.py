@@ -20,7 +20,10 @@ from operad.operators.variables import Selector, VariableType
 from operad.runtime.values.errors import Issue
 
 Check = Callable[[NodeGraph], list[Issue]]
+"""Function that returns the issues of a workflow in its format."""
+
 Level = Literal["text", "shape", "meaning", "aligned"]
+"""Input of a rule: the text, the form of its JSON, the workflow, or the workflow and the instructions."""
 
 UNTIDY = ("order", "not-selected")
 """Codes of issues of notation only, which do not affect how a workflow runs."""

@@ -94,7 +94,10 @@ class KnowsClasses:
     def asked(self, job: Job) -> Asked:
         """Return the request of a job."""
         earlier = job.inputs.get(ROUNDS)
-        rounds = [*(str(each) for each in (cast("list[Any]", earlier) if isinstance(earlier, list) else ())), job.goal]
+        rounds = [
+            *(str(instruction) for instruction in (cast("list[Any]", earlier) if isinstance(earlier, list) else ())),
+            job.goal,
+        ]
         base = read_lines(str(job.inputs.get(CODE) or ""), self.definitions, NodeGraph())
         return Asked(base, rounds, known(base.graph, base))
 
@@ -338,7 +341,7 @@ def _repaired(draft: Draft, asked: Asked) -> tuple[Draft, list[str]]:
     """Return the code after the rules, and their repairs."""
     graph, repairs = mend(draft.graph, draft.definitions, asked.base.graph)
     settled = Draft(graph, draft.unread, draft.definitions)
-    return settled, [str(each) for each in (*draft.repairs, *repairs)]
+    return settled, [str(repair) for repair in (*draft.repairs, *repairs)]
 
 
 def _with_changed_lines(lines: Sequence[str], changes: Sequence[Mapping[str, Any]]) -> str:

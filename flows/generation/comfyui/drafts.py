@@ -284,7 +284,11 @@ def _with_variables_corrected(graph: NodeGraph, code: str) -> tuple[NodeGraph, l
         targets = statement.targets if isinstance(statement, ast.Assign) else []
         for target in targets:
             names = target.elts if isinstance(target, ast.Tuple) else [target]
-            assigned |= {each.id: (spec.id, port) for port, each in enumerate(names) if isinstance(each, ast.Name)}
+            assigned |= {
+                target_name.id: (spec.id, port)
+                for port, target_name in enumerate(names)
+                if isinstance(target_name, ast.Name)
+            }
     similar: dict[str, str] = {}
     edges, repairs = list(graph.edges), list[Repair]()
     for index, edge in enumerate(edges):
@@ -292,7 +296,7 @@ def _with_variables_corrected(graph: NodeGraph, code: str) -> tuple[NodeGraph, l
             continue
         name = edge.source
         if name not in similar and len(similar) < _MOST_SEARCHED:
-            same_digits = [each for each in assigned if digits(each) == digits(name)]
+            same_digits = [assigned_name for assigned_name in assigned if digits(assigned_name) == digits(name)]
             similar[name] = next(iter(near_names(name, same_digits, _VARIABLE_CUTOFF)), "")
         if variable := similar.get(name):
             source, port = assigned[variable]
@@ -320,10 +324,10 @@ def _statements(text: str, *, all_lines: bool) -> Iterator[str]:
     else:
         lines = text.split("\n")
         end = 0
-        for each in tree.body:
-            if each.lineno > end:  # of several statements in a line, the first yields the whole line
-                end = each.end_lineno or each.lineno
-                yield "\n".join(lines[each.lineno - 1 : end])
+        for node in tree.body:
+            if node.lineno > end:  # of several statements in a line, the first yields the whole line
+                end = node.end_lineno or node.lineno
+                yield "\n".join(lines[node.lineno - 1 : end])
         return
     statement: list[str] = []
     for line in text.split("\n"):

@@ -155,7 +155,7 @@ def _unknown_classes(mended: Mended) -> NodeGraph:
             similar[spec.type] = mended.near(spec.type, mended.definitions.classes, _CLASS_CUTOFF)
 
         def fits(name: str, names: Sequence[str] = given[spec.id]) -> int:
-            return sum(mended.definitions.classes[name].input(each) is not None for each in names)
+            return sum(mended.definitions.classes[name].input(input_name) is not None for input_name in names)
 
         if similar[spec.type]:
             name = max(similar[spec.type], key=fits)  # the first of equally fitting ones, which is the most similar
@@ -196,7 +196,7 @@ def _unknown_inputs(mended: Mended) -> NodeGraph:
                     for input_definition in definition.inputs.values()
                     if input_definition.name not in given
                 ]
-                free = [each for each in free if _takes(mended, each, edge)]
+                free = [candidate for candidate in free if _takes(mended, candidate, edge)]
                 if name := _meant_input(mended, edge.input, free):
                     edges[link_index] = replace(edge, input=name)
                     given.add(name)
@@ -205,7 +205,7 @@ def _unknown_inputs(mended: Mended) -> NodeGraph:
                     )
         unknown = [name for name in params if definition.input(name) is None and name != _UPLOAD]
         for old in unknown:
-            free = [each for each in definition.widgets if each.name not in given]
+            free = [candidate for candidate in definition.widgets if candidate.name not in given]
             if name := _meant_input(mended, old, free):
                 params = {name if key == old else key: value for key, value in params.items()}
                 given.add(name)
@@ -246,16 +246,16 @@ def _missing_values(mended: Mended) -> NodeGraph:
     def values(spec: NodeSpec, definition: NodeDefinition) -> Mapping[str, Any]:
         given = mapping_of(spec.params)
         params = dict(given)
-        for each in definition.widgets:
-            if each.required and each.name not in params and (spec.id, each.name) not in linked:
-                if each.initial is None or each.is_dynamic or (each.type == "STRING" and each.default is None):
+        for widget in definition.widgets:
+            if widget.required and widget.name not in params and (spec.id, widget.name) not in linked:
+                if widget.initial is None or widget.is_dynamic or (widget.type == "STRING" and widget.default is None):
                     continue  # an empty text would hide that the text is missing
-                params[each.name] = each.initial
-                what = f"{each.name} = {str(each.initial)[:80]!r}"
+                params[widget.name] = widget.initial
+                what = f"{widget.name} = {str(widget.initial)[:80]!r}"
                 mended.repairs.append(Repair("default", spec.id, what, "required, and not given"))
         if len(params) == len(given):
             return given
-        own = {each.name: params[each.name] for each in definition.widgets if each.name in params}
+        own = {widget.name: params[widget.name] for widget in definition.widgets if widget.name in params}
         return {**own, **params}  # in the order of ComfyUI's page
 
     return _with_values(mended, values)
