@@ -80,9 +80,8 @@ class DesignEvaluator(Evaluator):
         notes = _texts(judged, "notes")
         known_issues = set(repair_graph(base, rules=()).lessons) if base.nodes else set[str]()
         issues = [lesson for lesson in repair_graph(graph, rules=()).lessons if lesson not in known_issues]
-        if any(
-            lesson.startswith(ORDER) for lesson in known_issues
-        ):  # an existing order of nodes in the file is not changed
+        # nodes of an existing workflow that are out of order in its file stay there
+        if any(lesson.startswith(ORDER) for lesson in known_issues):
             issues = [issue for issue in issues if not issue.startswith(ORDER)]
         offer = _offer(call.job)
         known_issues |= set(offer.faults(base))
@@ -98,9 +97,8 @@ class DesignEvaluator(Evaluator):
         if not (self._needs_review(call.job, contested) if self._judge is None else self._judge):
             return _Assessment(4, [], notes, dry.untaken)
         if judged.outputs.get("unchanged") and any(finding.startswith("[judged]") for finding in asked_before):
-            remaining = _uncontested(
-                asked_before, contested
-            )  # the workflow is unchanged, so a new review would find the same
+            # the workflow is unchanged, so a new review would find the same
+            remaining = _uncontested(asked_before, contested)
         else:
             outdated = read_plan(plan).outdated if (plan := fields_of(judged.outputs.get("plan"))) else ()
             remaining, review_notes = await self._review(call, graph, notes, contested, outdated)

@@ -123,9 +123,8 @@ def places(annotation: Any, *, choices: bool = True) -> Mapping[str, Any]:
     if not (isinstance(declared, type) and issubclass(declared, tuple) and hasattr(cast("Any", declared), "_fields")):
         return {}
     hints = get_type_hints(cast("Any", declared), include_extras=True)
-    if (
-        choices and annotation is Condition
-    ):  # the declaration leaves the operator open, as it depends on the type of the variable
+    # the declaration leaves the operator open, as it depends on the type of the variable
+    if choices and annotation is Condition:
         known = list(dict.fromkeys(item for listed in OPERATORS.values() for item in listed))
         hints["operator"] = Literal[tuple(known)]
     return hints

@@ -209,9 +209,8 @@ def borders(state: State) -> Iterator[Proposal]:
         if target.parent == source.id or source.parent == target.id:
             inner, container = (target, source) if target.parent == source.id else (source, target)
             what, replacement = "is left out", list[Edge]()
-            if (
-                inner is target and inner.type not in STARTS
-            ):  # replaces the edge from outside by one from the start inside
+            if inner is target and inner.type not in STARTS:
+                # the edge from outside is replaced by one from the start inside
                 replacement = _from_start(graph, inner, other_edges)
                 what = "leads from the start inside" if replacement else what
             yield Proposal(arrow(edge), what, f"what runs inside {container.id!r} begins and ends by itself",

@@ -100,9 +100,8 @@ def offered(words: str, definitions: Definitions, there: Collection[str] = ()) -
         added: list[str] = []
         for kind in dict.fromkeys(_required_links(known[name])):
             near = giving(kind)
-            added += [other for other in near if not _required_links(known[other])][
-                :PROVIDERS
-            ]  # such as loaders of models
+            sources = [other for other in near if not _required_links(known[other])]  # such as loaders of models
+            added += sources[:PROVIDERS]
             added += near[:PROVIDERS] if found.keys().isdisjoint(near) else []
         for kind in dict.fromkeys(known[name].outputs):
             added += taking(kind)[:PROVIDERS] if found.keys().isdisjoint(taking(kind)) else []

@@ -90,9 +90,8 @@ def mend(
         before, repairs = mended.graph, list(mended.repairs)
         mended.graph = _with_unchanged(rule(mended), before, unchanged)
         issues_after = len(check(mended.graph, definitions)) if mended.graph is not before else issues_before
-        if (
-            mended.graph is not before and issues_after >= issues_before and rule is not _unknown_classes
-        ):  # an unknown class hides further issues
+        # a class that becomes known may reveal further issues
+        if mended.graph is not before and issues_after >= issues_before and rule is not _unknown_classes:
             mended.graph, mended.repairs = before, repairs
         else:
             issues_before = issues_after
