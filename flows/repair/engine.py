@@ -148,7 +148,6 @@ class Repaired:
     lessons: Sequence[str] = field(default_factory=tuple)
 
 
-_TAGS = ("node_selection", "design_principle", "workflow")
 _WORKFLOW = re.compile(r"<workflow>(.*?)(?:</workflow>|\Z)", re.DOTALL)
 
 
