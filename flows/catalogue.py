@@ -1,4 +1,4 @@
-"""The catalogue of node types, from their declarations: for people, and word for word for models that make workflows."""
+"""Catalogue of node types, made from their declarations, for people and for models that generate workflows."""
 
 from __future__ import annotations
 

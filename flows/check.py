@@ -1,4 +1,4 @@
-"""The full static check of a workflow of typed nodes: all issues at once, and nothing is run."""
+"""Static check of a workflow of typed nodes; all issues are reported at once, and nothing is run."""
 
 from __future__ import annotations
 

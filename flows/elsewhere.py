@@ -1,4 +1,4 @@
-"""Node types of other platforms that do not run here, with advice."""
+"""Advice on node types of other platforms that do not run here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flowchart of a workflow, in the language of Mermaid.
+"""Flowchart of a workflow in Mermaid's language.
 
 A node shows its type and its id. An edge from a port shows the port: the number of an if-else case, ``else``, or the
 name of a class. Nodes inside a container are drawn in a frame. A node that edges name but that does not exist has a

@@ -1,4 +1,4 @@
-"""A workflow of typed nodes as it is written: ids, types, parameters, edges. Nothing in it need be right."""
+"""Graph of typed nodes as a file describes it: ids, types, parameters and edges; it need not be valid."""
 
 from __future__ import annotations
 

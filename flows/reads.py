@@ -1,4 +1,4 @@
-"""References of typed nodes among other operators: variables that do not exist, or are of another type."""
+"""Check of the variables that typed nodes read from other operators: missing variables and wrong types."""
 
 from __future__ import annotations
 

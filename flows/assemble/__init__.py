@@ -1,4 +1,4 @@
-"""Assembly: a workflow of typed nodes, checked, as a workflow that runs."""
+"""Assembly of a graph of typed nodes into a workflow that runs."""
 
 from operad.flows.assemble.assembly import assemble
 

@@ -1,4 +1,4 @@
-"""A workflow of typed nodes, as it is written → a workflow that runs."""
+"""Assembly of a graph of typed nodes into a workflow: one operator per node, one workflow per container."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields of imported files: a declaration of each field's use, and the remarks on one file."""
+"""Declarations of the fields of imported files, and remarks on fields that behave differently here."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def summary(remarks: Sequence[Remark]) -> str:
 
 
 class LossyError(InputError):
-    """An imported workflow whose results may be others here than where it comes from; ``losses`` holds every loss.
+    """Imported workflow whose results may differ here from those on its own platform; ``losses`` holds every loss.
 
     Example:
         >>> LossyError("flow.yml", [Remark("3", "Ask", "memory", "the model sees no earlier turns", lossy=True)]).losses

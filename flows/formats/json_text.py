@@ -1,4 +1,4 @@
-"""JSON of others → plain values. Hostile text ends in an error, not in harm."""
+"""Reading of untrusted JSON within limits, and writing of JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workflow as a Mermaid flowchart, to look at; it is not read back."""
+"""Format of Mermaid flowcharts, which is only written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workflow as lines of text, for a terminal: each node with what it follows, and those inside others below them."""
+"""Outline of a workflow for a terminal: a line for each node, with its predecessors; nested nodes are indented."""
 
 from __future__ import annotations
 

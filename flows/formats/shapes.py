@@ -1,4 +1,4 @@
-"""Foreign values, taken as the wanted shape; empty where they have another."""
+"""Values of foreign files, taken as a wanted type; empty if they have another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All formats, and which of them a file has."""
+"""All formats by name, and detection of the format of a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of WorFBench: ``Node:``, numbered tasks, ``Edge:``, pairs of their numbers with START and END.
+"""Format of WorFBench: ``Node:``, numbered tasks, ``Edge:``, pairs of their numbers with START and END.
 
     Node:
     1: Rub the jade piece with a dry cloth.

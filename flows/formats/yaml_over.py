@@ -1,4 +1,4 @@
-"""A changed YAML file over the old one: entries that say the same keep their text, comments and layout.
+"""Changes to a YAML file that keep the text, the comments and the layout of unchanged entries.
 
 An entry is a key of a mapping, or an item of a list whose items have an ``id`` each, such as the nodes of a graph.
 """

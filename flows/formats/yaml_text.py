@@ -1,4 +1,4 @@
-"""YAML of other platforms: bytes to plain values with their lines, and back."""
+"""Reading of untrusted YAML with the lines of its values, and writing of YAML."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from operad.operators.variables import Selector, Text
 
 
 def aggregator_groups(state: State) -> Iterator[Proposal]:
-    """Aggregators written as named groups: flat, or one for each group that others read by its name."""
+    """Rewrite an aggregator with named groups as one list, or as one aggregator for each group that nodes read."""
     for node in state.graph.nodes:
         if node.type == "variable-aggregator" and (groups := _groups(node, state.graph)):
             read = _read_groups(node, groups, state.graph)

@@ -20,7 +20,7 @@ T = VariableType
 
 
 def input_names(state: State) -> Iterator[Proposal]:
-    """Inputs that are called otherwise than stated, and others in the place of one that is stated."""
+    """Rename an input to a stated name that is missing, if the names are similar or no others are possible."""
     stated = state.contract.input_names
     for start in of_type(state.graph, "start") if stated else ():
         given = declared(start.params, "variables")
@@ -41,7 +41,7 @@ def input_names(state: State) -> Iterator[Proposal]:
 
 
 def input_read(state: State) -> Iterator[Proposal]:
-    """Inputs that are stated and read, and that the start does not declare."""
+    """Declare stated inputs that nodes read and that the start node lacks."""
     for start in of_type(state.graph, "start"):
         given = declared(start.params, "variables")
         for stated in state.contract.inputs:
@@ -55,7 +55,7 @@ def input_read(state: State) -> Iterator[Proposal]:
 
 
 def input_unread(state: State) -> Iterator[Proposal]:
-    """Inputs that are not stated and that nothing reads."""
+    """Remove inputs that are not stated and that no node reads."""
     stated = state.contract.input_names
     for start in of_type(state.graph, "start") if stated else ():
         for name in declared(start.params, "variables"):
@@ -67,7 +67,7 @@ def input_unread(state: State) -> Iterator[Proposal]:
 
 
 def input_types(state: State) -> Iterator[Proposal]:
-    """Inputs that are stated to be files, and declared as something else."""
+    """Correct the type of inputs that are stated to be files."""
     for start in of_type(state.graph, "start"):
         for name, kind in pairs_of(_variables(start)):
             wanted = next((stated.kind for stated in state.contract.inputs if stated.name == name), None)
@@ -82,7 +82,7 @@ def input_types(state: State) -> Iterator[Proposal]:
 
 
 def documents(state: State) -> Iterator[Proposal]:
-    """Documents that are put into a text as files: the text that an extractor makes of them."""
+    """Replace documents in prompts by their text, from a document-extractor."""
     raw_documents = list(state.contract.raw_documents(state.graph))
     stated = {statement.name for statement in state.contract.inputs if statement.is_document}
     for node_id, operator in state.checker.nodes.items():

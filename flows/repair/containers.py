@@ -44,7 +44,7 @@ def rename(graph: NodeGraph, names: dict[str, str]) -> NodeGraph:
 
 
 def hyphens(state: State) -> Iterator[Proposal]:
-    """Ids with a hyphen outside of iterations: ids without; starts of iterations there are left out."""
+    """Rename ids with a hyphen outside of iterations, and remove start nodes of iterations there."""
     graph = state.graph
     if not all(node.parent == parent_of(node.id) for node in graph.nodes):
         return  # in other formats, a hyphen in an id has no meaning
@@ -76,7 +76,7 @@ def hyphens(state: State) -> Iterator[Proposal]:
 
 
 def bodies(state: State) -> Iterator[Proposal]:
-    """Iterations with nothing inside, whose result is that of a node outside: the nodes on the way to it run inside."""
+    """Move the nodes that make the result of an empty iteration into the iteration."""
     graph = state.graph
     for node in graph.nodes:
         inside = [other for other in graph.nodes if other.parent == node.id]
@@ -171,7 +171,7 @@ def _moved_inside(graph: NodeGraph, iteration: NodeSpec, moved: Sequence[str], h
 
 
 def missing_starts(state: State) -> Iterator[Proposal]:
-    """Containers with nodes inside and no start: one before what nothing inside leads to."""
+    """Add the missing start node of a container, with edges to the nodes inside that have no predecessor."""
     graph = state.graph
     for node in graph.nodes:
         wanted = _START_OF.get(node.type)
@@ -199,7 +199,7 @@ def missing_starts(state: State) -> Iterator[Proposal]:
 
 
 def borders(state: State) -> Iterator[Proposal]:
-    """Edges across the border of a container: to and from the container itself, and from its start inside."""
+    """Redirect edges across the border of a container to the container, and add edges from its start inside."""
     graph = state.graph
     for edge in graph.edges:
         source, target = graph.by_id.get(edge.source), graph.by_id.get(edge.target)

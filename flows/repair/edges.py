@@ -19,7 +19,7 @@ from operad.operators.variables import Text
 
 
 def same_ids(state: State) -> Iterator[Proposal]:
-    """Nodes with the id of one before: those that say the same again are left out."""
+    """Remove a node that repeats the id, type and parameters of an earlier node."""
     seen: dict[str, NodeSpec] = {}
     for node in state.graph.nodes:
         first = seen.setdefault(node.id, node)
@@ -33,7 +33,7 @@ def same_ids(state: State) -> Iterator[Proposal]:
 
 
 def one_start(state: State) -> Iterator[Proposal]:
-    """Several nodes that begin the workflow: one, with the inputs of all."""
+    """Join several start nodes into one with the inputs of all."""
     starts = [node for node in state.graph.nodes if node.type == "start" and not node.parent and params_of(node)]
     if len(starts) < 2:
         return
@@ -52,7 +52,7 @@ def one_start(state: State) -> Iterator[Proposal]:
 
 
 def dangling(state: State) -> Iterator[Proposal]:
-    """Edges from or to nodes that are not there: to the one of that type, else left out."""
+    """Redirect an edge of a missing node to the only node of that type or id; otherwise remove the edge."""
     graph = state.graph
     for edge in graph.edges:
         missing = [end for end in (edge.source, edge.target) if end not in graph.by_id]
@@ -84,7 +84,7 @@ def _node_named(graph: NodeGraph, name: str) -> str:
 
 
 def ports(state: State) -> Iterator[Proposal]:
-    """Ports that a node does not have, where only one can be meant."""
+    """Correct a port that a node does not have, if only one port is possible."""
     for edge in state.graph.edges:
         node = state.checker.nodes.get(edge.source)
         if node is None:
@@ -104,7 +104,7 @@ def ports(state: State) -> Iterator[Proposal]:
 
 
 def cycles(state: State) -> Iterator[Proposal]:
-    """Edges that close a cycle, and that no reference needs."""
+    """Remove an edge that closes a cycle and that no reference needs."""
     for issue in state.issues:
         if issue.code != "cycle" or " → " not in issue.message:
             continue
@@ -149,7 +149,7 @@ def _nodes_named(node: NodeSpec, value: Any, graph: NodeGraph) -> Iterator[str]:
 
 
 def unconnected(state: State) -> Iterator[Proposal]:
-    """Nodes that nothing leads to: after what they read; from the start, where they read nothing and others read them."""
+    """Connect unreachable nodes to the nodes that they read, or to the start; remove those that no node reads."""
     graph = state.graph
     unreachable = [issue.where for issue in state.issues if issue.code in ("isolated", "unreachable")]
     reads = reads_of(graph)
@@ -179,7 +179,7 @@ def unconnected(state: State) -> Iterator[Proposal]:
 
 
 def unread_isolated(state: State) -> Iterator[Proposal]:
-    """Isolated nodes that nothing reads and that could not be connected: left out."""
+    """Remove isolated nodes that no node reads and that could not be connected."""
     read = {other for others in reads_of(state.graph).values() for other in others} | kept_inside(state.graph)
     for issue in state.issues:
         node = state.graph.by_id.get(issue.where)
@@ -208,7 +208,7 @@ def _free_port(state: State, source: str) -> int:
 
 
 def late_reads(state: State) -> Iterator[Proposal]:
-    """Nodes that read one that does not come before: an edge; before the branching around, where there is one."""
+    """Add the missing edge from a node that is read to its reader, or to a branching node before the reader."""
     graph, checker = state.graph, state.checker
     for node in graph.nodes:
         reader = state.known(node)
@@ -242,7 +242,7 @@ def late_reads(state: State) -> Iterator[Proposal]:
 
 
 def order(state: State) -> Iterator[Proposal]:
-    """The list in an order in which each node stands after those that it reads, as near to the one that there is as can be."""
+    """Sort the list such that each node comes after the nodes that it reads, with as few changes as possible."""
     graph = state.graph
     if not any(issue.code == "order" for issue in state.issues):
         return

@@ -33,7 +33,7 @@ def _ends_compared(state: State) -> Iterator[tuple[NodeSpec, list[Any], Ends, li
 
 
 def output_names(state: State) -> Iterator[Proposal]:
-    """Outputs that are called otherwise than stated."""
+    """Rename an output to a stated name that is missing, if the names are similar or no others are possible."""
     for end, outputs, _, missing, extra in _ends_compared(state):
         for name in missing:
             near = get_close_matches(name, extra, n=1, cutoff=0.6)
@@ -56,7 +56,7 @@ def _may_be(state: State, name: str, selector: Any) -> bool:
 
 
 def output_missing(state: State) -> Iterator[Proposal]:
-    """Outputs that are stated and missing, where one variable alone can be it."""
+    """Add a stated output that is missing, if it can be only one variable."""
     for end, outputs, _, missing, _ in _ends_compared(state):
         for name in missing:
             for selector, why in _sources(state, name, outputs):
@@ -126,7 +126,7 @@ def _makes_file(node: NodeSpec, suffixes: Sequence[str], what: str) -> bool:
 
 
 def output_extra(state: State) -> Iterator[Proposal]:
-    """Outputs that the instruction does not ask for, or no longer, where all that it asks for is there."""
+    """Remove outputs that are not stated, if all stated outputs exist."""
     for end, outputs, _, missing, extra in _ends_compared(state):
         if missing or not extra:
             continue
@@ -138,7 +138,7 @@ def output_extra(state: State) -> Iterator[Proposal]:
 
 
 def end_missing(state: State) -> Iterator[Proposal]:
-    """A workflow without an end: one with the outputs that are stated, where each can be one variable alone."""
+    """Add a missing end with the stated outputs, if each can be only one variable."""
     if len(state.contract.outputs) != 1 or any(node.type == "end" for node in state.graph.nodes):
         return
     outputs: list[Any] = []
@@ -159,7 +159,7 @@ def end_missing(state: State) -> Iterator[Proposal]:
 
 
 def one_end(state: State) -> Iterator[Proposal]:
-    """Several ends, where the instruction states one set of outputs: one end, after aggregators where branches exclude each other."""
+    """Join several ends into one if a single set of outputs is stated, with aggregators for exclusive branches."""
     ends = list(of_type(state.graph, "end"))
     if len(state.contract.outputs) != 1 or len(ends) < 2 or any(end.parent for end in ends):
         return
@@ -209,7 +209,7 @@ def _variables_by_output(ends: Sequence[NodeSpec]) -> dict[str, list[Any]] | Non
 
 
 def ends_by_branch(state: State) -> Iterator[Proposal]:
-    """One end, where branches give different outputs: an end for each, after what runs on that branch alone."""
+    """Split an end into one for each branch, if the stated outputs differ by branch."""
     ends = list(of_type(state.graph, "end"))
     if len(state.contract.outputs) < 2 or len(ends) != 1 or ends[0].parent:
         return

@@ -76,7 +76,7 @@ def _redirect(state: State, reading: Reading, new_selector: Selector, why: str) 
 
 
 def items(state: State) -> Iterator[Proposal]:
-    """The item and the index of the container around, in other spellings or named as another node's."""
+    """Correct references to the item and the index of a container that are misspelt or name another node."""
     for node in state.graph.nodes:  # references without a node in texts: {{#item#}}
         params = with_items(state.graph, node)
         if params != node.params:
@@ -108,7 +108,7 @@ def items(state: State) -> Iterator[Proposal]:
 
 
 def variables(state: State) -> Iterator[Proposal]:
-    """Variables that their node does not have: a near name of it, its only one that fits, one of that name elsewhere."""
+    """Correct references to missing variables: by similar name, only fitting output, or only node that has it."""
     for reading in unreadable(state):
         if reading.outputs is None:
             continue
@@ -156,7 +156,7 @@ def _only_holder(state: State, reading: Reading) -> Selector | None:
 
 
 def nodes(state: State) -> Iterator[Proposal]:
-    """Nodes that there are none of: of a type that one node has, of a number, a near id; or the only holder of the variable."""
+    """Correct references to missing nodes, by type, number, similar id, or the only node that has the variable."""
     ids = list(state.graph.by_id)
     readings = [*unreadable(state), *_readings_of_unreadable(state)]
     for reading in readings:
@@ -189,7 +189,7 @@ def _readings_of_unreadable(state: State) -> Iterator[Reading]:
 
 
 def inside_read_outside(state: State) -> Iterator[Proposal]:
-    """Variables of a node inside a container, read outside: what the container gives of it."""
+    """Redirect references to a node inside a container, from outside, to the output of the container."""
     for node in state.graph.nodes:
         here = [node.id, *around(state.graph, node.id)]
         known = state.known(node)
@@ -213,7 +213,7 @@ def _selectors_read(state: State, node: NodeSpec) -> list[Selector]:
 
 
 def results(state: State) -> Iterator[Proposal]:
-    """The result of an iteration that is missing, or that is not of a node inside: that of the last node inside."""
+    """Set the result of an iteration, if it is missing or from outside, to a variable of a node inside."""
     for node in state.graph.nodes:
         if node.type != "iteration" or not params_of(node):
             continue
@@ -246,7 +246,7 @@ def _declared_outputs(state: State, spec: NodeSpec) -> Mapping[str, VariableType
 
 
 def empty_names(state: State) -> Iterator[Proposal]:
-    """Selectors without a variable's name: that of the only variable of the node."""
+    """Add the missing name to a selector of a node with a single variable."""
 
     def change(wanted: Any, given: Any) -> Any:
         match given:

@@ -49,7 +49,7 @@ _PARAM_ALIASES = {
 
 
 def names_of_params(state: State) -> Iterator[Proposal]:
-    """Parameters with another name, and parameters that there are none of."""
+    """Rename misnamed parameters, remove unknown ones, and add missing ones that may be empty."""
     for node in state.graph.nodes:
         params_type = params_type_of(node)
         if params_type is None or not params_of(node):
@@ -80,7 +80,7 @@ _MAY_BE_EMPTY = {("llm", "system"), ("llm", "user"), ("parameter-extractor", "in
 
 
 def texts(state: State) -> Iterator[Proposal]:
-    """Nulls, numbers and lists of texts where a text is needed."""
+    """Convert null, numbers, lists of texts and objects to text where a text is needed."""
 
     def change(graph: NodeGraph) -> Callable[[Any, Any], Any]:
         def to_text(wanted: Any, given: Any) -> Any:
@@ -104,7 +104,7 @@ def _all_texts(given: Any) -> bool:
 
 
 def pairs(state: State) -> Iterator[Proposal]:
-    """Named values in other forms: objects, flat lists, names alone, one where a list is needed."""
+    """Rewrite named values as ``[name, value]``: objects, flat lists, names alone, a single pair instead of a list."""
 
     def change(graph: NodeGraph) -> Callable[[Any, Any], Any]:
         def to_record(wanted: Any, given: Any) -> Any:
@@ -190,7 +190,7 @@ _KEY_ALIASES = {
 
 
 def variable_types(state: State) -> Iterator[Proposal]:
-    """Types of variables and words in other spellings: ``str``, ``Array[String]``, ``Word``."""
+    """Correct the spelling of types and choices: ``str``, ``Array[String]``, ``Word``."""
     kinds = {kind.value for kind in T}
 
     def change(graph: NodeGraph) -> Callable[[Any, Any], Any]:
@@ -219,7 +219,7 @@ def _array_type(found: re.Match[str]) -> str:
 
 
 def cases(state: State) -> Iterator[Proposal]:
-    """Cases of an if-else in other forms: conditions without a list, without ``null`` before them, objects, names alone."""
+    """Rewrite cases of an if-else as ``[logic, [conditions]]``: objects, single conditions, names without a node."""
     for node in state.graph.nodes:
         if node.type != "if-else" or not params_of(node):
             continue
@@ -285,7 +285,7 @@ def _condition(given: Any, graph: NodeGraph) -> Any:
 
 
 def comparisons(state: State) -> Iterator[Proposal]:
-    """Comparisons that are spelt as those of another type: ``=`` of a text, ``is`` of a number."""
+    """Replace comparisons of another type: ``=`` of a text, ``is`` of a number."""
     for node in state.graph.nodes:
         known = state.known(node)
         if node.type != "if-else" or known is None:

@@ -38,7 +38,7 @@ def by_node(
 
 
 def selectors_in_texts(state: State) -> Iterator[Proposal]:
-    """Selectors where a text is needed: the text that names the variable."""
+    """Replace a selector in place of a text by the reference ``{{#id.variable#}}``."""
 
     def change(graph: NodeGraph) -> Callable[[Any, Any], Any]:
         def to_text(wanted: Any, given: Any) -> Any:
@@ -61,7 +61,7 @@ def selectors_in_texts(state: State) -> Iterator[Proposal]:
 
 
 def references(state: State) -> Iterator[Proposal]:
-    """References in texts that are spelt otherwise: ``{{3.text}}``, ``{{#3.text}}``, ``{#3.text#}``, ``{{#text.3#}}``."""
+    """Correct references in texts, such as ``{{3.text}}``, ``{{#3.text}}``, ``{#3.text#}`` and ``{{#text.3#}}``."""
     for node in state.graph.nodes:
         mended = with_references(state.graph, node)
         if mended != node.params:
@@ -72,7 +72,7 @@ def references(state: State) -> Iterator[Proposal]:
 
 
 def selectors(state: State) -> Iterator[Proposal]:
-    """Selectors in other forms: reversed, as a text, as an object, too deep, with numbers."""
+    """Rewrite selectors as ``[variable, node id]``: reversed, dotted or nested ones, objects, numbers as ids."""
 
     def change(graph: NodeGraph) -> Callable[[Any, Any], Any]:
         def to_selector(wanted: Any, given: Any) -> Any:
@@ -125,7 +125,7 @@ def _selector_of_object(fields: Mapping[str, Any], graph: NodeGraph) -> Selector
 
 
 def bare_references(state: State) -> Iterator[Proposal]:
-    """References without a node, ``{{#text#}}``: of the only node before that has such a variable, or the one right before."""
+    """Add the node to references such as ``{{#text#}}``, if a single node before has the variable."""
     for node in state.graph.nodes:
         if node.type == "template-transform":
             yield from _bare_in_template(state, node)

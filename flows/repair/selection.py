@@ -20,7 +20,7 @@ _DISPLAY_NAMES = {
 
 
 def selection(state: State) -> Iterator[Proposal]:
-    """The selection names the types of the workflow: those that it lacks are added, those that no node has are left out."""
+    """Add the node types that the selection lacks, and remove those that no node has."""
     graph = state.graph
     before = str(fields_of(graph.extra.get(NAME)).get("before", ""))
     found = _SELECTION.search(before)

@@ -50,7 +50,7 @@ _PORTS = ("port", "source_port", "sourcePort", "sourceHandle", "handle", "index"
 
 
 def with_root(value: Any) -> Shaped:
-    """The object with the nodes is the root, and its keys are ``nodes_info`` and ``edges``."""
+    """Move the object with the nodes to the root, with the keys ``nodes_info`` and ``edges``."""
     root, notes = _find_root(value)
     key = _nodes_key(root)
     if not key:
@@ -109,7 +109,7 @@ def _lift_edges(root: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[str, s
 
 
 def with_nodes(value: Any) -> Shaped:
-    """Each node is an object with id, type and param; what is none is left out."""
+    """Give each node the keys id, type and param; remove values that are not nodes."""
     if not _is_root(value):
         return Shaped(value)
     notes: list[tuple[str, str]] = []
@@ -156,7 +156,7 @@ def _node(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_types(value: Any) -> Shaped:
-    """Each node's type is spelt as it is in the catalogue, if it is near to one of it alone."""
+    """Correct the name of a node type if a single type of the catalogue is similar."""
     if not _is_root(value):
         return Shaped(value)
     notes: list[tuple[str, str]] = []
@@ -188,7 +188,7 @@ def known_type(word: str) -> str:
 
 
 def with_edges(value: Any) -> Shaped:
-    """Each edge is ``[source, port, target]``; what is none is left out."""
+    """Rewrite each edge as ``[source, port, target]``; remove values that are not edges."""
     if not _is_root(value):
         return Shaped(value)
     notes: list[tuple[str, str]] = []

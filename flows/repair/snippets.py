@@ -20,7 +20,7 @@ from operad.operators.variables import Selector, Text
 
 
 def template_references(state: State) -> Iterator[Proposal]:
-    """References ``{{#id.variable#}}`` in Jinja: variables of the template."""
+    """Replace references ``{{#id.variable#}}`` in a Jinja template by variables of the template."""
     for node in state.graph.nodes:
         if node.type != "template-transform" or not params_of(node):
             continue
@@ -56,7 +56,7 @@ def _unique_name(name: str, names: set[str]) -> str:
 
 
 def template_names(state: State) -> Iterator[Proposal]:
-    """Names in a template that it does not declare: spelt as a declared one; declared, where one variable has that name."""
+    """Declare an undeclared name of a template if one node has the variable, or rename an unused variable to it."""
     for issue in state.issues:
         node = state.graph.by_id.get(issue.where)
         if node is None or node.type != "template-transform" or issue.code != "undefined-variable":
@@ -92,7 +92,7 @@ def template_names(state: State) -> Iterator[Proposal]:
 
 
 def unknown_names(state: State) -> Iterator[Proposal]:
-    """Names in a template that nothing before it gives: left out, as nothing would stand there."""
+    """Remove undeclared names from a template, where they render as nothing."""
     for node in state.graph.nodes:
         known = state.known(node)
         if node.type != "template-transform" or known is None or check_template(known.params.template):
@@ -108,7 +108,7 @@ def unknown_names(state: State) -> Iterator[Proposal]:
 
 
 def escapes(state: State) -> Iterator[Proposal]:
-    """Code whose line ends and tabs are escaped twice, so that it is none."""
+    """Unescape line ends and tabs in code that is invalid because they are escaped twice."""
     for node in state.graph.nodes:
         params = params_of(node)
         code = params.get("code")
@@ -139,7 +139,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def walked_lists(state: State) -> Iterator[Proposal]:
-    """Values that a model reads out as one number, and that code walks through: several."""
+    """Make a parameter of a parameter-extractor a list if code iterates over it."""
     for node in state.graph.nodes:
         known = state.known(node)
         if node.type != "code" or known is None:
@@ -165,7 +165,7 @@ def walked_lists(state: State) -> Iterator[Proposal]:
 
 
 def whole_extracts(state: State) -> Iterator[Proposal]:
-    """All that a parameter-extractor reads out, named as one variable that it does not have: a text with all of them."""
+    """Add a template with all outputs of a parameter-extractor for references to a generic output that it lacks."""
     graph = state.graph
     for node in graph.nodes:
         operator = state.known(node)

@@ -1,4 +1,4 @@
-"""ComfyUI: workflows of image, video and sound models, in the form of its page, of its server, and as code."""
+"""Formats of ComfyUI workflows: saved by its page, run by its server, and written as code."""
 
 from operad.flows.formats.comfyui.checking import check
 from operad.flows.formats.comfyui.code import dump_code, restored

@@ -1,4 +1,4 @@
-"""All that is wrong with a ComfyUI workflow, found without a run.
+"""Static check of a ComfyUI workflow.
 
 Without definitions, only the structure is checked: ``duplicate-id``, ``dangling-edge``, ``port-out-of-range``,
 ``undefined-variable``, ``cycle``. With definitions, the check also reports ``unknown-type``, ``illegal-param`` (which

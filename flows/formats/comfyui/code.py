@@ -1,4 +1,4 @@
-"""A graph as lines of Python, for people and models to read and write; it is never run.
+"""Code of a ComfyUI workflow: lines of Python for people and models to read and write, which are never run.
 
     MODEL_1, CLIP_1, VAE_1 = CheckpointLoaderSimple(ckpt_name='sd15.safetensors')  # 4 Load Checkpoint
     CONDITIONING_1 = CLIPTextEncode(text='a lake', clip=CLIP_1)  # 6 CLIPTextEncode

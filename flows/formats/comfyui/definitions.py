@@ -1,4 +1,4 @@
-"""Node classes of a ComfyUI server, of its answer at ``/object_info``."""
+"""Node classes of a ComfyUI server, read from its answer at ``/object_info``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graph of the page → graph of a server: subgraphs put in, values named, and nodes that do not run taken out."""
+"""Conversion of a graph of ComfyUI's page to the graph that a server runs, with its subgraphs expanded."""
 
 from __future__ import annotations
 

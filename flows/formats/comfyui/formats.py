@@ -1,4 +1,4 @@
-"""The three forms of a ComfyUI workflow: what the page saves, what a server runs, and code."""
+"""The three formats of a ComfyUI workflow: of the page, of the server, and code."""
 
 from __future__ import annotations
 

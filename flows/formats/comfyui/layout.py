@@ -1,4 +1,4 @@
-"""Nodes that ComfyUI's page never wrote, as it would: with slots, widgets, and a place on the canvas."""
+"""Layout of new nodes for ComfyUI's page: slots, widgets and a position on the canvas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order of nodes."""
+"""Topological order of nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code → graph: a walk over the syntax tree, in which nothing is run. `code` says what the lines look like."""
+"""Parser of the code of a ComfyUI workflow, which walks the syntax tree and runs nothing; see `code` for the form."""
 
 from __future__ import annotations
 

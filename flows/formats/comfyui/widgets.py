@@ -1,4 +1,4 @@
-"""Names of a node's ``widgets_values``.
+"""Names of the values in a node's ``widgets_values``.
 
 The page writes the values as a list, in the order in which it shows the widgets. The names come from the node, if it
 has them, or else from its class. Every seed is followed by a second value, which controls how the seed changes after a

@@ -1,4 +1,4 @@
-"""Data of ComfyUI's own page on a node, a link or a workflow, as it is kept in `extra`."""
+"""Access to the data of ComfyUI's page on a node, a link or a workflow, which `extra` keeps."""
 
 from __future__ import annotations
 

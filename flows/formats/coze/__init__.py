@@ -1,4 +1,4 @@
-"""The archive of Coze: ``Workflow-<name>-draft.zip`` with ``MANIFEST.yml`` and ``workflow/<name>-draft.yaml``.
+"""Format of Coze: the archive ``Workflow-<name>-draft.zip`` with ``MANIFEST.yml`` and ``workflow/<name>-draft.yaml``.
 
 The form of an archive is known from Coze's own documentation, from Chat2Workflow's converter and from archives that
 others have published. The bytes are those of Go's ``archive/zip`` without dates, which Coze accepts.

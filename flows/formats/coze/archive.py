@@ -1,4 +1,4 @@
-"""The archive: a zip with a manifest and YAML files. Hostile ones end in `InvalidError`; nothing is put on a disk."""
+"""Archive of Coze: a zip with a manifest and YAML files, which is unpacked in memory only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes and the edges that a workflow's file lists, at every level of it."""
+"""Nodes and edges in a workflow's file, with those inside containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several ends: one at Coze, behind a variable_merge with a group for each output, whose description says which."""
+"""Several ends of a workflow, which become one end at Coze, after a variable_merge with a group for each output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Use of each field of a node in an archive of Coze."""
+"""Effect of each field of a node in an archive of Coze."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs and outputs of a node, as Coze lists them, with their types."""
+"""Inputs and outputs of a node in Coze's form, with their types."""
 
 from __future__ import annotations
 

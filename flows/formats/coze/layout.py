@@ -1,4 +1,4 @@
-"""Positions of nodes: columns by the longest path to them, rows one below the other."""
+"""Positions of nodes: columns by the longest path to a node, rows in the order of the nodes."""
 
 from __future__ import annotations
 

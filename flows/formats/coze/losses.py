@@ -1,4 +1,4 @@
-"""Losses of a workflow at Coze."""
+"""Parts of a workflow that Coze does not run or has no place for."""
 
 from __future__ import annotations
 

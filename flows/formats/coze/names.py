@@ -1,4 +1,4 @@
-"""References: what nodes and their outputs are called, here and at Coze.
+"""Translation of references between Operad and Coze.
 
 In texts, a reference of Coze is ``{{name}}``, the name of an input of the node that takes a variable; a reference of
 Operad is ``{{#id.variable#}}``.

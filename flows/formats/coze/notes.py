@@ -1,4 +1,4 @@
-"""Notes: data that Coze has no place for, behind ``operad`` in descriptions, and data of archives, in ``extra``."""
+"""Data that Coze has no place for, kept in descriptions, and data of archives, kept in ``extra``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ways out of a node: our numbers ↔ Coze's names."""
+"""Ports of a node: Operad's numbers and Coze's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Content of an archive → a workflow."""
+"""Reader of the workflow in an archive of Coze."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Structure of a workflow at Coze: nesting, nodes without a place there, and ids."""
+"""Structure of a workflow at Coze: nesting, ids, and nodes that Coze does not need."""
 
 from __future__ import annotations
 

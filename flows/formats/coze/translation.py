@@ -1,4 +1,4 @@
-"""One node, ours ↔ Coze's: its type, its parameters, the names of its outputs."""
+"""Translation of a node between Operad and Coze: its type, its parameters and the names of its outputs."""
 
 from __future__ import annotations
 

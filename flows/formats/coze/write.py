@@ -1,4 +1,4 @@
-"""A workflow → what an archive says."""
+"""Writer of a workflow into an archive of Coze."""
 
 from __future__ import annotations
 

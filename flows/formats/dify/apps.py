@@ -1,4 +1,4 @@
-"""Apps without a graph, of the modes chat, completion and agent-chat: their configuration as a graph."""
+"""Graphs for apps of the modes chat, completion and agent-chat, which have a configuration instead of a graph."""
 
 from __future__ import annotations
 

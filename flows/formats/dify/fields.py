@@ -1,4 +1,4 @@
-"""Use of each field of a Dify file."""
+"""Effect of each field of a Dify file."""
 
 from __future__ import annotations
 

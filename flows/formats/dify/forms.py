@@ -1,4 +1,4 @@
-"""Other forms of Dify files: exports without `kind`, bare graphs, and apps that are a configuration without a graph."""
+"""Other forms of Dify files: exports without `kind`, bare graphs, and apps with a configuration instead of a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The types of the variables of a workflow, as far as they can be told; nothing in it need be right."""
+"""Types of the variables of a workflow, as far as they are known; the workflow need not be valid."""
 
 from __future__ import annotations
 

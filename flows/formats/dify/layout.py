@@ -1,4 +1,4 @@
-"""Positions of nodes: columns by their longest path from the start, rows by the mean row of those before them."""
+"""Positions of nodes: columns by the longest path from the start, rows by the mean row of the predecessors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses of a workflow in a Dify file, or in Dify."""
+"""Parts of a workflow that a Dify file cannot hold or Dify cannot run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids and references, ours and Dify's.
+"""Translation of ids and references between Operad and Dify.
 
 Dify's ids consist of letters, digits and underscores. In other ids, other characters become underscores; the start node
 inside a container gets the id of the container with ``start`` at the end. Dify's references are

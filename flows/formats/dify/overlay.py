@@ -1,4 +1,4 @@
-"""Difference of two plain values, and how to put it back: data beyond those that would be written anyway.
+"""Difference of two plain values, and its application; it keeps data that Operad would not write by itself.
 
 A change is a plain value itself, so that a file can hold it: ``{"was": hash of x, "is": y}`` for a different value,
 ``{"is": y}`` for an additional value, ``{"at": {key: change}, "without": [key]}`` inside a mapping, and

@@ -1,4 +1,4 @@
-"""The plugins and models that stand behind node types there. The defaults are those of Chat2Workflow's platform."""
+"""Plugins and models of node types in Dify; the defaults are those of Chat2Workflow's platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values of a Dify file → a workflow."""
+"""Reader of the workflow in the values of a Dify file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places of the nodes of a changed file: those that were there stay, and a new one stands behind those before it."""
+"""Positions of the nodes of a changed file: old nodes stay, new ones go to the right of their predecessors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workflow → the values of a Dify file."""
+"""Writer of a workflow into the values of a Dify file."""
 
 from __future__ import annotations
 

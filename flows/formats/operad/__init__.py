@@ -1,4 +1,4 @@
-"""Operad's own YAML of a workflow of typed nodes, for people to read and write.
+"""Format of Operad: YAML of typed nodes for people to read and write.
 
     workflow: translate
     instructions: [Translate a text.]   # the instructions it was generated from, round by round

@@ -1,4 +1,4 @@
-"""The words of these files."""
+"""Keys of Operad's YAML files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values as those of JSON."""
+"""Conversion of values to JSON values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file → a workflow."""
+"""Reader of Operad's YAML files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workflow → a file."""
+"""Writer of Operad's YAML files."""
 
 from __future__ import annotations
 

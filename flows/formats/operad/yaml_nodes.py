@@ -1,4 +1,4 @@
-"""Values as nodes of YAML, in the style that these files are written in: short ones on one line."""
+"""YAML nodes in the style of Operad's files: short values on one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters of nodes at Coze: a pair of functions for each type, to write and to read them.
+"""Mappings of node types to Coze: for each type, a function that writes its parameters and one that reads them.
 
 Parameters that Coze has no field for are not written here: `notes` finds the parameters that reading would not give
 back, and keeps them in the description of the node.

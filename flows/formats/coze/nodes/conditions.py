@@ -1,4 +1,4 @@
-"""The conditions of if-else."""
+"""Conditions of if-else nodes."""
 
 from __future__ import annotations
 

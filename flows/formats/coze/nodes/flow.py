@@ -1,4 +1,4 @@
-"""Flow: start, end, if-else."""
+"""Mappings of flow nodes: start, end, if-else."""
 
 from __future__ import annotations
 

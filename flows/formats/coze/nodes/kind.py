@@ -1,4 +1,4 @@
-"""Mapping of one node type."""
+"""Mapping of a node type to Coze."""
 
 from __future__ import annotations
 

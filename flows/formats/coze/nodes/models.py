@@ -1,4 +1,4 @@
-"""Models: llm, parameter-extractor, question-classifier, text2image."""
+"""Mappings of nodes that ask models: llm, parameter-extractor, question-classifier, text2image."""
 
 from __future__ import annotations
 

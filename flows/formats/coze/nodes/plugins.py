@@ -1,4 +1,4 @@
-"""Nodes of Coze that are plugins: those of its store that do what a type of ours does, and one that only holds a node."""
+"""Mappings of node types to plugins of Coze, and a plugin that only keeps a node of a type that Coze lacks."""
 
 from __future__ import annotations
 

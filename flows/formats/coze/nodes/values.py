@@ -1,4 +1,4 @@
-"""Values: code, template-transform, variable-aggregator, http-request."""
+"""Mappings of nodes that compute values: code, template-transform, variable-aggregator, http-request."""
 
 from __future__ import annotations
 

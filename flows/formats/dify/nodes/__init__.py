@@ -1,4 +1,4 @@
-"""Each node type's parameters as Dify's ``data``, and back.
+"""Mappings of node types to Dify: for each type, a function that writes its ``data`` and one that reads it.
 
 Both directions accept invalid values and translate what they can. A feature that Operad's type lacks becomes a
 parameter that the type does not have, so that the check refuses it.

@@ -1,4 +1,4 @@
-"""Agents and questions to people: agent, human-input."""
+"""Mappings of agents and of questions to people: agent, human-input."""
 
 from __future__ import annotations
 

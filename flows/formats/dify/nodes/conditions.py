@@ -1,4 +1,4 @@
-"""The conditions of if-else, list-operator and loop."""
+"""Conditions of if-else, list-operator and loop nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers: iteration and loop."""
+"""Mappings of containers: iteration, loop."""
 
 from __future__ import annotations
 

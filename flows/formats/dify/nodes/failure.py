@@ -1,4 +1,4 @@
-"""Retries, default values and fail branches of any node."""
+"""Error handling of a node: retries, default values and fail branches."""
 
 from __future__ import annotations
 

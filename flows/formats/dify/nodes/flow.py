@@ -1,4 +1,4 @@
-"""Flow: start, end, answer, if-else."""
+"""Mappings of flow nodes: start, end, answer, if-else."""
 
 from __future__ import annotations
 

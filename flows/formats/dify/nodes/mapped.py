@@ -1,4 +1,4 @@
-"""Mapping of node types to Dify: the node's side of the file, and a pair of functions."""
+"""Mapping of a node type to Dify, and the context in which a node is written or read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models: llm, question-classifier, parameter-extractor."""
+"""Mappings of nodes that ask models: llm, question-classifier, parameter-extractor."""
 
 from __future__ import annotations
 

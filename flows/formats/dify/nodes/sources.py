@@ -1,4 +1,4 @@
-"""Sources of texts: document-extractor, http-request, knowledge-retrieval."""
+"""Mappings of nodes that get texts: document-extractor, http-request, knowledge-retrieval."""
 
 from __future__ import annotations
 

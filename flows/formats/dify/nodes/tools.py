@@ -1,4 +1,4 @@
-"""Tools: any of them, and those that stand behind node types of ours."""
+"""Mappings of tools: any tool, and the tools that do the work of node types of Operad."""
 
 from __future__ import annotations
 

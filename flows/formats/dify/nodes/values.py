@@ -1,4 +1,4 @@
-"""Values: code, template-transform, list-operator, variable-aggregator, assigner."""
+"""Mappings of nodes that compute values: code, template-transform, list-operator, variable-aggregator, assigner."""
 
 from __future__ import annotations
 
