@@ -3,61 +3,81 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import (
-    Any,
-    overload,
-)
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, TypedDict, overload
+
+from typing_extensions import TypeVar, Unpack
 
 from operad.runtime.policies.policy import Policy
 from operad.runtime.values.arguments import refuse_unknown
-from operad.runtime.workflow.function import FunctionOperator, T, Take
+from operad.runtime.workflow.function import FunctionOperator, P, T, Take
+
+Generated = TypeVar("Generated", bound=AsyncIterator[str] | Iterator[str], default=Any)
+
+
+class OperatorOptions(TypedDict, total=False):
+    """Options of `operator`."""
+
+    id: str
+    ports: Sequence[str]
+    policy: Policy | None
+    inline: bool
 
 
 class _Decorator:
     """Decorator returned by `operator(id=…)`, typed for each kind of function."""
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: OperatorOptions) -> None:
         self._options = options
 
     @overload
-    def __call__(self, function: Callable[..., AsyncIterator[str] | Iterator[str]]) -> FunctionOperator[str]: ...
+    def __call__(self, function: Callable[P, Generated]) -> FunctionOperator[str, P, Generated]: ...
     @overload
-    def __call__(self, function: Callable[..., Awaitable[Take[T]]]) -> FunctionOperator[T]: ...
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, Take[T]]]
+    ) -> FunctionOperator[T, P, Coroutine[Any, Any, Take[T]]]: ...
     @overload
-    def __call__(self, function: Callable[..., Take[T]]) -> FunctionOperator[T]: ...
+    def __call__(self, function: Callable[P, Take[T]]) -> FunctionOperator[T, P, Take[T]]: ...
     @overload
-    def __call__(self, function: Callable[..., Awaitable[T]]) -> FunctionOperator[T]: ...
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, T]]
+    ) -> FunctionOperator[T, P, Coroutine[Any, Any, T]]: ...
     @overload
-    def __call__(self, function: Callable[..., T]) -> FunctionOperator[T]: ...
-    def __call__(self, function: Callable[..., Any]) -> FunctionOperator[Any]:
+    def __call__(self, function: Callable[P, T]) -> FunctionOperator[T, P, T]: ...
+    def __call__(self, function: Callable[..., Any]) -> FunctionOperator[Any, ..., Any]:
         return FunctionOperator(function, **self._options, names=defining_names(sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
 
 
 @overload
-def operator(function: Callable[..., AsyncIterator[str] | Iterator[str]], /) -> FunctionOperator[str]: ...
-
-
-@overload
-def operator(function: Callable[..., Awaitable[Take[T]]], /) -> FunctionOperator[T]: ...
-
-
-@overload
-def operator(function: Callable[..., Take[T]], /) -> FunctionOperator[T]: ...
-
-
-@overload
-def operator(function: Callable[..., Awaitable[T]], /) -> FunctionOperator[T]: ...
-
-
-@overload
-def operator(function: Callable[..., T], /) -> FunctionOperator[T]: ...
+def operator(
+    function: Callable[P, Generated], /, **options: Unpack[OperatorOptions]
+) -> FunctionOperator[str, P, Generated]: ...
 
 
 @overload
 def operator(
-    *, id: str = "", ports: Sequence[str] = (), policy: Policy | None = None, inline: bool = False
-) -> _Decorator: ...
+    function: Callable[P, Coroutine[Any, Any, Take[T]]], /, **options: Unpack[OperatorOptions]
+) -> FunctionOperator[T, P, Coroutine[Any, Any, Take[T]]]: ...
+
+
+@overload
+def operator(
+    function: Callable[P, Take[T]], /, **options: Unpack[OperatorOptions]
+) -> FunctionOperator[T, P, Take[T]]: ...
+
+
+@overload
+def operator(
+    function: Callable[P, Coroutine[Any, Any, T]], /, **options: Unpack[OperatorOptions]
+) -> FunctionOperator[T, P, Coroutine[Any, Any, T]]: ...
+
+
+@overload
+def operator(function: Callable[P, T], /, **options: Unpack[OperatorOptions]) -> FunctionOperator[T, P, T]: ...
+
+
+@overload
+def operator(**options: Unpack[OperatorOptions]) -> _Decorator: ...
 
 
 def operator(

@@ -13,7 +13,7 @@ from typing import Any, Generic, cast, get_args, get_origin, get_type_hints
 
 from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError
-from typing_extensions import TypeVar, is_typeddict
+from typing_extensions import ParamSpec, TypeVar, is_typeddict
 
 from operad.runtime.events import TokenStreamed, current_scope, emit
 from operad.runtime.events.run_context import RunContext
@@ -40,6 +40,8 @@ from operad.runtime.workflow.parameters import (
 )
 
 T = TypeVar("T", default=Any, covariant=True)
+P = ParamSpec("P", default=...)
+R = TypeVar("R", default=Any, covariant=True)
 
 _logger = logging.getLogger(__name__)
 
@@ -61,7 +63,7 @@ class Take(Generic[T]):
     value: T = None  # type: ignore[assignment]
 
 
-class FunctionOperator(BaseOperator[T]):
+class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
     """A function as an operator of a workflow; `operator` makes one.
 
         def count(job: Job) -> str:
@@ -124,7 +126,7 @@ class FunctionOperator(BaseOperator[T]):
             _ = self._hints
         self._names = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, as in a test of it."""
         return self.function(*args, **kwargs)
 

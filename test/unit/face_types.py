@@ -89,11 +89,15 @@ async def later(x: Claims) -> list[int]:
     return [2]
 
 
-assert_type(bullets, FunctionOperator[str])
-assert_type(late, FunctionOperator[int])
-assert_type(triage, FunctionOperator[Claims])
-assert_type(words, FunctionOperator[str])
-assert_type(later_words, FunctionOperator[str])
+of_text: FunctionOperator[str] = bullets
+of_number: FunctionOperator[int] = late
+of_claims: FunctionOperator[Claims] = triage
+streaming: FunctionOperator[str] = words
+streaming = later_words
+named = operator(plain, id="named")
+assert_type(Workflow(facts >> named).run("x").output, int)
+assert_type(bullets(Claims(claims=[])), str)  # calls of an operator have the types of its function
+assert_type(triage(Job("x")), Take[Claims])
 
 flow = Workflow(facts >> [check, bullets] >> answer, evaluator=Evaluator("Good."), max_rounds=3)
 assert_type(flow, Workflow[str])
