@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class StepJournal(Protocol):
-    """Keeps the outcomes of a run's operators, so that an operator with a kept message does not run again."""
+    """Journal of the outcomes of a run's operators; an operator with a kept message does not run again."""
 
     async def perform(self, node: Any, call: Any, scope: Scope) -> WorkflowMessage:
         """Return the kept message of an operator; if there is none, run the operator and keep its outcome.
@@ -39,11 +39,11 @@ class StepJournal(Protocol):
         ...
 
     async def once(self, name: str, scope: Scope, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
-        """Do the same for a named part of an operator's work."""
+        """Return the kept message of a named part of an operator's work; if there is none, do the work and keep it."""
         ...
 
     async def answer_to(self, question: Question, scope: Scope) -> tuple[JsonValue] | None:
-        """Record a question; return its answer, if one is kept already."""
+        """Record a question; return the kept answer in a tuple, or None if the question is open."""
         ...
 
     async def keep_answer(self, question_id: str, value: JsonValue, scope: Scope) -> None:
@@ -71,31 +71,31 @@ class RunInProgress(Protocol):
 
     @property
     def workflow(self) -> str:
-        """The name of its workflow."""
+        """The name of the workflow."""
         ...
 
     @property
     def budget(self) -> Budget:
-        """Its budget."""
+        """The budget."""
         ...
 
     @property
     def connections(self) -> object:
-        """The tool sources that it has open: `Connections`."""
+        """The open tool sources: a `Connections`."""
         ...
 
     @property
     def insights(self) -> object | None:
-        """Insights of earlier runs: a `RunInsights`."""
+        """The insights of earlier runs: a `RunInsights`; None for a run without them."""
         ...
 
     def transcript(self) -> tuple[StepRecord, ...]:
-        """Records of the operators that have finished so far."""
+        """Return the records of the operators that have finished so far."""
         ...
 
     @property
     def root(self) -> RunInProgress:
-        """Return the outermost run."""
+        """The outermost run."""
         ...
 
     def spend(self, usage: Usage) -> None:
@@ -103,15 +103,15 @@ class RunInProgress(Protocol):
         ...
 
     def check_budget(self, *, by_next: bool = False) -> None:
-        """Raise a `BudgetError` if its budget is exceeded, or would be by another model call."""
+        """Raise a `BudgetError` if the budget is exceeded, or with `by_next` if nothing is left for another call."""
         ...
 
     def waiting(self, scope: Scope) -> AbstractAsyncContextManager[None]:
-        """Return a context manager for the time in which one of its operators waits for a person."""
+        """Return a context manager for the time in which an operator of the run waits for a person."""
         ...
 
     def look_whether_paused(self) -> None:
-        """Check if all operators in progress wait for a person."""
+        """Report the run as paused if all operators in progress, also in nested runs, wait for a person."""
         ...
 
 
@@ -124,15 +124,15 @@ class Scope(Struct, kw_only=True, eq=False):
         operator_id: The operator.
         round: The round.
         attempt: The operator's attempt in that round.
-        usage: Its usage so far, with all attempts and nested operators.
-        deadlines: Time limits of the attempt, and of tools that it calls.
-        place: Its place among the operators that may run at once.
-        waits_for: Number of workflows that run inside it, and of open questions.
-        questions: Number of questions it has asked.
-        around: True if it only runs workflows, whose operators take places of their own.
-        kept: Events to be kept with its message; None if no message is kept.
-        heard: True if its events have listeners, or are kept; if not, events that are costly to create can be omitted.
-        key: Its key in the run, if the operators around it are in another process.
+        usage: Usage of the operator so far, including all attempts and nested operators.
+        deadlines: Running time limits of the attempt and of the tools that it calls.
+        place: Place of the operator among those that may run concurrently.
+        waits_for: Number of workflows that run inside the operator, plus its open questions.
+        questions: Number of questions that the operator has asked.
+        around: True if the operator only runs workflows, whose operators take places of their own.
+        kept: Events to be kept with the operator's message; None if no message is kept.
+        heard: True if events have listeners or are kept; if not, events that are costly to create can be omitted.
+        key: Key of the operator in the run, if the enclosing operators are in another process.
     """
 
     run: RunInProgress
@@ -151,16 +151,16 @@ class Scope(Struct, kw_only=True, eq=False):
     key: str = ""
 
     def outwards(self) -> Generator[Scope, None, None]:
-        """Yield this scope, the scope of the operator around its workflow, and so on."""
+        """Yield this scope, then the scopes of the enclosing operators, innermost first."""
         scope: Scope | None = self
         while scope is not None:
             yield scope
             scope = scope.run.outer
 
     def sign_of_life(self) -> None:
-        """Restart the idle timers of this scope and those around it."""
+        """Restart the idle timers of this scope and the enclosing ones."""
         scope: Scope | None = self
-        while scope is not None:  # `outwards` takes several times as long, and every operator calls this
+        while scope is not None:  # not `outwards`, which is several times slower; every operator calls this
             for deadline in scope.deadlines:
                 deadline.sign_of_life()
             scope = scope.run.outer
@@ -172,7 +172,7 @@ class Scope(Struct, kw_only=True, eq=False):
         self.run.log.write(event, self.path, self.operator_id, self.round, self.attempt)
 
     def charge(self, usage: Usage) -> None:
-        """Add usage to this operator, to its run, and to those around it.
+        """Add usage to this operator, the enclosing operators, and their runs.
 
         Raises:
             BudgetError: A run's budget is exceeded.
@@ -192,7 +192,7 @@ current_scope: Callable[[], Scope | None] = _scope.get
 
 
 def heard() -> bool:
-    """Return True if there are listeners here; if not, events that are costly to create can be omitted."""
+    """Return True if events of the current code have listeners; if not, costly events can be omitted."""
     scope = _scope.get()
     return scope is not None and scope.heard
 
@@ -201,8 +201,8 @@ def emit(event: Event) -> None:
     """Emit an event of the operator in which the current code runs.
 
     Raises:
-        BudgetError: It is a `ModelAnswered`, and the run's budget is exceeded by it.
-        InputError: It is not an event.
+        BudgetError: The event is a `ModelAnswered` whose usage exceeds the budget of the run.
+        InputError: The object is not an event.
     """
     if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"emit(…): expected an event, such as events.Progress(done=1, total=3); got {event!r:.100}")

@@ -16,7 +16,7 @@ MAX_LINE = 64 * 2**20
 
 
 def line_of(event: Event) -> str:
-    """An event as a line of a file, its end included."""
+    """Return an event as one line of JSON, with the line end."""
     return json.dumps(event.as_dict(), ensure_ascii=False, default=str) + "\n"
 
 
@@ -27,7 +27,7 @@ class EventsFile:
     Attributes:
         path: The file.
         line: Number of lines that have been read.
-        unknown: Number of lines with an event of an unknown type: of another version, or of the user's.
+        unknown: Number of lines with an event of an unknown type: of another version, or defined by a user.
     """
 
     path: Path
@@ -36,7 +36,7 @@ class EventsFile:
     _read: int = 0
 
     def events(self) -> Iterator[Event]:
-        """Return the events written since the last call. An incomplete last line is left for the next call.
+        """Yield the events written since the last call. An incomplete last line is left for the next call.
 
         Raises:
             InputError: The file cannot be read, or a line is not an event.
@@ -44,7 +44,7 @@ class EventsFile:
         try:
             with self.path.open("rb") as file:
                 file.seek(self._read)
-                yield from self._new(file)
+                yield from self._new_events(file)
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read: {error.strerror or error}") from error
 
@@ -53,14 +53,14 @@ class EventsFile:
         """Return the number of bytes after the last complete line, which is being written or was cut off."""
         return self.path.stat().st_size - self._read
 
-    def _new(self, file: BinaryIO) -> Iterator[Event]:
+    def _new_events(self, file: BinaryIO) -> Iterator[Event]:
         while line := file.readline(MAX_LINE):
             is_whole = line.endswith(b"\n")
             if not is_whole and len(line) < MAX_LINE:
                 return
             self.line += 1
             if not is_whole:
-                raise self._wrong(f"is longer than {MAX_LINE // 2**20} MiB")
+                raise self._line_error(f"is longer than {MAX_LINE // 2**20} MiB")
             self._read += len(line)
             if line.strip() and (event := self._event(line)):
                 yield event
@@ -72,11 +72,11 @@ class EventsFile:
                 raise ValueError("it has no field 'event'")
             event = read_event(cast("dict[str, Any]", values))
         except (ValueError, RecursionError) as error:
-            raise self._wrong(f"is not an event: {str(error)[:200]}") from error
+            raise self._line_error(f"is not an event: {str(error)[:200]}") from error
         self.unknown += event is None
         return event
 
-    def _wrong(self, what: str) -> InputError:
+    def _line_error(self, what: str) -> InputError:
         return InputError(
             f"{self.path}: line {self.line} {what}; give a file that operad run --events FILE.jsonl has written"
         )

@@ -1,8 +1,8 @@
 """Questions to a person in the middle of a run.
 
-`interrupt` waits inside the operator that asks, so that whatever ran before it is not run again: the
-operator goes on where it stood. Meanwhile its time limits stand still, its place among the operators
-that may run at once is free for others, and everything that does not depend on it goes on.
+`interrupt` waits inside the operator that asks, so the operator continues after the call and repeats no work. Meanwhile
+its time limits are paused, its place among the concurrent operators is free for others, and all operators that do not
+depend on it go on.
 """
 
 from __future__ import annotations
@@ -19,58 +19,58 @@ from operad.runtime.values.schema import TYPE_WORDS, check_schema, parse_output_
 
 
 async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None) -> Any:
-    """Ask a person, and wait for the answer; for operators and tools.
+    """Ask a person and wait for the answer, from an operator or a tool.
 
         @tool
         async def book(hotel: str) -> str:
             "Book a hotel."
             return "booked" if await interrupt(f"Book {hotel}?", "boolean") else "refused"
 
-    The run's stream yields `events.Interrupted`; ``workflow.resume(run_id, {interrupt_id: answer})``
-    answers. A run without a consumer of its stream raises `PausedError` when no other operator can proceed.
+    The run's stream yields `events.Interrupted`; ``workflow.resume(run_id, {interrupt_id: answer})`` answers the
+    question. A run without a consumer of its stream raises `PausedError` when no other operator can proceed.
 
     Args:
-        question: What to ask.
-        schema: The form of the answer: a JSON Schema, a word such as ``boolean``, or a text as for
-            an `output_schema`; None for any answer.
+        question: The question.
+        schema: Form of the answer: a JSON Schema, a word such as ``boolean``, or a text as for an `output_schema`; None
+            for any answer.
 
     Returns:
         The answer, which fits the schema.
 
     Raises:
-        InputError: It is not called inside a run.
+        InputError: No run is in progress.
         InvalidError: The schema cannot be used.
     """
     scope = events.current_scope()
     if scope is None:
         raise InputError("interrupt(…) asks on behalf of a run, and no run is in progress here; call it in an operator")
     form = _form(schema)
-    asked = scope.run.questions
+    questions = scope.run.questions
     scope.questions += 1
     path = "/".join(scope.path)
     question_id = path if scope.questions == 1 else f"{path}#{scope.questions}"
-    while question_id in asked.asked:  # two runs of one workflow, concurrently in one operator
+    while question_id in questions.asked:  # if an operator runs the same workflow twice concurrently
         scope.questions += 1
         question_id = f"{path}#{scope.questions}"
     return await ask(scope, Question(id=question_id, text=question, schema_=form))
 
 
 async def ask(scope: events.Scope, question: Question) -> Any:
-    """Ask a person on behalf of an operator, and wait for the answer; see `interrupt`.
+    """Ask a person on behalf of an operator and wait for the answer; see `interrupt`.
 
     Args:
-        scope: Where the operator runs.
-        question: What to ask, under an id that nothing else in the run asks under just now.
+        scope: Scope of the operator.
+        question: The question; no other open question of the run may have its id.
     """
-    asked, root = scope.run.questions, scope.run.root
+    questions, root = scope.run.questions, scope.run.root
     journal = root.journal
     loop = asyncio.get_running_loop()
     began = loop.time()
     async with AsyncExitStack() as waiting:
-        answer = asked.ask(question)
-        waiting.callback(asked.withdraw, question.id)
-        if journal is not None and (known := await journal.answer_to(question, scope)) is not None:
-            return known[0]
+        answer = questions.ask(question)
+        waiting.callback(questions.withdraw, question.id)
+        if journal is not None and (kept_answer := await journal.answer_to(question, scope)) is not None:
+            return kept_answer[0]
         for outer in scope.outwards():
             await waiting.enter_async_context(outer.run.waiting(outer))
         scope.write(events.Interrupted(interrupt_id=question.id, question=question.text, schema=question.schema_))
@@ -78,13 +78,13 @@ async def ask(scope: events.Scope, question: Question) -> Any:
         if scope.waits_for == 1:
             scope.run.idle += 1
         try:
-            loop.call_soon(root.look_whether_paused)  # once what was to start beside it has started
+            loop.call_soon(root.look_whether_paused)  # later, so that operators about to start are counted
             value = await answer
         finally:
             scope.waits_for -= 1
             if not scope.waits_for:
                 scope.run.idle -= 1
-            asked.withdraw(question.id)
+            questions.withdraw(question.id)
     root.look_whether_paused()  # concurrent code of the operator may have asked further questions
     if journal is not None:
         await journal.keep_answer(question.id, value, scope)

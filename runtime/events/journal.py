@@ -15,9 +15,9 @@ _QUOTED = str.maketrans({sign: f"%{ord(sign):02X}" for sign in "%/@~\0"})
 def key_of(scope: Scope, part: str = "") -> str:
     """Return the key of an operator's work, or of a part of it, in its run; it stays the same when the run resumes.
 
-    It consists of the ids of the operators around it and its own, with slashes; each with its round and, if it contains
-    others or has parts, its attempt, unless these are the first: ``each[2]/check@2``. A part follows two slashes,
-    so that it differs from all operators.
+    The key consists of the ids of the enclosing operators and its own id, separated by slashes: ``each[2]/check@2``.
+    ``@2`` is the round, if it is not the first. ``~2`` is the attempt, if it is not the first, of enclosing operators
+    and of an operator with parts. The name of a part follows two slashes, so that no operator has the same key.
     """
     steps = [step.translate(_QUOTED) for step in scope.path]
     for outer in scope.outwards():
@@ -33,7 +33,7 @@ def key_of(scope: Scope, part: str = "") -> str:
 
 
 def bare(key: str) -> tuple[list[str], list[int]]:
-    """The path of a key, and the round of each of its steps."""
+    """Return the path that a key stands for, and the round of each of its steps."""
     steps = [step.partition("~")[0].partition("@") for step in key.split("/")]
     return [unquote(name) for name, _, _ in steps], [int(number or 1) for _, _, number in steps]
 
@@ -47,8 +47,8 @@ def idempotency_key() -> str:
 
         Workflow(answer >> send).run("hello")
 
-    An operator with external side effects passes it on, so that they happen once although the operator may run twice.
-    Outside of runs it is empty.
+    An operator passes it to external services, so that side effects happen once although the operator may run twice.
+    Outside of runs, the key is empty.
     """
     scope = current_scope()
     return f"{scope.run.root.log.run_id}:{key_of(scope)}" if scope else ""

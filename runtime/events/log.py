@@ -26,7 +26,7 @@ class Buffer(Protocol):
         ...
 
     async def room(self) -> None:
-        """Wait until it is no longer crowded."""
+        """Wait until the buffer is no longer crowded."""
         ...
 
     def put(self, event: Event) -> None:
@@ -35,20 +35,20 @@ class Buffer(Protocol):
 
 
 class RunLog:
-    """Numbers and dates one run's events and passes them to its listeners.
+    """Event log of a run: numbers and dates its events, and passes them to its listeners.
 
     Args:
         run_id: Id of the run.
         listeners: Functions to call with every event.
-        buffer: One of the listeners, which delays the start of operators while it is crowded.
-        outer: Log of the enclosing run, if any; it gets every event, too.
-        depth: Number of operators around it there.
+        buffer: A further listener, which delays the start of operators while it is crowded.
+        outer: Log of the enclosing run, if any, which gets every event, too.
+        depth: Number of path steps that lead to this run in the outermost run.
 
     Attributes:
         run_id: Id of the run.
         heard: True if there are listeners.
         buffered: True if one of the listeners may lag behind.
-        now: Clock of the run, the event loop's: seconds since some moment.
+        now: Clock of the run, that of the event loop, in seconds.
     """
 
     __slots__ = (
@@ -100,18 +100,18 @@ class RunLog:
         *,
         only_here: bool = False,
     ) -> None:
-        """Complete `event` and pass it to every listener. An error of a listener is logged, and the run goes on.
+        """Number and date an event and pass it to every listener. A listener's error is logged, and the run goes on.
 
         Args:
             event: The event.
-            path: Path of the operator, seen from the outermost run.
+            path: Path of the operator, from the outermost run.
             operator_id: The operator.
             round: The round.
             attempt: The attempt.
             only_here: True to hide the event from the enclosing run.
         """
         if self._listeners:
-            with self._lock:  # tools that run in threads write, too
+            with self._lock:  # tools in threads write events, too
                 self._seq = seq = self._seq + 1
                 stamped = replace(
                     event,

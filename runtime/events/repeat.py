@@ -16,21 +16,21 @@ class Repeat:
     """Properties of repeated events.
 
     Attributes:
-        traced: True if spans were written of them when they happened.
+        traced: True if spans were written for the events when they happened.
     """
 
     traced: bool
 
 
 traced: ContextVar[bool] = ContextVar("operad_traced", default=False)
-"""True if spans are written of what happens in this context."""
+"""True if spans are written for the events of this context."""
 
 _repeat: ContextVar[Repeat | None] = ContextVar("operad_repeat", default=None)
 
 
 @contextmanager
 def repeating(repeat: Repeat) -> Generator[None, None, None]:
-    """Mark events written inside this context manager as repeated."""
+    """Mark the events written inside this context manager as repeated."""
     token = _repeat.set(repeat)
     try:
         yield
@@ -39,5 +39,5 @@ def repeating(repeat: Repeat) -> Generator[None, None, None]:
 
 
 def repeated() -> Repeat | None:
-    """Return the properties of the current event if it is repeated; None if it happens now."""
+    """Return the properties of the current event if it is repeated; None if it is new."""
     return _repeat.get()

@@ -12,7 +12,7 @@ from operad.runtime.events import interrupts, journal
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """The run that a function works in: annotate a parameter of an operator or a tool with it.
+    """Context of a function in a run: annotate a parameter of an operator or a tool with this class to receive it.
 
         @operator
         async def publish(answer: str, context: RunContext) -> str:
@@ -21,12 +21,12 @@ class RunContext:
             return "not published"
 
     Attributes:
-        run_id: The run's id; empty outside of runs.
-        operator_id: The operator.
+        run_id: Id of the run; empty outside of runs.
+        operator_id: Id of the operator.
         round: The round of the workflow, counted from 1.
         attempt: The operator's attempt in that round, counted from 1.
-        lesson: What the evaluator wants to be done better than in the last round; empty in the first.
-        idempotency_key: A key for side effects: the same whenever the same work is done again.
+        lesson: The evaluator's lesson from the last round; empty in the first round.
+        idempotency_key: Key for side effects: the same each time the same work is repeated.
     """
 
     run_id: str = ""
@@ -38,7 +38,7 @@ class RunContext:
 
     @classmethod
     def current(cls, lesson: str | None = None) -> RunContext:
-        """Return the context of the operator that the current code runs in.
+        """Return the context of the operator in which the current code runs.
 
         Args:
             lesson: The operator's lesson.
@@ -56,11 +56,11 @@ class RunContext:
         )
 
     async def ask(self, question: str, schema: Mapping[str, Any] | str | None = None) -> Any:
-        """Ask a person, and wait for the answer; see `interrupt`.
+        """Ask a person and wait for the answer; see `interrupt`.
 
         Args:
             question: The question.
-            schema: The form of the answer: a JSON Schema or a word such as ``boolean``; None for any answer.
+            schema: Form of the answer: a JSON Schema or a word such as ``boolean``; None for any answer.
 
         Raises:
             InputError: No run is in progress.

@@ -23,7 +23,7 @@ class _Entry:
     more: list[str] = field(default_factory=list[str])
 
     def join(self, event: Event) -> bool:
-        """Merge a later event of the same place into this one, if possible."""
+        """Merge a later event of the same path into this one; return False if that is impossible."""
         first = self.event
         if (first.round, first.attempt) != (event.round, event.attempt):
             return False
@@ -36,24 +36,25 @@ class _Entry:
         return False
 
     def joined(self) -> Event:
+        """Return the event with the text of all events merged into it."""
         if self.more and isinstance(self.event, TokenStreamed):
             return replace(self.event, text="".join([self.event.text, *self.more]))
         return self.event
 
 
 class Buffer:
-    """Events on their way to a consumer.
+    """Buffer of events between a run and a consumer.
 
-    While it is crowded, operators that are to start wait for room. Those that run already go on;
-    of what they emit, tokens are joined with the tokens just before them, and progress with the
-    progress, so that what is kept is bounded by what the run itself keeps.
+    While the buffer is crowded, operators that are about to start wait for room. Operators in progress continue: their
+    tokens are merged with the tokens before them, and a `Progress` replaces the one before it, so that the buffer does
+    not outgrow the messages that the run keeps anyway.
 
     Args:
-        wanted: True if the consumer wants an event.
-        slows: True if operators wait for room; where they do not, the oldest events are dropped.
+        wanted: Predicate that selects the events for the consumer.
+        slows: True if operators wait for room; if False, the oldest events are dropped.
 
     Attributes:
-        slows: True if operators wait for room; `look` makes a change known.
+        slows: True if operators wait for room; call `look` after a change.
     """
 
     def __init__(self, wanted: Callable[[Event], bool] = lambda _: True, *, slows: bool = True) -> None:
@@ -73,8 +74,8 @@ class Buffer:
         if not self._wanted(event):
             return
         with self._lock:
-            before = self._entries.get(self._last.get(event.path, -1))
-            if self.crowded and before is not None and before.join(event):
+            last = self._entries.get(self._last.get(event.path, -1))
+            if self.crowded and last is not None and last.join(event):
                 return
             self._entries[self._number] = _Entry(event)
             self._last[event.path] = self._number
@@ -95,18 +96,18 @@ class Buffer:
         return len(self._entries) >= CROWDED
 
     async def room(self) -> None:
-        """Wait until it is no longer crowded."""
+        """Wait until the buffer is no longer crowded, or does not slow the run any more."""
         while self.crowded and self.slows:
             self._room.clear()
             await self._room.wait()
 
     def look(self) -> None:
-        """Wake those that wait for room, if they need not wait any more."""
+        """Wake the callers of `room` if they need not wait any more."""
         if not (self.crowded and self.slows):
             self._room.set()
 
     async def get(self) -> Event | None:
-        """Return the next event; None at the end."""
+        """Return the next event; None if the buffer is closed and empty."""
         while not self._entries:
             if self._closed:
                 return None

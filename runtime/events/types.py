@@ -21,14 +21,14 @@ class Event(Struct, frozen=True, kw_only=True):
     """Base class of events.
 
     Attributes:
-        run_id: The run it happened in.
-        path: Where in the run: the ids of the operators around it, outermost first, and that of the
-            operator itself. ``("each[2]", "check")`` is the operator ``check`` in the workflow that
-            the map ``each`` runs for its third item.
-        operator_id: The operator it happened in; empty where it concerns a whole workflow.
-        round: The round of the workflow, counted from 1.
-        attempt: The operator's attempt in that round, counted from 1.
-        seq: Its place in the run's stream, counted from 1.
+        run_id: Id of the run.
+        path: Path of the operator in the run: the ids of the enclosing operators, outermost first, and its own id.
+            ``("each[2]", "check")`` is the operator ``check`` in the workflow that the map ``each`` runs for its third
+            item.
+        operator_id: Id of the operator; empty for an event of a whole workflow.
+        round: Round of the workflow, counted from 1.
+        attempt: Attempt of the operator in that round, counted from 1.
+        seq: Number of the event in the run's stream, counted from 1.
         time: Seconds since the epoch.
     """
 
@@ -47,15 +47,18 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class RunStarted(Event, frozen=True, kw_only=True):
-    """A run begins: the workflow's name, its operators and, per operator, those before it.
+    """A run begins.
 
     Attributes:
-        judges: The ids of its evaluators.
-        instructions: What operators and evaluators are there for, of those that say so.
+        workflow: Name of the workflow.
+        goal: Goal of the job.
+        operators: Ids of the direct predecessors of each operator, by its id.
+        judges: Ids of the evaluators.
+        instructions: Purpose of each operator and evaluator that declares one, by its id.
         engine: The engine that runs the workflow, ``dbgpt`` or ``builtin``; empty if unknown, as in
             events of earlier versions.
-        ports: Per operator, the ports that edges to it leave from, by the operator before it; edges without ports are
-            left out.
+        ports: For each operator, by the id of a predecessor, the ports from which edges lead to it; edges without ports
+            are left out.
     """
 
     workflow: str
@@ -68,7 +71,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
 
 
 class RunFinished(Event, frozen=True, kw_only=True):
-    """A run ended with a message, that of the event's `round`; its usage is the whole run's."""
+    """A run ended with the message of the event's `round`; the usage of the message is that of the whole run."""
 
     message: WorkflowMessage
     seconds: float
@@ -79,7 +82,7 @@ CANCELLED = "it was cancelled"
 
 
 class RunFailed(Event, frozen=True, kw_only=True):
-    """A run ended with an error, or was cancelled: its error is then ``CANCELLED``."""
+    """A run ended with an error, or was cancelled; then `error` is ``CANCELLED``."""
 
     error: str
     seconds: float
@@ -93,7 +96,7 @@ class JobSplit(Event, frozen=True, kw_only=True):
 
 
 class RoundStarted(Event, frozen=True, kw_only=True):
-    """A round begins in which these operators run; all others keep their results."""
+    """A round begins: the listed operators run, all others keep their results."""
 
     operators: tuple[str, ...]
 
@@ -102,8 +105,8 @@ class RoundFinished(Event, frozen=True, kw_only=True):
     """A round was judged.
 
     Attributes:
-        by_error: True if an operator's error ended it, rather than an evaluator.
-        has_result: True if the round came to a result, which may be the run's.
+        by_error: True if an operator's error ended the round, rather than a verdict.
+        has_result: True if the round has a result, which may become the result of the run.
     """
 
     status: WorkflowStatus
@@ -116,7 +119,7 @@ class RoundFinished(Event, frozen=True, kw_only=True):
 
 
 class BlameUnknown(Event, frozen=True, kw_only=True):
-    """A verdict blames operators that do not exist: their names, each with the nearest known one.
+    """A verdict blames operators that do not exist; `blame` is their names, each with the nearest known one.
 
     If no existing operator is blamed, all operators run again.
     """
@@ -129,14 +132,14 @@ class OperatorStarted(Event, frozen=True, kw_only=True):
 
 
 class OperatorFinished(Event, frozen=True, kw_only=True):
-    """An operator ended with a message, which bears its usage."""
+    """An operator ended with a message, which includes its usage."""
 
     seconds: float
     message: WorkflowMessage
 
 
 class OperatorFailed(Event, frozen=True, kw_only=True):
-    """An operator raised."""
+    """An operator raised an error."""
 
     seconds: float
     usage: Usage
@@ -151,7 +154,7 @@ class OperatorCancelled(Event, frozen=True, kw_only=True):
 
 
 class Progress(Event, frozen=True, kw_only=True):
-    """An operator that works through a list has done so many of its items."""
+    """An operator has processed `done` of `total` items of a list."""
 
     done: int
     total: int
@@ -238,14 +241,14 @@ class ModelFailed(Event, frozen=True, kw_only=True):
 
 
 class AnswerRejected(Event, frozen=True, kw_only=True):
-    """A model's answer did not fit its schema and is asked for again."""
+    """A model's answer did not fit its schema; the model is asked again."""
 
     error: str
     repair: int
 
 
 class ToolCalled(Event, frozen=True, kw_only=True):
-    """A tool begins, with these arguments."""
+    """A tool is called with arguments."""
 
     call_id: str
     tool: str
@@ -253,7 +256,7 @@ class ToolCalled(Event, frozen=True, kw_only=True):
 
 
 class ToolReturned(Event, frozen=True, kw_only=True):
-    """A tool ended: with a result, or with an error that goes back to the model."""
+    """A tool ended with a result, or with an error, which the model is told."""
 
     call_id: str
     tool: str
@@ -263,35 +266,35 @@ class ToolReturned(Event, frozen=True, kw_only=True):
 
 
 class OperatorSkipped(Event, frozen=True, kw_only=True):
-    """An operator does not run: the way to it was not taken."""
+    """An operator does not run, because no branch that leads to it was taken."""
 
     reason: str
 
 
 class OperatorRetried(Event, frozen=True, kw_only=True):
-    """An attempt failed, and another is made after so many seconds."""
+    """An attempt of an operator failed; the next one begins after `delay` seconds."""
 
     error: str
     delay: float
 
 
 class FellBack(Event, frozen=True, kw_only=True):
-    """The last attempt failed, and the operator's fallback takes its place."""
+    """The last attempt of an operator failed, and its fallback replaces it."""
 
     error: str
     to: str
 
 
 class MessageKept(Event, frozen=True, kw_only=True):
-    """An operator had finished when the run was interrupted; its message was kept, and it does not run again."""
+    """An operator finished before the run was interrupted; its message was kept, and it does not run again."""
 
 
 class CacheHit(Event, frozen=True, kw_only=True):
-    """An operator's message was found in its cache; it does not run."""
+    """An operator does not run, because its message was found in its cache."""
 
 
 class KnowledgeRetrieved(Event, frozen=True, kw_only=True):
-    """An operator searched its knowledge base: sources of the passages found, the best first, and their scores."""
+    """An operator searched its knowledge base; the event has the sources and scores of the passages, best first."""
 
     sources: tuple[str, ...]
     scores: tuple[float, ...]
@@ -301,9 +304,9 @@ class PassagesEmbedded(Event, frozen=True, kw_only=True):
     """A knowledge base embedded some of its new passages, before a search.
 
     Attributes:
-        model: The model that embeds them.
-        done: How many are done.
-        total: How many there are.
+        model: Name of the embedding model.
+        done: Number of new passages embedded so far.
+        total: Number of new passages.
     """
 
     model: str
@@ -316,10 +319,10 @@ class InsightsRecalled(Event, frozen=True, kw_only=True):
 
     Attributes:
         operator: The operator's fingerprint, under which its insights are kept.
-        about: Its job, shortened.
-        insights: Keys of the insights that it is shown; empty if there are none for this job.
+        about: The operator's job, shortened.
+        insights: Keys of the insights that the operator receives; empty if there are none for this job.
         texts: Texts of these insights.
-        store: The `Insights` they come from.
+        store: The `Insights` that contain them.
     """
 
     operator: str
@@ -333,7 +336,7 @@ class WorkflowEntered(Event, frozen=True, kw_only=True):
     """A workflow inside an operator begins; the fields are those of `RunStarted`.
 
     Attributes:
-        item: Item of a map for which it runs; None for none.
+        item: Item of a map for which the workflow runs; None outside of maps.
     """
 
     workflow: str
@@ -346,12 +349,12 @@ class WorkflowEntered(Event, frozen=True, kw_only=True):
 
 
 class Interrupted(Event, frozen=True, kw_only=True):
-    """An operator or a tool asks a person, and waits for `Workflow.resume` with the answer.
+    """An operator or a tool asks a person and waits until `Workflow.resume` gives the answer.
 
     Attributes:
-        interrupt_id: Id to answer it by; unique in the run.
+        interrupt_id: Id under which the question is answered; unique in the run.
         question: The question.
-        schema: JSON Schema of the answer; None for any.
+        schema: JSON Schema of the answer; None for any answer.
     """
 
     interrupt_id: str
@@ -360,32 +363,32 @@ class Interrupted(Event, frozen=True, kw_only=True):
 
 
 class Resumed(Event, frozen=True, kw_only=True):
-    """A person answered."""
+    """A person has answered a question, after `seconds`."""
 
     interrupt_id: str
     seconds: float
 
 
 Listener = Callable[[Event], object]
-"""Function that receives events. It is called in the run's own thread and must not block."""
+"""Function that receives events. It is called in the thread of the run and must not block."""
 
 
 def read_event(values: Mapping[str, Any]) -> Event | None:
-    """Return the event with these values, as written by `Event.as_dict`; None if its type is unknown.
+    """Return the event for values as returned by `Event.as_dict`; None if the type of the event is unknown.
 
     Raises:
-        ValueError: They are not the values of an event.
+        ValueError: The values are not those of an event.
     """
-    kind = _kinds().get(str(values.get("event")))
-    return kind and convert(values, type=kind, dec_hook=_of_ours)
+    kind = _event_types().get(str(values.get("event")))
+    return kind and convert(values, type=kind, dec_hook=_to_value)
 
 
 @cache
-def _kinds() -> dict[str, type[Event]]:
+def _event_types() -> dict[str, type[Event]]:
     return {kind.__name__: kind for kind in Event.__subclasses__() if kind.__module__ == __name__}
 
 
-def _of_ours(kind: type, value: Any) -> Any:
+def _to_value(kind: type, value: Any) -> Any:
     return kind.model_validate(value) if issubclass(kind, Value) else value
 
 

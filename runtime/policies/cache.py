@@ -38,10 +38,10 @@ _CACHE = FileKind(
 
 
 def cache_key(*parts: object) -> str:
-    """Return a key for a result that depends on these parts alone: the hexadecimal SHA-256 of their canonical JSON.
+    """Return the key of a result that depends on these parts alone: the hexadecimal SHA-256 of their canonical JSON.
 
-    Parts are JSON values and objects with a `fingerprint`; files count by their content, which is
-    read: call it in a thread if they may be large.
+    Parts are JSON values and objects with a `fingerprint`. The content of files is read: call the function in a thread
+    if files may be large.
 
     Raises:
         InputError: A part has no JSON form, or a file cannot be read.
@@ -51,19 +51,19 @@ def cache_key(*parts: object) -> str:
 
 
 class Cache:
-    """Keeps messages by key, for as long and as many as it is told.
+    """Cache of messages by key, limited in age and number.
 
         cache = Cache("said.db", max_age=timedelta(days=1))
         facts = Operator("List what the text claims.", policy=Policy(cache=cache))
 
-    Threads and event loops may share one; processes may share a file. A message is kept as it was
-    said, with the id of its job and what it cost.
+    Threads and event loops may share a cache; processes may share a file. A message is kept unchanged, with the id of
+    its job and its usage.
 
     Args:
-        path: An SQLite file, made when it is first needed; None to keep messages in memory.
-        max_age: Seconds, or a `timedelta`, after which a message is forgotten, by the clock on the wall; None for never.
-        max_entries: Number of messages that are kept. Beyond that, memory forgets those not used for the
-            longest time, and a file the oldest, which may be a sixteenth too many for a while.
+        path: An SQLite file, created on first use; None to keep messages in memory.
+        max_age: Seconds, or a `timedelta`, after which a message is forgotten, by the system's clock; None for never.
+        max_entries: Maximum number of messages. Beyond it, a cache in memory drops the least recently used message, and
+            a file drops the oldest ones, at intervals, so that it may hold a sixteenth more for a while.
 
     Raises:
         InvalidError: `max_age` is not above 0, or `max_entries` is below 1.
@@ -98,7 +98,7 @@ class Cache:
         """Keep a message, in place of an earlier one with this key.
 
         Returns:
-            True if it is kept. A file keeps only what it can give back as it was: a message whose
+            True if the message is kept. A file keeps only messages that it can restore exactly, so a message whose
             outputs are not plain JSON values is not kept.
 
         Raises:
@@ -124,6 +124,8 @@ class Cache:
 
 
 class _Memory:
+    """Cache in memory; the order of the entries is that of their last use."""
+
     def __init__(self, max_age: float | None, max_entries: int) -> None:
         self._max_age = max_age
         self._max_entries = max_entries
@@ -135,7 +137,7 @@ class _Memory:
             if key not in self._entries:
                 return None
             stored, message = self._entries[key]
-            if _is_over(stored, self._max_age):
+            if _is_expired(stored, self._max_age):
                 del self._entries[key]
                 return None
             self._entries.move_to_end(key)
@@ -155,6 +157,8 @@ class _Memory:
 
 
 class _File:
+    """Cache in an SQLite file."""
+
     def __init__(self, path: str | Path, max_age: float | None, max_entries: int) -> None:
         self._file = SqliteFile(path, _CACHE)
         self._max_age = max_age
@@ -164,21 +168,21 @@ class _File:
     def get(self, key: str) -> WorkflowMessage | None:
         with self._file.connection() as connection:
             row = connection.execute("SELECT stored, message FROM answers WHERE key = ?", (key,)).fetchone()
-        if row is None or _is_over(row[0], self._max_age):
+        if row is None or _is_expired(row[0], self._max_age):
             return None
         try:
             return WorkflowMessage.model_validate_json(row[1])
-        except ValidationError:  # perhaps of another release; the next `put` replaces it
+        except ValidationError:  # perhaps written by another release; the next `put` replaces it
             return None
 
     def put(self, key: str, message: WorkflowMessage) -> bool:
-        text = _lossless(message)
+        text = _lossless_json(message)
         if text is None:
             return False
         with self._file.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", (key, time.time(), text))
             if self._puts % max(1, self._max_entries // 16) == 0:
-                self._tidy(connection)
+                self._remove_old(connection)
             self._puts += 1
         return True
 
@@ -189,7 +193,7 @@ class _File:
     def close(self) -> None:
         self._file.close()
 
-    def _tidy(self, connection: sqlite3.Connection) -> None:
+    def _remove_old(self, connection: sqlite3.Connection) -> None:
         if self._max_age is not None:
             connection.execute("DELETE FROM answers WHERE stored < ?", (time.time() - self._max_age,))
         connection.execute(
@@ -198,17 +202,16 @@ class _File:
         )
 
 
-def _is_over(stored: float, max_age: float | None) -> bool:
+def _is_expired(stored: float, max_age: float | None) -> bool:
     return max_age is not None and time.time() - stored > max_age
 
 
-def _lossless(message: WorkflowMessage) -> str | None:
-    """Return the message as JSON; None if it could not be restored exactly."""
+def _lossless_json(message: WorkflowMessage) -> str | None:
+    """Return a message as JSON; None if it cannot be restored exactly from that."""
     try:
         text = message.model_dump_json()
-        again = WorkflowMessage.model_validate_json(text)
+        restored = WorkflowMessage.model_validate_json(text)
     except (ValueError, RecursionError):
         return None
-    return (
-        text if repr(again) == repr(message) else None
-    )  # `==` does not distinguish an enum from its text, nor True from 1
+    # `==` does not distinguish an enum from its text, nor True from 1
+    return text if repr(restored) == repr(message) else None

@@ -16,30 +16,30 @@ class Deadline:
     """A running `Timeout`, by the event loop's clock.
 
     Args:
-        timeout: The time limits.
-        expire: Function to call when the time is over.
+        timeout: The limits.
+        expire: Function to call when a limit is exceeded.
 
     Attributes:
-        expired: Text of the limit that was exceeded; empty until then.
+        expired: Description of the exceeded limit; empty until then.
     """
 
     def __init__(self, timeout: Timeout, expire: Callable[[], object]) -> None:
         self._loop = asyncio.get_running_loop()
         self._timeout = timeout
         self._expire = expire
-        self._began = self._alive = self._loop.time()
+        self._began = self._last_sign = self._loop.time()
         self._pauses = 0
         self._paused_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self.expired = ""
-        self._look()
+        self._check_limits()
 
     def sign_of_life(self) -> None:
         """Restart the idle timer; callable from any thread."""
-        self._alive = self._loop.time()
+        self._last_sign = self._loop.time()
 
     def pause(self) -> None:
-        """Pause the clock; every call needs a call of `go_on`."""
+        """Pause the clock. Pauses nest: the clock resumes after as many calls of `go_on`."""
         self._pauses += 1
         if self._pauses == 1:
             self._paused_at = self._loop.time()
@@ -51,27 +51,30 @@ class Deadline:
         if not self._pauses and not self.expired:
             pause = self._loop.time() - self._paused_at
             self._began += pause
-            self._alive += pause
-            self._look()
+            self._last_sign += pause
+            self._check_limits()
 
     def stop(self) -> None:
-        """Stop watching."""
+        """Stop checking the limits."""
         if self._timer:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check_limits(self) -> None:
         """Check the limits, and schedule the next check."""
         run, idle, now = self._timeout.run, self._timeout.idle, self._loop.time()
         if run is not None and now >= self._began + run:
             self.expired = f"ran longer than {run:g} s"
-        elif idle is not None and now >= self._alive + idle:
+        elif idle is not None and now >= self._last_sign + idle:
             self.expired = f"was idle for {idle:g} s"
         if self.expired:
             self._expire()
         elif run is not None or idle is not None:
-            ends = (self._began + run if run is not None else None, self._alive + idle if idle is not None else None)
-            self._timer = self._loop.call_at(min(end for end in ends if end is not None), self._look)
+            ends = (
+                self._began + run if run is not None else None,
+                self._last_sign + idle if idle is not None else None,
+            )
+            self._timer = self._loop.call_at(min(end for end in ends if end is not None), self._check_limits)
 
 
 @contextmanager
@@ -85,15 +88,15 @@ def standing_still(deadlines: Iterable[Deadline]) -> Generator[None, None, None]
 
 
 async def within(timeout: Timeout, work: Coroutine[Any, Any, T], deadlines: list[Deadline]) -> T | Deadline:
-    """Do the work in a task of its own, and cancel it when its time is over.
+    """Run a coroutine in a task of its own, and cancel it when a time limit is exceeded.
 
     Args:
-        timeout: Time limits of the work.
-        work: The work.
-        deadlines: List that holds the deadline meanwhile, so that it can be paused.
+        timeout: The time limits.
+        work: The coroutine.
+        deadlines: List that contains the deadline while the coroutine runs, so that others can pause it.
 
     Returns:
-        The result of the work; or the deadline if it has expired. The work has ended by then.
+        The result of the coroutine; or the deadline, if it has expired. The coroutine has ended by then.
     """
     task = asyncio.ensure_future(work)
     deadline = Deadline(timeout, task.cancel)
@@ -111,7 +114,7 @@ async def within(timeout: Timeout, work: Coroutine[Any, Any, T], deadlines: list
 
 
 async def ended(task: asyncio.Future[Any]) -> None:
-    """Wait until `task` has ended, with any outcome; cancel it when the caller is cancelled, and wait even then.
+    """Wait until a task has ended, with any outcome. If the caller is cancelled, cancel the task and wait for its end.
 
     Raises:
         asyncio.CancelledError: The caller was cancelled.

@@ -10,7 +10,7 @@ Duration = float | timedelta
 
 
 def in_seconds(duration: Any) -> Any:
-    """Return a timedelta as a number of seconds, and anything else as it is.
+    """Return a timedelta as a number of seconds; other values are returned unchanged.
 
     Example:
         >>> in_seconds(timedelta(minutes=2))

@@ -18,10 +18,10 @@ WINDOW = 60.0
 """Seconds over which requests and tokens are counted."""
 
 LONGEST_HOLD_OFF = 600.0
-"""Maximum number of seconds that an endpoint can make its callers wait; then one of them asks again."""
+"""Maximum number of seconds of a wait that an endpoint asks for; after that, a call is tried again."""
 
-_OTHER_LOOPS = 1.0
-"""Seconds after which a call that waits for a call of another event loop checks if that loop was closed."""
+_LOOP_CHECK_SECONDS = 1.0
+"""Interval, in seconds, at which a call that waits for one of another event loop checks if that loop was closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +62,22 @@ class Limits:
 
 
 class Limiter:
-    """Admits calls in the order in which they arrive, as `Limits` allow.
+    """Admission of calls in the order of their arrival, as `Limits` allow.
 
-    It serves any number of threads and event loops, whose clocks must be the same, as
-    `asyncio`'s are. A cancelled call gives up its place. So does a call whose event loop is
-    closed, within a second.
+    A limiter serves any number of threads and event loops, whose clocks must be the same, as those of `asyncio` are.
+    A cancelled call gives up its place at once, a call whose event loop is closed within a second.
 
     Args:
         limits: The limits.
-        name: Name of the endpoint or the workflow that has the limits.
-        everywhere: True if the name is valid in every process, as the address of an endpoint is.
+        name: Name of the endpoint or the workflow that the limits belong to.
+        everywhere: True if the name means the same in every process, as the address of an endpoint does.
     """
 
     def __init__(self, limits: Limits, name: str = "", *, everywhere: bool = False) -> None:
         self.limits = limits
         self.name = name
         self.everywhere = everywhere
-        # The garbage collector may end a call in the middle of a block under this lock, in the same thread.
+        # Reentrant: the garbage collector may end a call in the same thread while the lock is held.
         self._lock = threading.RLock()
         self._queue: OrderedDict[_Call, None] = OrderedDict()
         self._inside: set[_Call] = set()
@@ -91,10 +90,10 @@ class Limiter:
     def of(endpoint: str, limits: Limits) -> Limiter:
         """Return the process's only limiter for these limits at this endpoint.
 
-        It keeps the last minute's calls as long as it is referenced, and the newest few limiters longer.
+        A limiter remembers the calls of the last minute while it is referenced; the newest limiters are always kept.
 
         Args:
-            endpoint: The endpoint's address and, if it counts for each key or model, those too.
+            endpoint: The endpoint's address and, if it has separate limits for each key or model, key and model.
             limits: The limits of the endpoint.
         """
         with _making:
@@ -120,24 +119,24 @@ class Limiter:
             with self._lock:
                 self._queue.pop(call, None)
                 self._inside.discard(call)
-                self._call_next()
+                self._admit_next()
 
     def spent(self, tokens: int) -> None:
-        """Count tokens, from the coroutine that spent them."""
+        """Count used tokens. Call it in the event loop of the call that used them."""
         if tokens > 0 and self.limits.tokens_per_minute is not None:
             with self._lock:
                 self._spent.append((asyncio.get_running_loop().time(), tokens))
                 self._tokens += tokens
 
     def hold_off(self, seconds: float) -> None:
-        """Admit no call for this many seconds, at most `LONGEST_HOLD_OFF`: the endpoint sent Retry-After."""
+        """Admit no call for a number of seconds, at most `LONGEST_HOLD_OFF`, because the endpoint sent Retry-After."""
         if seconds > 0:
             with self._lock:
                 until = asyncio.get_running_loop().time() + min(seconds, LONGEST_HOLD_OFF)
                 self._held_until = max(self._held_until, until)
 
     def _enter(self, call: _Call) -> float | None:
-        """Admit the call, if possible, or return the time to try again; infinity to wait until it is called."""
+        """Admit the call and return None, or return the time to try again; infinity to wait until the call is woken."""
         with self._lock:
             if call in self._inside:
                 return None
@@ -145,23 +144,24 @@ class Limiter:
             opens = self._opens(call, now)
             if opens > now:
                 return opens
-            self._let_in(call, now)
-            self._call_next()
+            self._admit(call, now)
+            self._admit_next()
             return None
 
-    def _let_in(self, call: _Call, now: float) -> None:
+    def _admit(self, call: _Call, now: float) -> None:
         del self._queue[call]
         self._inside.add(call)
         if self.limits.requests_per_minute is not None:
             self._begun.append(now)
 
     def _opens(self, call: _Call, now: float) -> float:
+        """Return the time when the call may be admitted or must look again: `now` or earlier to admit it at once."""
         self._forget(now)
         if next(iter(self._queue), None) is not call:
-            return now + _OTHER_LOOPS if call.behind_others else math.inf
+            return now + _LOOP_CHECK_SECONDS if call.behind_others else math.inf
         limits = self.limits
         if limits.concurrency is not None and len(self._inside) >= limits.concurrency:
-            return now + _OTHER_LOOPS if any(other.loop is not call.loop for other in self._inside) else math.inf
+            return now + _LOOP_CHECK_SECONDS if any(other.loop is not call.loop for other in self._inside) else math.inf
         opens = self._held_until
         if limits.requests_per_minute is not None and len(self._begun) >= limits.requests_per_minute:
             opens = max(opens, self._begun[0] + WINDOW)
@@ -179,10 +179,10 @@ class Limiter:
         while (first := next(iter(self._queue), None)) and first.loop.is_closed():
             self._queue.pop(first, None)
 
-    def _call_next(self) -> None:
-        """Admit and call all calls for which there is room: one at a time would cost a busy event loop a turn for each.
+    def _admit_next(self) -> None:
+        """Admit and wake all queued calls for which there is room; one at a time would cost a loop turn for each.
 
-        The next call is called, too, if the time of its admission can be known: it waits for that time itself.
+        The call after them is woken, too, if the time of its admission is known: it waits for that time itself.
         """
         while first := next(iter(self._queue), None):
             if first.loop.is_closed():
@@ -191,11 +191,11 @@ class Limiter:
             now = first.loop.time()
             opens = self._opens(first, now)
             if opens <= now:
-                self._let_in(first, now)
+                self._admit(first, now)
             try:
                 if opens < math.inf:
                     first.call()
-            except RuntimeError:  # its loop has just been closed
+            except RuntimeError:  # the event loop has just been closed
                 self._queue.pop(first, None)
                 self._inside.discard(first)
             else:
@@ -204,14 +204,14 @@ class Limiter:
 
 
 def limiters(limits: Limits, name: str) -> tuple[Limiter | None, Limiter | None]:
-    """Return the limiters of a workflow, where it has limits: of operators that run at once, and of their model calls."""
+    """Return the limiters of concurrent operators and of model calls of a workflow; None where it has no limit."""
     places = Limiter(Limits(concurrency=limits.concurrency)) if limits.concurrency else None
     rates = Limits(requests_per_minute=limits.requests_per_minute, tokens_per_minute=limits.tokens_per_minute)
     return places, Limiter(rates, f"workflow {name}") if rates.a_minute else None
 
 
 class SharedLimits(Protocol):
-    """Enforces a limiter's limits per minute across several processes; concurrency is limited in each process."""
+    """Limits per minute of a limiter, enforced across several processes. Concurrency is limited in each process."""
 
     async def admit(self, limiter: Limiter) -> None:
         """Wait until all processes together permit a call that the limiter has admitted."""
@@ -222,12 +222,12 @@ class SharedLimits(Protocol):
         ...
 
     async def hold_off(self, limiter: Limiter, seconds: float) -> None:
-        """Admit no call for this many seconds, in any process."""
+        """Admit no call in any process for this many seconds."""
         ...
 
 
 class Place:
-    """A place granted by a limiter, which can be released for a while.
+    """A place granted by a limiter, which can be released and taken again.
 
     Args:
         limiter: The limiter.
@@ -254,29 +254,30 @@ class Place:
 
 
 _making = threading.Lock()
-_newest: deque[Limiter] = deque(
-    maxlen=64
-)  # keeps the newest alive: models created anew for each job find the calls of their last minute
+# Keeps the newest limiters alive, so that a model created anew for each job still counts the calls of the last minute.
+_newest: deque[Limiter] = deque(maxlen=64)
 _limiters: WeakValueDictionary[tuple[str, Limits], Limiter] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Call:
+    """A call that waits for admission, or has been admitted."""
+
     loop: asyncio.AbstractEventLoop
     behind_others: bool
     """True if calls of other event loops are queued before it."""
     called: asyncio.Event = field(default_factory=asyncio.Event)
 
     def call(self) -> None:
-        """Wake it, from any thread.
+        """Wake the waiting call, from any thread.
 
         Raises:
-            RuntimeError: Its event loop is closed.
+            RuntimeError: The event loop of the call is closed.
         """
         self.loop.call_soon_threadsafe(self.called.set)
 
     async def until(self, when: float) -> None:
-        """Wait until it is called, or until that time of its loop."""
+        """Wait until the call is woken, or until a time of its event loop's clock."""
         self.called.clear()
         timer = self.loop.call_at(when, self.called.set) if when < math.inf else None
         try:

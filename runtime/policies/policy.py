@@ -15,14 +15,14 @@ from operad.runtime.values.arguments import known_arguments
 from operad.runtime.values.errors import FetchError, InvalidError, Issue, ModelError
 from operad.runtime.values.message import Usage, WorkflowMessage
 
-_PASSING = (TimeoutError, asyncio.TimeoutError, ConnectionError)  # since Python 3.11, both are the same class
+_TRANSIENT = (TimeoutError, asyncio.TimeoutError, ConnectionError)  # since Python 3.11, both are the same class
 
 
 def check_positive(what: str, whole: Collection[str] = (), **given: float | None) -> None:
-    """Check that the given numbers are above zero, and that those named in `whole` are whole numbers.
+    """Check that numbers are above zero, and that those named in `whole` are whole numbers; None is allowed.
 
     Raises:
-        InvalidError: With an issue for each.
+        InvalidError: A number is not; the error has an issue for each.
     """
     issues: list[Issue] = []
     for name, value in given.items():
@@ -39,7 +39,7 @@ def check_positive(what: str, whole: Collection[str] = (), **given: float | None
 
 
 def _set(value: object, **fields: Any) -> None:
-    """Set fields of a frozen value during its creation."""
+    """Set fields of a frozen dataclass in its constructor."""
     for name, field in fields.items():
         object.__setattr__(value, name, field)
 
@@ -54,16 +54,15 @@ class Retry:
         patient = Retry(attempts=5, first_delay=2, max_delay=timedelta(minutes=1))
         facts = Operator("List what the text claims.", policy=Policy(retry=patient))
 
-    Attempt n + 1 begins after a random time between 0 and ``first_delay * 2 ** (n - 1)`` seconds,
-    at most `max_delay` (exponential back-off with full jitter); where an endpoint asks for a longer
-    wait (Retry-After), after that.
+    Attempt n + 1 begins after a random time between 0 and ``first_delay * 2 ** (n - 1)`` seconds, at most `max_delay`
+    (exponential back-off with full jitter). If an endpoint asks for a longer wait (Retry-After), it begins after that.
 
     Attributes:
-        attempts: The number of attempts, the first included.
-        first_delay: The longest wait before the second attempt, in seconds; given as a number or a `timedelta`.
-        max_delay: The longest wait before any attempt, likewise.
-        on: The errors after which to try again; None for those that pass by themselves: endpoints that cannot be
-            reached, are overloaded or ask to wait (429, 5xx), timeouts, broken connections.
+        attempts: Number of attempts, including the first.
+        first_delay: Maximum wait before the second attempt, in seconds; given as a number or a `timedelta`.
+        max_delay: Maximum wait before any attempt, in seconds; given as a number or a `timedelta`.
+        on: Types of errors after which to try again; None for transient errors: endpoints that cannot be reached, are
+            overloaded or ask to wait (429, 5xx), timeouts, broken connections.
 
     Raises:
         InvalidError: A value is not above zero.
@@ -84,7 +83,7 @@ class Retry:
     ) -> None:
         delays = {"first_delay": in_seconds(first_delay), "max_delay": in_seconds(max_delay)}
         check_positive("Retry", ("attempts",), attempts=attempts, **delays)
-        _set(self, attempts=attempts, **delays, on=None if on is None else _errors(on))
+        _set(self, attempts=attempts, **delays, on=None if on is None else _error_types(on))
 
     def wants(self, error: BaseException) -> bool:
         """Return True if this error, or one of its causes, is worth another attempt."""
@@ -92,7 +91,7 @@ class Retry:
         if self.on is not None:
             return any(isinstance(link, self.on) for link in chain)
         return any(
-            link.transient if isinstance(link, ModelError | FetchError) else isinstance(link, _PASSING)
+            link.transient if isinstance(link, ModelError | FetchError) else isinstance(link, _TRANSIENT)
             for link in chain
         )
 
@@ -103,7 +102,7 @@ class Retry:
         return max(asked, random.uniform(0, most))  # noqa: S311 - jitter, not a secret
 
 
-def _errors(on: Any) -> tuple[type[Exception], ...]:
+def _error_types(on: Any) -> tuple[type[Exception], ...]:
     kinds: tuple[Any, ...] = (on,) if isinstance(on, type) else tuple(on)
     wrong: list[Any] = [kind for kind in kinds if not (isinstance(kind, type) and issubclass(kind, Exception))]
     if wrong:
@@ -112,17 +111,17 @@ def _errors(on: Any) -> tuple[type[Exception], ...]:
 
 
 def retry_of(given: Any) -> Any:
-    """Return a number of attempts as the `Retry` that it is short for, and anything else as it is.
+    """Return a `Retry` for a number of attempts; other values are returned unchanged.
 
     Raises:
-        InvalidError: It is not above zero.
+        InvalidError: The number is not a whole number above zero.
     """
     is_number = isinstance(given, int | float) and not isinstance(given, bool)
     return Retry(attempts=given) if is_number else given  # pyright: ignore[reportArgumentType] - 2.5 is refused by Retry
 
 
 def _timeout_of(given: Any) -> Any:
-    """Return a duration as the `Timeout` that it is short for, and anything else as it is."""
+    """Return a `Timeout` for a duration; other values are returned unchanged."""
     is_duration = isinstance(given, int | float | timedelta) and not isinstance(given, bool)
     return Timeout(run=given) if is_duration else given
 
@@ -139,7 +138,7 @@ def causes(error: BaseException) -> list[BaseException]:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Timeout:
-    """Limits of the time that an attempt takes; time in which a person is asked does not count.
+    """Time limits of an attempt; time spent waiting for a person's answer does not count.
 
         from datetime import timedelta
         from operad import Operator, Policy, Timeout
@@ -148,8 +147,8 @@ class Timeout:
         facts = Operator("List what the text claims.", policy=Policy(timeout=patience))
 
     Attributes:
-        run: Seconds from its start to its end; given as a number or a `timedelta`.
-        idle: Seconds without a sign of life: a token, a call of a tool, any event; likewise.
+        run: Seconds from the start of the attempt to its end; given as a number or a `timedelta`.
+        idle: Seconds without an event, such as a token or a tool call; given as a number or a `timedelta`.
 
     Raises:
         InvalidError: A value is not above zero.
@@ -167,7 +166,7 @@ class Timeout:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Budget:
-    """Limits of what a whole run uses, with all that runs inside of it.
+    """Limits of the usage of a whole run, including nested operators and workflows.
 
         from datetime import timedelta
         from operad import Budget, Operator, Workflow
@@ -178,9 +177,9 @@ class Budget:
     Attributes:
         tokens: Tokens read and written.
         calls: Calls of models.
-        cost: US dollars; a model whose price is unknown may not be asked then.
-        seconds: Seconds from its start, given as a number or a `timedelta`; time in which a person is asked does not
-            count.
+        cost: US dollars. With this limit, a call of a model whose price is unknown is an error.
+        seconds: Seconds from the start of the run, given as a number or a `timedelta`; time spent waiting for a
+            person's answer does not count.
 
     Raises:
         InvalidError: A value is not above zero.
@@ -209,7 +208,7 @@ class Budget:
 
         Args:
             usage: Usage so far.
-            by_next: True to check before another call, for which something must be left.
+            by_next: True to check before another call, which needs a rest of each limit.
         """
         for unit, used, most in (
             ("tokens", usage.tokens, self.tokens),
@@ -226,7 +225,7 @@ class Executes(Protocol):
 
     @property
     def execute(self) -> Callable[..., Any]:
-        """Do the work."""
+        """Run the operator or the workflow."""
         ...
 
 
@@ -241,24 +240,24 @@ class Completes(Protocol):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Policy:
-    """Policy of an operator: how often it is tried, how long it may take, what replaces it, what is cached.
+    """Policy of an operator: retries, time limits, fallback and cache.
 
         from operad import Operator, Policy, Timeout
 
         policy = Policy(retry=3, timeout=Timeout(run=60), fallback="No claims were found.")
         facts = Operator("List what the text claims.", policy=policy)
 
-    None takes the value of the workflow's policy; False switches a feature off.
+    None stands for the value of the workflow's policy; False switches a feature off.
 
     Attributes:
-        retry: Rules for retries; a number is the number of attempts.
-        timeout: Time limits of an attempt; a number of seconds or a `timedelta` is that of the whole attempt.
+        retry: Retries; a number is short for ``Retry(attempts=…)``.
+        timeout: Time limits of an attempt; a number of seconds or a `timedelta` is short for ``Timeout(run=…)``.
         fallback: Replacement after the last attempt failed: another operator or workflow,
             the same operator with another model, a message or a text.
-        cache: Cache of its messages, so that equal work is done once.
+        cache: Cache of the operator's messages; with equal input, the operator does not run again.
 
     Raises:
-        InvalidError: A value is none of these.
+        InvalidError: A value has another type.
     """
 
     retry: Retry | Literal[False] | None
@@ -280,24 +279,24 @@ class Policy:
             if part is not None and part is not False and not isinstance(part, kind):
                 issue = Issue(name, f"expected {kind.__name__}, got {part!r}", f"Policy.{name}")
                 raise InvalidError("Policy", [issue])
-        can = (
+        is_fallback = (
             isinstance(fallback, str | WorkflowMessage) or hasattr(fallback, "execute") or hasattr(fallback, "complete")
         )
-        if fallback is not None and fallback is not False and not can:
+        if fallback is not None and fallback is not False and not is_fallback:
             kind = type(fallback).__name__
             issue = Issue("fallback", f"expected an operator, model, message or text, got {kind}", "Policy.fallback")
             raise InvalidError("Policy", [issue])
         _set(self, **given, fallback=fallback)
 
     def or_else(self, default: Policy) -> Policy:
-        """Return this policy, completed by the values of another."""
+        """Return this policy, with unset values taken from `default`."""
         if default is NO_POLICY:
             return self
         unset = {name: getattr(default, name) for name in self.__slots__ if getattr(self, name) is None}
         return replace(self, **unset)
 
     def __bool__(self) -> bool:
-        """True if any value is set."""
+        """Return True if any feature is on."""
         values = (getattr(self, name) for name in self.__slots__)
         return any(value is not None and value is not False for value in values)
 

@@ -12,7 +12,7 @@ MAX_STARTS = 100
 """Maximum number of brackets in an answer at which JSON is searched for amid prose."""
 
 MAX_MENDED = 16_000
-"""Maximum length, in characters, of an answer that is repaired; the time may grow with the square."""
+"""Maximum length, in characters, of an answer that is repaired; repair may take quadratic time."""
 
 _FENCE_BEGINS = re.compile(r"```[ \t]*(?:[\w-]+[ \t]*)?\n")
 
@@ -20,7 +20,7 @@ _FENCE_ENDS = re.compile(r"\n[ \t]*```")
 
 
 def unfenced(text: str) -> str:
-    """Return the contents of a code fence that is the whole text; otherwise the text."""
+    """Return the content of the code fence if the text is nothing else; otherwise the text."""
     begin, end = _FENCE_BEGINS.match(text), text.rfind("\n")
     fenced = begin and end >= begin.end() and _FENCE_ENDS.fullmatch(text, end)
     return text[begin.end() : end].strip() if begin and fenced else text
@@ -36,7 +36,7 @@ def refuse_constant(constant: str) -> Any:
 
 
 def candidates(text: str, repair: bool) -> Iterator[Any]:
-    """Yield possible values of an answer: all of it, its fenced parts, JSON amid prose, and at last repaired JSON."""
+    """Yield possible values of an answer: the whole text, code fences, JSON amid prose, and at last repaired JSON."""
     text = text.strip()
     fenced = list(_fenced(text))
     for candidate in (text, *fenced):
@@ -52,7 +52,7 @@ def candidates(text: str, repair: bool) -> Iterator[Any]:
 
 
 def _fenced(text: str) -> Iterator[str]:
-    """Yield the contents of code fences; two searches, since a single pattern would take quadratic time."""
+    """Yield the contents of code fences; a single pattern for begin and end would take quadratic time."""
     at = 0
     while (begin := _FENCE_BEGINS.search(text, at)) and (end := _FENCE_ENDS.search(text, begin.end())):
         yield text[begin.end() : end.start()]

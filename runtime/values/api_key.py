@@ -12,7 +12,7 @@ def _as_secret(key: object) -> object:
 
 
 ApiKey = Annotated[SecretStr | str, BeforeValidator(_as_secret)]
-"""A key: given as text or as a `SecretStr`, kept as a `SecretStr`, so that no `repr` or log shows it."""
+"""An API key, given as text or `SecretStr`, and stored as a `SecretStr`, which hides it in `repr` and logs."""
 
 
 def key_text(key: SecretStr | str | None) -> str:

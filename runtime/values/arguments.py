@@ -36,7 +36,7 @@ def refuse_unknown(called: str, given: Iterable[str], known: Sequence[str]) -> N
         known: Names of all arguments.
 
     Raises:
-        InputError: An argument is unknown; the nearest and all known ones are named.
+        InputError: An argument is unknown; the message names the nearest known argument and all others.
     """
     if unknown := [f"{name!r}{did_you_mean(name, known)}" for name in given if name not in known]:
         raise InputError(f"{called} has no argument {', '.join(unknown)}; it has: {', '.join(known)}")

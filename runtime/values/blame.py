@@ -7,7 +7,7 @@ from typing import Any, Protocol, cast
 
 
 class HasId(Protocol):
-    """An operator, as far as its id is concerned."""
+    """Object with an operator id."""
 
     def get_id(self) -> str:
         """Return the id."""
@@ -19,10 +19,10 @@ Blamable = str | HasId | Callable[..., Any]
 
 
 def ids_of_blamed(blame: Sequence[Blamable] | Blamable) -> tuple[str, ...]:
-    """Return the ids of operators at fault; that of a function is its name.
+    """Return the ids of the blamed operators; the id of a function is its name.
 
     Raises:
-        InputError: Something else is blamed.
+        InputError: A blamed object is not a `Blamable`.
     """
     several = cast("Sequence[Any]", blame if isinstance(blame, list | tuple) else (blame,))
     return tuple(map(_id_of, several))
@@ -38,7 +38,7 @@ def _id_of(blamed: Any) -> str:
         name = getattr(blamed, "__name__", None)
         if callable(blamed) and isinstance(name, str):
             return name
-    from operad.runtime.values.errors import InputError  # not at import: an error of that module takes what is blamed
+    from operad.runtime.values.errors import InputError  # imported late: that module imports this one
 
     raise InputError(
         f"FaultError(blame=…) expects operators, functions or ids; got {blamed!r:.100} ({type(blamed).__name__})"

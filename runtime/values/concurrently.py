@@ -10,21 +10,21 @@ T = TypeVar("T")
 
 
 async def concurrently(awaitables: Iterable[Awaitable[T]]) -> list[T]:
-    """Await all at once.
+    """Await all awaitables concurrently.
 
     Returns:
         Their results, in order.
 
     Raises:
-        Exception: The first error raised. The other awaitables have been cancelled and have ended by then; the same
-            happens when the caller is cancelled.
+        Exception: The first error raised. By then, the other awaitables have been cancelled and have ended; the same
+            happens if the caller is cancelled.
     """
     tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
     if not tasks:
         return []
     try:
-        # `gather` would end with the first that is cancelled, while others still clean up; to cancel these again would
-        # interrupt that
+        # `gather` alone would return when the first task is cancelled, while others still clean up, and cancelling
+        # them again would interrupt that.
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     finally:
         for task in tasks:

@@ -44,7 +44,7 @@ class Document:
         data: Its content: mappings, lists, text, numbers, booleans, None. An alias is the same
             object as its anchor.
         anchors: Names of anchors, by the `id` of the value.
-        lines: Line of each value, by its path, counted from 1: the line of its key or, in a list, its own.
+        lines: Line of each value, by its path, counted from 1: in a mapping the line of its key, in a list its own.
     """
 
     name: str
@@ -67,9 +67,9 @@ def read_document(path: str | Path, name: str = "") -> Document:
     """Read and parse a YAML file; `name` is its name in messages, by default its path.
 
     Raises:
-        InputError: There is no such file, it is too large or not text.
-        InvalidError: It is not YAML, not a mapping, nested too deeply, too large after its aliases are expanded, or has
-            duplicate keys.
+        InputError: The file does not exist, is too large or is not text.
+        InvalidError: The text is not YAML, not a mapping, nested too deeply, too large after its aliases are expanded,
+            or has duplicate keys.
     """
     file = FileDescriptor.of(path)
     return parse_document(file.read_text(MAX_BYTES), name or str(path))
@@ -81,7 +81,8 @@ class YamlValues(NamedTuple):
     Attributes:
         value: Mappings with text as keys, lists, text, numbers, booleans, dates, None. An alias is the same object as
             its anchor.
-        lines: Line of each value in a mapping or a list, by the `id` of that and the key or index, counted from 1.
+        lines: Line of each value in a mapping or a list, counted from 1, by the `id` of that container and the key or
+            index.
         anchors: Names of the anchors of mappings and lists, by the `id` of the value.
         first: Line of the whole value; 0 for a text without a value.
     """
@@ -92,7 +93,7 @@ class YamlValues(NamedTuple):
     first: int
 
     def line(self, holder: Any, key: str | int) -> int:
-        """Return the line of a value in a mapping or a list; 0 if there is none."""
+        """Return the line of the value under a key or index of `holder`, a mapping or a list; 0 if there is none."""
         return self.lines.get((id(holder), key), 0)
 
 
@@ -104,8 +105,8 @@ def parse_yaml(text: str, name: str) -> YamlValues:
         name: Name of the text in messages.
 
     Raises:
-        InvalidError: It is not YAML, nested too deeply, too large after its aliases are expanded, or has duplicate
-            keys.
+        InvalidError: The text is not YAML, nested too deeply, too large after its aliases are expanded, or has
+            duplicate keys.
     """
     try:
         reader = _Reader(text, name)
@@ -123,10 +124,10 @@ def parse_document(text: str, name: str, *, list_as: str = "") -> Document:
     Args:
         text: The text.
         name: Name of the document in messages.
-        list_as: Key under which to put a top-level list; by default, such a text is an error.
+        list_as: Key under which to put a top-level list; by default, a top-level list is an error.
 
     Raises:
-        InputError: It is empty.
+        InputError: The text is empty.
         InvalidError: As `read_document`.
     """
     parsed = parse_yaml(text, name)
@@ -150,20 +151,31 @@ def dotted(path: Path_) -> str:
 
 
 def _by_path(data: Any, first: int, lines: Mapping[tuple[int, str | int], int]) -> Iterator[tuple[Path_, int]]:
-    open_: list[tuple[Any, Path_, int]] = [(data, (), first)]
-    left = MAX_VALUES
-    while open_ and left:
-        value, path, line = open_.pop()
-        left -= 1
+    """Yield the path and the line of each value in `data`, at most `MAX_VALUES`."""
+    pending: list[tuple[Any, Path_, int]] = [(data, (), first)]
+    remaining = MAX_VALUES
+    while pending and remaining:
+        value, path, line = pending.pop()
+        remaining -= 1
         yield path, line
         if isinstance(value, dict | list):
             holder = cast("dict[str, Any] | list[Any]", value)
-            inside: Iterable[tuple[str | int, Any]] = holder.items() if isinstance(holder, dict) else enumerate(holder)
-            open_ += [(item, (*path, key), lines[id(holder), key]) for key, item in inside]
+            children: Iterable[tuple[str | int, Any]] = (
+                holder.items() if isinstance(holder, dict) else enumerate(holder)
+            )
+            pending += [(item, (*path, key), lines[id(holder), key]) for key, item in children]
 
 
 class _Open:
-    """A mapping or a list that is being read, and the line where it begins."""
+    """A mapping or a list whose end has not been read yet.
+
+    Attributes:
+        value: The items read so far.
+        anchor: Name of its anchor, if any.
+        line: Line where it begins.
+        key: Key whose value comes next; None if a key comes next.
+        size: Number of values in it, aliases expanded.
+    """
 
     def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None, line: int) -> None:
         self.value = value
@@ -174,19 +186,19 @@ class _Open:
 
 
 class _Reader:
-    """Builds values from events, without recursion, so that the limits hold while it reads."""
+    """Builds values from the parser's events, without recursion, and checks the limits while reading."""
 
     def __init__(self, text: str, name: str) -> None:
         parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast
         self._loader: Any = parser(text)
         self._text = text
         self._name = name
-        self._open: list[_Open] = []
-        self._named: dict[str, tuple[Any, int, int]] = {}
-        self._root: Any = None
-        self._first = 0
+        self._stack: list[_Open] = []
+        self._anchored: dict[str, tuple[Any, int, int]] = {}
+        self._whole: Any = None
+        self._first_line = 0
         self._count = 0
-        self._at = 0
+        self._current_line = 0
         self._lines: dict[tuple[int, str | int], int] = {}
         self._anchors: dict[int, str] = {}
         self.issues: list[Issue] = []
@@ -196,48 +208,50 @@ class _Reader:
         try:
             while self._loader.check_event():
                 event = self._loader.get_event()
-                self._at = event.start_mark.line + 1
+                self._current_line = event.start_mark.line + 1
                 documents += isinstance(event, yaml.DocumentStartEvent)
                 if documents > 1:
                     raise self._refusal("yaml", "a second document begins here; put it into a file of its own")
-                self._take(event)
+                self._handle(event)
         finally:
             self._loader.dispose()
         if self.issues:
             raise InvalidError(f"{self._name} cannot be read", self.issues)
-        return YamlValues(self._root, self._lines, self._anchors, self._first)
+        return YamlValues(self._whole, self._lines, self._anchors, self._first_line)
 
-    def _take(self, event: Any) -> None:
+    def _handle(self, event: Any) -> None:
         if isinstance(event, yaml.ScalarEvent):
             self._scalar(event)
         elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
             self._begin(event)
         elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
-            done = self._open.pop()
+            done = self._stack.pop()
             if done.anchor:
-                self._named[done.anchor] = (done.value, done.size, done.line)
+                self._anchored[done.anchor] = (done.value, done.size, done.line)
             self._add(done.value, done.size, done.line)
         elif isinstance(event, yaml.AliasEvent):
             self._alias(event)
 
     def _alias(self, event: Any) -> None:
         anchor: str = event.anchor
-        if any(around.anchor == anchor for around in self._open):
+        if any(enclosing.anchor == anchor for enclosing in self._stack):
             raise self._refusal("cycle", f"*{anchor[:80]} contains itself")
-        if anchor not in self._named:
-            problem = f"there is no anchor &{anchor[:80]}{did_you_mean(anchor[:80], self._named)}"
+        if anchor not in self._anchored:
+            problem = f"there is no anchor &{anchor[:80]}{did_you_mean(anchor[:80], self._anchored)}"
             mark = event.start_mark
             issue = Issue(
-                "yaml", _in_line(problem, self._text, mark.line), f"{self._name}:{self._at}:{mark.column + 1}"
+                "yaml",
+                _with_excerpt(problem, self._text, mark.line),
+                f"{self._name}:{self._current_line}:{mark.column + 1}",
             )
             raise InvalidError(f"{self._name} is not YAML", [*self.issues, issue])
-        value, size, line = self._named[anchor]
+        value, size, line = self._anchored[anchor]
         if self._wants_key():
             if not isinstance(value, str):
                 raise self._refusal("key", "a key must be plain text")
             self._key(value)
             return
-        self._tally(size)
+        self._count_values(size)
         self._add(value, size, line)
 
     def _scalar(self, event: Any) -> None:
@@ -250,10 +264,10 @@ class _Reader:
             value: Any = text
         else:
             value = self._value(event)
-            self._tally(1)
-            self._add(value, size if event.anchor else 1, self._at)
+            self._count_values(1)
+            self._add(value, size if event.anchor else 1, self._current_line)
         if event.anchor:
-            self._named[event.anchor] = (value, size, self._at)
+            self._anchored[event.anchor] = (value, size, self._current_line)
 
     def _value(self, event: Any) -> Any:
         tag = event.tag
@@ -276,14 +290,14 @@ class _Reader:
             return None
 
     def _wants_key(self) -> bool:
-        return bool(self._open) and isinstance(self._open[-1].value, dict) and self._open[-1].key is None
+        return bool(self._stack) and isinstance(self._stack[-1].value, dict) and self._stack[-1].key is None
 
     def _key(self, key: str) -> None:
-        around = self._open[-1]
-        if key in around.value:
+        enclosing = self._stack[-1]
+        if key in enclosing.value:
             self._report("duplicate-key", f"duplicate key {key!r}")
-        around.key = key
-        self._lines[id(around.value), key] = self._at
+        enclosing.key = key
+        self._lines[id(enclosing.value), key] = self._current_line
 
     def _begin(self, event: Any) -> None:
         if self._wants_key():
@@ -292,34 +306,34 @@ class _Reader:
             raise self._refusal("key", f"a key must be plain text{hint}")
         if event.tag not in _COLLECTIONS:
             self._report("tag", f"the tag {event.tag!r} is not allowed here")
-        if len(self._open) > MAX_DEPTH:
+        if len(self._stack) > MAX_DEPTH:
             raise self._refusal("depth", f"is nested deeper than {MAX_DEPTH} levels")
-        self._tally(1)
+        self._count_values(1)
         value: dict[str, Any] | list[Any] = {} if isinstance(event, yaml.MappingStartEvent) else []
         if event.anchor:
             self._anchors[id(value)] = event.anchor
-        self._open.append(_Open(value, event.anchor, self._at))
+        self._stack.append(_Open(value, event.anchor, self._current_line))
 
     def _add(self, value: Any, size: int, line: int) -> None:
-        if not self._open:
-            self._root, self._first = value, line
+        if not self._stack:
+            self._whole, self._first_line = value, line
             return
-        around = self._open[-1]
-        around.size += size
-        if isinstance(around.value, list):
-            self._lines[id(around.value), len(around.value)] = line
-            around.value.append(value)
-        elif around.key is not None:
-            around.value[around.key] = value
-            around.key = None
+        enclosing = self._stack[-1]
+        enclosing.size += size
+        if isinstance(enclosing.value, list):
+            self._lines[id(enclosing.value), len(enclosing.value)] = line
+            enclosing.value.append(value)
+        elif enclosing.key is not None:
+            enclosing.value[enclosing.key] = value
+            enclosing.key = None
 
-    def _tally(self, size: int) -> None:
+    def _count_values(self, size: int) -> None:
         self._count += size
         if self._count > MAX_VALUES:
             raise self._refusal("size", f"holds more than {MAX_VALUES:,} values once its aliases are replaced")
 
     def _report(self, code: str, message: str) -> None:
-        self.issues.append(Issue(code, message, f"{self._name}:{self._at}"))
+        self.issues.append(Issue(code, message, f"{self._name}:{self._current_line}"))
 
     def _refusal(self, code: str, message: str) -> InvalidError:
         self._report(code, message)
@@ -331,19 +345,19 @@ def _issue(error: yaml.YAMLError, text: str, name: str) -> Issue:
     if mark is None:
         return Issue("yaml", str(error), name)
     row, column = int(mark.line), int(mark.column)
-    context, begins = getattr(error, "context", None), getattr(error, "context_mark", None)
-    if context == "while scanning a quoted scalar" and begins is not None:
-        problem = _in_line("the quote that opens here is not closed", text, begins.line)
-        return Issue("yaml", problem, f"{name}:{begins.line + 1}:{begins.column + 1}")
-    if context and begins is not None and begins.line != row:
-        context = f"{context} that begins in line {begins.line + 1}"
+    context, context_mark = getattr(error, "context", None), getattr(error, "context_mark", None)
+    if context == "while scanning a quoted scalar" and context_mark is not None:
+        problem = _with_excerpt("the quote that opens here is not closed", text, context_mark.line)
+        return Issue("yaml", problem, f"{name}:{context_mark.line + 1}:{context_mark.column + 1}")
+    if context and context_mark is not None and context_mark.line != row:
+        context = f"{context} that begins in line {context_mark.line + 1}"
     problem = " ".join(filter(None, (context, getattr(error, "problem", None))))
     if problem.startswith("mapping values are not allowed"):
         problem = "a second `: ` in one line; put a text that contains `: ` in quotes"
     if "\t" in "".join(text.splitlines()[row : row + 1])[: column + 1]:
         problem = "a tab; YAML indents with spaces only"
-    return Issue("yaml", _in_line(problem, text, row), f"{name}:{row + 1}:{column + 1}")
+    return Issue("yaml", _with_excerpt(problem, text, row), f"{name}:{row + 1}:{column + 1}")
 
 
-def _in_line(problem: str, text: str, row: int) -> str:
+def _with_excerpt(problem: str, text: str, row: int) -> str:
     return f"{problem}: {''.join(text.splitlines()[row : row + 1]).strip()[:80]!r}"

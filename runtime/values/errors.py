@@ -121,15 +121,15 @@ class OperatorError(OperadError):
         except ValueError as error:  # also an OperatorError
             print(isinstance(error, OperatorError), error)
 
-    What a run raises is of the type of the original error, too: ``except ValueError`` catches it where the operator
-    raised a ValueError. Attributes of that are those of the original error.
+    The error is also an instance of the original error's type: ``except ValueError`` catches it if the operator raised
+    a ValueError. Attributes of the original error can be read from it.
 
     Attributes:
         workflow: Name of the operator's workflow.
         round: Round of the workflow, counted from 1.
         cancelled: Paths of the operators that were stopped because of it.
-        finished: Messages of the operators that had finished, by id; and those of the items of a failed map,
-            by its id and their index.
+        finished: Messages of the operators that had finished, by id; those of the items of a failed map, by the map's
+            id and the item's index.
     """
 
     def __init__(self, workflow: str, operator_id: str, attempt: int, cause: BaseException, round: int = 1) -> None:
@@ -146,27 +146,31 @@ class OperatorError(OperadError):
 
     @classmethod
     def of(cls, workflow: str, operator_id: str, attempt: int, cause: BaseException, round: int = 1) -> OperatorError:
-        """Return the error for what an operator raised, which is of the type of that, too."""
+        """Return the error for an exception of an operator; it is an instance of that exception's type, too."""
         original = cause
         while isinstance(original, OperatorError) and original.__cause__ is not None:
             original = original.__cause__
-        return _of_type(type(original))(workflow, operator_id, attempt, cause, round)
+        return _class_for(type(original))(workflow, operator_id, attempt, cause, round)
 
     def __str__(self) -> str:
         text = Exception.__str__(self)
         return f"{text} (stopped because of it: {shorten(self.cancelled)})" if self.cancelled else text
 
 
-_NOT_CAUGHT = (OperadError, StopIteration, StopAsyncIteration)
-"""Types that an operator's error is not made of: errors of Operad, which say themselves what to do, and Python's signals."""
+_NOT_COMBINED = (OperadError, StopIteration, StopAsyncIteration)
+"""Types that `OperatorError` is not combined with: errors of Operad, and exceptions that Python uses as signals."""
 
 
 @cache
-def _of_type(kind: type[BaseException]) -> type[OperatorError]:
-    """The class of an operator's error that is also of another type; `OperatorError` itself where that cannot be."""
-    if issubclass(kind, _NOT_CAUGHT) or not issubclass(kind, Exception):
+def _class_for(kind: type[BaseException]) -> type[OperatorError]:
+    """Return a class derived from `OperatorError` and another type; `OperatorError` if they cannot be combined."""
+    if issubclass(kind, _NOT_COMBINED) or not issubclass(kind, Exception):
         return OperatorError
-    members = {"__module__": OperatorError.__module__, "__qualname__": "OperatorError", "__getattr__": _of_cause}
+    members = {
+        "__module__": OperatorError.__module__,
+        "__qualname__": "OperatorError",
+        "__getattr__": _cause_attribute,
+    }
     try:
         made = type("OperatorError", (OperatorError, kind), members)
         made.__new__(made, "")
@@ -175,8 +179,8 @@ def _of_type(kind: type[BaseException]) -> type[OperatorError]:
     return cast("type[OperatorError]", made)
 
 
-def _of_cause(error: OperatorError, name: str) -> Any:
-    """An attribute of the original error."""
+def _cause_attribute(error: OperatorError, name: str) -> Any:
+    """Return an attribute of the original error."""
     cause = error.__cause__
     while isinstance(cause, OperatorError):
         cause = cause.__cause__
@@ -437,7 +441,7 @@ class Hints:
         return did_you_mean(name, known) if self.allow(name, known) else ""
 
     def allow(self, name: str, known: Collection[str]) -> bool:
-        """Return True if this check may still search near names among so many, and count the search."""
+        """Count a search among the known names, and return True if the limit of this check permits it."""
         if len(known) > self._left or len(name) > _LONGEST_NAME:
             return False
         self._left -= len(known)
@@ -445,6 +449,6 @@ class Hints:
 
 
 def shorten(names: Sequence[str], most: int = 8) -> str:
-    """Return names joined by commas; of many, the first ones and the number of the rest."""
+    """Return names joined by commas; if there are more than `most`, the first ones and the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -59,7 +59,7 @@ class FileDescriptor(BaseModel):
         """Describe an existing regular file.
 
         Raises:
-            InputError: There is no such file, or it is not a regular file.
+            InputError: The file does not exist, or is not a regular file.
         """
         try:
             return cls._of(Path(path).expanduser())
@@ -73,17 +73,17 @@ class FileDescriptor(BaseModel):
                 raise InputError(f"{path}: is a folder; name the files in it")
             if path.exists():
                 raise InputError(f"{path}: is not a regular file; write its output into one")
-            raise InputError(f"{path}: no such file{_near(path)}")
+            raise InputError(f"{path}: no such file{_near_file(path)}")
         mime_type = mimetypes.guess_type(path.name)[0] or _MIME_TYPES.get(
             path.suffix.lower(), "application/octet-stream"
         )
         return cls(path=path.resolve(), name=path.name, size=path.stat().st_size, mime_type=mime_type)
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return the values that make two files equal: name, type and content, which is read; not the location.
+        """Return values that are equal for equal files: name, type and a hash of the content, not the location.
 
         Raises:
-            InputError: It cannot be read.
+            InputError: The file cannot be read.
         """
         digest = hashlib.sha256()
         try:
@@ -95,10 +95,10 @@ class FileDescriptor(BaseModel):
         return {"name": self.name, "mime_type": self.mime_type, "sha256": digest.hexdigest()}
 
     def read_bytes(self, max_bytes: int) -> bytes:
-        """Return the content of the file, of which at most one byte too many is read.
+        """Return the content of the file. At most one byte more than `max_bytes` is read.
 
         Raises:
-            InputError: It is larger than `max_bytes` or cannot be read.
+            InputError: The file is larger than `max_bytes` or cannot be read.
         """
         return read_bytes(self.path, max_bytes)
 
@@ -106,7 +106,7 @@ class FileDescriptor(BaseModel):
         """Return the file's text, read as UTF-8.
 
         Raises:
-            InputError: It is larger than `max_bytes`, unreadable, binary, or in another encoding.
+            InputError: The file is larger than `max_bytes`, unreadable, binary, or in another encoding.
         """
         if self.size > max_bytes:
             raise InputError(
@@ -129,7 +129,7 @@ class FileDescriptor(BaseModel):
 
 
 def read_bytes(path: Path, max_bytes: int) -> bytes:
-    """Return the content of a file, of which at most one byte too many is read.
+    """Return the content of a file. At most one byte more than `max_bytes` is read.
 
     Raises:
         InputError: The file is larger than `max_bytes` or cannot be read.
@@ -144,11 +144,11 @@ def read_bytes(path: Path, max_bytes: int) -> bytes:
     return data
 
 
-def _near(path: Path) -> str:
-    """Return the file beside it with nearly the same name, as a hint; the suffix alone makes no name near."""
-    beside: dict[str, list[str]] = {}
+def _near_file(path: Path) -> str:
+    """Return a hint with the most similar file name in the same folder; empty if the names differ beyond the suffix."""
+    by_stem: dict[str, list[str]] = {}
     for each in sorted(path.parent.iterdir()) if path.parent.is_dir() else ():
-        beside.setdefault(each.stem, []).append(each.name)
-    stem = near_name(path.stem, beside)
-    names = beside.get(stem, [])
+        by_stem.setdefault(each.stem, []).append(each.name)
+    stem = near_name(path.stem, by_stem)
+    names = by_stem.get(stem, [])
     return f" (did you mean {near_name(path.name, names) or names[0]!r}?)" if names else ""

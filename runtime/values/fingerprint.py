@@ -21,12 +21,12 @@ class Fingerprinted(Protocol):
     """Object that declares its own fingerprint."""
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return the attributes that determine its answers, without secrets and random values."""
+        """Return the attributes that determine the object's answers, without secrets and random values."""
         ...
 
 
 def fingerprint(value: object) -> JsonValue:
-    """Return the fingerprint of a value: its own if it declares one; plain values and collections by content.
+    """Return the fingerprint of a value: of its method `fingerprint` if it has one, otherwise made from its content.
 
     A function is represented by its module and qualified name, a `functools.partial` also by its bound arguments,
     another callable object by its type. Source code is not compared.
@@ -69,7 +69,7 @@ def name_of(thing: object) -> str:
 
 
 def lasting(name: str) -> str:
-    """Return a name that is stable across releases: a class of Operad is named without its module, which may move.
+    """Return a name that is stable across releases: classes of Operad lose their module, which may change.
 
     >>> lasting("operad.runtime.workflow.map.Map"), lasting("mine.Map")
     ('operad.Map', 'mine.Map')

@@ -25,9 +25,11 @@ OPTIONAL = "?"
 
 _PAIRS = {"{": "}", "[": "]"}
 _BEFORE_QUOTE = frozenset("{[,:")
+"""Characters after which a quote opens a quoted text; elsewhere it is an apostrophe."""
 _EXCERPT = 40
+"""Number of characters that an error shows before a fault, and after it."""
 
-_WRITTEN: Mapping[str, str] = {
+_EQUIVALENTS: Mapping[str, str] = {
     **dict.fromkeys(("list", "array", "tuple"), "[string]"),
     **dict.fromkeys(("object", "dict", "map", "mapping"), "{key: string}"),
     **dict.fromkeys(("double", "decimal", "real"), "number"),
@@ -37,12 +39,12 @@ _WRITTEN: Mapping[str, str] = {
 }
 """Type words of other languages, with their equivalents here."""
 
-_OF_OTHERS = re.compile(
+_FOREIGN_TYPE = re.compile(
     r"(list|array|tuple|set|dict|map|optional|union|literal|enum)\s*[\[(<].*", re.IGNORECASE | re.DOTALL
 )
-_PART = r"""(?:[\w.+-]+|'[^'|]*'|"[^"|]*")"""
-_ALTERNATIVES = re.compile(rf"{_PART}(?:\s*\|\s*{_PART})+")
-_LONE = re.compile(r"[!-~]+")  # ASCII: Chinese prose has no spaces
+_ALTERNATIVE = r"""(?:[\w.+-]+|'[^'|]*'|"[^"|]*")"""
+_ALTERNATIVES = re.compile(rf"{_ALTERNATIVE}(?:\s*\|\s*{_ALTERNATIVE})+")
+_ONE_WORD = re.compile(r"[!-~]+")  # ASCII: Chinese prose has no spaces
 _BRACKETS = frozenset("{[")
 
 
@@ -61,7 +63,7 @@ class Slip(NamedTuple):
 
 
 def said_of(slip: Slip, text: str, before: int = 0) -> str:
-    """Return a fault with its line, its column and a ``^`` before its place.
+    """Return the message of a fault: line, column, an excerpt with ``^`` before the place, and the description.
 
     Args:
         slip: The fault.
@@ -77,40 +79,40 @@ def said_of(slip: Slip, text: str, before: int = 0) -> str:
     at = min(before + slip.at, len(text))
     line, start = text.count("\n", 0, at) + 1, text.rfind("\n", 0, at) + 1
     end = text.find("\n", at)
-    here = text[max(start, at - _EXCERPT) : at] + "^" + text[at : len(text) if end < 0 else end][:_EXCERPT]
-    return f"line {line}, column {at - start + 1}, at the ^ of {here}: {slip.what}"
+    excerpt = text[max(start, at - _EXCERPT) : at] + "^" + text[at : len(text) if end < 0 else end][:_EXCERPT]
+    return f"line {line}, column {at - start + 1}, at the ^ of {excerpt}: {slip.what}"
 
 
 def bracket_slip(text: str) -> Slip | None:
-    """Return the first bracket or quote that is unclosed or unexpected, or the first text after the form."""
-    open_: list[int] = []
+    """Return the first fault of brackets and quotes: unclosed, unexpected, or followed by text; None if all match."""
+    open_brackets: list[int] = []
     at, last = 0, ""
     while at < len(text):
         char = text[at]
-        if char in "\"'" and open_ and last in _BEFORE_QUOTE:
+        if char in "\"'" and open_brackets and last in _BEFORE_QUOTE:
             end = _end_of_quote(text, at)
             if end < 0:
                 return Slip(f"this {char} is not closed", at)
             at = end
-        elif char == "#" and open_ and text[at - 1].isspace():
+        elif char == "#" and open_brackets and text[at - 1].isspace():
             at = text.find("\n", at) if "\n" in text[at:] else len(text)
         elif char in _PAIRS:
-            open_.append(at)
+            open_brackets.append(at)
         elif char in "}]":
-            if not open_:
+            if not open_brackets:
                 return Slip(f"{char} without an opening bracket", at)
-            begun = text[open_.pop()]
-            if _PAIRS[begun] != char:
-                return Slip(f"{char} where {_PAIRS[begun]} must close {begun}", at)
-            if not open_ and (rest := text[at + 1 :].strip()):
+            opening = text[open_brackets.pop()]
+            if _PAIRS[opening] != char:
+                return Slip(f"{char} where {_PAIRS[opening]} must close {opening}", at)
+            if not open_brackets and (rest := text[at + 1 :].strip()):
                 return Slip("the form ends before this; begin with words, if words are meant", text.index(rest, at + 1))
         last = last if char.isspace() else char
         at += 1
-    return Slip(f"this {text[open_[-1]]} is not closed", open_[-1]) if open_ else None
+    return Slip(f"this {text[open_brackets[-1]]} is not closed", open_brackets[-1]) if open_brackets else None
 
 
 def _end_of_quote(text: str, at: int) -> int:
-    """Return the place of the closing quote; -1 if there is none."""
+    """Return the position of the quote that closes the one at position `at`; -1 if there is none."""
     if text[at] == "'":
         found = re.compile(r"(?:[^']|'')*'").match(text, at + 1)
     else:
@@ -119,18 +121,18 @@ def _end_of_quote(text: str, at: int) -> int:
 
 
 def lone_word(text: str) -> str:
-    """Return a text that is a single word, or words with ``|`` between them; empty for prose, a form or nothing.
+    """Return the text if it is a single word, or words with ``|`` between them; otherwise an empty string.
 
     Example:
         >>> lone_word("nonsense"), lone_word("a | b"), lone_word("In one sentence.")
         ('nonsense', 'a | b', '')
     """
-    is_one = bool(_LONE.fullmatch(text)) and text[0] not in _BRACKETS and text[-1] not in "}]" and ":" not in text
-    return text if is_one or _ALTERNATIVES.fullmatch(text) or _OF_OTHERS.fullmatch(text) else ""
+    is_one = bool(_ONE_WORD.fullmatch(text)) and text[0] not in _BRACKETS and text[-1] not in "}]" and ":" not in text
+    return text if is_one or _ALTERNATIVES.fullmatch(text) or _FOREIGN_TYPE.fullmatch(text) else ""
 
 
 def choice_of(text: str, types: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the schema of words with ``|`` between them; None for another text, and for types among other words.
+    """Return the schema of a choice: words with ``|`` between them; None for other texts, and for types among words.
 
     Args:
         text: The text.
@@ -146,7 +148,7 @@ def choice_of(text: str, types: Mapping[str, Any]) -> dict[str, Any] | None:
     if all(part in types or part == "null" for part in parts):
         schemas: list[dict[str, Any]] = [{"type": "null"} if part == "null" else dict(types[part]) for part in parts]
         return {"anyOf": schemas} if all(schemas) else {}
-    if any(part in types or _slip_of(part, list(types)) for part in parts):
+    if any(part in types or _correction(part, list(types)) for part in parts):
         return None
     numbers = [_number(part) for part in parts]
     return {"enum": [part.strip("'\"") for part in parts] if None in numbers else numbers}
@@ -161,7 +163,7 @@ def _number(text: str) -> int | float | None:
 
 
 def is_of_a_type(text: str, types: Mapping[str, Any]) -> bool:
-    """Return True if a text of a form without braces is meant as a type: a type, nearly a type, or a choice.
+    """Return True if a text in YAML without braces is meant as a type: a type word, a misspelt one, or a choice.
 
     Args:
         text: The text.
@@ -173,7 +175,7 @@ def is_of_a_type(text: str, types: Mapping[str, Any]) -> bool:
 
 
 def word_slip(text: str, key: str, types: Sequence[str]) -> str | None:
-    """Return the fault of a text that is neither a type nor a description; None for a valid text.
+    """Return the description of a fault if a text is neither a type nor a description; None for a valid text.
 
     Args:
         text: The text.
@@ -188,26 +190,32 @@ def word_slip(text: str, key: str, types: Sequence[str]) -> str | None:
         )
     if word in types:
         return None
-    what = _slip_of(word, types)
-    return what and f"{word!r} is not a type{what}"
+    correction = _correction(word, types)
+    return correction and f"{word!r} is not a type{correction}"
 
 
-def _slip_of(word: str, types: Sequence[str]) -> str | None:
-    """Return what to write in place of a word that is nearly a type, or a type elsewhere; None for another word."""
-    low = word.lower()
-    bare = low.removesuffix("[]").removesuffix("?")
-    if bare != low and bare in types:
-        return f"; write [{bare}]" if low.endswith("[]") else f"; write {bare} | null, or KEY?: {bare}"
-    if other := _OF_OTHERS.fullmatch(word):
-        return f"; write {_WRITTEN.get(other[1].lower(), 'a JSON Schema')}"
-    if low in _WRITTEN:
-        return f"; write {_WRITTEN[low]}, or describe a text in several words"
-    near = next((each for each in types if _is_near(low, each)), None)
+def _correction(word: str, types: Sequence[str]) -> str | None:
+    """Return the end of an error message that says what to write in place of a word; None for a word unlike any type.
+
+    Words that resemble types are misspelt types, types of other languages, and types with ``[]`` or ``?`` behind them.
+    """
+    lowered = word.lower()
+    bare = lowered.removesuffix("[]").removesuffix("?")
+    if bare != lowered and bare in types:
+        return f"; write [{bare}]" if lowered.endswith("[]") else f"; write {bare} | null, or KEY?: {bare}"
+    if foreign := _FOREIGN_TYPE.fullmatch(word):
+        return f"; write {_EQUIVALENTS.get(foreign[1].lower(), 'a JSON Schema')}"
+    if lowered in _EQUIVALENTS:
+        return f"; write {_EQUIVALENTS[lowered]}, or describe a text in several words"
+    near = next((each for each in types if _is_near(lowered, each)), None)
     return near and f" (did you mean {near!r}?); describe a text in several words"
 
 
 def _is_near(word: str, known: str) -> bool:
-    """Return True if a word differs from a type by one letter more, less or other, or by two letters swapped."""
+    """Return True if a word is a known type in the plural or with one typing error.
+
+    A typing error adds, omits or replaces a letter, or swaps two. Words of less than five letters have only plurals.
+    """
     if word in (known, f"{known}s"):
         return True
     if len(known) < 5:
@@ -215,10 +223,10 @@ def _is_near(word: str, known: str) -> bool:
     begin = 0
     while begin < min(len(word), len(known)) and word[begin] == known[begin]:
         begin += 1
-    one, other = word[begin:], known[begin:]
-    while one and other and one[-1] == other[-1]:
-        one, other = one[:-1], other[:-1]
-    return max(len(one), len(other)) <= 1 or (len(one) == 2 and one == other[::-1])
+    rest, known_rest = word[begin:], known[begin:]
+    while rest and known_rest and rest[-1] == known_rest[-1]:
+        rest, known_rest = rest[:-1], known_rest[:-1]
+    return max(len(rest), len(known_rest)) <= 1 or (len(rest) == 2 and rest == known_rest[::-1])
 
 
 # YAML
@@ -228,7 +236,7 @@ def read_yaml_form(text: str) -> tuple[Any, Sequence[Slip]]:
     """Return the value of YAML text, and its faults: duplicate keys, and keys without a value in braces.
 
     Raises:
-        ValueError: It is not YAML, or has values that JSON lacks; the place is the second argument, if it is known.
+        ValueError: The text is not YAML, or has values that JSON lacks; the arguments are the message and the position.
     """
     import yaml
 
@@ -237,9 +245,9 @@ def read_yaml_form(text: str) -> tuple[Any, Sequence[Slip]]:
         return loader.get_single_data(), tuple(loader.slips)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        what = " ".join(f"{error.context or ''} {error.problem or ''}".split())
-        raise ValueError(what, mark.index if mark else None) from error
-    except (yaml.YAMLError, LookupError, AttributeError) as error:  # the latter for a value that does not match its tag
+        problem = " ".join(f"{error.context or ''} {error.problem or ''}".split())
+        raise ValueError(problem, mark.index if mark else None) from error
+    except (yaml.YAMLError, LookupError, AttributeError) as error:  # the last two: a value that does not match its tag
         raise ValueError(" ".join(str(error).split()), None) from error
 
 
@@ -251,20 +259,20 @@ def value_at(form: Any, path: PathInForm) -> str:
 
 
 def place_of(text: str, path: PathInForm, value: str) -> int | None:
-    """Return the place of a value in a form's text; if the path does not lead to it, of the first such text."""
+    """Return the position of the value at a path of a form's text; without such a path, of the first equal text."""
     import yaml
 
     try:
         node: Any = yaml.compose(text, _loader())  # pyright: ignore[reportUnknownMemberType] - no stubs
         for key in path:
-            node = _inner(node, key)
+            node = _child(node, key)
         return int(node.start_mark.index)
     except (yaml.YAMLError, LookupError, AttributeError, RecursionError):
         at = text.find(value)
         return at if at >= 0 else None
 
 
-def _inner(node: Any, key: int | str) -> Any:
+def _child(node: Any, key: int | str) -> Any:
     if isinstance(key, int):
         return node.value[key]
     return next(value for name, value in reversed(node.value) if name.value == key)
@@ -272,7 +280,7 @@ def _inner(node: Any, key: int | str) -> Any:
 
 @cache
 def _loader() -> type[Any]:
-    """Safe loader restricted to values that JSON has; ``on``, ``12:30`` and ``2024-01-01`` are read as text."""
+    """Return a safe YAML loader restricted to values that JSON has; ``on``, ``12:30`` and ``2024-01-01`` are text."""
     import yaml
     from yaml.composer import Composer
 
@@ -289,15 +297,15 @@ def _loader() -> type[Any]:
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             keys: set[Any] = set()
             for key, value in node.value:
-                said, at = key.value, key.start_mark.index
-                if isinstance(said, str) and said in keys:
-                    self.slips.append(Slip(f"duplicate key {said!r}", at, "duplicate-key"))
-                elif isinstance(said, str):
-                    keys.add(said)
+                name, at = key.value, key.start_mark.index
+                if isinstance(name, str) and name in keys:
+                    self.slips.append(Slip(f"duplicate key {name!r}", at, "duplicate-key"))
+                elif isinstance(name, str):
+                    keys.add(name)
                 empty = isinstance(value, yaml.ScalarNode) and value.value == "" and not value.style
-                if node.flow_style and empty and said != AND_SO_ON:
+                if node.flow_style and empty and name != AND_SO_ON:
                     self.slips.append(
-                        Slip(f"the key {said!r} has no value; write KEY: VALUE, with a space behind the colon", at)
+                        Slip(f"the key {name!r} has no value; write KEY: VALUE, with a space behind the colon", at)
                     )
             return cast("Any", super()).construct_mapping(node, deep=deep)
 

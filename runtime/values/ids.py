@@ -11,7 +11,7 @@ MOST_CHARACTERS = 40
 
 
 def slug(text: str) -> str:
-    """Return the first words of a text as an id: ``list_what_the_text`` for "List what the text claims."."""
+    """Return an id made of the first words of a text: ``list_what_the_text`` for "List what the text claims."."""
     words = [word for word in re.findall(r"\w+", text.lower()) if word.strip("_")][:MOST_WORDS]
     while len(words) > 1 and len("_".join(words)) > MOST_CHARACTERS:
         words.pop()
@@ -19,13 +19,13 @@ def slug(text: str) -> str:
 
 
 def settled_id(wanted: str, taken: Collection[str]) -> str:
-    """Return the id, with a number if it is taken: ``check_2``."""
+    """Return the wanted id; if it is taken, with the first free number behind it, such as ``check_2``."""
     if wanted not in taken:
         return wanted
     return next(numbered for number in count(2) if (numbered := f"{wanted}_{number}") not in taken)
 
 
 def as_name(operator_id: str) -> str:
-    """Return an id as a Python name, for parameters: ``check_facts`` for ``check-facts``."""
+    """Return an operator id as a Python identifier, for parameters: ``check_facts`` for ``check-facts``."""
     name = re.sub(r"\W", "_", operator_id)
     return f"_{name}" if name[:1].isdigit() else name

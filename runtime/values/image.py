@@ -15,7 +15,7 @@ MAX_IMAGE_BYTES = 10 * 2**20
 
 
 def image_type(data: bytes) -> str:
-    """Return which of `IMAGE_TYPES` the data is; empty for anything else."""
+    """Return the MIME type of an image, one of `IMAGE_TYPES`, by its first bytes; empty for other data."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):
@@ -29,7 +29,7 @@ def data_url(file: FileDescriptor) -> str:
     """Return the image in a file as a ``data:`` URL.
 
     Raises:
-        InputError: It cannot be read, is larger than `MAX_IMAGE_BYTES`, or is not of a supported type.
+        InputError: The file cannot be read, is larger than `MAX_IMAGE_BYTES`, or is not of a supported type.
     """
     data = file.read_bytes(MAX_IMAGE_BYTES)
     if not (mime_type := image_type(data)):

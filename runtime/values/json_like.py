@@ -12,7 +12,7 @@ JsonLike = Mapping[str, "JsonLike"] | Sequence["JsonLike"] | str | int | float |
 
 
 def as_json(value: Any) -> Any:
-    """Return a value with its tuples as lists and its mappings as dicts; anything else is left as it is.
+    """Return a value with tuples converted to lists and mappings to dicts, at any depth; other values are unchanged.
 
     Example:
         print(as_json({"pair": (1, 2)}))  # {'pair': [1, 2]}
@@ -25,5 +25,5 @@ def as_json(value: Any) -> Any:
 
 
 def json_value(value: JsonLike) -> JsonValue:
-    """Return `as_json` of a value that is JSON already."""
+    """Return `as_json` of a value that a type checker knows to be JSON."""
     return cast("JsonValue", as_json(value))

@@ -15,13 +15,13 @@ MOST_REFERENCES = 100_000
 """Maximum number of references that one validation follows; their number may grow exponentially."""
 
 UNCHECKED = ("unevaluatedProperties", "unevaluatedItems")
-"""Ignored keywords: their validation takes time out of proportion."""
+"""Ignored keywords, whose validation may take more than linear time."""
 
-_left: ContextVar[int] = ContextVar("operad_references_left")
+_references_left: ContextVar[int] = ContextVar("operad_references_left")
 
 
 class EndlessSchemaError(Exception):
-    """A validation follows more than `MOST_REFERENCES`, or leads in a circle."""
+    """A validation follows more than `MOST_REFERENCES` references, or its references form a cycle."""
 
 
 def schema_errors(schema: Mapping[str, Any], value: Any) -> list[ValidationError]:
@@ -30,7 +30,7 @@ def schema_errors(schema: Mapping[str, Any], value: Any) -> list[ValidationError
     Patterns that `matcher` does not support, and `UNCHECKED` keywords, are ignored.
 
     Raises:
-        EndlessSchemaError: The validation has no end.
+        EndlessSchemaError: References of the schema form a cycle, or too many are followed.
         OverflowError: A number is too large.
         Unresolvable: The schema refers to a schema outside itself; nothing is fetched.
     """
@@ -38,8 +38,8 @@ def schema_errors(schema: Mapping[str, Any], value: Any) -> list[ValidationError
     from jsonschema.validators import validator_for
     from referencing import Registry
 
-    validator = _bounded(cast("Any", validator_for)(schema, default=Draft202012Validator))
-    _left.set(MOST_REFERENCES)
+    validator = _bounded_class(cast("Any", validator_for)(schema, default=Draft202012Validator))
+    _references_left.set(MOST_REFERENCES)
     try:
         return list(validator(schema, registry=cast("Any", Registry)()).iter_errors(value))
     except RecursionError as error:
@@ -61,22 +61,24 @@ def matcher(pattern: str) -> Callable[[str], bool] | None:
 
 
 @cache
-def _bounded(validator: Any) -> Any:
-    """Return a validator class whose keywords are replaced by bounded ones."""
+def _bounded_class(validator: Any) -> Any:
+    """Return a validator class derived from `validator`, with keyword functions whose time is bounded."""
     from jsonschema import validators
 
     own: Mapping[str, Any] = validator.VALIDATORS
-    following = {keyword: _following(own[keyword]) for keyword in _REFERENCES if keyword in own}
-    bounded = {keyword: rule for keyword, rule in _RULES.items() if keyword in own}
+    following = {keyword: _counting_references(own[keyword]) for keyword in _REFERENCE_KEYWORDS if keyword in own}
+    bounded = {keyword: rule for keyword, rule in _BOUNDED_KEYWORDS.items() if keyword in own}
     return cast("Any", validators).extend(validator, bounded | following)
 
 
-def _following(own: Callable[..., Iterator[ValidationError] | None]) -> Callable[..., Iterator[ValidationError]]:
+def _counting_references(
+    own: Callable[..., Iterator[ValidationError] | None],
+) -> Callable[..., Iterator[ValidationError]]:
     def follow(*given: Any) -> Iterator[ValidationError]:
-        left = _left.get()
+        left = _references_left.get()
         if not left:
             raise EndlessSchemaError(f"it follows more than {MOST_REFERENCES:,} references")
-        _left.set(left - 1)
+        _references_left.set(left - 1)
         yield from own(*given) or ()
 
     return follow
@@ -84,7 +86,7 @@ def _following(own: Callable[..., Iterator[ValidationError] | None]) -> Callable
 
 def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
     if isinstance(instance, str) and not _matches(pattern, instance):
-        yield _fault(f"{instance!r} does not match {pattern!r}")
+        yield _error(f"{instance!r} does not match {pattern!r}")
 
 
 def _pattern_properties(validator: Any, patterns: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -94,39 +96,39 @@ def _pattern_properties(validator: Any, patterns: Any, instance: Any, schema: An
                 yield from validator.descend(value, inner, path=name, schema_path=pattern)
 
 
-def _additional(validator: Any, inner: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+def _additional_properties(validator: Any, inner: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     named, patterns = _fields(schema.get("properties")), _fields(schema.get("patternProperties"))
     for name, value in _fields(instance).items():
         if name in named or any(_matches(pattern, name) for pattern in patterns):
             continue
         if inner is False:
-            yield _fault(f"Additional properties are not allowed ({name!r} was unexpected)")
+            yield _error(f"Additional properties are not allowed ({name!r} was unexpected)")
         else:
             yield from validator.descend(value, inner, path=name)
 
 
-def _unique(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+def _unique_items(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     items = cast("list[Any]", instance) if wanted and isinstance(instance, list) else []
     if len({json.dumps(item, sort_keys=True) for item in items}) < len(items):
-        yield _fault(f"{items!r} has non-unique elements")
+        yield _error(f"{items!r} has non-unique elements")
 
 
-def _passed_over(*_: Any) -> tuple[()]:
+def _ignored(*_: Any) -> tuple[()]:
     return ()
 
 
-_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_RULES: Mapping[str, Any] = {
+_REFERENCE_KEYWORDS = ("$ref", "$dynamicRef", "$recursiveRef")
+_BOUNDED_KEYWORDS: Mapping[str, Any] = {
     "pattern": _pattern,
     "patternProperties": _pattern_properties,
-    "additionalProperties": _additional,
-    "uniqueItems": _unique,
-    **dict.fromkeys(UNCHECKED, _passed_over),
+    "additionalProperties": _additional_properties,
+    "uniqueItems": _unique_items,
+    **dict.fromkeys(UNCHECKED, _ignored),
 }
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """Return True if the pattern matches, as far as `matcher` supports it."""
+    """Return True if the pattern matches the text, or is not supported by `matcher`."""
     matches = matcher(pattern)
     return matches is None or matches(text)
 
@@ -135,7 +137,7 @@ def _fields(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _fault(message: str) -> ValidationError:
+def _error(message: str) -> ValidationError:
     from jsonschema import ValidationError
 
     return ValidationError(message)

@@ -17,7 +17,7 @@ from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.json_like import as_json
 
 if TYPE_CHECKING:
-    Ids = Sequence[str]  # what is given may be a list; what is kept is a tuple
+    Ids = Sequence[str]  # constructors accept a list; the field is a tuple
 else:
     Ids = tuple[str, ...]
 
@@ -33,10 +33,10 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64")
 
     _indifferent: ClassVar[frozenset[str]] = frozenset({"id"})
-    """Fields that do not influence answers, and fields with secrets."""
+    """Fields that the fingerprint omits: those that do not influence answers, and secrets."""
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return the values that make two instances equal: type and fields, without random ids, secrets and costs.
+        """Return plain values that are equal for instances that behave alike: type and fields, without ids and secrets.
 
         Raises:
             InputError: A field has no JSON form.
@@ -82,11 +82,11 @@ def _as_cost(value: object) -> object:
     return 0.0 if value is None else value
 
 
-def _unpriced(said: dict[str, Any]) -> int:
-    return 0 if said.get("cost") else said.get("calls", 0)
+def _unpriced_calls(fields: dict[str, Any]) -> int:
+    return 0 if fields.get("cost") else fields.get("calls", 0)
 
 
-def _amount(dollars: float) -> str:
+def _dollars(dollars: float) -> str:
     """Return an amount of dollars, with six decimals below one; never 0 for a positive amount."""
     if dollars >= 1:
         return f"{dollars:,.2f}"
@@ -117,7 +117,7 @@ class Usage(Value):
     completion_tokens: int = 0
     seconds: float = 0.0
     cost: Annotated[float, BeforeValidator(_as_cost)] = 0.0
-    unpriced: int = Field(default_factory=_unpriced)
+    unpriced: int = Field(default_factory=_unpriced_calls)
 
     @property
     def known_cost(self) -> float | None:
@@ -135,7 +135,7 @@ class Usage(Value):
         others = (
             f" + {self.unpriced:,} call{'s' if self.unpriced > 1 else ''} of unknown price" if self.unpriced else ""
         )
-        return f"{_amount(self.cost)} USD{others}"
+        return f"{_dollars(self.cost)} USD{others}"
 
     @property
     def tokens(self) -> int:
@@ -174,15 +174,15 @@ class WorkflowMessage(Value):
         evaluation: Reason for the verdict.
         lesson: Advice for the next attempt.
         outputs: Named values for the operators that follow.
-        ports: Ports that are taken, of those that edges leave from; None for all.
+        ports: Ports taken, among those that edges leave from; None for all.
         blame: Ids of the operators at fault.
         score: Quality of the work; larger is better. None if it was not measured.
         job_id: Id of its job.
         operator_id: Id of the operator that wrote it.
         usage: Its usage and cost.
-        parts: Messages of the end operators, in order of adding, if it joins several of them; of a map, those of the
-            items.
-        item: Of a part of a map's message: the item that it is about.
+        parts: Messages that this one joins: those of several end operators, in the order in which they were added, or
+            of the items of a map.
+        item: Item of the list, in a part of a map's message.
     """
 
     scratchpad: str = ""
@@ -202,9 +202,9 @@ class WorkflowMessage(Value):
     _indifferent: ClassVar[frozenset[str]] = frozenset({"job_id", "operator_id", "blame", "usage"})
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return plain values that are the same for messages that say the same; see `Value.fingerprint`."""
-        made = super().fingerprint()
-        return made if self.item is not None else {name: value for name, value in made.items() if name != "item"}
+        """Return plain values that are equal for messages with the same content; see `Value.fingerprint`."""
+        values = super().fingerprint()
+        return values if self.item is not None else {name: value for name, value in values.items() if name != "item"}
 
     def _repr_html_(self) -> str:
         """HTML for notebooks."""
@@ -219,7 +219,7 @@ class WorkflowMessage(Value):
         return self._copied({"operator_id": operator_id, "job_id": job_id, "usage": usage}, _STAMP)
 
     def changed(self, **fields: Any) -> WorkflowMessage:
-        """Return a copy with other values, which are not validated: `model_copy`, faster, for code that every run pays for."""
+        """Return a copy with other values of some fields, without validation: `model_copy`, but faster."""
         return self._copied(fields, fields.keys())
 
     def _copied(self, fields: Mapping[str, Any], names: AbstractSet[str]) -> WorkflowMessage:
@@ -234,11 +234,11 @@ class WorkflowMessage(Value):
     def of_text(
         cls, text: str, operator_id: str, job_id: str, usage: Usage = NO_USAGE, outputs: dict[str, Any] | None = None
     ) -> WorkflowMessage:
-        """Return an operator's text, with its outputs if there are any, as its message; without validation, likewise."""
+        """Return the message of an operator with this text and these outputs, without validation."""
         message = cls.__new__(cls)
         fields = {
             **_DEFAULTS,
-            "scratchpad": str.__str__(text),  # of an Enum that is a string, the plain one
+            "scratchpad": str.__str__(text),  # an Enum member that is a str becomes a plain str
             "outputs": outputs or {},
             "operator_id": operator_id,
             "job_id": job_id,
@@ -334,8 +334,8 @@ class Job(Value):
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return plain values that are equal for jobs with equal answers; see `Value.fingerprint`."""
-        made = super().fingerprint()
-        return made if self.turns else {name: value for name, value in made.items() if name != "turns"}
+        values = super().fingerprint()
+        return values if self.turns else {name: value for name, value in values.items() if name != "turns"}
 
 
 class SubJob(Job):

@@ -14,7 +14,7 @@ MOST_SHOWN = 20_000
 
 def message_html(message: WorkflowMessage) -> str:
     """Return a message with all its fields as HTML; texts of operators and models are escaped."""
-    said = [
+    fields = [
         ("says", message.scratchpad),
         *(
             (f"output {name}", value if isinstance(value, str) else repr(value))
@@ -25,24 +25,24 @@ def message_html(message: WorkflowMessage) -> str:
         ("blame", ", ".join(message.blame)),
         ("score", "" if message.score is None else f"{message.score:g}"),
     ]
-    rows = "".join(f"<tr><th>{escape(what)}</th><td>{folded(text)}</td></tr>" for what, text in said if text)
+    rows = "".join(f"<tr><th>{escape(label)}</th><td>{folded(text)}</td></tr>" for label, text in fields if text)
     parts = "".join(
         f"<details><summary>{escape(part.operator_id or 'part')}</summary>{message_html(part)}</details>"
         for part in message.parts
     )
-    who = f" · {escape(message.operator_id)}" if message.operator_id else ""
-    return f"<div><p><b>{message.status.value}</b>{who}{used(message.usage)}</p><table><tbody>{rows}</tbody></table>{parts}</div>"
+    operator = f" · {escape(message.operator_id)}" if message.operator_id else ""
+    return f"<div><p><b>{message.status.value}</b>{operator}{used(message.usage)}</p><table><tbody>{rows}</tbody></table>{parts}</div>"
 
 
 def used(usage: Usage) -> str:
-    """Return model usage as a suffix of a name; empty if no model was called."""
+    """Return calls, tokens and cost as text to append to a name; empty if no model was called."""
     if not usage.calls:
         return ""
     return f" · {usage.calls:,} model call{'s' * (usage.calls != 1)}, {usage.tokens:,} tokens, cost {usage.money()}"
 
 
 def folded(text: str) -> str:
-    """Return a text as a collapsible cell: its first line, and the rest on demand."""
+    """Return a text as HTML: in full if it is one short line, otherwise its first line, with the whole text folded."""
     first, _, rest = text.strip().partition("\n")
     if not rest and len(first) <= 120:
         return escape(first)
@@ -50,6 +50,6 @@ def folded(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a text as HTML, cut if it is very long."""
+    """Return a text as HTML, cut to `MOST_SHOWN` characters."""
     more = len(text) - MOST_SHOWN
     return escape(text if more <= 0 else f"{text[:MOST_SHOWN]}… and {more:,} more characters")

@@ -38,8 +38,8 @@ class Output(Generic[T]):
         output.read(message)  # the answer, an instance of Claims
 
     Args:
-        type: The type; None for any value.
-        schema: Description for the model; by default the JSON Schema of the type, and none for text.
+        type: The type of answers; None for any value.
+        schema: Text that describes the answer to the model; by default the JSON Schema of the type, empty for text.
 
     Attributes:
         type: The type.
@@ -56,14 +56,14 @@ class Output(Generic[T]):
         self._adapter: TypeAdapter[Any] | None = None
         if type is not None and type is not str:
             self._adapter = adapter(type)
-        self.schema = schema if schema is not None else self._described()
+        self.schema = schema if schema is not None else self._schema_text()
 
     @classmethod
     def of(cls, declared: Any) -> Output[Any]:
-        """Return the type declared by a user: see `EXPECTED`; None for text.
+        """Return the output type that a user declares in one of the ways of `EXPECTED`; None stands for text.
 
         Raises:
-            InputError: The declaration has another form.
+            InputError: The declaration is none of these.
         """
         if declared is None or declared is str or (isinstance(declared, str) and declared.strip() in ANY_TEXT):
             return Output(str)
@@ -106,10 +106,10 @@ class Output(Generic[T]):
             text = value if isinstance(value, str) else json.dumps(value)
             return self._adapter.validate_json(text)
         except (ValidationError, TypeError, ValueError):
-            raise ValueError(_faults(fault)) from fault
+            raise ValueError(_error_text(fault)) from fault
 
     def written_schema(self) -> dict[str, Any] | None:
-        """Return the JSON Schema of values of the type as they are written; None for text, any value, and none."""
+        """Return the JSON Schema of serialized values; None for text, for any value, and for types without a schema."""
         if self._adapter is None:
             return None
         try:
@@ -117,7 +117,7 @@ class Output(Generic[T]):
         except PydanticUserError:
             return None
 
-    def _described(self) -> str:
+    def _schema_text(self) -> str:
         if self._adapter is None:
             return ""
         try:
@@ -162,7 +162,7 @@ def plain_value(message: WorkflowMessage) -> Any:
 
 
 def is_class(kind: object) -> bool:
-    """Return whether a type is a class. On Python 3.10, ``list[str]`` says of itself that it is one, and is not."""
+    """Return True if a type is a class; False for ``list[str]``, which is an instance of `type` on Python 3.10."""
     return isinstance(kind, type) and get_origin(kind) is None
 
 
@@ -172,16 +172,16 @@ def name(kind: Any) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value of a wrong type for error messages."""
+    """Return the text of a value of a wrong type for error messages: its shortened `repr` and its type."""
     text, kind = repr(value), type(value).__name__
-    if text.startswith("<") and " at 0x" in text:  # the address of an object tells nothing
+    if text.startswith("<") and " at 0x" in text:  # the address of an object does not help the reader
         name = getattr(value, "__qualname__", None)
         return f"the {kind} {name}" if name else f"an instance of {kind}"
     return f"{text if len(text) <= 60 else text[:60] + '…'} ({kind})"
 
 
 def _typed_dict(kind: Any) -> Any:
-    """Return a TypedDict as one of typing_extensions, which pydantic requires before Python 3.12."""
+    """Return a TypedDict as a TypedDict of typing_extensions, which pydantic requires before Python 3.12."""
     if kind.__class__.__module__ == TypedDict.__module__:
         return kind
     hints = get_type_hints(kind, include_extras=True)
@@ -191,7 +191,7 @@ def _typed_dict(kind: Any) -> Any:
 
 
 def _closed(part: Any) -> Any:
-    """Return a schema whose objects forbid undeclared keys, unless they declare otherwise."""
+    """Return the schema with ``additionalProperties: false`` in all objects that do not set it."""
     if isinstance(part, list):
         return [_closed(item) for item in part]  # pyright: ignore
     if not isinstance(part, dict):
@@ -206,8 +206,8 @@ def _first_sentence(error: Exception) -> str:
     return str(error).splitlines()[0].split(". ")[0].rstrip(".")
 
 
-def _faults(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    said = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}".removeprefix(": ") for each in found[:MOST_FAULTS]]
-    more = f"; and {len(found) - MOST_FAULTS} more" if len(found) > MOST_FAULTS else ""
-    return "; ".join(said) + more
+def _error_text(error: ValidationError) -> str:
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    lines = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}".removeprefix(": ") for each in errors[:MOST_FAULTS]]
+    more = f"; and {len(errors) - MOST_FAULTS} more" if len(errors) > MOST_FAULTS else ""
+    return "; ".join(lines) + more

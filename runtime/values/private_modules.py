@@ -14,10 +14,10 @@ _PRIVATE = re.compile(rf"{PREFIX}[0-9a-f]+\.")
 
 
 def public_name(module: str | None) -> str | None:
-    """Return the name of a module without its private package; of the program itself, the name to import it by.
+    """Return the name of a module without its private package; for ``__main__``, the name by which it can be imported.
 
-    Kept runs and caches use this name, so they hold after a project has been moved or changed, and a process that
-    imports a program may go on with its runs.
+    Kept runs and caches use this name, so they remain valid after a project has been moved or changed, and a process
+    that imports a program can resume its runs.
 
     Example:
         >>> public_name("_operad_code_3f2a.letters"), public_name("json")
@@ -29,7 +29,7 @@ def public_name(module: str | None) -> str | None:
 
 
 def _name_of_program() -> str:
-    """The name by which the program is imported: of ``python -m``, or of its file; empty for an interactive one."""
+    """Return the name by which ``__main__`` can be imported: of ``python -m``, or of its file; empty if interactive."""
     program = sys.modules["__main__"]
     spec = getattr(program, "__spec__", None)
     if spec is not None:
@@ -38,7 +38,7 @@ def _name_of_program() -> str:
 
 
 def loaded_module(name: str) -> ModuleType | None:
-    """Return the loaded module with a public name, if any."""
+    """Return the loaded module with this public name; None if there is none."""
     if name in sys.modules:
         return sys.modules[name]
     if name == public_name("__main__"):

@@ -25,8 +25,8 @@ class Question(Value):
         asyncio.run(main())
 
     Attributes:
-        id: Id to answer it by: the path of the operator that asks, with slashes; its second question
-            ends in ``#2``, and so on.
+        id: Id under which the question is answered: the path of the asking operator, with slashes; the ids of its
+            second and later questions end in ``#2``, ``#3`` and so on.
         text: The question.
         schema_: JSON Schema of the answer; None for any answer.
     """
@@ -41,7 +41,7 @@ class Questions:
 
     Attributes:
         asked: Questions by id, each with the future of its answer.
-        allowed: Tools that a person has allowed for the rest of the run.
+        allowed: Names of the tools that a person has allowed for the rest of the run.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Questions:
         self.asked: dict[str, tuple[Question, asyncio.Future[JsonValue]]] = {}
 
     def ask(self, question: Question) -> asyncio.Future[JsonValue]:
-        """Open a question; the returned future gets its answer."""
+        """Open a question and return the future of its answer."""
         future: asyncio.Future[JsonValue] = asyncio.get_running_loop().create_future()
         self.asked[question.id] = question, future
         return future
@@ -59,29 +59,29 @@ class Questions:
         self.asked.pop(question_id, None)
 
     def open(self) -> Sequence[Question]:
-        """Questions without an answer, in order of asking."""
+        """Return the questions without an answer, in order of asking."""
         return [question for question, future in self.asked.values() if not future.done()]
 
     def waits(self) -> bool:
-        """True if a question is open, and no operator is about to continue with an answer."""
+        """Return True if a question is open, and no operator is about to continue with an answer."""
         return bool(self.asked) and not any(future.done() for _, future in self.asked.values())
 
     def answer(self, answers: Mapping[str, JsonValue]) -> None:
-        """Answer questions: all that are given, or none.
+        """Answer questions. If one answer is invalid, none is accepted.
 
         Raises:
-            InvalidError: An answer breaks its question's schema, or there is no such question.
+            InvalidError: An answer does not fit the question's schema, or no open question has the id.
         """
-        open_ = {question.id: question for question in self.open()}
+        open_questions = {question.id: question for question in self.open()}
         issues: list[Issue] = []
         for question_id, value in answers.items():
-            question = open_.get(question_id)
+            question = open_questions.get(question_id)
             if question is None:
-                hint = did_you_mean(question_id, open_)
+                hint = did_you_mean(question_id, open_questions)
                 issues.append(
                     Issue(
                         "unknown-question",
-                        f"there is no open question with this id{hint}; open: {_names(open_)}",
+                        f"there is no open question with this id{hint}; open: {_listed_ids(open_questions)}",
                         question_id,
                     )
                 )
@@ -93,5 +93,5 @@ class Questions:
             self.asked[question_id][1].set_result(value)
 
 
-def _names(asked: Mapping[str, Question]) -> str:
+def _listed_ids(asked: Mapping[str, Question]) -> str:
     return ", ".join(asked) or "none"

@@ -68,8 +68,8 @@ _STRUCTURE: Mapping[str, type | tuple[type, ...]] = {
 }
 _ANNOTATIONS = {"type", "title", "description", "$schema", "$id", "default", "examples"}
 _KEY = re.compile(r"[^\W\d][\w-]*\??")
-_HALF = re.compile("[\ud800-\udfff]")
-_KEY_BEFORE = re.compile(r"[^\W\d][\w-]*\??\s*:")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_KEY_AND_COLON = re.compile(r"[^\W\d][\w-]*\??\s*:")
 
 
 class SchemaMismatch(AnswerError):  # noqa: N818 - an answer's state; the error is an AnswerError
@@ -112,15 +112,15 @@ def parse_output_schema(text: str) -> Schema | None:
         A JSON Schema, or None for prose, which a model gets as it is.
 
     Raises:
-        InvalidError: It is an invalid JSON Schema, unreadable in braces, too large, or an unknown type word.
+        InvalidError: The text is an invalid JSON Schema, an unreadable form in braces, too large, or an unknown word.
 
     Example:
         >>> parse_output_schema("{kind: a | b}")["properties"]
         {'kind': {'enum': ['a', 'b']}}
     """
     if word := lone_word(unfenced(text.strip())):
-        return _alone(word)
-    value = _structure(text)
+        return _schema_of_word(word)
+    value = _read_form(text)
     if _is_schema(value):
         if _holds_more_than(len(text), value):
             raise invalid_schema(
@@ -140,11 +140,11 @@ def parse_output_schema(text: str) -> Schema | None:
 
 
 def schema_of(form: Any) -> Schema:
-    """Return the JSON Schema of a form, or a JSON Schema, given as plain values.
+    """Return the JSON Schema of a form that is given as plain values; a JSON Schema is checked and returned as it is.
 
     Raises:
-        FormError: It has an unknown type word, or a duplicate key.
-        InvalidError: It is an invalid JSON Schema, or too large.
+        FormError: The form has an unknown type word, or a duplicate key.
+        InvalidError: The JSON Schema is invalid, or the form is too large.
     """
     if _is_schema(form):
         check_schema(form)
@@ -152,8 +152,12 @@ def schema_of(form: Any) -> Schema:
     return _Derivation().derive(form)
 
 
-def _alone(word: str) -> Schema | None:
-    """Return the schema of a type or a choice that stands alone; None for any text."""
+def _schema_of_word(word: str) -> Schema | None:
+    """Return the schema of a text that is a single type or choice; None for ``string``, which every answer fits.
+
+    Raises:
+        InvalidError: The word is not a type.
+    """
     try:
         schema = _Derivation().derive(word)
     except FormError as error:
@@ -174,7 +178,7 @@ def is_json_schema(text: str) -> bool:
     Raises:
         InvalidError: As `parse_output_schema`.
     """
-    return _is_schema(_structure(text))
+    return _is_schema(_read_form(text))
 
 
 def validate(schema: Schema, text: str, *, repair: bool = True) -> Any:
@@ -189,18 +193,18 @@ def validate(schema: Schema, text: str, *, repair: bool = True) -> Any:
             cut off, whose missing end a repair would hide.
 
     Raises:
-        SchemaMismatch: It does not fit, or holds no JSON.
+        SchemaMismatch: The answer does not fit the schema, or has no JSON.
         InvalidError: The schema itself is not valid.
     """
     if len(text) > MAX_ANSWER:
         raise SchemaMismatch(f"the answer has {len(text):,} characters; at most {MAX_ANSWER:,} are read")
-    first: list[str] = []
+    first_violations: list[str] = []
     for value in candidates(text, repair):
-        found = faults(schema, value)
-        if not found:
+        violations = faults(schema, value)
+        if not violations:
             return value
-        first = first or found
-    raise SchemaMismatch("\n".join(first) or "the answer holds no JSON; answer with JSON alone")
+        first_violations = first_violations or violations
+    raise SchemaMismatch("\n".join(first_violations) or "the answer holds no JSON; answer with JSON alone")
 
 
 def response_format(schema: Schema, name: str = "answer") -> dict[str, Any]:
@@ -221,13 +225,13 @@ def is_strict(schema: Any) -> bool:
     if not schema.keys() & {"type", "enum", "const", "anyOf", "$ref"}:
         return False
     parts: list[Any] = [*schema.get("anyOf", ()), *schema.get("$defs", {}).values()]
-    kinds = schema.get("type", ())
-    if "object" in ([kinds] if isinstance(kinds, str) else kinds):
+    types = schema.get("type", ())
+    if "object" in ([types] if isinstance(types, str) else types):
         properties = schema.get("properties", {})
         if schema.get("additionalProperties") is not False or set(schema.get("required", ())) != set(properties):
             return False
         parts += properties.values()
-    if "array" in ([kinds] if isinstance(kinds, str) else kinds):
+    if "array" in ([types] if isinstance(types, str) else types):
         parts.append(schema.get("items"))
     return all(map(is_strict, parts))
 
@@ -261,8 +265,8 @@ class _Derivation:
         if (choice := choice_of(example, TYPE_WORDS)) is not None:
             return choice
         key = next((each for each in reversed(path) if isinstance(each, str)), "")
-        if what := word_slip(example, key, list(TYPE_WORDS)):
-            raise FormError(Slip(what, None, "no-type"), path)
+        if fault := word_slip(example, key, list(TYPE_WORDS)):
+            raise FormError(Slip(fault, None, "no-type"), path)
         return {"type": "string", "description": example} if example else {"type": "string"}
 
     def _object(self, example: dict[Any, Any], path: PathInForm) -> Schema:
@@ -282,28 +286,28 @@ class _Derivation:
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
     def _array(self, example: list[Any], path: PathInForm) -> Schema:
-        forms: dict[str, Schema] = {}
+        by_shape: dict[str, Schema] = {}
         for number, item in enumerate(example):
             if item == AND_SO_ON:
                 continue
             form = self.derive(item, (*path, number))
-            known = forms.setdefault(json.dumps({**form, "description": None}), form)
+            known = by_shape.setdefault(json.dumps({**form, "description": None}), form)
             if known is not form and "description" in form:
                 known["description"] = ", ".join(filter(None, (known.get("description"), form["description"])))
-        kinds = list(forms.values()) or [Schema()]
-        return {"type": "array", "items": {"anyOf": kinds} if len(kinds) > 1 else kinds[0]}
+        item_schemas = list(by_shape.values()) or [Schema()]
+        return {"type": "array", "items": {"anyOf": item_schemas} if len(item_schemas) > 1 else item_schemas[0]}
 
 
 def _are_plain(values: list[Any]) -> bool:
     return not any(isinstance(each, dict | list) for each in values)
 
 
-def _structure(text: str) -> Any:
-    """Return the schema or the example in a text, as plain values; None for prose."""
+def _read_form(text: str) -> Any:
+    """Return the JSON Schema or the example that a text consists of, as plain values; None for prose."""
     whole, text = text, unfenced(text.strip())
     if not text:
         return None
-    before = whole.find(text)
+    offset = whole.find(text)
     braced = (text[0], text[-1]) in {("{", "}"), ("[", "]")}
     if len(text) > MAX_TEXT:
         if not braced:
@@ -311,7 +315,7 @@ def _structure(text: str) -> Any:
         raise invalid_schema(
             "too-large", f"{len(text):,} characters; at most {MAX_TEXT:,} are read as a schema or an example"
         )
-    _refuse_broken(text, whole, before, braced)
+    _refuse_broken(text, whole, offset, braced)
     try:
         value, slips = _parse(text)
     except RecursionError as error:
@@ -319,44 +323,45 @@ def _structure(text: str) -> Any:
     except ValueError as error:
         if not braced:
             return None
-        what, at = (*error.args, None)[:2]
-        slip = Slip(f"is in braces but neither JSON nor YAML: {what}; correct it, or begin with words", at)
-        raise invalid_schema(slip.code, said_of(slip, whole, before)) from error
+        problem, at = (*error.args, None)[:2]
+        slip = Slip(f"is in braces but neither JSON nor YAML: {problem}; correct it, or begin with words", at)
+        raise invalid_schema(slip.code, said_of(slip, whole, offset)) from error
     if not isinstance(value, dict | list) or not value:
         return None
     if not (braced or _is_schema(value) or _is_example(value)):
         return None
     if slips:
-        raise InvalidError("output_schema", [Issue(each.code, said_of(each, whole, before)) for each in slips])
+        raise InvalidError("output_schema", [Issue(each.code, said_of(each, whole, offset)) for each in slips])
     return cast("Any", value)
 
 
-def _refuse_broken(text: str, whole: str, before: int, braced: bool) -> None:
-    """Raise InvalidError for a text that begins or ends as a form, but has unmatched brackets or half characters."""
-    if braced and (half := _HALF.search(text)):
-        slip = Slip("half of a UTF-16 pair is not a character; remove it", half.start(), "not-text")
-        raise invalid_schema(slip.code, said_of(slip, whole, before).encode("utf-8", "replace").decode())
+def _refuse_broken(text: str, whole: str, offset: int, braced: bool) -> None:
+    """Raise InvalidError for a text that begins or ends like a form, but has unmatched brackets or lone surrogates."""
+    if braced and (surrogate := _SURROGATE.search(text)):
+        slip = Slip("half of a UTF-16 pair is not a character; remove it", surrogate.start(), "not-text")
+        raise invalid_schema(slip.code, said_of(slip, whole, offset).encode("utf-8", "replace").decode())
     slip = bracket_slip(text) if text[0] in "{[" or text[-1] in "}]" else None
     if slip is None or slip.at is None:
         return
     begins = text[0] == "{" or braced or (text[0] == "[" and "]" not in text)
-    ends = slip.at == len(text) - 1 and "\n" not in text and _KEY_BEFORE.match(text)
+    ends = slip.at == len(text) - 1 and "\n" not in text and _KEY_AND_COLON.match(text)
     if begins or ends:
-        raise invalid_schema(slip.code, said_of(slip, whole, before))
+        raise invalid_schema(slip.code, said_of(slip, whole, offset))
 
 
 def _parse(text: str) -> tuple[Any, Sequence[Slip]]:
-    twice: list[str] = []
+    """Return the value of JSON or YAML text, and its faults, such as duplicate keys."""
+    duplicates: list[str] = []
 
     def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        twice.extend(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        duplicates.extend(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         return dict(pairs)
 
     try:
         value = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=mapping)
     except ValueError:
         return read_yaml_form(text)
-    return value, [Slip(f"duplicate key {key!r}", text.rfind(json.dumps(key)), "duplicate-key") for key in twice]
+    return value, [Slip(f"duplicate key {key!r}", text.rfind(json.dumps(key)), "duplicate-key") for key in duplicates]
 
 
 def _is_schema(parsed: Any) -> TypeGuard[Schema]:
@@ -386,7 +391,7 @@ def _keywords() -> frozenset[str]:
 
 
 def _is_example(value: Any) -> bool:
-    """Return True if YAML without braces has structure; False for sentences that happen to parse."""
+    """Return True if YAML without braces is an example; False for sentences that happen to parse as YAML."""
     items = list(cast("dict[Any, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value))
     if isinstance(value, dict):
         keys = cast("dict[Any, Any]", value)
@@ -395,16 +400,16 @@ def _is_example(value: Any) -> bool:
     return any(not isinstance(item, str) or is_of_a_type(item, TYPE_WORDS) for item in items)
 
 
-def _holds_more_than(most: int, value: Any) -> bool:
-    """Return True if a value holds more than `most` values, or contains itself. Without aliases, sizes suffice."""
-    waiting: list[Any] = [value]
-    while waiting and most >= 0:
-        part = waiting.pop()
+def _holds_more_than(limit: int, value: Any) -> bool:
+    """Return True if a value has more than `limit` values inside, aliases counted at each use, or contains itself."""
+    pending: list[Any] = [value]
+    while pending and limit >= 0:
+        part = pending.pop()
         if isinstance(part, dict | list):
             inner = cast("dict[str, Any]", part).values() if isinstance(part, dict) else cast("list[Any]", part)
-            most -= len(inner)
-            waiting += inner if most >= 0 else ()
-    return most < 0
+            limit -= len(inner)
+            pending += inner if limit >= 0 else ()
+    return limit < 0
 
 
 def faults(schema: Schema, value: Any) -> list[str]:

@@ -16,7 +16,11 @@ MAX_ERRORS = 20
 
 
 def check_schema(schema: Schema) -> None:
-    """Check a JSON Schema, including its references, and raise all faults."""
+    """Check a JSON Schema, including its references.
+
+    Raises:
+        InvalidError: The schema has faults; the first `MAX_ERRORS` are listed.
+    """
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
 
@@ -45,7 +49,7 @@ def _reference_issues(schema: Schema) -> Iterator[Issue]:
             continue
         try:
             resolver.lookup(reference)
-        except (Unresolvable, AttributeError, LookupError, TypeError, ValueError):  # or to a value that is not a schema
+        except (Unresolvable, AttributeError, LookupError, TypeError, ValueError):  # or not a schema
             yield Issue(
                 "reference",
                 f"the reference {reference!r} has no target in this schema; schemas elsewhere are not fetched",
@@ -54,9 +58,9 @@ def _reference_issues(schema: Schema) -> Iterator[Issue]:
 
 
 def _unchecked_issues(schema: Schema) -> Iterator[Issue]:
-    """Yield an issue for each part of a schema that `json_schema` does not check."""
+    """Yield an issue for each pattern and keyword of a schema that `json_schema.schema_errors` ignores."""
     for part in _objects(schema):
-        patterns: list[Any] = [part.get("pattern"), *_names(part.get("patternProperties"))]
+        patterns: list[Any] = [part.get("pattern"), *_keys(part.get("patternProperties"))]
         for pattern in patterns:
             if isinstance(pattern, str) and matcher(pattern) is None:
                 yield Issue(
@@ -70,7 +74,7 @@ def _unchecked_issues(schema: Schema) -> Iterator[Issue]:
                 yield Issue("keyword", f"{keyword} is not checked; use additionalProperties or items", "output_schema")
 
 
-def _names(value: Any) -> list[Any]:
+def _keys(value: Any) -> list[Any]:
     return list(cast("dict[Any, Any]", value)) if isinstance(value, dict) else []
 
 
@@ -87,10 +91,10 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def shortened(text: str, most: int = 300) -> str:
-    """Return a text without its middle, if it has more than so many characters."""
+    """Return a text; if it is longer than `most` characters, without its middle."""
     return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
 
 
 def invalid_schema(code: str, message: str) -> InvalidError:
-    """Return the error of an output schema with one issue."""
+    """Return the error for a faulty output schema, with one issue."""
     return InvalidError("output_schema", [Issue(code, message)])

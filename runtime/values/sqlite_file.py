@@ -40,10 +40,10 @@ class FileKind:
 
 
 class SqliteFile:
-    """An SQLite file of one kind. A file that was deleted or replaced since it was opened is opened again.
+    """An SQLite file of a `FileKind`. If the file was deleted or replaced since it was opened, it is opened again.
 
     Args:
-        path: Path of the file, created on first use. None for memory, which closing empties.
+        path: Path of the file, created on first use. None for a database in memory, whose content is lost on closing.
         kind: The kind of file.
     """
 
@@ -56,12 +56,12 @@ class SqliteFile:
         self._identities: dict[str, tuple[int, int] | None] = {}
 
     def check(self) -> None:
-        """Check that an existing file can be used; none is created.
+        """Check that the file can be used, if it exists; no file is created.
 
         Raises:
-            InputError: As `connection`, or the path is not a regular file.
+            InputError: As for `connection`, or the path is not a regular file.
         """
-        if not os.path.exists(self.path):  # for memory, too
+        if not os.path.exists(self.path):  # also for ":memory:"
             return
         if not os.path.isfile(self.path):
             problem = (
@@ -76,17 +76,17 @@ class SqliteFile:
 
     @contextmanager
     def connection(self) -> Generator[sqlite3.Connection, None, None]:
-        """Yield the connection, to one thread at a time. It commits automatically unless a transaction is begun.
+        """Yield the connection, to one thread at a time. Statements outside a transaction are committed automatically.
 
         Raises:
-            InputError: The file cannot be used: SQLite reports an error, or it is of another kind.
+            InputError: SQLite reports an error, or the file is of another kind.
         """
         import sqlite3  # imported late: most runs need no file
 
         try:
             with self._lock:
                 if self._opened is not None and self._is_replaced():
-                    self._let_go()
+                    self._close_replaced()
                 if self._opened is None:
                     self._opened = self._open()
                     self._closing = weakref.finalize(self, self._opened.close)
@@ -95,24 +95,24 @@ class SqliteFile:
             sqlite3.Error,
             UnicodeDecodeError,
         ) as error:  # UnicodeDecodeError if SQLite's own message is damaged, too
-            what_to_do = "the file was not changed: move it away, or name another one"
+            remedy = "the file was not changed: move it away, or name another one"
             if isinstance(error, sqlite3.OperationalError):
-                what_to_do = "check that its folder exists, permissions, free space, and other programs that use it"
-            raise InputError(f"{self.path}: cannot be used as {self._kind.name}: {error}; {what_to_do}") from error
+                remedy = "check that its folder exists, permissions, free space, and other programs that use it"
+            raise InputError(f"{self.path}: cannot be used as {self._kind.name}: {error}; {remedy}") from error
 
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Connection, None, None]:
-        """Yield the connection in a transaction, without other writers in between; rolled back if the block raises.
+        """Yield the connection in a transaction that excludes other writers; it is rolled back if the block raises.
 
         Raises:
-            InputError: As `connection`.
+            InputError: As for `connection`.
         """
         with self.connection() as connection, connection:
             connection.execute("BEGIN IMMEDIATE")
             yield connection
 
     def close(self) -> None:
-        """Close the file, which can be used again."""
+        """Close the file. The next use opens it again."""
         with self._lock:
             self._close()
 
@@ -122,44 +122,48 @@ class SqliteFile:
         self._opened = self._closing = None
 
     def _is_replaced(self) -> bool:
-        """Return True if the file at the path is missing, or is not the one that is open."""
+        """Return True if the file at the path is missing, or is another file than the open one."""
         return self.path != ":memory:" and _identity(self.path) != self._identities[str(self.path)]
 
-    def _let_go(self) -> None:
-        """Close a replaced or deleted file, and remove its journal, which SQLite would replay into the next file."""
+    def _close_replaced(self) -> None:
+        """Close a replaced or deleted file; remove its journal files, which SQLite would replay into the next file."""
         self._close()
-        for beside in self._journal():
-            identity = self._identities.get(beside)
-            if identity and identity == _identity(beside):
+        for path in self._journal_paths():
+            identity = self._identities.get(path)
+            if identity and identity == _identity(path):
                 with suppress(OSError):
-                    os.unlink(beside)
+                    os.unlink(path)
 
-    def _journal(self) -> Sequence[str]:
+    def _journal_paths(self) -> Sequence[str]:
         return [os.path.realpath(self.path) + suffix for suffix in ("-wal", "-shm")]
 
     def _open(self) -> sqlite3.Connection:
         import sqlite3
 
         if self._kind.private and self.path != ":memory:":
-            with suppress(OSError):  # it exists, or SQLite reports the error; its journal gets the same permissions
+            with suppress(OSError):  # the file exists, or SQLite reports the error; journal files get its mode
                 os.close(os.open(os.path.realpath(self.path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             with connection:
                 connection.execute("BEGIN IMMEDIATE")
-                self._claim(connection)
+                self._initialise(connection)
             with suppress(sqlite3.OperationalError):  # another process is setting the same mode
                 connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the journal exists from here on
-            self._identities = {path: _identity(path) for path in (str(self.path), *self._journal())}
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # creates the journal files
+            self._identities = {path: _identity(path) for path in (str(self.path), *self._journal_paths())}
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _claim(self, connection: sqlite3.Connection) -> None:
-        """Mark a new file as one of this kind; refuse a file of another kind."""
+    def _initialise(self, connection: sqlite3.Connection) -> None:
+        """Write the mark of this kind and the tables into a new file; refuse a file of another kind.
+
+        Raises:
+            InputError: The file is of another kind, or of another version.
+        """
         kind = self._kind
         application, version, tables = (
             connection.execute(question).fetchone()[0]
@@ -181,7 +185,7 @@ class SqliteFile:
 
 
 def _identity(path: str | Path) -> tuple[int, int] | None:
-    """Return values that tell a file from another one at the same path; None if there is none."""
+    """Return device and inode of the file at a path; None if there is no file."""
     try:
         found = os.stat(path)
     except OSError:

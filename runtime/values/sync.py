@@ -26,13 +26,13 @@ _first_call = threading.Lock()  # `cache` alone may start several loops for conc
 
 
 MOST_THREADS = 64
-"""Number of sync functions of users that run at once in an event loop; a thread is started only where none is idle."""
+"""Maximum number of sync functions of users that run at once in an event loop; idle threads are reused."""
 
 
 async def in_function_thread(function: Callable[..., T], *args: object) -> T:
     """Call a sync function of a user in a thread, with the current context variables.
 
-    The threads of `asyncio.to_thread` are few: four more than the processors.
+    The pool of `asyncio.to_thread` is not used, because it has only four threads more than there are processors.
     """
     loop = asyncio.get_running_loop()
     if loop not in _function_threads:
@@ -40,15 +40,15 @@ async def in_function_thread(function: Callable[..., T], *args: object) -> T:
     return await loop.run_in_executor(_function_threads[loop], partial(copy_context().run, function, *args))
 
 
-# by event loop: functions that call `run` must not use up the threads that the functions in that run need
+# one pool per event loop: functions that call `run` must not occupy the threads that functions inside that run need
 _function_threads: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
 
 
 def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
     """Run the coroutine that `start` returns, and wait for it.
 
-    The loop lives as long as the process, so that connections kept by model clients serve later
-    calls too. Ctrl-C cancels the coroutine and waits until it has ended.
+    The coroutine runs in a background event loop that lives as long as the process, so that model clients can reuse
+    connections in later calls. Ctrl-C cancels the coroutine and waits until it has ended.
 
     Args:
         start: Function that returns the coroutine.
@@ -78,12 +78,12 @@ def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
         loop.call_soon_threadsafe(
             lambda: [task.cancel() for task in tasks]
         )  # cancelling the future would not wait for the coroutine's end
-        with suppress(CancelledError, Exception):  # it has ended; the interrupt is raised instead of its error
+        with suppress(CancelledError, Exception):  # wait for its end; KeyboardInterrupt is raised instead of its error
             future.result()
         raise
     finally:
         tasks.clear()
-        del future  # future -> error -> traceback -> this frame -> future would wait for the garbage collector
+        del future  # break the cycle future -> error -> traceback -> this frame -> future
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
@@ -103,20 +103,20 @@ def _background_loop(pid: int) -> asyncio.AbstractEventLoop:  # a forked process
 
 
 def _wind_up(loop: asyncio.AbstractEventLoop, pid: int) -> None:
-    """Cancel runs that still wait, for example for a person, when the process ends, and let them clean up."""
+    """Cancel runs that are still in progress when the process ends, and give them time to clean up."""
     if os.getpid() == pid:
         with suppress(TimeoutError, FutureTimeoutError, CancelledError):
             asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result(LONGEST_WIND_UP)
 
 
 async def _cancel_all() -> None:
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
     while True:
-        with suppress(SystemExit, KeyboardInterrupt):  # asyncio passes these to their caller, and stops the loop
+        with suppress(SystemExit, KeyboardInterrupt):  # asyncio raises these from `run_forever` and stops the loop
             loop.run_forever()

@@ -15,7 +15,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:]', re.DOTALL)
 
 
 class RepeatedKey(NamedTuple):
-    """A key that occurs in its object for the second time or more; its place is counted from 1."""
+    """A second or later occurrence of a key in an object of a JSON text; line and column are counted from 1."""
 
     key: str
     line: int
@@ -24,34 +24,34 @@ class RepeatedKey(NamedTuple):
 
 def repeated_keys(text: str) -> Iterator[RepeatedKey]:
     """Yield the repeated keys of a valid JSON text, in the order of the text."""
-    begins = [0, *(found.end() for found in re.finditer("\n", text))]
-    around: list[set[str]] = []  # keys of the enclosing objects; always empty for a list
-    last: re.Match[str] | None = None
+    line_starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    enclosing_keys: list[set[str]] = []  # per enclosing object or list, the keys so far; empty for lists
+    last_string: re.Match[str] | None = None
     for token in _TOKEN.finditer(text):
         match token[0]:
             case "{" | "[":
-                around.append(set())
+                enclosing_keys.append(set())
             case "}" | "]":
-                around.pop()
-            case ":" if last:
-                key = str(json.loads(last[0]))
-                if key in around[-1]:
-                    line = bisect_right(begins, last.start())
-                    yield RepeatedKey(key, line, last.start() - begins[line - 1] + 1)
-                around[-1].add(key)
+                enclosing_keys.pop()
+            case ":" if last_string:
+                key = str(json.loads(last_string[0]))
+                if key in enclosing_keys[-1]:
+                    line = bisect_right(line_starts, last_string.start())
+                    yield RepeatedKey(key, line, last_string.start() - line_starts[line - 1] + 1)
+                enclosing_keys[-1].add(key)
             case _:
-                last = token
+                last_string = token
 
 
 def to_json(value: object) -> str:
-    """Return a value as JSON on one line, in ASCII, because models write characters that no encoding has.
+    """Return a value as JSON on one line, in ASCII, because texts of models may hold characters that cannot be encoded.
 
-    Numbers that JSON lacks become null; other values without a JSON form become their `repr`.
+    NaN and infinities become null; other values without a JSON form become text by `str`.
     """
     try:
-        return _dumped(value)
-    except (TypeError, ValueError):  # a number that JSON lacks, or a key that is not a string
-        return _dumped(_valid(value))
+        return _dump(value)
+    except (TypeError, ValueError):  # NaN, an infinity, or a key that is not a string
+        return _dump(_cleaned(value))
 
 
 def to_text(said: str) -> str:
@@ -59,20 +59,20 @@ def to_text(said: str) -> str:
     return said.encode(errors="backslashreplace").decode()
 
 
-def _dumped(value: object) -> str:
-    return json.dumps(value, allow_nan=False, default=_plain, separators=(",", ":"))
+def _dump(value: object) -> str:
+    return json.dumps(value, allow_nan=False, default=_without_json_form, separators=(",", ":"))
 
 
-def _plain(value: object) -> Any:
-    return _valid(value.model_dump(mode="json", fallback=str)) if isinstance(value, BaseModel) else str(value)
+def _without_json_form(value: object) -> Any:
+    return _cleaned(value.model_dump(mode="json", fallback=str)) if isinstance(value, BaseModel) else str(value)
 
 
-def _valid(value: Any) -> Any:
+def _cleaned(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            key if key is None or isinstance(key, str | int) else str(key): _valid(each)
+            key if key is None or isinstance(key, str | int) else str(key): _cleaned(each)
             for key, each in cast("dict[Any, Any]", value).items()
         }
     if isinstance(value, list | tuple):
-        return [_valid(each) for each in cast("Sequence[Any]", value)]
+        return [_cleaned(each) for each in cast("Sequence[Any]", value)]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -8,7 +8,7 @@ from typing import Any
 
 from operad.runtime.values.errors import did_you_mean
 
-_FORMS: Mapping[str, str] = {
+_REQUIREMENTS: Mapping[str, str] = {
     "bool_parsing": "must be true or false",
     "bool_type": "must be true or false",
     "dict_type": "must be a mapping of keys to values",
@@ -27,6 +27,7 @@ _FORMS: Mapping[str, str] = {
     "model_type": "must be a mapping of keys to values",
     "string_type": "must be text",
 }
+"""Requirements by pydantic's type of error; fields in braces come from the error's context."""
 _CHOICE = re.compile(r"'([^']*)'")
 
 
@@ -46,13 +47,13 @@ def requirement(fault: Mapping[str, Any]) -> str:
     Returns:
         The requirement, or pydantic's message for kinds of faults that this module does not know.
     """
-    form = _FORMS.get(fault["type"])
-    if form is None:
+    template = _REQUIREMENTS.get(fault["type"])
+    if template is None:
         return str(fault["msg"]).removeprefix("Value error, ")
     context = {
         name: f"{value:g}" if isinstance(value, float) else value for name, value in fault.get("ctx", {}).items()
     }
-    return form.format_map(context)
+    return template.format_map(context)
 
 
 def nearest_choice(fault: Mapping[str, Any]) -> str:

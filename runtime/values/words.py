@@ -18,16 +18,16 @@ _UNSPACED = (
 """Letters of scripts that do not separate words by spaces."""
 
 
-@cache  # compiled on first use: these patterns are large, and most commands read no text
-def _run() -> re.Pattern[str]:
+@cache  # compiled on first use, because the patterns are large and most commands do not need them
+def _word_pattern() -> re.Pattern[str]:
     """Return the pattern of a run: letters of an unspaced script, or letters and digits with their marks."""
-    # Signs that belong to the letter before them, such as the vowels of Hindi, which `re` does not count as letters.
+    # combining marks, such as the vowel signs of Hindi, which `re` does not count as letters
     marks = "".join(mark for mark in map(chr, range(0x300, 0xE00)) if unicodedata.category(mark).startswith("M"))
     return re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}](?:[^\W_{_UNSPACED}]|[{marks}])*")
 
 
 @cache
-def _hump() -> re.Pattern[str]:
+def _camel_case_boundary() -> re.Pattern[str]:
     """Return the pattern of word boundaries inside a name in code, as in `maxAge` and `HTTPServer`; not in `URLs`."""
     cased = [chr(number) for number in range(0x41, 0x590)]
     upper, lower = "".join(filter(str.isupper, cased)), "".join(filter(str.islower, cased))
@@ -39,10 +39,9 @@ def _hump() -> re.Pattern[str]:
 def words(text: str) -> list[str]:
     """Return the words of `text` in order, with repetitions.
 
-    Letters are folded (NFKC, lower case). Words are runs of letters and digits; `_` separates them, so
-    that the parts of a name in code are words. The parts of `maxAge` are words beside the whole, because it
-    may be written `maxage`, as SQLite is. Chinese, Japanese, Korean, Thai and other scripts without spaces between
-    words are cut into pairs of neighbouring letters; a letter that stands alone is a word.
+    Letters are folded (NFKC, lower case). Words are runs of letters and digits, separated by other characters including
+    `_`. A name in camel case, such as `maxAge`, gives both the whole name and its parts. Scripts without spaces between
+    words, such as Chinese, Japanese, Korean and Thai, are cut into pairs of adjacent letters; a lone letter is a word.
 
     >>> words("Die Straße, FTS5 und max_age")
     ['die', 'strasse', 'fts5', 'und', 'max', 'age']
@@ -52,12 +51,12 @@ def words(text: str) -> list[str]:
     ['用', 'pdf', '存知', '知识', '识库']
     """
     found: list[str] = []
-    for run in _run().finditer(unicodedata.normalize("NFKC", text)):
+    for run in _word_pattern().finditer(unicodedata.normalize("NFKC", text)):
         word = run.group()
         if run.lastgroup and len(word) > 1:
             found += map("".join, pairwise(word))
             continue
         found.append(word.casefold())
-        if not word.islower() and len(parts := _hump().split(word)) > 1:
+        if not word.islower() and len(parts := _camel_case_boundary().split(word)) > 1:
             found += map(str.casefold, parts)
     return found
