@@ -34,13 +34,13 @@ class _Maker(Endpoint):
 
     async def _ask(self, asked: Callable[[AsyncOpenAI], AbstractAsyncContextManager[Any]]) -> tuple[bytes, str]:
         """The body of an answer and its media type."""
-        return await self._in_time(self._ask_once(asked))
+        return await self._within_total_timeout(self._ask_once(asked))
 
     async def _ask_once(self, asked: Callable[[AsyncOpenAI], AbstractAsyncContextManager[Any]]) -> tuple[bytes, str]:
         key = key_text(self.api_key)
         body = bytearray()
         async with self._client(self.base_url, key) as client, AsyncExitStack() as stack:
-            response = await self._asked(lambda: stack.enter_async_context(asked(client)), client.api_key)
+            response = await self._send(lambda: stack.enter_async_context(asked(client)), client.api_key)
             try:
                 async for data in response.iter_bytes():
                     body += data
@@ -89,20 +89,20 @@ class ImageModel(_Maker):
         if self.size:
             request["size"] = self.size
         body, _ = await self._ask(lambda client: cast("Any", client.images.with_streaming_response).generate(**request))
-        with self._reading():
+        with self._checked_protocol():
             answers = list(json.loads(body)["data"])[:count]
         if not answers:
-            raise self._no_protocol("its answer holds no image")
+            raise self._protocol_error("its answer holds no image")
         return [await self._image(answer) for answer in answers]
 
     async def _image(self, answer: Any) -> tuple[bytes, str]:
-        with self._reading():
+        with self._checked_protocol():
             encoded, url = answer.get("b64_json"), answer.get("url")
             data = base64.b64decode(encoded or "", validate=True)
         if data:
             return data, image_type(data) or "application/octet-stream"
         if not isinstance(url, str):
-            raise self._no_protocol("its answer holds no image")
+            raise self._protocol_error("its answer holds no image")
         guard = Guard((urlsplit(self.base_url).netloc.rpartition("@")[2],), self.timeout, MAX_ANSWER_BYTES)
         try:
             found = await fetch(urljoin(self.base_url, url), guard=guard)
@@ -152,7 +152,7 @@ class SpeechModel(_Maker):
             lambda client: cast("Any", client.audio.speech.with_streaming_response).create(**request)
         )
         if not sound or mime_type.startswith("text/") or mime_type == "application/json":
-            raise self._no_protocol(f"its answer is not a sound ({len(sound)} bytes, {mime_type or 'of no type'})")
+            raise self._protocol_error(f"its answer is not a sound ({len(sound)} bytes, {mime_type or 'of no type'})")
         if not mime_type.startswith("audio/"):
             mime_type = _AUDIO_TYPES.get(self.format, f"audio/{self.format}")
         return sound, mime_type

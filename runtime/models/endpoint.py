@@ -37,21 +37,23 @@ T = TypeVar("T")
 OPENAI_URL = "https://api.openai.com/v1"
 
 MAX_SHOWN_MESSAGE = 500
-"""Characters of an endpoint's own error message that an error of ours repeats."""
+"""Maximum length, in characters, of an endpoint's error message inside an error."""
 
 MIN_KEY = 6
-"""Characters from which on a key is removed from messages; a shorter one may be any word."""
+"""Minimum length, in characters, of a key that is removed from messages; a shorter key may equal a common word."""
 
 MOST_BYTES = 2**27
-"""Bytes of an answer, unpacked, that are read; of one without end no more is kept."""
+"""Maximum size of an answer in bytes, uncompressed; reading stops beyond it."""
 
 LONGEST_PAUSE = 120.0
-"""Seconds that a call waits before it is sent again; where an endpoint asks for more, the call fails."""
+"""Maximum wait before a retry, in seconds; if an endpoint asks for a longer one, the call fails."""
 
 _FIRST_PAUSE = 0.5
+"""Maximum wait before the first retry, in seconds; doubled for each further retry."""
 _LAST_PAUSE = 8.0
+"""Maximum wait before any retry, in seconds, if the endpoint asks for none."""
 _BEGINNING = 2**16
-"""Number of bytes kept of an answer, to describe it if it is not valid."""
+"""Number of bytes kept from the beginning of an answer, to describe an invalid one."""
 
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 _KEY_LIKE = re.compile(r"\bsk-[\w*.-]{6,}")
@@ -59,10 +61,10 @@ _KEY_LIKE = re.compile(r"\bsk-[\w*.-]{6,}")
 
 @cache
 def _certificates(trust_env: bool) -> ssl.SSLContext:
-    """Return the trusted certificates, read once per process: each reading takes 25 ms of CPU."""
+    """Return the trusted certificates. They are read once per process, because that takes 25 ms of CPU."""
     from openai import DefaultAsyncHttpxClient
 
-    # openai's version decides whether that is httpx or httpx2.
+    # The library is httpx or httpx2, depending on the version of openai.
     library, _, _ = DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")
     return import_module(library).create_ssl_context(trust_env=trust_env)
 
@@ -71,17 +73,17 @@ class Endpoint(Value):
     """A model at an endpoint.
 
     Attributes:
-        name: The model's name at the endpoint.
-        base_url: Where the endpoint is; the protocol's own path follows.
-        api_key: The key, or None for endpoints that want none. Never shown.
-        timeout: Seconds that the endpoint may be silent.
-        total_timeout: Seconds that a call may take from its first request to the end of the answer, retries and
-            the waits between them included.
-        max_retries: Number of times that a call that was refused for the time being (429, 5xx, no connection)
-            is tried again; each retry is a `ModelRetried` event.
+        name: Name of the model at the endpoint.
+        base_url: URL of the endpoint, without the protocol's path.
+        api_key: API key; None for endpoints without keys. Never shown.
+        timeout: Maximum time without data from the endpoint, in seconds.
+        total_timeout: Maximum duration of a call in seconds, from the first request to the end of the answer, including
+            retries and the waits between them.
+        max_retries: Maximum number of retries of a call after a temporary failure (429, 5xx, no connection); each retry
+            emits a `ModelRetried` event.
     """
 
-    model_config = ConfigDict(hide_input_in_errors=True)  # an address may hold a password
+    model_config = ConfigDict(hide_input_in_errors=True)  # the URL may contain a password
 
     name: str
     base_url: str = OPENAI_URL
@@ -98,18 +100,18 @@ class Endpoint(Value):
             yield name, without_login(self.base_url) if name == "base_url" else value
 
     def describe(self) -> str:
-        """Return the model and its endpoint in one line, without secrets."""
+        """Return the names of model and endpoint on one line, without secrets."""
         return f"{self.name} at {without_login(self.base_url)}"
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return the values that determine its answers, without key and login."""
+        """Return the values that determine the model's answers, without key and login."""
         return super().fingerprint() | {"base_url": without_login(self.base_url)}
 
     def _client(self, base_url: str, key: str) -> AsyncOpenAI:
-        """A client.
+        """Return a new client for the endpoint.
 
         Raises:
-            ModelError: The address or the key cannot be used.
+            ModelError: The URL or the key cannot be used.
         """
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
@@ -123,28 +125,28 @@ class Endpoint(Value):
                 f"{self.describe()}: the API key holds signs that no key has, perhaps a line break; set it again"
             )
         address, login = apart(base_url)
-        # A proxy that the environment names is not for this machine's own ports.
+        # Proxies from the environment are not used for this machine's own ports.
         trust_env = urlsplit(address).hostname not in _LOOPBACK
         http = DefaultAsyncHttpxClient(verify=_certificates(trust_env), trust_env=trust_env)
         client = AsyncOpenAI(
             base_url=address,
             api_key=key or "none",
             timeout=self.timeout,
-            max_retries=0,  # `_asked` retries, and tells of it
+            max_retries=0,  # `_send` retries, and emits events
             default_headers=login,
             http_client=http,
         )
         http.event_hooks = {
             "request": [partial(_only_at, client.base_url, self.describe())],
-            "response": [partial(_bounded, self.describe())],
+            "response": [partial(_limit_size, self.describe())],
         }
         return client
 
-    async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a call.
+    async def _within_total_timeout(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a coroutine that makes a call.
 
         Raises:
-            ModelError: It takes longer than `total_timeout`.
+            ModelError: The call takes longer than `total_timeout`.
         """
         done = await within(Timeout(run=self.total_timeout), work, [])
         if isinstance(done, Deadline):
@@ -155,23 +157,23 @@ class Endpoint(Value):
             )
         return done
 
-    async def _asked(
+    async def _send(
         self,
         ask: Callable[[], Awaitable[T]],
         key: str,
         call_id: str = "",
         heed: Callable[[ModelError], Awaitable[None]] | None = None,
     ) -> T:
-        """Send a request, with retries after temporary refusals, and return the beginning of the answer.
+        """Send a request, with retries after temporary failures, and return what `ask` returns.
 
         Args:
             ask: Function that sends the request.
-            key: Key of the request, which is removed from errors.
+            key: API key of the request, which is removed from errors.
             call_id: Id of the call, for events.
-            heed: Called with each failure.
+            heed: Function to await with each failure, before a retry.
 
         Raises:
-            ModelError: It was refused for good, or once too often.
+            ModelError: The failure is permanent, or the retries are used up.
         """
         from openai import APIError
 
@@ -193,14 +195,14 @@ class Endpoint(Value):
         raise AssertionError("unreachable")
 
     @contextmanager
-    def _reading(self) -> Generator[None, None, None]:
-        """Whatever in an answer is not what the protocol says is a `ModelError`: openai checks nothing."""
+    def _checked_protocol(self) -> Generator[None, None, None]:
+        """Raise ModelError for an answer inside this block that breaks the protocol: openai does not check answers."""
         try:
             yield
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise self._no_protocol(f"its answer cannot be read ({type(error).__name__})") from error
+            raise self._protocol_error(f"its answer cannot be read ({type(error).__name__})") from error
 
-    def _no_protocol(self, what: str) -> ModelError:
+    def _protocol_error(self, what: str) -> ModelError:
         return ModelError(
             f"{self.describe()} does not speak the OpenAI {self._protocol} protocol: {what}; "
             "check the base URL, which usually ends in /v1"
@@ -209,134 +211,136 @@ class Endpoint(Value):
     def _broke_off(self, error: Exception, key: str) -> ModelError:
         from openai import APIError
 
-        # Depending on its version, openai lets errors of its HTTP library through.
+        # Depending on its version, openai raises errors of its HTTP library, too.
         if isinstance(error, APIError):
-            _scrub(error, key)
+            _remove_key(error, key)
         why = describe(error.__cause__ or error)
         return ModelError(f"{self.describe()} broke off its answer: {why}; try again", transient=True)
 
     def _failure(self, error: APIError, key: str) -> ModelError:
-        """An error that says what to do; the key that was used stays out of it and of its cause."""
+        """Return the error to raise for an error of openai, with a remedy; the key is removed from both."""
         from openai import APIConnectionError, APITimeoutError
 
-        if isinstance(error.__cause__, ModelError):  # ours: the request would have gone elsewhere
+        if isinstance(error.__cause__, ModelError):  # of `_only_at`: a redirect to another origin
             return ModelError(str(error.__cause__))
-        _scrub(error, key)
-        who, said = self.describe(), _said(error)
+        _remove_key(error, key)
+        model, message = self.describe(), _message_of(error)
         if isinstance(error, APITimeoutError):
             return ModelError(
-                f"{who} was silent for {self.timeout:g} s; raise the timeout, or ask for less", transient=True
+                f"{model} was silent for {self.timeout:g} s; raise the timeout, or ask for less", transient=True
             )
         if isinstance(error, APIConnectionError):
             why = error.__cause__ or error
             return ModelError(
-                f"{who}: cannot connect ({why}); check that the address is right and the endpoint is running",
+                f"{model}: cannot connect ({why}); check that the address is right and the endpoint is running",
                 transient=True,
             )
         status = cast("int | None", getattr(error, "status_code", None))
         body = _body(error)
         if body.get("type") == "exceed_context_size_error" or body.get("code") == "context_length_exceeded":
-            return RequestError(f"{who}: the prompt has too many tokens: {said}; give it less, or use a larger model")
-        if body.get("code") in _FILTERED:
             return RequestError(
-                f"{who}: its content filter refuses the request: {said}; change the prompt or the filter"
+                f"{model}: the prompt has too many tokens: {message}; give it less, or use a larger model"
+            )
+        if body.get("code") in _FILTER_CODES:
+            return RequestError(
+                f"{model}: its content filter refuses the request: {message}; change the prompt or the filter"
             )
         if status == 401:
             fault = "refuses the API key" if self.api_key else "wants an API key, and none is given"
-            return ModelError(f"{who} {fault} (401); set OPENAI_API_KEY, or the key of this endpoint")
+            return ModelError(f"{model} {fault} (401); set OPENAI_API_KEY, or the key of this endpoint")
         meanings = {
             403: "does not allow this with this API key",
             404: "has no such model or address; check the model's name, and the base URL, which usually ends in /v1",
             429: "has no room: too many calls at once, or no quota left; wait, or set limits",
         }
         if status is None:
-            return ModelError(f"{who} failed: {said}")
+            return ModelError(f"{model} failed: {message}")
         fault = meanings.get(status, "rejects the request" if status < 500 else "failed")
         no_quota = body.get("code") == "insufficient_quota"
         kind = RequestError if status < 500 and status not in meanings and status not in (408, 409) else ModelError
         return kind(
-            f"{who} {fault} ({status}): {said}",
+            f"{model} {fault} ({status}): {message}",
             transient=(status in (408, 409, 429) and not no_quota) or status >= 500,
             retry_after=_retry_after(error),
         )
 
 
 def apart(url: str) -> tuple[str, dict[str, str]]:
-    """An address without name and password, as HTTP libraries log it, and the header that those stand for (RFC 7617)."""
+    """Return a URL without name and password, which HTTP libraries would log, and the header for them (RFC 7617)."""
     parts = urlsplit(url)
-    login, _, place = parts.netloc.rpartition("@")
+    login, _, host = parts.netloc.rpartition("@")
     if not login:
         return url, {}
     name, _, password = login.partition(":")
     encoded = base64.b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode()
-    return parts._replace(netloc=place).geturl(), {"Authorization": f"Basic {encoded}"}
+    return parts._replace(netloc=host).geturl(), {"Authorization": f"Basic {encoded}"}
 
 
 def without_login(url: str) -> str:
-    """The address without name, password and query; in a broken one, all before its last @ may be a password."""
+    """Return a URL without name, password and query. In an invalid URL, everything before the last @ is removed."""
     scheme, slashes, rest = url.partition("://")
     return f"{scheme if slashes else ''}{slashes}{re.split('[?#]', (rest or scheme).rpartition('@')[2])[0]}"
 
 
 def without_key(text: str, key: str) -> str:
-    """The text without the key, and without what looks like one."""
+    """Return the text with the key, and all that looks like one, replaced by ``[key]``."""
     return _KEY_LIKE.sub("[key]", text.replace(key, "[key]") if len(key) >= MIN_KEY else text)
 
 
 def shown(message: str) -> str:
-    """An endpoint's own message as an error of ours repeats it: on one line, and not too long."""
+    """Return an endpoint's message on one line, cut to `MAX_SHOWN_MESSAGE` characters."""
     text = " ".join(message.split())
     return text if len(text) <= MAX_SHOWN_MESSAGE else text[:MAX_SHOWN_MESSAGE] + "…"
 
 
-_FILTERED = ("content_filter", "content_policy_violation")
-"""Codes of errors by which endpoints say that a content filter refuses a request."""
+_FILTER_CODES = ("content_filter", "content_policy_violation")
+"""Error codes of endpoints for requests that a content filter refuses."""
 
 
 def _pause(retry: int) -> float:
-    """Seconds before a retry: twice as many each time, the last quarter by chance."""
+    """Return the number of seconds before a retry: doubled for each retry, and reduced at random by up to a quarter."""
     most = min(_FIRST_PAUSE * 2 ** min(retry - 1, 64), _LAST_PAUSE)
     return most * random.uniform(0.75, 1)  # noqa: S311 - jitter, not a secret
 
 
-async def _only_at(home: Any, who: str, request: Any) -> None:
-    """Refuse a request to another origin than the endpoint's, for it bears the key and the prompt.
+async def _only_at(base_url: Any, model: str, request: Any) -> None:
+    """Refuse a request to another origin than the endpoint's, because it would carry the key and the prompt there.
 
     Raises:
-        ModelError: A redirect leads there.
+        ModelError: A redirect leads to another origin.
     """
     url = request.url
-    if (url.scheme, url.host, url.port) != (home.scheme, home.host, home.port):
+    if (url.scheme, url.host, url.port) != (base_url.scheme, base_url.host, base_url.port):
         origin = without_login(str(url.copy_with(path="/", query=None, fragment=None))).rstrip("/")
         raise ModelError(
-            f"{who} redirects to {origin}, and neither the prompt nor the key is sent to another origin; "
+            f"{model} redirects to {origin}, and neither the prompt nor the key is sent to another origin; "
             "if that is where the endpoint is, write its address as the base URL"
         )
 
 
-async def _bounded(who: str, response: Any) -> None:
-    """Have an answer end with an error where it goes on for too long, be it of errors, without lines, or packed.
+async def _limit_size(model: str, response: Any) -> None:
+    """Limit the size of a response, uncompressed, to `MOST_BYTES`; reading beyond it raises ModelError.
 
-    Its beginning is kept in the response's ``extensions``, for `beginning`.
+    The beginning of the response is kept in its ``extensions``, for `beginning`.
     """
-    whole = response.aiter_bytes
+    aiter_unlimited = response.aiter_bytes
     kept = response.extensions["operad"] = bytearray()
 
     async def aiter_bytes(chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
         size = 0
-        async for part in whole(chunk_size):
+        async for part in aiter_unlimited(chunk_size):
             size += len(part)
             if len(kept) < _BEGINNING:
                 kept.extend(part[: _BEGINNING - len(kept)])
             if size > MOST_BYTES:
-                raise ModelError(f"{who} sends more than the {MOST_BYTES:,} bytes that an answer may have")
+                raise ModelError(f"{model} sends more than the {MOST_BYTES:,} bytes that an answer may have")
             yield part
 
     response.aiter_bytes = aiter_bytes
 
 
 def beginning(response: Any) -> str:
-    """The beginning of an answer that has been read, as text."""
+    """Return the beginning of a response that has been read, as text."""
     return bytes(response.extensions.get("operad", b"")).decode("utf-8", "replace").strip()
 
 
@@ -357,7 +361,10 @@ def _is_usable(url: str) -> bool:
 
 
 def _retry_after(error: APIError) -> float | None:
-    """Seconds that an endpoint asks to wait, from its headers (RFC 9110, section 10.2.3; milliseconds are OpenAI's)."""
+    """Return the wait in seconds that the headers of an endpoint ask for; None without a usable header.
+
+    ``Retry-After`` is defined in RFC 9110, section 10.2.3; ``retry-after-ms``, in milliseconds, is OpenAI's.
+    """
     given, milliseconds = _header(error, "retry-after"), _header(error, "retry-after-ms")
     try:
         seconds = float(milliseconds) / 1000 if milliseconds else float(given)
@@ -381,19 +388,19 @@ def _header(error: APIError, name: str) -> str:
     return str(headers.get(name, ""))
 
 
-def _said(error: APIError) -> str:
-    """Return the endpoint's message, or else the text of its answer; of a web page, the title."""
+def _message_of(error: APIError) -> str:
+    """Return the endpoint's error message, or else the text of its answer; for a web page, its title."""
     body: Any = error.body
     if isinstance(body, str) and body:
         title = page_title(body)
         return shown(body) if title is None else f"a web page, {title!r}" if title else "a web page"
-    if said := _body(error).get("message"):
-        return shown(str(said))
+    if message := _body(error).get("message"):
+        return shown(str(message))
     return shown(json.dumps(body, ensure_ascii=False)) if body else shown(error.message)
 
 
-def _scrub(error: APIError, key: str) -> None:
-    """Remove the key from an error whose endpoint repeats it, for tracebacks show causes too."""
+def _remove_key(error: APIError, key: str) -> None:
+    """Remove the key from an error that repeats it, because tracebacks show the cause, too."""
 
     def clean(value: Any) -> Any:
         if isinstance(value, str):

@@ -16,9 +16,10 @@ _MOST_TOKENS = 256
 """Maximum number of tokens of the model; the rest of a text is ignored."""
 
 WIDTH = 384
-"""Numbers of a vector."""
+"""Number of dimensions of a vector."""
 
-_AT_ONCE = 64
+_BATCH_SIZE = 64
+"""Maximum number of texts in a batch."""
 
 
 class MiniLM:
@@ -26,10 +27,10 @@ class MiniLM:
 
         library = Documents("docs", embeddings=MiniLM())
 
-    The model is loaded when it is first used. A vector does not depend on what else is embedded with it.
+    The model is loaded on first use. The vector of a text does not depend on the other texts of a call.
 
     Raises:
-        MissingExtraError: The weights, the tokenizer or what runs them is not installed.
+        MissingExtraError: The weights, the tokenizer or the package that runs the model is not installed.
     """
 
     identity = "all-MiniLM-L6-v2 (int8)"
@@ -48,18 +49,21 @@ class MiniLM:
         self._loading = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> Any:
-        """Return an array with a row for each text, a vector of length 1. Texts of as many tokens go together, unpadded."""
+        """Return an array with a unit vector for each text, as a row.
+
+        Texts with the same number of tokens are embedded together, so that no padding is needed.
+        """
         with self._loading:
             session, tokenizer = self._session, self._tokenizer
-        found = self._np.zeros((len(texts), WIDTH), dtype="float32")
+        vectors = self._np.zeros((len(texts), WIDTH), dtype="float32")
         by_length: dict[int, list[tuple[int, list[int]]]] = {}
-        for row, tokens in enumerate(tokenizer.encode_batch([_written(text) for text in texts])):
+        for row, tokens in enumerate(tokenizer.encode_batch([_without_surrogates(text) for text in texts])):
             by_length.setdefault(len(tokens.ids), []).append((row, tokens.ids))
-        for alike in by_length.values():
-            for start in range(0, len(alike), _AT_ONCE):
-                rows, ids = zip(*alike[start : start + _AT_ONCE], strict=True)
-                found[list(rows)] = self._run(session, self._np.array(ids, dtype="int64"))
-        return found
+        for same_length in by_length.values():
+            for start in range(0, len(same_length), _BATCH_SIZE):
+                rows, ids = zip(*same_length[start : start + _BATCH_SIZE], strict=True)
+                vectors[list(rows)] = self._mean_vectors(session, self._np.array(ids, dtype="int64"))
+        return vectors
 
     @cached_property
     def _session(self) -> Any:
@@ -72,23 +76,23 @@ class MiniLM:
         tokenizer.no_padding()
         return tokenizer
 
-    def _run(self, session: Any, ids: Any) -> Any:
+    def _mean_vectors(self, session: Any, ids: Any) -> Any:
         given = {"input_ids": ids, "attention_mask": ids * 0 + 1, "token_type_ids": ids * 0}
         [states] = session.run(None, {each.name: given[each.name] for each in session.get_inputs()})
         means = states.mean(axis=1)
         return means / self._np.linalg.norm(means, axis=1, keepdims=True)
 
 
-def _written(text: str) -> str:
-    """The text without halves of surrogate pairs, which no tokenizer takes."""
+def _without_surrogates(text: str) -> str:
+    """Return the text with lone surrogates replaced, because tokenizers reject them."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _file_of(package: str, name: str) -> Path:
-    """A file of a package, which is not imported.
+    """Return the path of a file inside a package, which is not imported.
 
     Raises:
-        ImportError: It is not there.
+        ImportError: The package or the file does not exist.
     """
     spec = find_spec(package)
     folders = (spec and spec.submodule_search_locations) or ()

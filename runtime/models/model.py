@@ -46,50 +46,49 @@ if TYPE_CHECKING:
 from operad.runtime.models.connection import Connection, Connections, hold_off, shared_limits, spend
 
 DEFAULT_MODEL = "gpt-4.1-mini"
-"""The model that is asked where a key or an endpoint is named, but no model."""
+"""Name of the model that is used if a key or an endpoint is given, but no model name."""
 
 EMBEDDED = "embedded"
-"""The name of the model inside this process."""
+"""Name of the model that runs inside this process."""
 
 MOST_CHARACTERS = 2**21
-"""Characters of an answer, with what it says to tools; of one without end, no more is read."""
+"""Maximum length of an answer in characters, including the arguments of tool calls; reading stops beyond it."""
 
 MOST_CALLS = 128
-"""Maximum number of tools one turn may call."""
+"""Maximum number of tool calls in one turn."""
 
 
 class Model(Endpoint):
-    """A client of a chat endpoint.
+    """Client of a chat model at an endpoint.
 
         model = Model(name="gpt-5-mini", temperature=0, limits=Limits(concurrency=8))
         workflow = Workflow(facts >> answer, model=model)
 
-    A value: it may be copied, compared and shared by any number of runs, threads and event loops.
-    Connections are opened on first use, one pool per event loop, and belong to the model that
-    opened them, not to its copies. They close when `asyncio.run` ends, or by `aclose`.
+    A model is a value: it may be copied, compared and shared by any number of runs, threads and event loops.
+    Connections are opened on first use, in one pool per event loop, and belong to the model that opened them, not to
+    its copies. They are closed when `asyncio.run` ends, or by `aclose`.
 
     Attributes:
-        name: The model's name at the endpoint.
-        base_url: Where the endpoint is; ``/chat/completions`` follows.
-        api_key: The key, or None for endpoints that want none. Never shown.
-        temperature: From 0 (always the likeliest word) up; None leaves it to the endpoint.
-        max_tokens: The most tokens an answer may have; None leaves it to the endpoint.
-        timeout: Seconds that the endpoint may be silent.
-        total_timeout: Seconds that a call may take from its first request to the end of the answer, retries and
-            the waits between them included; the wait for `limits` is not.
-        max_retries: Number of times that a call that was refused for the time being (429, 5xx, no connection)
-            is tried again; each retry is a `ModelRetried` event.
-        tools: How tools are offered: ``native``, by the protocol, or ``constrained``, where the
-            endpoint knows no tool calls but keeps to a JSON Schema.
-        structured: True if the endpoint keeps to a JSON Schema given as ``response_format``.
-        prose: True if its free text is usable; a very small model invents half of it.
-        vision: True if it can be shown images; if so, it sees those among a task's files.
-        limits: Limits of the endpoint; shared by all models of this name and key at this endpoint
-            that have the same limits, in all runs and threads of the process together; in kept runs, those a
-            minute are kept by all processes together.
-        parameters: Fields of each request beyond these, such as ``top_p`` and ``stop``, sent as they are.
-        price: Price of its tokens, for `Usage.cost` and budgets of money; None if unknown. `resolve_model`
-            fills it in where it is known.
+        name: Name of the model at the endpoint.
+        base_url: URL of the endpoint, without ``/chat/completions``.
+        api_key: API key; None for endpoints without keys. Never shown.
+        temperature: Sampling temperature; 0 selects the most likely token. None for the endpoint's default.
+        max_tokens: Maximum number of tokens of an answer; None for the endpoint's default.
+        timeout: Maximum time without data from the endpoint, in seconds.
+        total_timeout: Maximum duration of a call in seconds, from the first request to the end of the answer, including
+            retries and the waits between them, but not the wait for `limits`.
+        max_retries: Maximum number of retries of a call after a temporary failure (429, 5xx, no connection); each retry
+            emits a `ModelRetried` event.
+        tools: How tools are offered: ``native`` by the protocol's tool calls, or ``constrained`` by a JSON Schema of
+            the answer, for endpoints without tool calls.
+        structured: True if the endpoint enforces a JSON Schema given as ``response_format``.
+        prose: True if free text of the model is usable; very small models invent half of it.
+        vision: True if the model accepts images; it then receives the images among a task's files.
+        limits: Rate limits, shared by all models with the same name, key, endpoint and limits in this process. In
+            durable runs, limits per minute are shared by all processes.
+        parameters: Further fields of each request, such as ``top_p`` and ``stop``, sent unchanged.
+        price: Price of tokens, for `Usage.cost` and budgets with a cost; None if unknown. `resolve_model` sets it if
+            the price is known.
     """
 
     name: str = DEFAULT_MODEL
@@ -108,7 +107,7 @@ class Model(Endpoint):
     _connections: Connections = PrivateAttr(default_factory=lambda: Connections())
 
     def __hash__(self) -> int:
-        return hash((self.name, self.base_url))  # not of all fields: parameters are a dict
+        return hash((self.name, self.base_url))  # not all fields: `parameters` is a dict
 
     def __copy__(self) -> Self:
         copied = super().__copy__()
@@ -128,9 +127,9 @@ class Model(Endpoint):
         temperature: float | None = None,
         max_tokens: int | None = None,
     ) -> Completion:
-        """Ask for the next turn of a conversation.
+        """Return the model's next turn in a conversation.
 
-        Emits `ModelAsked`, `ModelRetried` before the request is sent again, `TokenStreamed` as text arrives, and
+        Emits `ModelAsked`, `ModelRetried` before each retry, `TokenStreamed` for each piece of text, and
         `ModelAnswered` or `ModelFailed` at the end.
 
         Args:
@@ -138,12 +137,13 @@ class Model(Endpoint):
             tools: Tools that the model may call.
             tool_choice: ``none`` forbids calls in this turn; the tools are still described.
             response_format: The protocol's ``response_format``, as `schema.response_format` makes it.
-            temperature: Instead of the model's own.
-            max_tokens: Instead of the model's own.
+            temperature: Temperature in place of the model's.
+            max_tokens: Maximum number of tokens in place of the model's.
 
         Raises:
-            ModelError: The endpoint cannot be reached, refuses the call, breaks off, or finds no end.
-            RequestError: It does not take this request; its content filter stops the answer; or the model refuses it.
+            ModelError: The endpoint cannot be reached, refuses the call, breaks off, or exceeds a limit.
+            RequestError: The endpoint rejects the request, its content filter stops the answer, or the model refuses to
+                answer.
         """
         request: dict[str, Any] = {"messages": sendable(messages)}
         if self.parameters:
@@ -155,7 +155,7 @@ class Model(Endpoint):
         if (temperature := self.temperature if temperature is None else temperature) is not None:
             request["temperature"] = temperature
         if (max_tokens := max_tokens or self.max_tokens) is not None:
-            # OpenAI's newer models refuse the old name; most other endpoints know only that one.
+            # OpenAI's newer models reject `max_tokens`; most other endpoints know only that field.
             newer = urlsplit(self.base_url).hostname == urlsplit(OPENAI_URL).hostname
             request["max_completion_tokens" if newer else "max_tokens"] = max_tokens
 
@@ -166,7 +166,7 @@ class Model(Endpoint):
                 names = tuple(tool.name for tool in tools)
                 emit(ModelAsked(call_id=call_id, model=self.name, messages=shown_messages(messages), tools=names))
             try:
-                completion, refusal = await self._in_time(self._turn(connection, request, call_id))
+                completion, refusal = await self._within_total_timeout(self._turn(connection, request, call_id))
             except Exception as error:
                 emit(ModelFailed(call_id=call_id, model=self.name, error=describe(error)))
                 raise
@@ -192,17 +192,17 @@ class Model(Endpoint):
         return completion
 
     async def _turn(self, connection: Connection, request: dict[str, Any], call_id: str) -> tuple[Completion, str]:
-        """One turn, as it streams, and what the model says where it refuses to answer.
+        """Return the completion of a streamed turn, and the text with which the model refuses to answer, if it does.
 
         Raises:
-            ModelError: The endpoint cannot be reached, refuses the call, breaks off, or finds no end.
+            ModelError: The endpoint cannot be reached, refuses the call, breaks off, or exceeds a limit.
         """
         clock = asyncio.get_running_loop().time
-        began = clock()
+        start = clock()
         turn = Turn()
         async with aclosing(self._chunks(connection, request, call_id)) as chunks:
             async for chunk in chunks:
-                with self._reading():
+                with self._checked_protocol():
                     text = turn.add(chunk)
                 if turn.characters > MOST_CHARACTERS:
                     raise ModelError(
@@ -213,18 +213,18 @@ class Model(Endpoint):
                     raise ModelError(f"{self.describe()} calls more than the {MOST_CALLS} tools that one turn may call")
                 if text:
                     emit(TokenStreamed(text=text))
-        with self._reading():
-            return self._completed(turn, clock() - began), turn.refusal
+        with self._checked_protocol():
+            return self._completed(turn, clock() - start), turn.refusal
 
     @asynccontextmanager
     async def _admitted(self, own: Limiter | None) -> AsyncGenerator[list[Limiter], None]:
-        """Wait until the endpoint's limits, and those of the workflows around the call, let it in.
+        """Wait until the limits of the enclosing workflows and of the endpoint admit the call; yield their limiters.
 
-        The operator's own time limit stands still meanwhile, as the wait is not its fault.
+        The time limits of the operator are paused during the wait.
 
         Raises:
-            BudgetError: A run around the call has nothing left for it.
-            InputError: Such a run has a budget of money, and this model no price.
+            BudgetError: The budget of an enclosing run is used up.
+            InputError: An enclosing run has a budget with a cost, and the price of this model is unknown.
         """
         scopes = list(scope.outwards()) if (scope := current_scope()) else []
         limiters = [limiter for scope in reversed(scopes) for limiter in scope.run.calls]
@@ -248,51 +248,52 @@ class Model(Endpoint):
             yield limiters
 
     def check(self) -> None:
-        """Check that this machine can run the model; one at an endpoint needs nothing here.
+        """Check that this machine can run the model; a model at an endpoint always passes.
 
         Raises:
-            MissingExtraError: A package that it needs is not installed.
-            InputError: A file that it needs does not exist.
+            MissingExtraError: A package that the model needs is not installed.
+            InputError: A file that the model needs does not exist.
         """
 
     async def aclose(self) -> None:
-        """Close the connections of the event loop this is called in. The model can be used again."""
+        """Close the connections of the running event loop. The model can be used again."""
         connection = self._connections.get(asyncio.get_running_loop())
         if connection is not None:
             await connection.guard.aclose()
 
     async def _endpoint(self) -> tuple[str, str]:
-        """Address and key. A model that is served on demand overrides this."""
+        """Return base URL and key. A model that is served on demand overrides this."""
         return self.base_url, key_text(self.api_key)
 
     async def _connection(self) -> Connection:
+        """Return the connection of the running event loop; open it on first use."""
         base_url, key = await self._endpoint()
         loop = asyncio.get_running_loop()
         connection = self._connections.get(loop)
         if connection is None:
             client = self._client(base_url, key)
-            whose = hashlib.sha256(key.encode()).hexdigest()
-            limiter = Limiter.of(f"{self.name} {base_url} {whose}", self.limits) if self.limits else None
+            key_digest = hashlib.sha256(key.encode()).hexdigest()
+            limiter = Limiter.of(f"{self.name} {base_url} {key_digest}", self.limits) if self.limits else None
             connection = self._connections[loop] = Connection(client, limiter, self._connections.hold(client))
             await anext(connection.guard)
         return connection
 
     async def _chunks(self, connection: Connection, request: dict[str, Any], call_id: str) -> AsyncGenerator[Any, None]:
-        """The answer as it streams; whatever the endpoint does wrong is a `ModelError`."""
+        """Yield the chunks of the answer as they arrive; all faults of the endpoint become `ModelError`."""
         from openai import AsyncStream
 
         client = connection.client
-        everything = {**request, "model": self.name, "stream": True, "stream_options": {"include_usage": True}}
-        # Not client.chat.completions: to make objects of openai's types costs more than all else in a call.
+        body = {**request, "model": self.name, "stream": True, "stream_options": {"include_usage": True}}
+        # Not client.chat.completions, which creates objects of openai's types: that costs more than the rest of a call.
         ask = partial(
             client.post,
             "/chat/completions",
             cast_to=object,
-            body=everything,
+            body=body,
             stream=True,
             stream_cls=AsyncStream[object],
         )
-        stream = await self._asked(ask, client.api_key, call_id, partial(hold_off, connection.limiter))
+        stream = await self._send(ask, client.api_key, call_id, partial(hold_off, connection.limiter))
         try:
             heard = False
             async with stream:
@@ -304,27 +305,32 @@ class Model(Endpoint):
         except ModelError:
             raise
         except (ValueError, RecursionError) as error:
-            raise self._no_protocol("it sent something that is not JSON") from error
+            raise self._protocol_error("it sent something that is not JSON") from error
         except Exception as error:
             raise self._broke_off(error, client.api_key) from error
 
-    def _no_stream(self, said: str) -> ModelError:
-        """Return the error for an answer without events."""
-        title = page_title(said)
+    def _no_stream(self, text: str) -> ModelError:
+        """Return the error for an answer that is not a stream of events."""
+        title = page_title(text)
         if title is not None:
-            return self._no_protocol(f"it answered with a web page{f', {title!r}' if title else ''}")
-        if not said.startswith("{"):
-            return self._no_protocol("its answer holds no choices")
-        if re.search(r'"choices"\s*:', said):
+            return self._protocol_error(f"it answered with a web page{f', {title!r}' if title else ''}")
+        if not text.startswith("{"):
+            return self._protocol_error("its answer holds no choices")
+        if re.search(r'"choices"\s*:', text):
             return ModelError(
                 f"{self.describe()} answered with plain JSON instead of a stream of events; "
                 'the endpoint must take `"stream": true`'
             )
-        return self._no_protocol(f"it answered with plain JSON: {shown(said)}")
+        return self._protocol_error(f"it answered with plain JSON: {shown(text)}")
 
     def _completed(self, turn: Turn, seconds: float) -> Completion:
+        """Return the completion of a received turn.
+
+        Raises:
+            ModelError: The answer has no choices, or ended without a finish reason.
+        """
         if not turn.began:
-            raise self._no_protocol("its answer holds no choices")
+            raise self._protocol_error("its answer holds no choices")
         if not turn.finish_reason:
             raise ModelError(
                 f"{self.describe()} broke off its answer after {len(turn.text):,} characters; try again",
@@ -362,14 +368,14 @@ class NoModelError(InputError):
     """No model is configured.
 
     Attributes:
-        in_python: The message for callers in Python, who can give a model to the workflow and its runs.
+        in_python: Message for callers in Python, who can give a model to a workflow or a run.
     """
 
     in_python = _NO_MODEL_IN_PYTHON
 
 
 def is_embedded(name: str) -> bool:
-    """Return True if the name is that of a model inside this process: ``embedded``, or the path of a ``.gguf`` file."""
+    """Return True if the name denotes a model inside this process: ``embedded``, or the path of a ``.gguf`` file."""
     return name == EMBEDDED or name.endswith(".gguf")
 
 
@@ -379,27 +385,27 @@ def resolve_model(
     api_key: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Model:
-    """The model that options and environment ask for; `Model.describe` says which it is.
+    """Return the model that options and environment variables select.
 
         model = resolve_model("gpt-5", api_key="sk-…")
         print(model.describe())
 
-    An option wins over its variable. With a key or a base URL it is the model called `name` there
-    (by default `DEFAULT_MODEL` at OpenAI). The name ``embedded``, or the path of a ``.gguf`` file,
-    is a model inside this process, whatever the environment says of endpoints and keys.
+    An option takes precedence over its variable. With a key or a base URL, the model is the one called `name` at that
+    endpoint, by default `DEFAULT_MODEL` at OpenAI. The name ``embedded``, or the path of a ``.gguf`` file, selects a
+    model inside this process, and the variables for endpoint and key are ignored.
 
-    Its price is what `prices.known_price` says: that of the user's file of prices, or of the table of this package.
+    The price comes from `prices.known_price`: from the user's file of prices, or from the table of this package.
 
     Args:
-        name: The model's name; otherwise ``OPERAD_MODEL``.
-        base_url: The endpoint; otherwise ``OPENAI_BASE_URL``.
-        api_key: The key; otherwise ``OPENAI_API_KEY``.
-        environ: Read instead of `os.environ`, which is read when this is called.
+        name: Name of the model; by default the value of ``OPERAD_MODEL``.
+        base_url: URL of the endpoint; by default the value of ``OPENAI_BASE_URL``.
+        api_key: API key; by default the value of ``OPENAI_API_KEY``.
+        environ: Environment variables; by default `os.environ`.
 
     Raises:
-        InputError: No model is configured; a model of an endpoint is named, but neither endpoint nor key; the
-            embedded model is named, and an endpoint as well; or the file of prices cannot be read.
-        InvalidError: The file of prices is none.
+        InputError: No model is configured; a model at an endpoint is named without endpoint and key; a model inside
+            this process is named together with an endpoint; or the file of prices cannot be read.
+        InvalidError: The file of prices is invalid.
     """
     from operad.runtime.models.embedded import EmbeddedModel
     from operad.runtime.models.prices import known_price

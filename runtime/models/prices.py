@@ -16,10 +16,10 @@ from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 from operad.runtime.values.file import FileDescriptor
 
 MAX_BYTES = 2**18
-"""The largest file of prices, in bytes."""
+"""Maximum size of a file of prices, in bytes."""
 
 MAX_PRICE = 1e9
-"""The highest price of a million tokens."""
+"""Maximum price of a million tokens, in US dollars."""
 
 Prices = Mapping[str, Mapping[str, Price]]
 """Prices by the host of the endpoint, in lower case, and the model's name there."""
@@ -30,50 +30,50 @@ _KEYS = ("prompt", "completion")
 
 
 def known_price(name: str, base_url: str, environ: Mapping[str, str]) -> Price | None:
-    """Return the price of a model from the user's file, or else the table of this package; None if it is unknown.
+    """Return the price of a model from the user's file or the table of this package; None if it is unknown.
 
-    A model is known by its endpoint's host, with the port or without, and its name; a name that ends in a date
-    and is not listed, such as ``gpt-4o-2024-08-06``, counts as the one without the date.
+    Prices are listed by the host of the endpoint, with or without port, and the name of the model. If a name with a
+    date, such as ``gpt-4o-2024-08-06``, is not listed, the name without the date is looked up.
 
     Args:
-        name: The model's name.
-        base_url: Where its endpoint is.
-        environ: Says where the user's file is (`own_file`).
+        name: Name of the model.
+        base_url: URL of the endpoint.
+        environ: Environment variables that give the location of the user's file (`own_file`).
 
     Raises:
         InputError: The user's file cannot be read.
-        InvalidError: It is not a file of prices; every issue has its line.
+        InvalidError: The user's file is not a file of prices; every issue has its line.
     """
     try:
         parts = urlsplit(base_url)
-    except ValueError:  # no endpoint has such an address, which is said where it is asked
+    except ValueError:  # the first call reports the invalid URL
         return None
     hosts = [parts.netloc.rpartition("@")[2].lower(), parts.hostname or ""]
     own = own_file(environ)
     tables = [read_prices(own), _shipped()] if own else [_shipped()]
-    for known_as in (name, _DATE.sub("", name)):
+    for listed_name in (name, _DATE.sub("", name)):
         for table in tables:
             for host in hosts:
-                if price := table.get(host, {}).get(known_as):
+                if price := table.get(host, {}).get(listed_name):
                     return price
     return None
 
 
 def own_file(environ: Mapping[str, str]) -> Path | None:
-    """The user's file of prices; None where there is none.
+    """Return the path of the user's file of prices; None if there is none.
 
-    What ``OPERAD_PRICES`` names, or else ``operad/prices.yaml`` in ``$XDG_CONFIG_HOME``, which is ``~/.config`` by
-    default.
+    The path is the value of ``OPERAD_PRICES``, or else ``operad/prices.yaml`` in ``$XDG_CONFIG_HOME``, by default
+    ``~/.config``, if that file exists.
     """
     if given := environ.get("OPERAD_PRICES"):
         return Path(given)
     folder = config_folder(environ)
     file = folder and folder / "prices.yaml"
-    return file if file and os.path.exists(file) else None  # without permission, too
+    return file if file and os.path.exists(file) else None  # False without permission, too
 
 
 def config_folder(environ: Mapping[str, str]) -> Path | None:
-    """Return the user's folder for configuration of operad; None where the environment names no home."""
+    """Return the user's configuration folder for operad; None if the environment has no home directory."""
     base, home = Path(environ.get("XDG_CONFIG_HOME", "")), environ.get("HOME")
     if base.is_absolute():
         return base / "operad"
@@ -81,11 +81,11 @@ def config_folder(environ: Mapping[str, str]) -> Path | None:
 
 
 def read_prices(path: str | Path) -> Prices:
-    """The prices in a file, as ``prices.yaml`` beside this module is written.
+    """Return the prices in a file of the same form as ``prices.yaml`` in this folder.
 
     Raises:
-        InputError: There is no such file, it is too large, empty or not text.
-        InvalidError: It is not a file of prices; every issue has its line.
+        InputError: The file does not exist, is too large, empty or not text.
+        InvalidError: The file is not a file of prices; every issue has its line.
     """
     document = parse_document(FileDescriptor.of(path).read_text(MAX_BYTES), str(path))
     if issues := list(_issues(document)):
@@ -104,7 +104,7 @@ def _shipped() -> Prices:
 
 def _issues(document: Document) -> Iterator[Issue]:
     for host, models in document.data.items():
-        if problem := _no_host(host, models):
+        if problem := _host_fault(host, models):
             yield Issue("host", problem, document.where((host,)))
         elif not isinstance(models, dict):
             yield Issue("value", "must be a mapping of models to their prices", document.where((host,)))
@@ -113,8 +113,8 @@ def _issues(document: Document) -> Iterator[Issue]:
                 yield from _issues_of_price(document, (host, name), price)
 
 
-def _no_host(host: str, models: Any) -> str:
-    """Return the fault of a host's name; empty if it is valid."""
+def _host_fault(host: str, models: Any) -> str:
+    """Return the fault of an entry's host name; empty if it is valid."""
     if isinstance(models, dict) and set(_KEYS) & cast("dict[str, Any]", models).keys():
         return "a model stands below the host of its endpoint, such as api.openai.com, not beside it"
     if "/" in host or "@" in host:  # the part before an @ may be a password
@@ -134,11 +134,12 @@ def _issues_of_price(document: Document, path: Path_, price: Any) -> Iterator[Is
         if key not in given:
             message = f"{key!r} is missing: what a million such tokens cost, in US dollars; 0 if nothing"
             yield Issue("missing-key", message, document.where(path))
-        elif problem := _no_amount(given[key]):
+        elif problem := _price_fault(given[key]):
             yield Issue("value", problem, document.where((*path, key)))
 
 
-def _no_amount(value: Any) -> str:
+def _price_fault(value: Any) -> str:
+    """Return the fault of a price in US dollars; empty if it is valid."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return f"must be a number of US dollars, not {value!r:.80}"
     if not 0 <= value <= MAX_PRICE:

@@ -12,7 +12,7 @@ from operad.runtime.tools.tool import Tool
 from operad.runtime.values.message import NO_USAGE, Usage, Value
 
 ChatMessage = Mapping[str, Any]
-"""A message of the protocol: ``role``, ``content`` and, where tools are called, more."""
+"""Message of the chat-completions protocol, with ``role``, ``content`` and, for tool calls, further fields."""
 
 
 class ToolCall(Value):
@@ -24,7 +24,7 @@ class ToolCall(Value):
         arguments: JSON text, as the model wrote it; it may be invalid.
     """
 
-    model_config = ConfigDict(hide_input_in_errors=True)  # an endpoint may have repeated the key
+    model_config = ConfigDict(hide_input_in_errors=True)  # the endpoint's text may contain the key
 
     id: str
     name: str
@@ -37,15 +37,15 @@ class Price(Value):
         Model(name="llama-4", base_url="http://gpu-1:8000/v1", price=Price(prompt=0.5, completion=1.5))
 
     Attributes:
-        prompt: For a million tokens read.
-        completion: For a million tokens written.
+        prompt: Price of a million prompt tokens.
+        completion: Price of a million completion tokens.
     """
 
     prompt: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     completion: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
     def of(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Return the cost of a number of tokens."""
+        """Return the cost of a call, in US dollars."""
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
 
 
@@ -53,10 +53,10 @@ class Completion(Value):
     """Completion of one turn of a model.
 
     Attributes:
-        text: Its text; may be empty if it calls tools.
-        tool_calls: The tools that it calls.
+        text: Text of the turn; may be empty if tools are called.
+        tool_calls: The tool calls.
         usage: Usage of the turn.
-        finish_reason: Reason for the end, in the endpoint's words; ``length`` when `max_tokens` cut it off.
+        finish_reason: Reason for the end, as the endpoint names it; ``length`` if `max_tokens` cut the answer off.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -67,7 +67,7 @@ class Completion(Value):
     finish_reason: str = ""
 
     def as_message(self) -> dict[str, Any]:
-        """The turn as a message of the conversation."""
+        """Return the turn as a message of the conversation."""
         message: dict[str, Any] = {"role": "assistant", "content": self.text}
         if self.tool_calls:
             message["tool_calls"] = [
@@ -86,10 +86,13 @@ class _Call:
 
 @dataclass(slots=True)
 class Turn:
-    """A turn assembled from its chunks.
+    """Turn of a model, assembled from the chunks of a stream.
 
     Attributes:
+        began: True once a chunk with a choice has arrived.
         characters: Number of characters so far, including the arguments of tool calls.
+        refusal: Text with which the model refuses to answer.
+        calls: Tool calls so far, by their index.
     """
 
     began: bool = False
@@ -102,12 +105,12 @@ class Turn:
     calls: dict[int, _Call] = field(default_factory=dict[int, _Call])
 
     def add(self, chunk: object) -> str:
-        """Add a chunk, as JSON; return its text. Anything but an object is ignored."""
-        said = cast("Any", chunk if isinstance(chunk, dict) else {})
-        if usage := said.get("usage"):
+        """Add a parsed chunk and return its text; chunks that are not objects are ignored."""
+        body = cast("Any", chunk if isinstance(chunk, dict) else {})
+        if usage := body.get("usage"):
             self.prompt_tokens = usage.get("prompt_tokens") or 0
             self.completion_tokens = usage.get("completion_tokens") or 0
-        choices = said.get("choices")
+        choices = body.get("choices")
         if not choices:
             return ""
         self.began = True
@@ -130,7 +133,7 @@ class Turn:
 
 
 def sendable(value: Any) -> Any:
-    """Return messages that UTF-8 can say: half a surrogate pair, which models and tools may give, is replaced."""
+    """Return a value whose texts can be encoded in UTF-8: lone surrogates, which models may write, are replaced."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if isinstance(value, Mapping):
@@ -141,7 +144,7 @@ def sendable(value: Any) -> Any:
 
 
 def shown_messages(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
-    """Return messages for people, as they are now: of images in them only how long they are."""
+    """Return a copy of messages for display, with the length of each image in place of its data."""
     return tuple({name: _shown_field(value) for name, value in message.items()} for message in messages)
 
 
@@ -156,7 +159,7 @@ def _shown_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def as_function(tool: Tool) -> dict[str, Any]:
-    """Return a tool as the protocol describes it."""
+    """Return a tool in the form of the protocol's ``tools``."""
     parameters = tool.parameters or {"type": "object", "properties": {}}
     return {
         "type": "function",

@@ -11,15 +11,15 @@ from operad.runtime.events.interrupts import interrupt
 from operad.runtime.values.errors import InputError, ToolError
 
 ANSWERS = ("yes", "no", "always")
-"""The answers: ``always`` is for all calls of the tool in the rest of the run."""
+"""The permitted answers; ``always`` allows all calls of the tool in the rest of the run."""
 
 
 async def approve(tool: str, arguments: Mapping[str, Any]) -> None:
-    """Return once a person allows a call of a tool.
+    """Ask a person to allow a call of a tool, and return when the person does.
 
     Args:
-        tool: The tool's name.
-        arguments: The arguments, which the person is shown.
+        tool: Name of the tool.
+        arguments: Arguments of the call, which are shown to the person.
 
     Raises:
         InputError: No run is in progress.

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 def connections() -> Connections:
-    """Return the connections of the current run, or new ones outside of runs; the last one to leave them closes them.
+    """Return the connections of the current run, or new ones outside of runs. The last user to leave closes them.
 
     async with connections() as opened:
         tools = await opened.tools(toolkit.recommend(actions).tools)
@@ -26,10 +26,10 @@ def connections() -> Connections:
 
 
 class Connections:
-    """Opens each tool source when it is first needed, and closes all when the last one that has entered them leaves.
+    """Open tool sources of a run. Sources are opened on first use, and closed when the last user leaves the context.
 
-    Every source is entered and left in a task of its own, so that any task of the run may be the
-    first to need it. One that could not be opened is tried again by the next that needs it.
+    Each source is opened and closed in a task of its own, so that any task of the run can be the first to use it. A
+    source that could not be opened is opened again on the next use.
 
         async with Connections() as connections:
             tools = await connections.tools(toolkit.recommend(actions).tools)
@@ -59,13 +59,13 @@ class Connections:
             await asyncio.wait(self._holders)
 
     async def tools(self, recommended: Iterable[Tool | ToolSource]) -> tuple[Tool, ...]:
-        """The recommended tools, those of sources in the place of the sources, which are open from now on.
+        """Open the recommended tool sources, and return the tools, with each source replaced by its tools.
 
         Args:
-            recommended: Recommendations of a toolkit.
+            recommended: Tools and sources that a toolkit recommends.
 
         Returns:
-            Tools with different names, for that is what a model tells them apart by.
+            Tools with different names, because a model identifies them by name.
 
         Raises:
             ToolError: A source cannot be opened, or different tools have the same name.
@@ -89,12 +89,15 @@ class Connections:
         opened = self._opened.get(source.id)
         if opened is None:
             opened = self._opened[source.id] = asyncio.get_running_loop().create_future()
-            holder = asyncio.create_task(self._hold(source, opened))
-            holder.add_done_callback(lambda _: opened.cancel())  # others that wait: it will not open
+            holder = asyncio.create_task(self._keep_open(source, opened))
+            holder.add_done_callback(
+                lambda _: opened.cancel()
+            )  # for other tasks that wait, if the source was not opened
             self._holders[holder] = opened
         return await asyncio.shield(opened)
 
-    async def _hold(self, source: ToolSource, opened: asyncio.Future[ToolGroup]) -> None:
+    async def _keep_open(self, source: ToolSource, opened: asyncio.Future[ToolGroup]) -> None:
+        """Open a source, set its group or error as the result of `opened`, and close it when the run ends."""
         try:
             async with source.open() as group:
                 opened.set_result(group)

@@ -9,11 +9,11 @@ import re
 from dataclasses import dataclass, field
 from inspect import cleandoc
 
-_GOOGLE_HEAD = re.compile(r"(?:Args|Arguments|Parameters):\s*$")
+_GOOGLE_TITLE = re.compile(r"(?:Args|Arguments|Parameters):\s*$")
 _GOOGLE_ENTRY = re.compile(r"(?P<names>\*{0,2}\w+)\s*(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?\s*:\s*(?P<text>.*)")
-_NUMPY_HEAD = re.compile(r"(?:Other )?Parameters\s*$")
+_NUMPY_TITLE = re.compile(r"(?:Other )?Parameters\s*$")
 _NUMPY_ENTRY = re.compile(r"(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
-_RULE = re.compile(r"-{3,}\s*$")
+_UNDERLINE = re.compile(r"-{3,}\s*$")
 _REST_PARAM = re.compile(r":param\s+(?:[^:]*\s)?(?P<names>\w+)\s*:\s*(?P<text>.*)")
 _REST_TYPE = re.compile(r":type\s+\w+\s*:")
 
@@ -32,17 +32,17 @@ class Docstring:
 
     @classmethod
     def parse(cls, docstring: str | None) -> Docstring:
-        """Take `docstring` apart; one without a section on arguments is all text."""
+        """Parse a docstring; without a section on arguments, the whole docstring is the text."""
         lines = cleandoc(docstring or "").splitlines()
         kept: list[str] = []
         arguments: dict[str, str] = {}
         at = 0
         while at < len(lines):
             line = lines[at]
-            if _GOOGLE_HEAD.match(line):
+            if _GOOGLE_TITLE.match(line):
                 end = _end_of_indented(lines, at + 1)
                 arguments |= _entries(lines[at + 1 : end], _GOOGLE_ENTRY)
-            elif _NUMPY_HEAD.match(line) and _is_rule(lines, at + 1):
+            elif _NUMPY_TITLE.match(line) and _is_underline(lines, at + 1):
                 end = _end_of_numpy_section(lines, at + 2)
                 arguments |= _entries(lines[at + 2 : end], _NUMPY_ENTRY)
             elif _REST_PARAM.match(line):
@@ -58,33 +58,35 @@ class Docstring:
 
 
 def _entries(lines: list[str], entry: re.Pattern[str]) -> dict[str, str]:
-    """Read the entries of a block: each begins at the indent of the first, deeper lines continue it."""
-    said: dict[str, list[str]] = {}
+    """Return the descriptions of a block of entries, by name. Entries have the indent of the first line; deeper lines
+    continue an entry.
+    """
+    descriptions: dict[str, list[str]] = {}
     current: list[str] = []
-    base = next((_indent(line) for line in lines if line.strip()), 0)
+    entry_indent = next((_indent(line) for line in lines if line.strip()), 0)
     for line in lines:
-        found = entry.match(line.strip()) if _indent(line) == base else None
+        found = entry.match(line.strip()) if _indent(line) == entry_indent else None
         if found:
             current = [found.groupdict().get("text") or ""]
             for name in found["names"].split(","):
-                said[name.strip().lstrip("*")] = current
+                descriptions[name.strip().lstrip("*")] = current
         elif line.strip():
             current.append(line.strip())
-    return {name: " ".join(filter(None, parts)) for name, parts in said.items()}
+    return {name: " ".join(filter(None, parts)) for name, parts in descriptions.items()}
 
 
 def _end_of_indented(lines: list[str], start: int) -> int:
-    """Return the end of the block that begins at `start`: the first line that is neither indented nor blank."""
+    """Return the index of the first line from `start` on that is neither indented nor blank."""
     return next((at for at in range(start, len(lines)) if lines[at].strip() and not _indent(lines[at])), len(lines))
 
 
 def _end_of_numpy_section(lines: list[str], start: int) -> int:
-    """Return the end of the section that begins at `start`: the head of the next."""
-    return next((at for at in range(start, len(lines)) if _is_rule(lines, at + 1)), len(lines))
+    """Return the index of the next section's title from `start` on."""
+    return next((at for at in range(start, len(lines)) if _is_underline(lines, at + 1)), len(lines))
 
 
-def _is_rule(lines: list[str], at: int) -> bool:
-    return at < len(lines) and _RULE.match(lines[at]) is not None
+def _is_underline(lines: list[str], at: int) -> bool:
+    return at < len(lines) and _UNDERLINE.match(lines[at]) is not None
 
 
 def _indent(line: str) -> int:

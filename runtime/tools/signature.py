@@ -18,28 +18,29 @@ from operad.runtime.values.errors import ToolError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-_UNUSABLE = (PydanticUserError, PydanticUndefinedAnnotation, SyntaxError)
+_SCHEMA_ERRORS = (PydanticUserError, PydanticUndefinedAnnotation, SyntaxError)
 
 
 class Signature:
     """Signature of a function for calls by models.
 
-    The fields of the pydantic model behind it are numbered, and aliased to the parameters' names,
-    since a parameter may be called what a field may not: `_id`, `json`, `schema`.
+    Arguments are validated by a pydantic model. Its fields are numbered, with the names of the parameters as aliases,
+    because a parameter may have a name that a field may not have, such as `_id`, `json` or `schema`.
 
     Attributes:
         name: The function's name.
-        description: Its docstring, without the section on arguments.
-        schema: JSON Schema of its arguments.
-        context: The parameter that is annotated with `RunContext`, which a model neither sees nor gives; empty if none is.
+        description: The function's docstring, without the section on arguments.
+        schema: JSON Schema of the arguments.
+        context: Name of the parameter that is annotated with `RunContext` and hidden from the model; empty if there is
+            none.
     """
 
     def __init__(self, function: Callable[..., Any], name: str = "") -> None:
-        """Read the signature and the docstring of `function`.
+        """Read the signature and the docstring of a function.
 
         Args:
             function: Any callable.
-            name: Another name than its own, for errors too.
+            name: Name of the tool, also in errors; by default the name of the function.
 
         Raises:
             ToolError: A parameter cannot be given by name, or its type has no JSON Schema.
@@ -51,11 +52,11 @@ class Signature:
         self.context = next((each.name for each in parameters if _is_context(each.annotation)), "")
         parameters = [each for each in parameters if each.name != self.context]
         self._names = tuple(parameter.name for parameter in parameters)
-        namespace: dict[str, Any] = getattr(_unbound(function), "__globals__", {})
+        namespace: dict[str, Any] = getattr(_plain_function(function), "__globals__", {})
         try:
             self._model = _model_of(parameters, namespace)
             self.schema = self._model.model_json_schema(schema_generator=_ArgumentsSchema)
-        except _UNUSABLE as error:
+        except _SCHEMA_ERRORS as error:
             unusable = [p.name for p in parameters if not _is_usable(p, namespace)]
             raise ToolError(
                 f"tool {self.name!r}: a model cannot be told the type of parameter {', '.join(map(repr, unusable))}: "
@@ -63,14 +64,14 @@ class Signature:
             ) from error
         del self.schema["title"]
         for name, schema in self.schema["properties"].items():
-            if said := docstring.arguments.get(name):
-                schema.setdefault("description", said)
+            if description := docstring.arguments.get(name):
+                schema.setdefault("description", description)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments, converted to the annotated types; those not given stay out.
+        """Return the given arguments, converted to the annotated types.
 
         Raises:
-            ToolError: Some are wrong; all faults are named.
+            ToolError: Arguments are wrong; the message names all faults.
         """
         try:
             valid = self._model.model_validate(arguments)
@@ -101,6 +102,7 @@ class Signature:
         return parameters
 
     def _fault(self, kind: str, where: tuple[int | str, ...], message: str) -> str:
+        """Return the description of an error of pydantic, given as its type, location and message."""
         if len(where) == 1 and kind == "extra_forbidden":
             return unknown_argument(str(where[0]), self._names)
         if len(where) == 1 and kind == "missing":
@@ -109,27 +111,27 @@ class Signature:
 
 
 def missing_argument(name: str) -> str:
-    """The fault of an argument that was not given."""
+    """Return the description of a fault: an argument is missing."""
     return f"{name!r} is missing"
 
 
 def unknown_argument(name: str, known: Iterable[str]) -> str:
-    """Return the fault of an unexpected argument."""
+    """Return the description of a fault: an argument is unknown."""
     return f"{name!r} is not an argument{did_you_mean(name, known)}"
 
 
 def wrong_argument(where: Iterable[int | str], message: str) -> str:
-    """The fault of a value at a path."""
+    """Return the description of a fault: the value at a path is wrong."""
     return f"{'.'.join(map(str, where))!r}: {message}"
 
 
 def wrong_arguments(tool: str, faults: Iterable[str]) -> ToolError:
-    """The error that names every fault of a call."""
+    """Return the error that lists all faults of a call."""
     return ToolError(f"tool {tool!r} was called with wrong arguments: {'; '.join(faults)}")
 
 
 class _ArgumentsSchema(GenerateJsonSchema):
-    """JSON Schema without the titles that repeat names, and without the defaults that JSON cannot say."""
+    """JSON Schema generator that omits titles which repeat names, and defaults without a JSON form."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
@@ -138,7 +140,7 @@ class _ArgumentsSchema(GenerateJsonSchema):
 
 
 def _is_context(annotation: Any) -> bool:
-    """Return True if a parameter is annotated with `RunContext`, or with that or None."""
+    """Return True if an annotation is `RunContext` or an optional one."""
     if isinstance(annotation, str):
         return annotation.replace(" ", "").removesuffix("|None").rpartition(".")[2] == RunContext.__name__
     return annotation is RunContext or RunContext in get_args(annotation)
@@ -158,13 +160,13 @@ def _model_of(parameters: Iterable[inspect.Parameter], namespace: dict[str, Any]
 def _is_usable(parameter: inspect.Parameter, namespace: dict[str, Any]) -> bool:
     try:
         _model_of([parameter], namespace).model_json_schema(schema_generator=_ArgumentsSchema)
-    except _UNUSABLE:
+    except _SCHEMA_ERRORS:
         return False
     return True
 
 
-def _unbound(function: Any) -> Any:
-    """The plain function within a partial, a method, a decorated function or a callable object."""
+def _plain_function(function: Any) -> Any:
+    """Return the plain function inside a partial, a method, a decorated function or a callable object."""
     while True:
         if isinstance(function, functools.partial):
             function = cast("Any", function).func
@@ -187,4 +189,4 @@ def _name_of(function: Any) -> str:
 def _docstring_of(function: Any) -> str | None:
     if isinstance(function, functools.partial):
         return _docstring_of(cast("Any", function).func)
-    return _unbound(function).__doc__ or inspect.getdoc(function)
+    return _plain_function(function).__doc__ or inspect.getdoc(function)

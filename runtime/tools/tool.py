@@ -39,7 +39,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Tool(Value):
-    """Something a model may call.
+    """Tool that a model may call.
 
         def search(claim: str) -> str:
             "Look a claim up."
@@ -47,19 +47,19 @@ class Tool(Value):
 
         check = Operator("Check each claim.", tools=[Tool.of(search, timeout=20)])
 
-    A tool is usually made of a function, by `Tool.of`: then the function's signature validates
-    a call's arguments and converts them to the annotated types. A tool that is put together
-    field by field, as one from an MCP server is, has its arguments checked against `parameters`.
+    A tool is usually created from a function, by `Tool.of`: then the arguments of a call are validated by the
+    function's signature and converted to the annotated types. If a tool is created from its fields, as those of an MCP
+    server are, arguments are validated by the JSON Schema `parameters`.
 
     Attributes:
         name: Name for the model: letters, digits, ``_`` and ``-``, at most 64.
         description: Description for the model.
-        parameters: JSON Schema of its arguments, an object.
-        function: Function to call with the arguments, by name; sync or async.
-        timeout: Seconds, or a `timedelta`, that a call may take; None for any time. A sync function's thread goes on
-            after that, but its result is discarded.
-        id: Its identity in a toolkit.
-        approve: True if a person is asked before each call, and shown the arguments.
+        parameters: JSON Schema of the arguments, an object.
+        function: Sync or async function, called with the arguments by name.
+        timeout: Maximum duration of a call, in seconds or as a `timedelta`; None for no limit. The thread of a sync
+            function continues after it, but the result is discarded.
+        id: Id of the tool in a toolkit.
+        approve: True to ask a person before each call, showing the arguments.
     """
 
     name: str = Field(pattern=f"^{_NAME.pattern}$")
@@ -74,7 +74,7 @@ class Tool(Value):
     _signature: Signature | None = PrivateAttr(default=None)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function itself, as in its tests: without approval, and without a check of the arguments."""
+        """Call the function directly, for example in a test, without approval and validation of the arguments."""
         return self.function(*args, **kwargs)
 
     @classmethod
@@ -87,22 +87,22 @@ class Tool(Value):
         timeout: Duration | None = None,
         approve: bool = False,
     ) -> Tool:
-        """Make a tool of a function: name, description and schema come from its signature and docstring.
+        """Create a tool from a function, with name, description and schema from its signature and docstring.
 
-        Any callable will do: a function, sync or async, a method, a callable object, a
-        `functools.partial` (what it binds by name the model neither sees nor gives).
-        A parameter without annotation takes any JSON value. A model gives arguments by name,
-        so ``*args``, ``**kwargs`` and positional-only parameters are errors.
+        The function may be any callable: a sync or async function, a method, a callable object, or a
+        `functools.partial`, whose bound keyword arguments are hidden from the model. A parameter without annotation
+        accepts any JSON value. Models give arguments by name, so ``*args``, ``**kwargs`` and positional-only parameters
+        are errors.
 
         Args:
             function: The function.
-            name: Another name than its own.
-            description: Another description than its docstring.
-            timeout: Seconds, or a `timedelta`, that a call may take; None for any time.
-            approve: True if a person is asked before each call, and shown the arguments.
+            name: Name of the tool; by default the name of the function.
+            description: Description of the tool; by default the docstring of the function.
+            timeout: Maximum duration of a call, in seconds or as a `timedelta`; None for no limit.
+            approve: True to ask a person before each call, showing the arguments.
 
         Raises:
-            ToolError: It has no name that a model can call, or a parameter that a model cannot give.
+            ToolError: The name is not valid for a tool, or a model cannot give a parameter.
         """
         signature = Signature(function, name)
         if not _NAME.fullmatch(signature.name):
@@ -123,18 +123,18 @@ class Tool(Value):
 
     @classmethod
     def load(cls, module_path: str, name: str, description: str = "") -> Tool:
-        """Make a tool of what a module holds under a name, as a LOCAL_TOOL in YAML asks.
+        """Import a module and create a tool from one of its attributes, as for a LOCAL_TOOL in YAML.
 
-        A `Tool` is used as it is, a function becomes one, and a class is instantiated without
-        arguments and must give either a `Tool` or a callable object, which gets the class's name.
+        The attribute may be a `Tool`, a function, or a class. A class is instantiated without arguments; the instance
+        must be a `Tool` or callable, and a callable instance gets the name of the class.
 
         Args:
-            module_path: The module's dotted name.
-            name: The attribute's name.
-            description: Another description than the tool's own.
+            module_path: Dotted name of the module.
+            name: Name of the attribute.
+            description: Description of the tool; by default its own.
 
         Raises:
-            ToolError: The module does not import, has no such attribute, or it is none of these.
+            ToolError: The module cannot be imported, has no such attribute, or the attribute has another type.
         """
         try:
             module = importlib.import_module(module_path)
@@ -146,50 +146,50 @@ class Tool(Value):
         """Validate the arguments, then call the function; a sync one runs in a thread.
 
         Args:
-            arguments: By name.
+            arguments: Arguments by name.
 
         Returns:
-            What the function returned, as it is.
+            The unchanged result of the function.
 
         Raises:
-            ToolError: Arguments are wrong; all faults are named. Or it took longer than its timeout. What the function raises
-                comes through unchanged.
+            ToolError: Arguments are wrong (the message names all faults), or the call took longer than the timeout.
+                Errors of the function are raised unchanged.
         """
         if self._signature:
-            given = self._signature.validate(arguments)
+            checked = self._signature.validate(arguments)
         else:
-            given = dict(arguments)
-            _check_schema(self.name, self.parameters, given)
+            checked = dict(arguments)
+            _check_arguments(self.name, self.parameters, checked)
         if self.approve:
             await approve(self.name, arguments)
         if self._signature and self._signature.context:
-            given[self._signature.context] = RunContext.current()
+            checked[self._signature.context] = RunContext.current()
         if self.timeout is None:
-            return await self._call(given)
+            return await self._call(checked)
         scope = current_scope()
-        result = await within(Timeout(run=self.timeout), self._call(given), scope.deadlines if scope else [])
+        result = await within(Timeout(run=self.timeout), self._call(checked), scope.deadlines if scope else [])
         if isinstance(result, Deadline):
             raise ToolError(f"tool {self.name!r} {result.expired} and was stopped")
         return result
 
-    async def _call(self, given: dict[str, Any]) -> Any:
+    async def _call(self, arguments: dict[str, Any]) -> Any:
         if inspect.iscoroutinefunction(self.function):
-            return await self.function(**given)
-        result = await in_function_thread(_run, self.function, given)
+            return await self.function(**arguments)
+        result = await in_function_thread(_call_in_thread, self.function, arguments)
         return await result if inspect.isawaitable(result) else result
 
 
 class ToolGroup(Value):
-    """Tools that come and go together.
+    """Group of tools that are offered together.
 
         files = ToolGroup(name="files", description="Read and remove files.", tools=(search, delete))
         Operator("Tidy up.", tools=[files])
 
     Attributes:
         name: Name for people.
-        description: Purpose of its tools.
-        tools: Its tools.
-        id: Its identity in a toolkit.
+        description: Purpose of the tools.
+        tools: Tools of the group.
+        id: Id of the group in a toolkit.
     """
 
     name: str
@@ -199,22 +199,22 @@ class ToolGroup(Value):
 
 
 class ToolSource(ToolGroup, ABC):
-    """A group whose tools are known only while it is open: a server to connect to."""
+    """Tool group whose tools are known only while it is open, such as a server to connect to."""
 
     @abstractmethod
     def open(self) -> AbstractAsyncContextManager[ToolGroup]:
-        """Open it: the group with its tools, which may be called until the context is left.
+        """Return a context manager that opens the source and yields its tools, which can be called until it exits.
 
         Raises:
-            ToolError: It cannot be opened.
+            ToolError: The source cannot be opened.
         """
 
 
 def tool_in(module: ModuleType, module_path: str, name: str, description: str = "") -> Tool:
-    """Make a tool of what a module holds under a name; see `Tool.load`.
+    """Create a tool from an attribute of a module; see `Tool.load`.
 
     Raises:
-        ToolError: The module has no such attribute, or no tool can be made of it.
+        ToolError: The module has no such attribute, or the attribute cannot be used as a tool.
     """
     if not hasattr(module, name):
         public = [known for known in vars(module) if not known.startswith("_")]
@@ -246,7 +246,7 @@ def tool(
     *, name: str = "", description: str = "", timeout: Duration | None = None, approve: bool = False
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a tool of a function, for a model to call.
+    """Create a tool from a function, as a decorator.
 
         @tool
         def search(claim: str) -> str:
@@ -255,16 +255,16 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
         check = Operator("Check each claim.", tools=[search])
 
-    A parameter that is annotated with `RunContext` is not shown to the model. The tool can still be called as the
-    function that it is made of: ``search("…")``.
+    A parameter that is annotated with `RunContext` is not shown to the model. The tool can still be called like the
+    function: ``search("…")``.
 
     Args:
         function: The function; see `Tool.of`.
-        options: ``name``, ``description``, ``timeout`` and ``approve``, as for `Tool.of`: with ``approve=True`` a person
-            is asked before each call, and shown the arguments; the answer ``always`` allows the tool for the rest of the run.
+        options: ``name``, ``description``, ``timeout`` and ``approve``, as for `Tool.of`. With ``approve=True``, a
+            person is asked before each call; the answer ``always`` allows the tool for the rest of the run.
 
     Raises:
-        ToolError: A model cannot call the function.
+        ToolError: An option is unknown, or a model cannot call the function.
     """
     known = ("name", "description", "timeout", "approve")
     if unknown := [f"{each!r}{did_you_mean(each, known)}" for each in options if each not in known]:
@@ -273,16 +273,16 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def tool_of(function: Any, **options: Any) -> Tool:
-    """A function as a tool; a tool as it is.
+    """Return a tool for a function; a tool is returned as it is, or as a copy with these options.
 
     Raises:
-        ToolError: It is neither, or a model cannot call it.
+        ToolError: The object is neither a function nor a tool, or a model cannot call it.
     """
     if isinstance(function, Tool):
-        return function.model_copy(update={**options, **_in_seconds(options)}) if options else function
+        return function.model_copy(update={**options, **_with_timeout_in_seconds(options)}) if options else function
     if is_described(function):
-        said: dict[str, Any] = {"name": function.name, "description": function.description or ""}
-        return Tool.of(function.function, **{**said, **options})
+        own_options: dict[str, Any] = {"name": function.name, "description": function.description or ""}
+        return Tool.of(function.function, **{**own_options, **options})
     if isinstance(function, type) or not callable(function):
         raise ToolError(f"expected a function or a tool, got {shown(function)}")
     return Tool.of(function, **options)
@@ -308,29 +308,34 @@ class DescribedFunction(Protocol):
 
 
 def is_described(tool: Any) -> TypeGuard[DescribedFunction]:
-    """Return whether an object has the form of a `DescribedFunction`."""
+    """Return True if an object has the attributes of a `DescribedFunction`."""
     has_name = isinstance(getattr(tool, "name", None), str) and isinstance(
         getattr(tool, "description", None), str | None
     )
     return has_name and not isinstance(tool, type) and callable(getattr(tool, "function", None))
 
 
-def _in_seconds(options: Mapping[str, Any]) -> dict[str, Any]:
+def _with_timeout_in_seconds(options: Mapping[str, Any]) -> dict[str, Any]:
     return {"timeout": in_seconds(options["timeout"])} if "timeout" in options else {}
 
 
 def as_tools(given: Any) -> Any:
-    """Functions and tools as tools, for the fields that take both.
+    """Return a tuple of tools for an iterable of functions and tools; a validator of pydantic fields.
 
     Raises:
-        ToolError: One of them is neither.
+        ToolError: An item is neither a function nor a tool.
     """
     if isinstance(given, str | Mapping | Value) or not isinstance(given, Iterable):
         raise ToolError(f"tools: expected a list of functions and tools, got {shown(cast('object', given))}")
     return tuple(each if isinstance(each, ToolGroup) else tool_of(each) for each in cast("Iterable[Any]", given))
 
 
-def _check_schema(tool: str, schema: dict[str, Any], arguments: dict[str, Any]) -> None:
+def _check_arguments(tool: str, schema: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """Check arguments by the JSON Schema of a tool.
+
+    Raises:
+        ToolError: The arguments do not fit the schema, or the schema is not usable.
+    """
     from jsonschema import Draft202012Validator, SchemaError
     from jsonschema.validators import validator_for
     from referencing.exceptions import Unresolvable
@@ -355,8 +360,8 @@ def _check_schema(tool: str, schema: dict[str, Any], arguments: dict[str, Any]) 
         raise wrong_arguments(tool, faults)
 
 
-def _run(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Call a function in a thread; a StopIteration, which no future can hold, leaves as a RuntimeError."""
+def _call_in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Call a function, for use in a thread; StopIteration becomes RuntimeError, because futures cannot raise it."""
     try:
         return function(**arguments)
     except StopIteration as error:

@@ -15,15 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     Neighbours = Iterable[tuple["Action", float]]
-    Tools = Sequence[
-        Tool | ToolGroup | DescribedFunction | Callable[..., Any]
-    ]  # what is given; what is kept is a tuple of tools
+    # constructors accept these; the field is a tuple of tools
+    Tools = Sequence[Tool | ToolGroup | DescribedFunction | Callable[..., Any]]
 else:
     Tools = tuple[Tool | ToolGroup, ...]
 
 
 class Action(Value):
-    """Something an operator may do, and the tools for it.
+    """Action that an operator may take, with the tools for it.
 
         look_up = Action(name="look up", description="Look a claim up.", tools=[search])
         check = Operator("Check each claim.", actions=[look_up])
@@ -31,8 +30,8 @@ class Action(Value):
     Attributes:
         name: Name for people and models.
         description: Description for the model.
-        tools: Its tools: tools, groups of tools, or functions. In a toolkit, it calls each with the score 1.
-        id: Its identity in a toolkit.
+        tools: Tools, tool groups or functions for the action. In a toolkit, the Call edges to them have the score 1.
+        id: Id of the action in a toolkit.
     """
 
     name: str
@@ -45,8 +44,8 @@ class Recommendation(Value):
     """Recommendation of a toolkit.
 
     Attributes:
-        actions: The actions asked about, then those they lead to, the nearest first.
-        tools: Their tools; a source stands where its tools will be once it is open.
+        actions: The actions that were asked about, followed by the actions that they lead to, nearest first.
+        tools: Tools of these actions; a tool source stands for its tools, which are known once it is open.
     """
 
     actions: tuple[Action, ...] = ()
@@ -66,22 +65,22 @@ class Toolkit:
         toolkit.add_chain([look_up, judge])  # looking up is often followed by judging
         check = Operator("Check each claim.", actions=[look_up], toolkit=toolkit)
 
-    Edges bear a score from 0 to 1: *Next* leads from an action to one that may follow it, *Call*
-    from an action to a tool or a group, and from a group to its tools. Things are told apart by
-    their ids. Adding one again keeps its newer value and, of each edge, the higher score, so that
-    chains with actions in common may be added in any order.
+    Edges have a score from 0 to 1. A *Next* edge leads from an action to an action that may follow it, a *Call* edge
+    from an action to a tool or a group, or from a group to its tools. Items are identified by their ids. If an item is
+    added again, its newer value and the higher score of each edge are kept, so that chains with common actions may be
+    added in any order.
 
-    The graph alone says who calls what: removing a tool leaves the `tools` of an action's value
-    as they were. Any number of threads may ask at once; one that edits must be alone.
+    Only the edges determine which tools an action calls: removing a tool does not change the `tools` of an `Action`.
+    Any number of threads may read a toolkit at once, but not while another thread changes it.
     """
 
     def __init__(self) -> None:
         self._items: dict[str, Action | Tool | ToolGroup] = {}
-        self._scores: dict[str, dict[str, float]] = {}  # of the edges, by the ids of their start and their end
+        self._scores: dict[str, dict[str, float]] = {}  # scores of edges, by the ids of start and end
 
     @classmethod
     def of(cls, actions: Iterable[Action]) -> Toolkit:
-        """A toolkit of actions and their own tools, without Next edges."""
+        """Return a toolkit of actions and their own tools, without Next edges."""
         toolkit = cls()
         for action in actions:
             toolkit.add_action(action)
@@ -89,49 +88,49 @@ class Toolkit:
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """All actions, in order of adding."""
+        """All actions, in the order in which they were added."""
         return self._all(Action)
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """All tools, in order of adding; those of a source are known only while it is open."""
+        """All tools, in the order in which they were added; the tools of sources are known only while these are open."""
         return self._all(Tool)
 
     @property
     def tool_groups(self) -> tuple[ToolGroup, ...]:
-        """All tool groups and sources, in order of adding."""
+        """All tool groups and sources, in the order in which they were added."""
         return self._all(ToolGroup)
 
     def get_action(self, id_or_name: str) -> Action:
-        """The action with this id, or else the only one with this name.
+        """Return the action with this id, or else the only action with this name.
 
         Raises:
-            ToolError: There is none, or several have the name.
+            ToolError: No action has this id or name, or several have the name.
         """
         by_id = [action for action in self.actions if action.id == id_or_name]
-        named = by_id or [action for action in self.actions if action.name == id_or_name]
-        if not named:
+        found = by_id or [action for action in self.actions if action.name == id_or_name]
+        if not found:
             raise self._unknown(id_or_name, self.actions)
-        if len(named) > 1:
-            raise ToolError(f"{len(named)} actions of the toolkit are named {id_or_name!r}: get one by its id")
-        return named[0]
+        if len(found) > 1:
+            raise ToolError(f"{len(found)} actions of the toolkit are named {id_or_name!r}: get one by its id")
+        return found[0]
 
     def add_action(self, action: Action, next_actions: Neighbours = (), prev_actions: Neighbours = ()) -> None:
         """Add an action and its own tools.
 
         Args:
             action: The action.
-            next_actions: Actions of the toolkit that may follow it, with scores.
-            prev_actions: Actions of the toolkit that it may follow, with scores.
+            next_actions: Actions of the toolkit that may follow this one, with scores.
+            prev_actions: Actions of the toolkit that this one may follow, with scores.
 
         Raises:
             ToolError: A neighbour is not in the toolkit, or a score is not from 0 to 1.
         """
         following = self._checked(next_actions)
         preceding = self._checked(prev_actions)
-        self._put(action)
+        self._add_item(action)
         for tool in cast("Sequence[Tool | ToolGroup]", action.tools):
-            self._put(tool)
+            self._add_item(tool)
             self._connect(action.id, tool.id, 1.0)
         for neighbour, score in following:
             self._connect(action.id, neighbour.id, score)
@@ -139,7 +138,7 @@ class Toolkit:
             self._connect(neighbour.id, action.id, score)
 
     def add_chain(self, actions: Sequence[Action]) -> None:
-        """Add actions, each of which leads to the one after it with the score 1."""
+        """Add actions, with a Next edge of score 1 from each to the following one."""
         for action in actions:
             self.add_action(action)
         for action, following in pairwise(actions):
@@ -150,7 +149,7 @@ class Toolkit:
 
         Args:
             tool: The tool.
-            connected_actions: Actions of the toolkit that call it, with scores.
+            connected_actions: Actions of the toolkit that call the tool, with scores.
 
         Raises:
             ToolError: An action is not in the toolkit, or a score is not from 0 to 1.
@@ -162,7 +161,7 @@ class Toolkit:
 
         Args:
             group: The group.
-            connected_actions: Actions of the toolkit that call it, with scores.
+            connected_actions: Actions of the toolkit that call the group, with scores.
 
         Raises:
             ToolError: An action is not in the toolkit, or a score is not from 0 to 1.
@@ -170,70 +169,70 @@ class Toolkit:
         self._add_called(group, connected_actions)
 
     def remove_action(self, action: Action) -> None:
-        """Remove an action, and the tools and groups that nothing else calls.
+        """Remove an action, and the tools and groups that no other item calls.
 
         Raises:
-            ToolError: It is not in the toolkit.
+            ToolError: The action is not in the toolkit.
         """
         self._remove(action, self.actions)
 
     def remove_tool(self, tool: Tool) -> None:
-        """Remove a tool, also from the groups that it is in.
+        """Remove a tool, also from its groups.
 
         Raises:
-            ToolError: It is not in the toolkit.
+            ToolError: The tool is not in the toolkit.
         """
         self._remove(tool, self.tools)
 
     def remove_tool_group(self, group: ToolGroup) -> None:
-        """Remove a group, and those of its tools that nothing else calls.
+        """Remove a group, and those of its tools that no other item calls.
 
         Raises:
-            ToolError: It is not in the toolkit.
+            ToolError: The group is not in the toolkit.
         """
         self._remove(group, self.tool_groups)
 
     # The graph, by ids, as in Chat2Graph
 
     def vertices(self) -> list[str]:
-        """The ids of all actions, tools and groups, in order of adding."""
+        """Return the ids of all actions, tools and groups, in the order in which they were added."""
         return list(self._items)
 
     def edges(self) -> list[tuple[str, str]]:
-        """The edges, by the ids of their start and end."""
+        """Return all edges as pairs of ids: start and end."""
         return [(start, end) for start, scores in self._scores.items() for end in scores]
 
     def has_vertex(self, id: str) -> bool:
-        """Return whether an action, a tool or a group has this id."""
+        """Return True if an action, a tool or a group has this id."""
         return id in self._items
 
     def has_edge(self, start: str, end: str) -> bool:
-        """Return whether an edge leads from one id to the other."""
+        """Return True if an edge leads from `start` to `end`."""
         return end in self._scores.get(start, {})
 
     def successors(self, id: str) -> list[str]:
-        """The ids that edges lead to from this one."""
+        """Return the ids to which edges lead from this id."""
         return list(self._scores.get(id, {}))
 
     def predecessors(self, id: str) -> list[str]:
-        """The ids from which edges lead to this one."""
+        """Return the ids from which edges lead to this id."""
         return [start for start, scores in self._scores.items() if id in scores]
 
     def get_score(self, start: str, end: str) -> float:
-        """The score of an edge.
+        """Return the score of an edge.
 
         Raises:
-            ToolError: There is no such edge.
+            ToolError: The edge does not exist.
         """
         if not self.has_edge(start, end):
             raise ToolError(f"no edge leads from {start!r} to {end!r} in the toolkit")
         return self._scores[start][end]
 
     def set_score(self, start: str, end: str, score: float) -> None:
-        """Set the score of an edge, which may be lower than before.
+        """Set the score of an edge, also to a lower one.
 
         Raises:
-            ToolError: There is no such edge, or the score is not from 0 to 1.
+            ToolError: The edge does not exist, or the score is not from 0 to 1.
         """
         self.get_score(start, end)
         if not 0 <= score <= 1:
@@ -241,43 +240,43 @@ class Toolkit:
         self._scores[start][end] = score
 
     def get_tool(self, id_or_name: str) -> Tool:
-        """The tool with this id, or else the only one with this name.
+        """Return the tool with this id, or else the only tool with this name.
 
         Raises:
-            ToolError: There is none, or several have the name.
+            ToolError: No tool has this id or name, or several have the name.
         """
         by_id = [tool for tool in self.tools if tool.id == id_or_name]
-        named = by_id or [tool for tool in self.tools if tool.name == id_or_name]
-        if not named:
+        found = by_id or [tool for tool in self.tools if tool.name == id_or_name]
+        if not found:
             raise self._unknown(id_or_name, self.tools)
-        if len(named) > 1:
-            raise ToolError(f"{len(named)} tools of the toolkit are named {id_or_name!r}: get one by its id")
-        return named[0]
+        if len(found) > 1:
+            raise ToolError(f"{len(found)} tools of the toolkit are named {id_or_name!r}: get one by its id")
+        return found[0]
 
     def subgraph(self, ids: Iterable[str]) -> Toolkit:
-        """Return a toolkit of these ids with the edges between them; ids that are not in this one are left out."""
+        """Return a toolkit of the items with these ids and the edges between them; unknown ids are ignored."""
         kept = dict.fromkeys(key for key in ids if key in self._items)
-        part = Toolkit()
-        part._items = {key: self._items[key] for key in kept}
-        part._scores = {
+        result = Toolkit()
+        result._items = {key: self._items[key] for key in kept}
+        result._scores = {
             start: {end: score for end, score in self._scores[start].items() if end in kept} for start in kept
         }
-        return part
+        return result
 
     def recommend(self, actions: Iterable[Action], threshold: float = 0.5, hops: int = 0) -> Recommendation:
         """Recommend actions and tools, breadth-first from the given actions.
 
-        Next edges whose score is at least `threshold` lead to further actions, at most `hops` far.
-        Call edges whose score is at least `threshold` lead from all of these to their tools.
+        Next edges with a score of at least `threshold` lead to further actions, over at most `hops` edges. Call edges
+        with a score of at least `threshold` lead from all these actions to their tools.
 
         Args:
-            actions: Where to begin. One that is not in the toolkit is taken as it is, with its own tools.
-            threshold: The least score that counts.
-            hops: How many Next edges to follow.
+            actions: Actions to begin with. For an action outside the toolkit, its own tools are recommended.
+            threshold: Minimum score of an edge.
+            hops: Maximum number of Next edges between a given action and a recommended one.
 
         Returns:
-            The given actions first, then the others by distance, then in order of adding; the tools
-            in the order of the actions that call them. Nothing twice.
+            The given actions, then the others by distance and, at equal distance, in the order in which they were
+            added; the tools in the order of the actions that call them. Each item occurs once.
         """
         known = {action.id: action for action in self.actions}
         reached = {action.id: known.get(action.id, action) for action in actions}
@@ -290,7 +289,7 @@ class Toolkit:
         return Recommendation(actions=tuple(reached.values()), tools=tuple(tools.values()))
 
     def to_mermaid(self) -> str:
-        """A drawing: actions as boxes, tools rounded, groups with double sides; Call edges are dotted."""
+        """Return a Mermaid flowchart: actions as boxes, tools rounded, groups with double sides, Call edges dotted."""
         names = {key: f"n{number}" for number, key in enumerate(self._items)}
         lines = ["flowchart LR"]
         for key, item in self._items.items():
@@ -320,7 +319,7 @@ class Toolkit:
 
     def _add_called(self, item: Tool | ToolGroup, actions: Neighbours) -> None:
         callers = self._checked(actions)
-        self._put(item)
+        self._add_item(item)
         for action, score in callers:
             self._connect(action.id, item.id, score)
 
@@ -333,40 +332,40 @@ class Toolkit:
                 raise ToolError(f"the score of action {action.name!r} is {score}: a score is from 0 to 1")
         return pairs
 
-    def _put(self, item: Action | Tool | ToolGroup) -> None:
-        before = self._items.get(item.id, item)
-        if type(before) is not type(item):
-            raise ToolError(f"{before.name!r} and {item.name!r} have the same id: {item.id!r}")
+    def _add_item(self, item: Action | Tool | ToolGroup) -> None:
+        existing = self._items.get(item.id, item)
+        if type(existing) is not type(item):
+            raise ToolError(f"{existing.name!r} and {item.name!r} have the same id: {item.id!r}")
         self._items[item.id] = item
         self._scores.setdefault(item.id, {})
         if isinstance(item, ToolGroup):
             for tool in item.tools:
-                self._put(tool)
+                self._add_item(tool)
                 self._connect(item.id, tool.id, 1.0)
 
     def _connect(self, start: str, end: str, score: float) -> None:
         self._scores[start][end] = max(self._scores[start].get(end, 0.0), score)
 
-    def _remove(self, item: Action | Tool | ToolGroup, like: Sequence[Action | Tool | ToolGroup]) -> None:
+    def _remove(self, item: Action | Tool | ToolGroup, same_kind: Sequence[Action | Tool | ToolGroup]) -> None:
         if item.id not in self._items:
-            raise self._unknown(item.name, like)
-        self._drop(item.id)
+            raise self._unknown(item.name, same_kind)
+        self._remove_id(item.id)
 
-    def _drop(self, key: str) -> None:
+    def _remove_id(self, key: str) -> None:
         called = [end for end in self._scores.pop(key) if not isinstance(self._items[end], Action)]
         del self._items[key]
         for scores in self._scores.values():
             scores.pop(key, None)
         for end in called:
             if end in self._items and not any(end in scores for scores in self._scores.values()):
-                self._drop(end)
+                self._remove_id(end)
 
-    def _unknown(self, name: str, like: Sequence[Action | Tool | ToolGroup]) -> ToolError:
-        return ToolError(f"{name!r} is not in the toolkit{did_you_mean(name, [item.name for item in like])}")
+    def _unknown(self, name: str, same_kind: Sequence[Action | Tool | ToolGroup]) -> ToolError:
+        return ToolError(f"{name!r} is not in the toolkit{did_you_mean(name, [item.name for item in same_kind])}")
 
 
 def _escaped(text: str) -> str:
-    """Text for a quoted label of mermaid, whose escapes are a number sign, a code and a semicolon."""
+    """Return a text escaped for a quoted label of Mermaid."""
     for character, escape in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;"), ("\n", "<br/>")):
         text = text.replace(character, escape)
     return text

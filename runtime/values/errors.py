@@ -166,11 +166,7 @@ def _class_for(kind: type[BaseException]) -> type[OperatorError]:
     """Return a class derived from `OperatorError` and another type; `OperatorError` if they cannot be combined."""
     if issubclass(kind, _NOT_COMBINED) or not issubclass(kind, Exception):
         return OperatorError
-    members = {
-        "__module__": OperatorError.__module__,
-        "__qualname__": "OperatorError",
-        "__getattr__": _cause_attribute,
-    }
+    members = {"__module__": OperatorError.__module__, "__qualname__": "OperatorError", "__getattr__": _cause_attribute}
     try:
         made = type("OperatorError", (OperatorError, kind), members)
         made.__new__(made, "")
