@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Conversations:
-    """The variables of conversations, in memory, by session and name."""
+    """Variables of conversations, in memory, by session and name."""
 
     def __init__(self) -> None:
         self._values: dict[str, dict[str, Any]] = {}
@@ -20,6 +20,6 @@ class Conversations:
             return dict(self._values.get(session_id, {}))
 
     def keep(self, session_id: str, values: Mapping[str, Any]) -> None:
-        """Keep values for the next run of the session, beside those that it has."""
+        """Store values for the next run of a session; other variables of the session are unchanged."""
         with self._lock:
             self._values.setdefault(session_id, {}).update(values)

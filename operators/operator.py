@@ -50,14 +50,14 @@ T = TypeVar("T", default=Any, covariant=True)
 _logger = logging.getLogger(__name__)
 
 PORT = "port"
-"""The key under which an answer names the port that is taken."""
+"""Key of an answer for the port that is taken."""
 
 ANSWER = "answer"
-"""The key of the rest of such an answer, if that is not an object."""
+"""Key for the rest of an answer with a port, if the rest is not an object."""
 
 
 def _as_schema(declared: Any) -> Any:
-    """A declared type as the text of its JSON Schema; nothing for any text."""
+    """Return a declared type as the text of its JSON Schema; an empty text if any text is permitted."""
     if isinstance(declared, str):
         return "" if declared.strip() in ANY_TEXT else declared
     return Output.of(declared).schema
@@ -70,17 +70,17 @@ class OperatorConfig(Value):
         facts = Operator(config)
 
     Attributes:
-        instruction: Its role, aim and style, for the reasoner. Not empty.
-        actions: Its actions.
-        examples: Inputs with right answers, for the reasoner to go by.
-        output_schema: The form of its answer: a JSON Schema, a YAML or JSON example, or words; or a type, whose JSON
-            Schema it then is.
-        ports: Its ports, of which the reasoner takes one; see `Port`. None by default.
-        threshold: Actions and tools that fit less than this, from 0 to 1, are not recommended.
-        hops: Number of steps from its own actions recommended ones may be away in the toolkit.
-        id: Its identity in a workflow; by default the first words of the instruction.
-        tools: Tools and functions that it may call, besides those of its actions.
-        memory: True if it sees the earlier turns of a conversation; see `Job.turns`.
+        instruction: Role, aim and style of the operator, for the reasoner. Not empty.
+        actions: Actions of the operator.
+        examples: Inputs with correct answers, for the reasoner.
+        output_schema: Form of the answer: a JSON Schema, an example in YAML or JSON, or a description; or a type, which
+            is replaced by its JSON Schema.
+        ports: Ports of the operator, of which the reasoner takes one; see `Port`. None by default.
+        threshold: Minimum score, from 0 to 1, of the edges of the toolkit that lead to recommended actions and tools.
+        hops: Maximum number of edges in the toolkit between the operator's actions and a recommended one.
+        id: Id of the operator in a workflow; by default the first words of the instruction.
+        tools: Tools and functions that the operator may call, besides those of its actions.
+        memory: True if the operator receives the earlier turns of a conversation; see `Job.turns`.
     """
 
     instruction: str
@@ -95,8 +95,11 @@ class OperatorConfig(Value):
     memory: bool = True
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return the values that make two configurations equal: see `Value.fingerprint`."""
-        later = {"tools": (), "memory": True}  # fields that earlier versions did not have, with their defaults
+        """Return plain values that are equal for equal configurations; see `Value.fingerprint`."""
+        later = {
+            "tools": (),
+            "memory": True,
+        }  # defaults of newer fields, left out so that older fingerprints remain valid
         return {
             name: value
             for name, value in super().fingerprint().items()
@@ -104,58 +107,59 @@ class OperatorConfig(Value):
         }
 
     @model_validator(mode="after")
-    def _named(self) -> OperatorConfig:
+    def _set_default_id(self) -> OperatorConfig:
         if "id" not in self.model_fields_set:
             vars(self)["id"] = slug(self.instruction)
         return self
 
     @field_validator("ports")
     @classmethod
-    def _different(cls, ports: Sequence[str]) -> Sequence[str]:
+    def _check_ports(cls, ports: Sequence[str]) -> Sequence[str]:
         if len(set(ports)) < len(ports) or not all(port.strip() for port in ports):
             raise ValueError("ports need names, each its own")
         return ports
 
     @field_validator("instruction")
     @classmethod
-    def _not_empty(cls, instruction: str) -> str:
+    def _check_instruction(cls, instruction: str) -> str:
         if not instruction.strip():
             raise ValueError("the instruction is empty: say what the operator is to do")
         return instruction
 
 
 class Operator(BaseOperator[T]):
-    """The basic unit of a workflow (Chat2Graph, Workflow module, section 2).
+    """Step of a workflow that a reasoner carries out (Chat2Graph, Workflow module, section 2).
 
         facts = Operator("List what the text claims.", id="facts", output=Claims)
         check = Operator("Check each claim.", tools=[search])
         workflow = Workflow(facts >> check)
 
-    It is generic in the type of its answer: `facts` is an `Operator[Claims]`. A subclass that overrides `run`, or
-    `execute`, can do anything else: it gets the same call, and returns a message or plain text.
+    The class is generic in the type of its answers: `facts` is an `Operator[Claims]`. A subclass may override `run` or
+    `execute` to do other work: it receives the same call, and returns a message or plain text.
 
     Args:
-        config: Its instruction, as text; or an `OperatorConfig`, which says all that stands below up to `ports`.
-        id: Its id in a workflow; by default the first words of the instruction.
-        output: The type of its answer: a pydantic model, a dataclass, a TypedDict, a type such as ``list[str]``, a JSON
+        config: Instruction as text; or an `OperatorConfig`, which replaces the arguments from `id` to `ports` and
+            `memory`.
+        id: Id of the operator in a workflow; by default the first words of the instruction.
+        output: Type of the answer: a pydantic model, a dataclass, a TypedDict, a type such as ``list[str]``, a JSON
             Schema as a dict, or text as for `OperatorConfig.output_schema`; text by default.
         tools: Functions and tools that the model may call.
-        actions: Its actions; see `Action`.
-        examples: Inputs with right answers.
-        ports: Its ports, of which the model takes one.
-        model: Model to use instead of the workflow's: a model, its name, or a reasoner.
-        policy: Its policy, unless the workflow sets another one for it.
-        retry: The same as ``policy=Policy(retry=…)``: a `Retry`, or the number of attempts.
-        memory: True if it sees the earlier turns of a conversation.
-        toolkit: The graph that recommends actions and tools; by default just its own actions.
+        actions: Actions of the operator; see `Action`.
+        examples: Inputs with correct answers.
+        ports: Ports of the operator, of which the model takes one.
+        model: Model in place of the workflow's: a model, its name, or a reasoner.
+        policy: Policy of the operator; a policy that the workflow sets for the operator takes precedence.
+        retry: Short for ``policy=Policy(retry=…)``: a `Retry`, or the number of attempts.
+        memory: True if the operator receives the earlier turns of a conversation.
+        toolkit: Graph that recommends actions and tools; by default the operator's own actions only.
         knowledge_base: Knowledge base to search for each job.
 
     Raises:
-        InputError: A value has another type, or there is no argument of that name.
+        InputError: A value has another type, or an argument is unknown.
     """
 
     paths: ClassVar[tuple[str, ...]] = ()
-    """Parameters that are files or folders: in YAML, they are relative to the file's folder."""
+    """Names of parameters that are paths; in YAML, they are relative to the folder of the YAML file."""
 
     @overload
     def __init__(
@@ -240,9 +244,15 @@ class Operator(BaseOperator[T]):
         toolkit: Toolkit | None = None,
         knowledge_base: KnowledgeBase | None = None,
     ) -> None:
-        said: dict[str, Any] = {"id": id, "output": output, "tools": tools, "actions": actions, "examples": examples}
-        said |= {"ports": ports} if memory else {"ports": ports, "memory": False}
-        config, self._output = _configured(type(self).__name__, config, said)
+        arguments: dict[str, Any] = {
+            "id": id,
+            "output": output,
+            "tools": tools,
+            "actions": actions,
+            "examples": examples,
+        }
+        arguments |= {"ports": ports} if memory else {"ports": ports, "memory": False}
+        config, self._output = _configured(type(self).__name__, config, arguments)
         if knowledge_base is not None and not callable(getattr(knowledge_base, "retrieve", None)):
             issue = Issue(
                 "knowledge-base", f"has no method retrieve(query): {knowledge_base!r}; see Documents", config.id
@@ -255,14 +265,14 @@ class Operator(BaseOperator[T]):
         self._settled = "id" in config.model_fields_set
         self._own_reasoner = None if model is None else reasoner_of(model)
         if self._own_reasoner is not None:
-            self.asks_model = False  # not the run's
+            self.asks_model = False  # does not use the model of the run
         self._toolkit = toolkit
         self._knowledge_base = knowledge_base
 
     takes_one_port = True
     gives_verdict = False
     asks_model: bool | None = True
-    """True if it asks the reasoner. A subclass that overrides `run` or `execute` says so itself, or it is not known."""
+    """True if the operator asks the run's reasoner; None (unknown) by default for subclasses with `run` or `execute`."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -272,7 +282,7 @@ class Operator(BaseOperator[T]):
 
     @property
     def _config(self) -> OperatorConfig:
-        """The configuration, by the name that subclasses written for Chat2Graph use."""
+        """The configuration, under the name that subclasses written for Chat2Graph use."""
         return self.config
 
     @_config.setter
@@ -280,24 +290,24 @@ class Operator(BaseOperator[T]):
         self.config = config
 
     def get_id(self) -> str:
-        """Its identity, from its configuration."""
+        """Return the id of the operator."""
         return self.config.id
 
     def settle_id(self, taken: Collection[str]) -> None:
-        """Make its id unique among those that are taken, unless it was chosen or is settled; a workflow calls it."""
+        """Make the default id unique among the taken ids. A given id, and one that was settled before, is unchanged."""
         if not self._settled:
             self.config, self._settled = self.config.model_copy(update={"id": settled_id(self.config.id, taken)}), True
 
     @property
     def answer_type(self) -> Any:
-        """The type of its answers; None if it is a JSON Schema."""
+        """Type of the answers; None if it was declared by a JSON Schema."""
         return self._output.type
 
     def read_output(self, message: WorkflowMessage) -> T:
-        """The answer that one of its messages holds, as an instance of its type.
+        """Return the answer in a message of the operator, as an instance of `answer_type`.
 
         Raises:
-            ValueError: It does not fit.
+            ValueError: The answer does not fit the type.
         """
         return cast("T", self._output.read(message))
 
@@ -308,31 +318,31 @@ class Operator(BaseOperator[T]):
 
     @property
     def memory(self) -> bool:
-        """True if it sees the earlier turns of a conversation."""
+        """True if the operator receives the earlier turns of a conversation."""
         return self.config.memory
 
     def streams_answer(self, reasoner: Reasoner) -> bool:
-        """Return True if the streamed text of a model is its answer: a single model writes it, without tools."""
+        """Return True if the streamed text is the operator's answer: there is one model, and no tools, schema or ports."""
         config = self.config
         plain = not (config.actions or config.tools or config.output_schema or config.ports)
         return type(self) is Operator and plain and isinstance(self.thinker(reasoner), MonoModelReasoner)
 
     @property
     def ports(self) -> Sequence[str]:
-        """The ways on from it, if it has any; each of its messages takes one."""
+        """Ports of the operator, if any; each message takes one."""
         return self.config.ports
 
     @cached_property
     def schema(self) -> Schema | None:
-        """The JSON Schema of its answers; None where the `output_schema` is words, or nothing.
+        """JSON Schema of the answers; None if the `output_schema` is a description, or empty.
 
         Raises:
-            InvalidError: The `output_schema` is a broken one.
+            InvalidError: The `output_schema` is invalid.
         """
         return parse_output_schema(self.config.output_schema)
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
-        """Return the issues of its `output_schema`."""
+        """Return the issues of the `output_schema`."""
         try:
             schema = self.schema
         except InvalidError as error:
@@ -344,27 +354,27 @@ class Operator(BaseOperator[T]):
         return []
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return the values that determine its requests: class, configuration, recommended tools, knowledge base.
+        """Return the values that determine the requests: class, configuration, recommended tools, knowledge base.
 
-        In a run, the insights that it would be shown belong to it, too. A subclass that has more
-        to it adds that.
+        In a run, the insights for the run's job are added. A subclass must add all other values that influence its
+        messages.
 
         Raises:
-            InputError: The knowledge base, or something that a tool binds, has no fingerprint.
+            InputError: The knowledge base, or an object bound to a tool, has no fingerprint.
         """
         scope = current_scope()
         insights = self._shown(scope.run.job) if scope else ()
-        made: dict[str, JsonValue] = {
+        values: dict[str, JsonValue] = {
             "type": name_of(type(self)),
             "config": self.config.fingerprint(),
             "recommended": self._recommend().fingerprint(),
             "knowledge_base": fingerprint(self._knowledge_base),
         }
         if self._own_reasoner is not None:
-            made["model"] = fingerprint(self._own_reasoner)
+            values["model"] = fingerprint(self._own_reasoner)
         if insights:
-            made["insights"] = [insight.text for insight in insights]
-        return made
+            values["insights"] = [insight.text for insight in insights]
+        return values
 
     async def execute(
         self,
@@ -374,33 +384,33 @@ class Operator(BaseOperator[T]):
         previous_expert_outputs: list[WorkflowMessage] | None = None,
         lesson: str | None = None,
     ) -> WorkflowMessage:
-        """Do what `run` does, given the parts of the call one by one.
+        """Run the operator with the parts of a call as arguments, as in Chat2Graph; see `run`.
 
         Args:
-            reasoner: Who thinks.
-            job: The job that the workflow works on.
-            workflow_messages: The messages of the operators before this one.
-            previous_expert_outputs: The messages of earlier experts.
-            lesson: Advice from the last round.
+            reasoner: Reasoner for the task.
+            job: Job of the workflow.
+            workflow_messages: Messages of the direct predecessors.
+            previous_expert_outputs: Messages of earlier experts.
+            lesson: Lesson from the last round.
         """
         call = OperatorCall.of(reasoner, job, workflow_messages, previous_expert_outputs, lesson)
-        said = await Operator.run(self, call)  # not that of a subclass: its own `execute` calls that
+        said = await Operator.run(self, call)  # not `self.run`: the `run` of a subclass may call `execute`
         return cast("WorkflowMessage", said)
 
     @refusing_jobs
     async def run(self, call: OperatorCall) -> Answer:
-        """Build the task, let the reasoner do it, and return what it said.
+        """Build the task, ask the reasoner, and return the answer as a message.
 
         Args:
             call: Input of the operator.
 
         Returns:
-            A message with the reasoner's text; where the text is a JSON object, its fields are
-            the message's outputs, and any other JSON is the output named ``output``. An operator
-            with ports takes the one that the reasoner chooses.
+            A message with the reasoner's text. With an `output_schema`, the fields of a JSON object become the outputs
+            of the message, and other JSON the output ``output``. With ports, the message takes the port that the
+            reasoner chooses.
 
         Raises:
-            AnswerError: No answer fits the operator's type, or it has ports, and the reasoner chooses none of them.
+            AnswerError: No answer fits the operator's type, or none chooses one of the operator's ports.
         """
         if call.connections is None:  # outside of a run
             async with connections() as opened:
@@ -427,26 +437,31 @@ class Operator(BaseOperator[T]):
         )
 
     def _said(self, job: Job, operator_id: str, text: str) -> WorkflowMessage:
-        outputs = _read_outputs(text) if self.config.output_schema else {}
+        """Return the message for an answer without a port."""
+        outputs = _outputs_from(text) if self.config.output_schema else {}
         return WorkflowMessage(scratchpad=text, outputs=outputs, job_id=job.id, operator_id=operator_id)
 
     def thinker(self, reasoner: Reasoner) -> Reasoner:
-        """Return its reasoner: with the model that it was given, or else the run's reasoner."""
+        """Return the reasoner with the operator's own model, if it has one, otherwise the given reasoner of the run."""
         return self._own_reasoner or reasoner
 
     @property
     def has_model(self) -> bool:
-        """True if it was given a model of its own."""
+        """True if the operator has a model of its own."""
         return self._own_reasoner is not None
 
     def check_model(self) -> None:
-        """Raises InputError if it was given a model of its own that is not configured."""
+        """Check the operator's own model, if it has one.
+
+        Raises:
+            InputError: The model is not configured.
+        """
         check: Callable[[], None] | None = getattr(self._own_reasoner, "check_model", None)
         if check is not None:
             check()
 
     def without_model(self) -> Operator[T]:
-        """The same operator, whose thinking the run's reasoner does."""
+        """Return the operator without its own model, so that it uses the reasoner of the run."""
         if self._own_reasoner is None:
             return self
         freed = copy(self)
@@ -454,18 +469,18 @@ class Operator(BaseOperator[T]):
         return freed
 
     def _routed(self, job: Job, operator_id: str, schema: Schema, text: str) -> WorkflowMessage:
-        """The message of an answer that names a port, as JSON or as that one word."""
+        """Return the message for an answer with a port: as JSON, or the name of the port alone."""
         one_word = self.schema is None and text.strip() in self.ports
         answer: dict[str, Any] = {PORT: text.strip()} if one_word else validate(schema, text)
         port = answer.pop(PORT)
-        said: Any = answer
+        content: Any = answer
         if self.schema is None:
-            said, answer = answer.get(ANSWER, port), {}
+            content, answer = answer.get(ANSWER, port), {}
         elif self.schema.get("type") != "object":
-            said = answer[ANSWER]
-            answer = {"output": said}
+            content = answer[ANSWER]
+            answer = {"output": content}
         return WorkflowMessage(
-            scratchpad=said if isinstance(said, str) else json.dumps(said, ensure_ascii=False),
+            scratchpad=content if isinstance(content, str) else json.dumps(content, ensure_ascii=False),
             outputs=answer,
             ports=(port,),
             job_id=job.id,
@@ -475,22 +490,22 @@ class Operator(BaseOperator[T]):
     def get_knowledge(self, job: Job) -> Knowledge:
         """Return the passages of the knowledge base for the job's goal and context.
 
-        A message of a conversation may ask about what was said before it ("And for letters?"). It is looked up alone, and
-        with the user's message before it; of what both find, a passage of the one follows a passage of the other.
+        In a conversation, a message may refer to the one before it ("And for letters?"). So two queries are made, without
+        and with the user's previous message, and their passages are taken alternately.
         """
         if self._knowledge_base is None:
             return Knowledge()
         query = f"{job.goal}\n{job.context}".strip()
         found = self._knowledge_base.retrieve(query)
-        before = next((turn.text for turn in reversed(job.turns) if turn.role == "user"), "") if self.memory else ""
-        if not before.strip():
+        previous = next((turn.text for turn in reversed(job.turns) if turn.role == "user"), "") if self.memory else ""
+        if not previous.strip():
             return found
-        return _alternating(found, self._knowledge_base.retrieve(f"{before}\n{query}"))
+        return _interleaved(found, self._knowledge_base.retrieve(f"{previous}\n{query}"))
 
-    async def _look_up(self, job: Job) -> Knowledge:
+    async def _search_knowledge(self, job: Job) -> Knowledge:
         """Search the knowledge base in a thread, and emit an event with the passages found."""
-        found = await asyncio.to_thread(self.get_knowledge, job)  # which may read files
-        if not isinstance(found, Knowledge):  # pyright: ignore[reportUnnecessaryIsInstance] - it is somebody else's
+        found = await asyncio.to_thread(self.get_knowledge, job)  # may read files
+        if not isinstance(found, Knowledge):  # pyright: ignore[reportUnnecessaryIsInstance] - of a user's class
             raise InputError(
                 f"operator {self.get_id()!r}: its knowledge base gave {type(found).__name__}, not Knowledge"
             )
@@ -499,10 +514,10 @@ class Operator(BaseOperator[T]):
         return found
 
     def get_env_insights(self) -> list[Insight] | None:
-        """Return the insights of earlier runs about the environment, the best first; None without insights.
+        """Return the insights of earlier runs about the environment, best first; None without insights.
 
-        Here, what `Insights` keep for this operator, if the workflow was given them; on whatever
-        job. In such a run it is called in a thread, for it may read a file.
+        By default, these are the insights about any job that the workflow's `Insights` keep for this operator. In a run
+        with insights, the method is called in a thread, because it may read a file.
         """
         insights = current_insights()
         if insights is None or self._identity is None:
@@ -511,7 +526,7 @@ class Operator(BaseOperator[T]):
 
     @cached_property
     def _identity(self) -> str | None:
-        """Return the key of its insights; None if it cannot be told from other operators."""
+        """Key of the operator's insights; None if the operator has no fingerprint."""
         try:
             return cache_key(name_of(type(self)), self.config)
         except InputError as error:
@@ -519,11 +534,11 @@ class Operator(BaseOperator[T]):
             return None
 
     def _shown(self, job: Job) -> tuple[Insight, ...]:
-        """The insights that it is shown for a job."""
+        """Return the insights for a job."""
         return relevant(self.get_env_insights() or (), job)
 
     async def _recall(self, job: Job, insights: RunInsights | None) -> tuple[Insight, ...]:
-        """The same, without holding up the loop; and it says so."""
+        """Return the insights for a job, read in a thread, and emit an event with those of the workflow's store."""
         if insights is None:
             return self._shown(job)
         shown = await asyncio.to_thread(self._shown, job)
@@ -541,28 +556,33 @@ class Operator(BaseOperator[T]):
         return shown
 
     @cached_property
-    def _recommending(self) -> Toolkit:
+    def _used_toolkit(self) -> Toolkit:
         return self._toolkit or Toolkit.of(self.config.actions)
 
     @cached_property
     def _own_tools(self) -> tuple[Tool | ToolSource, ...]:
-        """Its tools that belong to no action, groups by their tools."""
+        """Tools of the operator that belong to no action, with groups replaced by their tools."""
         if not self.config.tools:
             return ()
         holder = Action(name="tools", tools=cast("tuple[Tool | ToolGroup, ...]", self.config.tools))
         return Toolkit.of([holder]).recommend([holder]).tools
 
     def _recommend(self) -> Recommendation:
+        """Return the actions and tools that the toolkit recommends, and the operator's own tools."""
         config = self.config
         if not config.actions:
             return Recommendation(tools=self._own_tools)
-        found = self._recommending.recommend(config.actions, threshold=config.threshold, hops=config.hops)
-        return found.model_copy(update={"tools": (*found.tools, *self._own_tools)}) if self._own_tools else found
+        recommendation = self._used_toolkit.recommend(config.actions, threshold=config.threshold, hops=config.hops)
+        return (
+            recommendation.model_copy(update={"tools": (*recommendation.tools, *self._own_tools)})
+            if self._own_tools
+            else recommendation
+        )
 
     async def _build_task(self, call: OperatorCall) -> Task:
         config, job = self.config, call.job
         recommended = self._recommend()
-        knowledge = self.get_knowledge(job) if self._knowledge_base is None else await self._look_up(job)
+        knowledge = self.get_knowledge(job) if self._knowledge_base is None else await self._search_knowledge(job)
         recalls = call.insights is not None or type(self).get_env_insights is not Operator.get_env_insights
         return Task(
             job=job,
@@ -580,39 +600,44 @@ class Operator(BaseOperator[T]):
         )
 
 
-def _alternating(alone: Knowledge, together: Knowledge) -> Knowledge:
-    """As many passages as one of the two has, in turns from both, each once; of one, the better score counts."""
+def _interleaved(alone: Knowledge, together: Knowledge) -> Knowledge:
+    """Return the passages of two results alternately, without repetitions, as many as the longer result has.
+
+    A passage in both results gets the higher score.
+    """
     best: dict[tuple[str, str], Passage] = {}
     for pair in zip_longest(alone.passages, together.passages):
         for passage in filter(None, pair):
             key = (passage.source, passage.text)
             best[key] = max(best.get(key, passage), passage, key=lambda each: each.score)
-    most = max(len(alone.passages), len(together.passages))
-    return Knowledge(passages=tuple(best.values())[:most])
+    size = max(len(alone.passages), len(together.passages))
+    return Knowledge(passages=tuple(best.values())[:size])
 
 
-def _configured(who: str, config: OperatorConfig | str, said: Mapping[str, Any]) -> tuple[OperatorConfig, Output[Any]]:
-    """The configuration that a user gives, or describes, with the type of the answers."""
+def _configured(
+    class_name: str, config: OperatorConfig | str, arguments: Mapping[str, Any]
+) -> tuple[OperatorConfig, Output[Any]]:
+    """Return the configuration from the arguments of an operator, and the type of its answers."""
     if isinstance(config, OperatorConfig):
-        if given := [name for name, value in said.items() if value is not None and value not in ("", (), [])]:
+        if given := [name for name, value in arguments.items() if value is not None and value not in ("", (), [])]:
             raise InputError(
-                f"{who}(config): {', '.join(given)} belong in the OperatorConfig; or give the instruction as text: "
-                f"{who}('…', {given[0]}=…)"
+                f"{class_name}(config): {', '.join(given)} belong in the OperatorConfig; or give the instruction as text: "
+                f"{class_name}('…', {given[0]}=…)"
             )
         return config, Output(str) if not config.output_schema else Output(None, config.output_schema)
     if not isinstance(config, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"{who}(…) expects an instruction as text, or an OperatorConfig; got {shown(config)}")
-    output = Output.of(said["output"])
-    fields = {name: value for name, value in said.items() if name != "output" and (name != "id" or value)}
-    if isinstance(said["ports"], str):
-        raise InputError(f"{who}(…): ports: expected a list of names, got {shown(said['ports'])}")
+        raise InputError(f"{class_name}(…) expects an instruction as text, or an OperatorConfig; got {shown(config)}")
+    output = Output.of(arguments["output"])
+    fields = {name: value for name, value in arguments.items() if name != "output" and (name != "id" or value)}
+    if isinstance(arguments["ports"], str):
+        raise InputError(f"{class_name}(…): ports: expected a list of names, got {shown(arguments['ports'])}")
     try:
         return OperatorConfig(instruction=config, output_schema=output.schema, **fields), output
     except ValidationError as error:
         faults = [
             f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()
         ]
-        raise InputError(f"{who}(…): {'; '.join(faults)}") from error
+        raise InputError(f"{class_name}(…): {'; '.join(faults)}") from error
 
 
 def _with_retry(policy: Policy | None, retry: Retry | int | Literal[False], operator_id: str) -> Policy:
@@ -628,12 +653,12 @@ def _with_retry(policy: Policy | None, retry: Retry | int | Literal[False], oper
 
 
 def routing_schema(schema: Schema | None, words: str, ports: Sequence[str]) -> Schema:
-    """The JSON Schema of an answer that chooses a port, too.
+    """Return the JSON Schema of an answer that also chooses a port.
 
     Args:
-        schema: That of the answer; None for words.
-        words: The words that describe it then; empty where nothing but the choice is wanted.
-        ports: What there is to choose from.
+        schema: JSON Schema of the answer; None for text.
+        words: Description of an answer without schema; empty for an answer that only chooses.
+        ports: Ports to choose from.
     """
     port = {"type": "string", "enum": list(ports), "description": "The way on: the one that fits best."}
     if schema is not None and schema.get("type") == "object":
@@ -647,9 +672,9 @@ def routing_schema(schema: Schema | None, words: str, ports: Sequence[str]) -> S
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _read_outputs(text: str) -> dict[str, Any]:
+def _outputs_from(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError):  # a schema in words promises no JSON
+    except (ValueError, RecursionError):  # with a description as schema, the answer need not be JSON
         return {}
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {"output": value}

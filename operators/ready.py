@@ -16,14 +16,14 @@ from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import MissingExtraError, ToolError
 
 MOST_TEXT = 100_000
-"""Characters of a page that are read."""
+"""Maximum length of the text of a page, in characters."""
 
 WIKIPEDIA = "https://{language}.wikipedia.org/w/api.php"
-"""The address of an edition of Wikipedia."""
+"""URL of the API of an edition of Wikipedia."""
 
 
 def web_reader(services: Services) -> Tool:
-    """Return a tool that reads a page of the web, as far as the guard of the services lets it."""
+    """Return a tool that reads a web page, if the guard of the services allows it."""
 
     async def read_page(url: str) -> str:
         """Read a page of the web as Markdown.
@@ -40,7 +40,7 @@ def web_reader(services: Services) -> Tool:
 
 
 def web_search(services: Services) -> Tool:
-    """Return a tool that searches the web by the provider of the services."""
+    """Return a tool that searches the web with the search provider of the services."""
 
     async def search(query: str, limit: int = 10) -> dict[str, Any]:
         """Search the web.
@@ -61,8 +61,8 @@ def wikipedia(services: Services, address: str = WIKIPEDIA) -> Tool:
     """Return a tool that looks articles up in Wikipedia.
 
     Args:
-        services: Their guard says what may be fetched.
-        address: The address of an edition, with ``{language}`` where that stands.
+        services: Services whose guard limits the requests.
+        address: URL of the API, with ``{language}`` in place of the edition.
     """
 
     async def look_up(query: str, language: str = "en") -> str:
@@ -116,9 +116,11 @@ def _page_text(found: Fetched) -> str:
     text = found.text()
     if found.content_type not in ("text/html", "application/xhtml+xml"):
         return text
-    from operad.operators.media.documents import html_as_markdown  # brings all that reads documents along
+    from operad.operators.media.documents import (
+        html_as_markdown,
+    )  # imported late, because it imports the readers of documents
 
     try:
         return html_as_markdown(text)
-    except MissingExtraError:  # the page as it is written can be read, too
+    except MissingExtraError:  # the HTML itself is readable, too
         return text

@@ -7,18 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 CHUNK_CHARS = 1_500
-"""The longest piece, in characters."""
+"""Default for the maximum length of a piece, in characters."""
 
 _TITLE_CHARS = 200
-"""The longest line that may be a heading; a longer one is text."""
+"""Maximum length of a heading, in characters; a longer line is text."""
 
 _LINE_END = re.compile(r"\r\n?|\n")
 _HASHES = re.compile(r"(#{1,6})[ \t]+(.*)")
 _CLOSING = re.compile(r"(^|[ \t]+)#+$")
 _UNDERLINE = re.compile(r"(=|-|~|\^)\1{2,}[ \t]*")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_RULE_OF_TABLE = re.compile(r"\|?[ \t]*:?-{3,}:?[ \t]*(\|[ \t]*:?-{3,}:?[ \t]*)*\|?[ \t]*")
-_JOINT = re.compile(r"(?<=[。！？；])|(?<=[.!?;])\s|\s")
+_TABLE_RULE = re.compile(r"\|?[ \t]*:?-{3,}:?[ \t]*(\|[ \t]*:?-{3,}:?[ \t]*)*\|?[ \t]*")
+_BREAK = re.compile(r"(?<=[。！？；])|(?<=[.!?;])\s|\s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Chunk:
     Attributes:
         text: Text of the piece, without its headings. Not empty.
         line: First line, counted from 1.
-        heading: Its headings, the outermost first, with ``>`` between them.
+        heading: Headings above the piece, outermost first, separated by ``>``.
     """
 
     text: str
@@ -37,17 +37,17 @@ class Chunk:
 
 
 def chunks(text: str, *, headings: bool = True, most: int = CHUNK_CHARS) -> Iterator[Chunk]:
-    """Cut a text into pieces.
+    """Yield the pieces of a text.
 
-    Paragraphs stay whole where they fit, and stand together as long as they do; a piece never goes
-    across a heading. What is longer is cut at lines, then at sentences and spaces. A piece of a
-    table begins with the table's head. A heading with nothing under it is a piece itself.
+    A piece consists of as many whole paragraphs as fit, and does not extend across a heading. A longer paragraph is cut
+    at lines, then at sentences and spaces. Each piece of a table begins with the head of the table. A heading without
+    text below it is a piece of its own.
 
     Args:
         text: Plain text or Markdown.
-        headings: True to look for them: ``# Title``, or a title above a line of ``===``, ``---``,
-            ``~~~`` or ``^^^``. In code, these are something else.
-        most: The longest piece, in characters, at least 200.
+        headings: True to recognise headings: ``# Title``, or a title above a line of ``===``, ``---``, ``~~~`` or
+            ``^^^``. Use False for code, where these have other meanings.
+        most: Maximum length of a piece, in characters, at least 200.
     """
     lines = _LINE_END.split(text)
     sections = list(_sections(lines)) if headings else [_Section((), 0, len(lines))]
@@ -65,7 +65,7 @@ def chunks(text: str, *, headings: bool = True, most: int = CHUNK_CHARS) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """Section of a text: its headings with their levels, its first line, the line after its last."""
+    """Section of a text, from line `first` to before line `end`; `trail` is the levels and texts of its headings."""
 
     trail: tuple[tuple[int, str], ...]
     first: int
@@ -73,16 +73,17 @@ class _Section:
 
 
 def _sections(lines: Sequence[str]) -> Iterator[_Section]:
+    """Yield the sections between headings; lines in code fences are not headings."""
     trail = tuple[tuple[int, str], ...]()
     first, number, fence = 0, 0, ""
     while number < len(lines):
         line = lines[number]
-        if found := _FENCE.match(line):
+        if fence_line := _FENCE.match(line):
             if not fence:
-                fence = found[1]
-            elif found[1].startswith(fence) and not line.strip(" `~"):
+                fence = fence_line[1]
+            elif fence_line[1].startswith(fence) and not line.strip(" `~"):
                 fence = ""
-        title = None if fence or found else _title(lines, number)
+        title = None if fence or fence_line else _title(lines, number)
         if title is None:
             number += 1
             continue
@@ -94,18 +95,18 @@ def _sections(lines: Sequence[str]) -> Iterator[_Section]:
 
 
 def _title(lines: Sequence[str], number: int) -> tuple[int, str, int] | None:
-    """The heading that begins at this line: its level, what it says, how many lines it takes."""
+    """Return level, text and number of lines of the heading that begins at a line; None if none does."""
     line = lines[number].rstrip()
     if not line or len(line) > _TITLE_CHARS:
         return None
-    if found := _HASHES.fullmatch(line):
-        name = _CLOSING.sub("", found[2])
-        return (len(found[1]), name, 1) if name else None
-    under = lines[number + 1] if number + 1 < len(lines) else ""
-    before = lines[number - 1].strip() if number else ""
+    if hashes := _HASHES.fullmatch(line):
+        name = _CLOSING.sub("", hashes[2])
+        return (len(hashes[1]), name, 1) if name else None
+    next_line = lines[number + 1] if number + 1 < len(lines) else ""
+    previous_line = lines[number - 1].strip() if number else ""
     is_title = any(letter.isalnum() for letter in line) and line[0] not in " \t|-*>"
-    if is_title and _UNDERLINE.fullmatch(under) and (not before or _UNDERLINE.fullmatch(before)):
-        return "=-~^".index(under[0]) + 1, line, 2
+    if is_title and _UNDERLINE.fullmatch(next_line) and (not previous_line or _UNDERLINE.fullmatch(previous_line)):
+        return "=-~^".index(next_line[0]) + 1, line, 2
     return None
 
 
@@ -117,13 +118,13 @@ def _heading(trail: Sequence[tuple[int, str]]) -> str:
 
 
 def _pieces(lines: Sequence[str], first: int, end: int, heading: str, most: int) -> Iterator[Chunk]:
-    """The lines from `first` to before `end`, as few pieces as paragraphs allow."""
+    """Yield the lines from `first` to before `end` as pieces, of as many whole paragraphs as fit."""
     piece: list[str] = []
-    begins, size = first, 0
+    start, size = first, 0
     for at, paragraph in _paragraphs(lines, first, end):
         length = sum(map(len, paragraph)) + len(paragraph)
         if piece and size + 1 + length > most:
-            yield Chunk("\n".join(piece), begins + 1, heading)
+            yield Chunk("\n".join(piece), start + 1, heading)
             piece, size = [], 0
         if length > most:
             yield from _cut(paragraph, at, heading, most)
@@ -131,15 +132,15 @@ def _pieces(lines: Sequence[str], first: int, end: int, heading: str, most: int)
         if piece:
             piece.append("")
         else:
-            begins = at
+            start = at
         piece += paragraph
         size += length + 1
     if piece:
-        yield Chunk("\n".join(piece), begins + 1, heading)
+        yield Chunk("\n".join(piece), start + 1, heading)
 
 
 def _paragraphs(lines: Sequence[str], first: int, end: int) -> Iterator[tuple[int, list[str]]]:
-    """Runs of lines that are not empty, and where they begin."""
+    """Yield the paragraphs between empty lines, each with the number of its first line."""
     paragraph: list[str] = []
     for number in range(first, end):
         line = lines[number].rstrip()
@@ -153,32 +154,32 @@ def _paragraphs(lines: Sequence[str], first: int, end: int) -> Iterator[tuple[in
 
 
 def _cut(paragraph: Sequence[str], first: int, heading: str, most: int) -> Iterator[Chunk]:
-    """A paragraph that is too long for one piece."""
+    """Yield the pieces of a paragraph that is too long for one piece, each with the head of a table in front."""
     is_short = len(paragraph) > 2 and len(paragraph[0]) + len(paragraph[1]) < most // 3
-    head = list(paragraph[:2]) if is_short and _RULE_OF_TABLE.fullmatch(paragraph[1]) else []
+    head = list(paragraph[:2]) if is_short and _TABLE_RULE.fullmatch(paragraph[1]) else []
     room = most - sum(map(len, head)) - len(head)
     piece: list[str] = []
-    begins, size = first, 0
+    start, size = first, 0
     for number, line in enumerate(paragraph[len(head) :], first + len(head)):
         for part in _parts(line, room):
             if piece and size + len(part) + 1 > room:
-                yield Chunk("\n".join([*head, *piece]), begins + 1, heading)
+                yield Chunk("\n".join([*head, *piece]), start + 1, heading)
                 piece, size = [], 0
             if not piece:
-                begins = number
+                start = number
             piece.append(part)
             size += len(part) + 1
-    yield Chunk("\n".join([*head, *piece]), begins + 1, heading)
+    yield Chunk("\n".join([*head, *piece]), start + 1, heading)
 
 
 def _parts(line: str, room: int) -> Iterator[str]:
-    """A line, in parts that fit: cut after a sentence or at a space in the second half, else anywhere."""
+    """Yield the parts of a line that fit: cut after a sentence or at a space in the second half, or else anywhere."""
     start = 0
     while len(line) - start > room - 1:
         window = line[start : start + room - 1]
-        joints = [joint.end() for joint in _JOINT.finditer(window, len(window) // 2)]
-        stops = [joint for joint in joints if window[:joint].rstrip()[-1:] in tuple("。！？；.!?;")]
-        size = (stops or joints or [len(window)])[-1]
+        breaks = [position.end() for position in _BREAK.finditer(window, len(window) // 2)]
+        sentence_ends = [position for position in breaks if window[:position].rstrip()[-1:] in tuple("。！？；.!?;")]
+        size = (sentence_ends or breaks or [len(window)])[-1]
         if part := line[start : start + size].strip():
             yield part
         start += size

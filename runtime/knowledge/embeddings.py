@@ -9,19 +9,19 @@ from typing import Any, Protocol
 from operad.runtime.values.errors import InputError, MissingExtraError
 
 MAX_WIDTH = 16_384
-"""The most numbers that a vector may have."""
+"""Maximum number of dimensions of a vector."""
 
 
 class Embeddings(Protocol):
-    """Anything that turns texts into vectors: texts that mean alike get vectors at a small angle."""
+    """Protocol of embedding models: texts with similar meanings get vectors at a small angle."""
 
     @property
     def identity(self) -> str:
-        """The model, in one line: vectors of another one are not compared with these."""
+        """Name of the model on one line; only vectors of the same name are compared."""
         ...
 
     def embed(self, texts: Sequence[str]) -> Any:
-        """Return a vector for each text: an array with a row for each, or a sequence of sequences of numbers."""
+        """Return a vector for each text, as the rows of an array or as sequences of numbers."""
         ...
 
 
@@ -29,7 +29,7 @@ def need_numpy() -> Any:
     """Return NumPy.
 
     Raises:
-        MissingExtraError: It is not installed.
+        MissingExtraError: NumPy is not installed.
     """
     try:
         return import_module("numpy")
@@ -38,11 +38,11 @@ def need_numpy() -> Any:
 
 
 def vectors_of(texts: Sequence[str], embeddings: Embeddings) -> Any:
-    """Return an array with a row for each text, each of length 1.
+    """Return an array with a unit vector for each text, as a row.
 
     Raises:
-        InputError: The model gives something else than a vector of finite numbers for each text.
-        ModelError: The model cannot be asked.
+        InputError: The model does not return a vector of finite numbers for each text.
+        ModelError: The call of the model fails.
     """
     np = need_numpy()
     given = embeddings.embed(texts)

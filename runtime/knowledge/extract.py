@@ -24,24 +24,25 @@ from operad.runtime.knowledge.readers import (
 from operad.runtime.values.errors import InputError, MissingExtraError, describe
 
 MAX_FILE_PASSAGES = 20_000
-"""Maximum number of passages a file may have."""
+"""Maximum number of passages of a file."""
 
 _WITH_HEADINGS = {".md", ".markdown", ".mdx", ".rst", ".txt", ""}
+"""Suffixes of text files with headings; in other files, such as code, lines like headings have other meanings."""
 
 _PACKED = {".docx", ".pptx", ".xlsx"}
 _TABLES = {".csv", ".tsv"}
 
 
 def extract(data: bytes, name: str) -> list[IndexedPassage]:
-    """The passages of a file.
+    """Return the passages of a file.
 
     Args:
-        data: Its content.
-        name: Its name, which says what it is.
+        data: Content of the file.
+        name: Name of the file, whose suffix determines the format.
 
     Raises:
-        InputError: It cannot be read; the message says why, without the name.
-        MissingExtraError: A package is missing that such files need.
+        InputError: The file cannot be read; the message gives the reason, without the name.
+        MissingExtraError: A package that the format needs is not installed.
     """
     suffix = PurePath(name).suffix.lower()
     need_extra(suffix)
@@ -50,7 +51,7 @@ def extract(data: bytes, name: str) -> list[IndexedPassage]:
         passages = list(islice(reader(data, suffix), MAX_FILE_PASSAGES + 1))
     except (InputError, MissingExtraError):
         raise
-    except Exception as error:  # a broken document makes its reader raise anything
+    except Exception as error:  # readers may raise anything for a broken document
         raise InputError(f"is no {suffix} file that can be read: {describe(error)[:300]}") from error
     if len(passages) > MAX_FILE_PASSAGES:
         raise InputError(f"has more than the {MAX_FILE_PASSAGES:,} passages that a file may have; split it")
@@ -58,7 +59,7 @@ def extract(data: bytes, name: str) -> list[IndexedPassage]:
 
 
 def is_foreign(start: bytes, name: str) -> str:
-    """Return the reason for which a file does not match its name, by its first 1,024 bytes; empty if it may match."""
+    """Return the reason for which the first 1,024 bytes of a file contradict its suffix; empty if they do not."""
     suffix = PurePath(name).suffix.lower()
     if suffix in _PACKED:
         return "" if start.startswith(b"PK") else f"is no {suffix} file that can be read"
@@ -69,10 +70,10 @@ def is_foreign(start: bytes, name: str) -> str:
 
 
 def need_extra(suffix: str) -> None:
-    """Make sure that what reads such files is installed; nothing is imported.
+    """Check that the packages for reading files with a suffix are installed; nothing is imported.
 
     Raises:
-        MissingExtraError: It is not.
+        MissingExtraError: A package is not installed.
     """
     needed = _READERS[suffix][1] if suffix in _READERS else ()
     if missing := [package for package in needed if find_spec(package) is None]:
@@ -94,7 +95,7 @@ def _csv(data: bytes, suffix: str) -> Iterator[IndexedPassage]:
     text = decoded(data, suffix, sorted(_READERS))
     try:
         table = _table(csv_rows(text, suffix))
-    except csv.Error:  # broken, it is text still
+    except csv.Error:  # a broken table is read as text
         yield from _text(data, suffix)
     else:
         for chunk, line in table:
@@ -125,7 +126,7 @@ def _xlsx(data: bytes, suffix: str) -> Iterator[IndexedPassage]:
 
 
 def _table(rows: Iterable[tuple[int, Sequence[object]]]) -> Iterator[tuple[str, int]]:
-    """Numbered rows as a table: its pieces, and the rows that they begin at. All are looked at before it returns."""
+    """Return an iterator over the pieces of a table and the numbers of their first rows. All rows are read at once."""
     lines = list(table_lines(rows))
     text = "\n".join(line for _, line in lines)
     return ((chunk.text, lines[chunk.line - 1][0]) for chunk in chunks(text, headings=False))

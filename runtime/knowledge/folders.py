@@ -14,7 +14,7 @@ MAX_FILES = 20_000
 """Maximum number of files to look at."""
 
 MAX_FILE_BYTES = 64 * 2**20
-"""The largest file that is read, in bytes."""
+"""Maximum size of a file that is read, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class FoundFile:
     """A file that may be read.
 
     Attributes:
-        name: Name in sources: its path relative to the named folder, with that folder's name.
+        name: Name for sources of passages: the path inside the root folder, after the name of that folder.
         size: Size in bytes.
-        mtime_ns: Time of its last change.
+        mtime_ns: Modification time, in nanoseconds since the epoch.
     """
 
     name: str
@@ -46,10 +46,10 @@ class Found:
 
 
 def roots_of(paths: Iterable[str | Path]) -> dict[Path, str]:
-    """Return the targets of paths, each with a name: the shortest end of the path that is unique.
+    """Return the resolved paths, each with a name: the shortest end of the path that is unique among them.
 
     Raises:
-        InputError: There is none, or some do not exist; all of those are named.
+        InputError: No path is given, or paths cannot be used; the message names all of these.
     """
     roots: list[Path] = []
     problems: list[str] = []
@@ -60,8 +60,12 @@ def roots_of(paths: Iterable[str | Path]) -> dict[Path, str]:
         try:
             root = Path(path).expanduser().resolve(strict=True)
         except FileNotFoundError:
-            problems.append(f"{path}: no such file or folder{_near(Path(path).expanduser())}")
-        except (OSError, RuntimeError, ValueError) as error:  # no permission, a circle; no such home; a zero byte
+            problems.append(f"{path}: no such file or folder{_near_name(Path(path).expanduser())}")
+        except (
+            OSError,
+            RuntimeError,
+            ValueError,
+        ) as error:  # no permission; a circle of links, no such home; a zero byte
             problems.append(f"{path}: cannot be read: {_reason(error)}")
         else:
             roots += [root] if root not in roots else []
@@ -77,14 +81,14 @@ def roots_of(paths: Iterable[str | Path]) -> dict[Path, str]:
 
 
 def look(roots: Mapping[Path, str], own: Collection[str] = ()) -> Found:
-    """Return the files in folders and their subfolders, and single files. Names that begin with a dot are skipped.
+    """Return the files in folders and their subfolders, and single files; names that begin with a dot are ignored.
 
     Args:
         roots: The folders and files, and their names.
-        own: Paths of files that don't count.
+        own: Paths of files to ignore, such as those of the index.
 
     Raises:
-        InputError: There are more than `MAX_FILES`.
+        InputError: There are more than `MAX_FILES` files.
     """
     found = Found({}, {})
     for root, name in roots.items():
@@ -103,21 +107,21 @@ def look(roots: Mapping[Path, str], own: Collection[str] = ()) -> Found:
 
 
 def is_in(path: Path, roots: Collection[Path]) -> bool:
-    """Return True if a path is one of these, or in one of them."""
+    """Return True if a path is one of the roots, or inside one."""
     return path in roots or any(folder in roots for folder in path.parents)
 
 
 def too_large(size: int) -> str:
-    """Return the reason for which a file of this size is not read."""
+    """Return the message for a file that is too large to be read."""
     return f"{size:,} bytes are more than the {MAX_FILE_BYTES:,} that are read; cut out the part that matters"
 
 
 _File = tuple[str, str, os.stat_result]
-"""A file's path, the same seen from its root, and its state."""
+"""Path of a file, its path inside the root, and its status."""
 
 
 def _walk(root: Path, roots: Collection[Path], skipped: dict[str, str]) -> Generator[_File, None, None]:
-    """Yield the files in a folder, or the file itself. Unreadable folders are noted in `skipped`."""
+    """Yield the files in a folder, or the file itself. Folders that cannot be read are added to `skipped`."""
     folders = [(str(root), "")]
     while folders:
         folder, inner = folders.pop()
@@ -137,7 +141,7 @@ def _walk(root: Path, roots: Collection[Path], skipped: dict[str, str]) -> Gener
                 skipped[os.fsencode(entry.path).decode(errors="backslashreplace")] = problem
             elif entry.is_dir(follow_symlinks=False):
                 folders.append((entry.path, f"{inner}/{entry.name}"))
-            elif not entry.is_symlink():  # the target of a link inside the folder is found at its own path
+            elif not entry.is_symlink():  # a link into a root: its target is found at its own path
                 yield entry.path, f"{inner}/{entry.name}", entry.stat(follow_symlinks=False)
 
 
@@ -150,14 +154,14 @@ def _unusable(entry: os.DirEntry[str], roots: Collection[Path]) -> str:
             return "is a link that leads out of the folder; name what it leads to"
     except UnicodeEncodeError:
         return "its name is not UTF-8; rename it"
-    except (OSError, RuntimeError) as error:  # to older Pythons, links in a circle are a RuntimeError
+    except (OSError, RuntimeError) as error:  # older Pythons raise RuntimeError for a circle of links
         return f"cannot be read: {_reason(error)}"
     return ""
 
 
-def _near(path: Path) -> str:
+def _near_name(path: Path) -> str:
     try:
-        return did_you_mean(path.name, [beside.name for beside in path.parent.iterdir()])
+        return did_you_mean(path.name, [entry.name for entry in path.parent.iterdir()])
     except OSError:
         return ""
 

@@ -1,8 +1,8 @@
 """Insights: lessons of earlier runs for an operator, kept as long as they help.
 
-An evaluator's lesson is kept for the operators that it blames, with the job concerned.
-Later runs of such an operator on similar jobs are shown it from the start. Each use
-is counted, with its success; an insight that helps too rarely is not shown until it has helped again.
+An evaluator's lesson is kept for the operators that it blames, with the job. In later runs with similar jobs, these
+operators receive the lesson from the start. Each use is counted, with its success; an insight that rarely helps is not
+used until it has helped again.
 """
 
 from __future__ import annotations
@@ -33,17 +33,19 @@ Measured: see `test/benchmark/bench_insights.py --similarity`.
 """
 
 MOST_SHOWN = 3
-"""Number of insights with a job of their own an operator is shown at most."""
+"""Maximum number of insights about similar jobs that an operator receives."""
 
 ENOUGH_USES = 3
-"""Number of uses before an insight may count as useless."""
+"""Minimum number of uses for an insight to count as useless."""
 
 MOST_PER_OPERATOR = 100
+"""Maximum number of insights kept for an operator."""
 MOST_OPERATORS = 1_000
+"""Maximum number of operators with insights."""
 LONGEST_LESSON = 2_000
-"""Characters of a lesson that are kept."""
+"""Maximum length of a kept lesson, in characters."""
 LONGEST_ABOUT = 1_000
-"""Characters of a job that are kept."""
+"""Maximum length of a kept job, in characters."""
 
 APPLICATION_ID = 0x6F706169
 """Application id that marks an SQLite file of insights: "opai"."""
@@ -64,26 +66,26 @@ _ROWS = (
     "CAST(ifnull(text, '') AS TEXT), CAST(ifnull(about, '') AS TEXT), CAST(ifnull(used, 0) AS INTEGER), "
     "CAST(ifnull(helped, 0) AS INTEGER), CAST(ifnull(seen, 0) AS REAL) FROM insights "
 )
-"""Columns with the expected types, whatever another program wrote into the file."""
+"""Query whose columns have the expected types, whatever another program wrote into the file."""
 
 
 def about(job: Job) -> str:
-    """Return the text of a job for comparison: goal and context, shortened."""
+    """Return the text by which jobs are compared: goal and context, shortened."""
     return shortened(f"{job.goal}\n{job.context}", LONGEST_ABOUT)
 
 
 def relevant(insights: Iterable[Insight], job: Job) -> tuple[Insight, ...]:
-    """Return the insights to show for a job: those about no job, and the few about the most similar jobs."""
-    everywhere: list[Insight] = []
-    near: list[tuple[float, Insight]] = []
-    this = about(job)
+    """Return the insights for a job: those for all jobs, and at most `MOST_SHOWN` about the most similar jobs."""
+    for_all_jobs: list[Insight] = []
+    similar: list[tuple[float, Insight]] = []
+    job_text = about(job)
     for insight in insights:
         if not insight.about:
-            everywhere.append(insight)
-        elif (alike := similarity(insight.about, this)) >= SIMILAR:
-            near.append((alike, insight))
-    near.sort(key=lambda found: -found[0])
-    return (*everywhere, *(insight for _, insight in near[:MOST_SHOWN]))
+            for_all_jobs.append(insight)
+        elif (score := similarity(insight.about, job_text)) >= SIMILAR:
+            similar.append((score, insight))
+    similar.sort(key=lambda pair: -pair[0])
+    return (*for_all_jobs, *(insight for _, insight in similar[:MOST_SHOWN]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +98,13 @@ class KeptInsight:
                 print(kept.label, kept.text, kept.helped, "of", kept.used)
 
     Attributes:
-        operator: Fingerprint of its operator.
-        key: Its id within its operator: operators with the same lesson from the same job share it.
-        label: The operator's id when the insight was learned, for display.
+        operator: Fingerprint of the operator.
+        key: Id within the operator; operators with the same lesson from the same job have the same key.
+        label: Id of the operator when the insight was learned, for display.
         text: Text of the insight.
-        about: Text of the job that taught it.
-        used: Number of times that it was shown, or given as a lesson.
-        helped: Number of these uses after which the operator was not found at fault.
+        about: Text of the job from which the insight was learned.
+        used: Number of times that the operator received it, as an insight or as a lesson.
+        helped: Number of these uses after which the operator was not blamed.
         seen: Time of its last use, in seconds since the epoch.
     """
 
@@ -117,31 +119,31 @@ class KeptInsight:
 
     @property
     def worth(self) -> tuple[float, float]:
-        """Rank: the estimated probability that it helps, then the time of its last use."""
+        """Rank: the estimated probability that the insight helps, then the time of its last use."""
         return (self.helped + 1) / (self.used + 2), self.seen
 
     @property
     def useless(self) -> bool:
-        """True if it was used often enough and helped in fewer than two thirds: then it is not shown.
+        """True if the insight helped in less than two thirds of enough uses; then operators do not receive it.
 
-        The threshold is two thirds, not half: an insight given again as a lesson mostly helps the next try, and would
-        otherwise be shown to every other job, without effect.
+        The threshold is not one half, because an insight that did not help is given again as a lesson, which mostly
+        helps in the next round: half of its uses would be successes, though the insight has no effect.
         """
         return self.used >= ENOUGH_USES and 3 * self.helped < 2 * self.used
 
     def counted(self, used: int, helped: int, now: float) -> KeptInsight:
-        """The same after more uses."""
+        """Return the insight with further uses and successes added."""
         return replace(self, used=self.used + used, helped=self.helped + helped, seen=now)
 
 
 @dataclass(slots=True)
 class Experience:
-    """Findings of a run on the insights of one operator.
+    """Results of a run for the insights of one operator.
 
     Attributes:
-        shown: Number of uses and number of successes, by key.
-        lessons: New lessons, each with its job's text and its success.
-        label: The operator's id in the run.
+        shown: Number of uses and of successes of each insight, by key.
+        lessons: Success of each new lesson, by the text of the job and the text of the lesson.
+        label: Id of the operator in the run.
     """
 
     shown: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
@@ -149,57 +151,61 @@ class Experience:
     label: str = ""
 
     def after(self, operator: str, kept: Iterable[KeptInsight], now: float) -> list[KeptInsight]:
-        """Return an operator's entries, updated by this run, the best first.
+        """Return the kept insights of an operator, updated by this run, best first.
 
-        A lesson that exists already, from a similar job, is counted; but not if it was
-        shown in this run and so has its count. Above `MOST_PER_OPERATOR`, useless ones are dropped first, then
-        the worst, new ones last.
+        A lesson that is kept already, from a similar job, counts as another use, unless the operator received it in
+        this run, which is counted in `shown`. Beyond `MOST_PER_OPERATOR`, useless insights are dropped first, then the
+        worst ones, and new ones last.
         """
         entries = {entry.key: entry for entry in kept}
         for key, (used, helped) in self.shown.items():
             if key in entries:
                 entries[key] = entries[key].counted(used, helped, now)
-        said = {key: _wording(entry.text) for key, entry in entries.items()}
+        wordings = {key: _wording(entry.text) for key, entry in entries.items()}
         new: set[str] = set()
         for (job, text), succeeded in [*self.lessons.items()][-MOST_PER_OPERATOR:]:
             wording = _wording(text)
-            same = (e for key, e in entries.items() if said[key] == wording and similarity(e.about, job) >= SIMILAR)
-            entry = next(same, None) or KeptInsight(operator, cache_key(job, text)[:16], self.label, text, job)
+            equal_insights = (
+                e for key, e in entries.items() if wordings[key] == wording and similarity(e.about, job) >= SIMILAR
+            )
+            entry = next(equal_insights, None) or KeptInsight(
+                operator, cache_key(job, text)[:16], self.label, text, job
+            )
             if entry.key not in self.shown and entry.key not in new:
                 entries[entry.key] = entry.counted(1, int(succeeded), now)
-                said[entry.key] = wording
+                wordings[entry.key] = wording
                 new.add(entry.key)
-        left = list(entries.values())
-        left.sort(key=lambda entry: (not entry.useless, entry.key in new, entry.worth), reverse=True)
-        return _best_first(left[:MOST_PER_OPERATOR])
+        ranked = list(entries.values())
+        ranked.sort(key=lambda entry: (not entry.useless, entry.key in new, entry.worth), reverse=True)
+        return _best_first(ranked[:MOST_PER_OPERATOR])
 
 
 class Insights:
-    """Keeps what runs learn, by operator; for workflows: `BuiltinWorkflow(insights=Insights("insights.sqlite"))`.
+    """Store of insights by operator, which the runs of workflows read and extend.
 
         insights = Insights("insights.sqlite")
         workflow = Workflow(facts >> answer, evaluator=Evaluator("Be brief."), insights=insights)
 
-    Workflows, threads and event loops may share one; processes may share a file.
+    Workflows, threads and event loops may share a store; processes may share a file.
 
     Args:
-        path: An SQLite file, made if there is none, for its owner's eyes; None to keep insights in memory.
+        path: An SQLite file, created if it does not exist, readable by its owner only; None to keep insights in memory.
 
     Attributes:
-        id: What events call it; of this process alone.
+        id: Id of the store in events, valid in this process only.
 
     Raises:
-        InputError: The file cannot be used, or is of another kind. It is left as it is.
+        InputError: The file cannot be used, or is of another kind. It is not changed.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
         if str(path) == ":memory:":
             raise InputError("insights ':memory:': write Insights() to keep them in memory, or name a file")
         self.id = new_id()
-        self._kept = _Memory() if path is None else _File(path)
+        self._storage = _Memory() if path is None else _File(path)
 
     def recall(self, operator: str) -> list[Insight]:
-        """Return the useful insights for the operator with this fingerprint, the best first.
+        """Return the useful insights for the operator with this fingerprint, best first.
 
         Raises:
             InputError: The file cannot be used.
@@ -211,29 +217,29 @@ class Insights:
                 about=entry.about,
                 key=entry.key,
             )
-            for entry in self._kept.load(operator)
+            for entry in self._storage.load(operator)
             if not entry.useless
         ]
 
     def entries(self) -> list[KeptInsight]:
-        """All that is kept, useless ones included: operators in the order of their ids, the best of each first.
+        """Return all kept insights, including useless ones, sorted by the operator's id and then best first.
 
         Raises:
             InputError: The file cannot be used.
         """
-        return sorted(_best_first(self._kept.load()), key=lambda entry: (entry.label, entry.operator))
+        return sorted(_best_first(self._storage.load()), key=lambda entry: (entry.label, entry.operator))
 
     def forget(self, *keys: str) -> None:
-        """Remove the insights with these keys, of every operator that has them.
+        """Remove the insights with these keys, for all operators.
 
         Raises:
-            InputError: Nothing is kept under one of them; then nothing is removed. Or the file cannot be used.
+            InputError: A key does not exist, and nothing is removed; or the file cannot be used.
         """
-        there = list(dict.fromkeys(entry.key for entry in self.entries()))
-        if unknown := [key for key in keys if key not in there]:
-            near = ", ".join(f"{key!r}{did_you_mean(key, there)}" for key in unknown)
-            raise InputError(f"no insight is kept under {near}; there is {shorten(there) or 'none'}")
-        self._kept.remove(keys)
+        known = list(dict.fromkeys(entry.key for entry in self.entries()))
+        if unknown := [key for key in keys if key not in known]:
+            described = ", ".join(f"{key!r}{did_you_mean(key, known)}" for key in unknown)
+            raise InputError(f"no insight is kept under {described}; there is {shorten(known) or 'none'}")
+        self._storage.remove(keys)
 
     def clear(self) -> None:
         """Remove all insights.
@@ -241,29 +247,29 @@ class Insights:
         Raises:
             InputError: The file cannot be used.
         """
-        self._kept.remove(None)
+        self._storage.remove(None)
 
     def learn(self, experiences: Mapping[str, Experience], failed: Callable[[Exception], object]) -> None:
-        """Take in what a run found out. A file is written to by a thread; what is recalled next includes it.
+        """Store the results of a run. A file is written in a thread; later calls of `recall` see the results.
 
         Args:
-            experiences: By the fingerprints of operators.
-            failed: Called with the error if it cannot be kept.
+            experiences: Results of the run, by fingerprint of the operator.
+            failed: Function to call with the error if they cannot be stored.
         """
-        self._kept.save(experiences, failed)
+        self._storage.save(experiences, failed)
 
     def close(self) -> None:
-        """Wait until all is written, and close the file. It can be used again."""
-        self._kept.close()
+        """Wait until all results are written, and close the file. The store can be used again."""
+        self._storage.close()
 
 
 @dataclass(slots=True)
 class Recalled:
-    """Insights that an operator was shown.
+    """Insights that an operator received in a run.
 
     Attributes:
-        event: The last event.
-        blamed_since: By key, True if the operator was found at fault after the insight was shown.
+        event: The last event of the operator.
+        blamed_since: By key of an insight, True if the operator was blamed after it received the insight.
     """
 
     event: InsightsRecalled
@@ -271,6 +277,8 @@ class Recalled:
 
 
 class _Memory:
+    """Insights in memory; the operators are in the order of their last use."""
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._entries: OrderedDict[str, list[KeptInsight]] = OrderedDict()
@@ -301,11 +309,11 @@ class _Memory:
 
 
 class _File:
-    """File of insights, used by a single thread, so that readers see everything written before."""
+    """File of insights, accessed by a single thread, so that readers see everything written before."""
 
     def __init__(self, path: str | Path) -> None:
         self._file = SqliteFile(path, _INSIGHTS)
-        with self._file.connection():  # faults of the file are found before anything runs
+        with self._file.connection():  # raises the faults of the file before any run
             pass
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="insights")
 
@@ -332,14 +340,14 @@ class _File:
 
     def _remove(self, keys: Collection[str] | None) -> None:
         with self._file.connection() as connection:
-            connection.execute("PRAGMA secure_delete = ON")  # forgotten texts are not left in the file's free pages
+            connection.execute("PRAGMA secure_delete = ON")  # so that removed texts do not remain in free pages
         with self._file.transaction() as connection:
             if keys is None:
                 connection.execute("DELETE FROM insights")
             else:
                 connection.executemany("DELETE FROM insights WHERE key = ?", [(key,) for key in keys])
         with self._file.connection() as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()  # nor in its journal
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()  # nor in the journal
 
     def _save(self, experiences: Mapping[str, Experience], failed: Callable[[Exception], object]) -> None:
         try:
@@ -367,16 +375,16 @@ def _best_first(entries: Iterable[KeptInsight]) -> list[KeptInsight]:
 
 
 def _wording(text: str) -> Sequence[str]:
-    """Return the words of a lesson, by which equal lessons are recognised."""
+    """Return the words of a lesson; lessons with the same words are equal."""
     return words(text) or [text]
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text on one line, of at most so many characters."""
-    text = " ".join(text.split()).encode(errors="replace").decode()  # half a character has no place in a file
+    """Return a text on one line, cut to `most` characters."""
+    text = " ".join(text.split()).encode(errors="replace").decode()  # SQLite rejects lone surrogates
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def without_item(part: str) -> str:
-    """The map's id, from an element of a path that stands for one of its items."""
+    """Return a step of a path without the index of a map's item: ``each`` for ``each[2]``."""
     return part.rpartition("[")[0] if part.endswith("]") else part

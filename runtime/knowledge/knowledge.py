@@ -8,14 +8,14 @@ from operad.runtime.values.message import Value
 
 
 class Passage(Value):
-    """A piece of text with its source.
+    """Passage of a text, with its source.
 
         [passage] = Documents("docs").retrieve("When does my refund arrive?").passages
         print(passage.source, isinstance(passage, Passage))
 
     Attributes:
         text: Text of the passage.
-        source: File and place, to be cited by people and models.
+        source: File and place of the passage, for citations.
         score: Relevance for the query; larger is better.
     """
 
@@ -25,7 +25,7 @@ class Passage(Value):
 
 
 class Knowledge(Value):
-    """Passages found for a job, the best first.
+    """Passages found for a query, best first.
 
     Example:
         Knowledge(passages=(Passage(text="Refunds arrive within seven days.", source="refunds.md:3"),))
@@ -42,8 +42,8 @@ class Insight(Value):
     Attributes:
         text: Text of the insight.
         source: Its source.
-        about: Text of the job that taught it; it is shown for similar jobs. Empty: for every job.
-        key: Key under which its uses are counted; empty if they are not.
+        about: Text of the job that it was learned from; operators receive it for similar jobs. Empty for all jobs.
+        key: Key under which its uses are counted; empty if they are not counted.
     """
 
     text: str
@@ -53,7 +53,7 @@ class Insight(Value):
 
 
 class KnowledgeBase(Protocol):
-    """Anything that finds passages for a query.
+    """Protocol of knowledge bases, which find passages for a query.
 
     Example:
         class Glossary:  # a KnowledgeBase
@@ -65,5 +65,5 @@ class KnowledgeBase(Protocol):
     """
 
     def retrieve(self, query: str) -> Knowledge:
-        """Return the passages that fit `query`, the best first."""
+        """Return the passages that fit a query, best first."""
         ...

@@ -22,10 +22,10 @@ APPLICATION_ID = 0x6F70616B
 """Application id that marks an SQLite file as an index: "opak"."""
 
 QUERY_CHARS = 20_000
-"""Number of characters of a query that are read, from its beginning."""
+"""Maximum length of a query, in characters; the rest is ignored."""
 
 QUERY_WORDS = 48
-"""Maximum number of words of a query that are searched; of more, the rarest."""
+"""Maximum number of words of a query that are searched; of more words, the rarest are."""
 
 _INDEX = FileKind(
     name="an index of passages",
@@ -34,16 +34,16 @@ _INDEX = FileKind(
     tables=(
         "CREATE TABLE files (id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, "
         "mtime_ns INTEGER NOT NULL, sha256 TEXT NOT NULL, skipped TEXT NOT NULL, passages INTEGER NOT NULL)",
-        # No id is given twice, so that a vector never belongs to another passage.
+        # AUTOINCREMENT never reuses an id, so that a vector cannot become that of another passage.
         "CREATE TABLE passages (id INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER NOT NULL, text TEXT NOT NULL, "
         "place TEXT NOT NULL, heading TEXT NOT NULL)",
         "CREATE INDEX passages_by_file ON passages (file)",
-        # The words come cut and folded; what is left to FTS5 is to stem those of English.
+        # The words are already separated and case-folded; FTS5 only stems English words.
         "CREATE VIRTUAL TABLE found USING fts5(words, tokenize = 'porter ascii')",
         "CREATE VIRTUAL TABLE vocabulary USING fts5vocab(found, row)",
         "CREATE TABLE vectors (id INTEGER PRIMARY KEY AUTOINCREMENT, passage INTEGER NOT NULL UNIQUE, "
         "vector BLOB NOT NULL)",
-        "CREATE TABLE embedded (model TEXT NOT NULL, width INTEGER NOT NULL)",  # of the vectors; one row at most
+        "CREATE TABLE embedded (model TEXT NOT NULL, width INTEGER NOT NULL)",  # model of the vectors; at most one row
     ),
 )
 
@@ -54,9 +54,9 @@ _LEAST_SPREAD = 1e-6
 """Standard deviation of cosines below which they differ by rounding alone."""
 
 _AT_ONCE = 200
-"""Passages that are read at once, until enough are of files that count."""
+"""Number of passages that are read in one query, until enough belong to the searched files."""
 
-_ASKED = (
+_QUERY_TABLES = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS temp.asked USING fts5(words, tokenize = 'porter ascii')",
     "CREATE VIRTUAL TABLE IF NOT EXISTS temp.asked_stems USING fts5vocab(temp, asked, instance)",
     "DELETE FROM temp.asked",
@@ -71,8 +71,8 @@ class IndexedFile:
         size: Size in bytes.
         mtime_ns: Time of its last change; 0 if its content must be read again.
         sha256: Hash of its content, in hexadecimal.
-        skipped: Reason for which it has no passages; empty otherwise.
-        passages: Number of its passages.
+        skipped: Reason for which the file is left out; empty if it is not.
+        passages: Number of passages of the file.
     """
 
     size: int
@@ -84,12 +84,12 @@ class IndexedFile:
 
 @dataclass(frozen=True, slots=True)
 class IndexedPassage:
-    """A piece of a file.
+    """Passage of a file.
 
     Attributes:
         text: Text of the passage.
         place: Place in the file, as a suffix of the file's name: ``:12``, `` p.3``.
-        heading: Its headings.
+        heading: Headings above the passage.
     """
 
     text: str
@@ -99,11 +99,14 @@ class IndexedPassage:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage that fits a query, the file that it is in, and how well it fits (larger is better).
+    """Passage that fits a query.
 
     Attributes:
-        score: BM25 for words, the cosine for vectors, the sum of `PassageIndex.nearest` for both.
-        id: The passage's number in the index.
+        path: Path of the file.
+        passage: The passage.
+        score: Relevance; larger is better: BM25 for words, the cosine for vectors, the sum of `PassageIndex.nearest`
+            for both.
+        id: Number of the passage in the index.
     """
 
     path: str
@@ -113,12 +116,12 @@ class Hit:
 
 
 class PassageIndex:
-    """Passages of files, by path. Threads may share one; processes may share a file.
+    """Index of the passages of files. Threads may share an index; processes may share a file.
 
     Args:
-        path: An SQLite file, made when it is first needed; None to keep the index in memory.
+        path: An SQLite file, created on first use; None to keep the index in memory.
 
-    Every method raises InputError where the file cannot be used.
+    Each method raises InputError if the file cannot be used.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
@@ -126,7 +129,7 @@ class PassageIndex:
         self._vectors: _Vectors | None = None
 
     def check(self) -> None:
-        """Look whether the file can be used, if it is there; none is made."""
+        """Check that the file can be used, if it exists; no file is created."""
         self._file.check()
 
     def files(self) -> dict[str, IndexedFile]:
@@ -136,51 +139,50 @@ class PassageIndex:
         return {path: IndexedFile(*rest) for path, *rest in rows}
 
     def put(self, path: str, file: IndexedFile, passages: Sequence[IndexedPassage]) -> None:
-        """Take a file's passages in, in place of earlier ones. They are found by its name and headings, too."""
+        """Store the passages of a file, in place of earlier ones. Words of file name and headings are searched, too."""
         name = Path(path).stem
-        ready = [(passage, " ".join(words(f"{name}\n{passage.heading}\n{passage.text}"))) for passage in passages]
+        indexed = [(passage, " ".join(words(f"{name}\n{passage.heading}\n{passage.text}"))) for passage in passages]
         with self._file.transaction() as connection:
-            embedded = _vectors_by_text(connection, path)  # those of passages that did not change are kept
+            embedded = _vectors_by_text(connection, path)  # vectors of unchanged passages are kept
             _remove(connection, path)
             added = connection.execute(
                 "INSERT INTO files (path, size, mtime_ns, sha256, skipped, passages) VALUES (?, ?, ?, ?, ?, ?)",
                 (path, file.size, file.mtime_ns, file.sha256, file.skipped, len(passages)),
             )
-            for passage, its_words in ready:
+            for passage, indexed_words in indexed:
                 row = connection.execute(
                     "INSERT INTO passages (file, text, place, heading) VALUES (?, ?, ?, ?)",
                     (added.lastrowid, passage.text, passage.place, passage.heading),
                 )
-                connection.execute("INSERT INTO found (rowid, words) VALUES (?, ?)", (row.lastrowid, its_words))
+                connection.execute("INSERT INTO found (rowid, words) VALUES (?, ?)", (row.lastrowid, indexed_words))
                 if vector := embedded.get((passage.heading, passage.text)):
                     connection.execute("INSERT INTO vectors (passage, vector) VALUES (?, ?)", (row.lastrowid, vector))
 
     def touch(self, path: str, mtime_ns: int) -> None:
-        """Note that a file has this time of change, and the same content."""
+        """Store a new modification time for a file whose content is unchanged."""
         with self._file.transaction() as connection:
             connection.execute("UPDATE files SET mtime_ns = ? WHERE path = ?", (mtime_ns, path))
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Forget files."""
+        """Remove files with their passages and vectors."""
         with self._file.transaction() as connection:
             for path in paths:
                 _remove(connection, path)
 
     def search(self, query: str, among: Collection[str], most: int) -> list[Hit]:
-        """The passages that fit a query best, the best first.
+        """Return the passages that fit a query best, best first.
 
         Args:
-            query: Any text; its words are looked for, each for itself. Function words count where
-                there is nothing else.
-            among: The files that count.
-            most: Number of passages that are wanted.
+            query: Any text; its words are searched independently. Stopwords count only if there are no other words.
+            among: Paths of the files to search.
+            most: Maximum number of passages.
         """
         with self._file.connection() as connection:
             rows = connection.execute(
                 "SELECT passages.id, files.path, passages.text, passages.place, passages.heading, -found.rank FROM found "
                 "JOIN passages ON passages.id = found.rowid JOIN files ON files.id = passages.file "
                 "WHERE found MATCH ? ORDER BY found.rank",
-                (_expression(connection, query),),
+                (_match_expression(connection, query),),
             )
             return list(islice(_hits(rows, among), most))
 
@@ -192,22 +194,22 @@ class PassageIndex:
             ).fetchone()
 
     def embed_with(self, model: str) -> str:
-        """Have the index hold vectors of this model. Those of another one are forgotten.
+        """Set the model of the vectors. Vectors of another model are removed.
 
         Returns:
-            The other model; empty where there was none.
+            The name of the former model; empty if there was none, or the same.
         """
         with self._file.transaction() as connection:
-            before, _ = _embedded(connection)
-            if before == model:
+            former, _ = _model_and_width(connection)
+            if former == model:
                 return ""
             connection.execute("DELETE FROM vectors")
             connection.execute("DELETE FROM embedded")
             connection.execute("INSERT INTO embedded (model, width) VALUES (?, 0)", (model,))
-        return before
+        return former
 
     def without_vector(self, among: Collection[str]) -> list[int]:
-        """The passages of these files that have no vector, by their numbers."""
+        """Return the numbers of the passages of some files that have no vector."""
         with self._file.connection() as connection:
             rows = connection.execute(
                 "SELECT files.path, passages.id FROM passages JOIN files ON files.id = passages.file "
@@ -221,7 +223,7 @@ class PassageIndex:
             return connection.execute("SELECT count(*) FROM vectors").fetchone()[0]
 
     def texts(self, passages: Sequence[int]) -> dict[int, str]:
-        """Return the text to embed for each passage, by number: heading and text. Deleted passages are left out."""
+        """Return the text to embed for each passage, by its number: heading and text. Deleted passages are left out."""
         with self._file.connection() as connection:
             rows = connection.execute(
                 "SELECT id, heading, text FROM passages WHERE id IN (SELECT value FROM json_each(?))",
@@ -230,10 +232,10 @@ class PassageIndex:
             return {number: f"{heading}\n{text}".strip() for number, heading, text in rows}
 
     def add_vectors(self, model: str, vectors: Mapping[int, Any]) -> None:
-        """Take in vectors of length 1, by passage; those of passages that are there no more are left out.
+        """Store unit vectors, by number of the passage; vectors of deleted passages are ignored.
 
         Raises:
-            InputError: The index has vectors of another model by now, or of another width.
+            InputError: The index now has vectors of another model, or of another width.
         """
         with self._file.transaction() as connection:
             width = self._width(connection, model)
@@ -248,20 +250,20 @@ class PassageIndex:
             )
 
     def nearest(self, model: str, vector: Any, among: Collection[str], most: int, query: str = "") -> list[Hit]:
-        """The passages whose vectors are nearest to this one, of length 1, the nearest first.
+        """Return the passages whose vectors are nearest to a unit vector, nearest first.
 
-        With a query, its words count, too. A passage's score is then its BM25 score plus `VECTOR_WEIGHT` times the
-        number of standard deviations that its cosine is above the mean, which is comparable across models.
+        With a query, words are searched, too: the score of a passage is its BM25 score plus `VECTOR_WEIGHT` times the
+        number of standard deviations by which its cosine exceeds the mean, which is comparable across models.
 
         Args:
-            model: The model of the vectors.
+            model: Name of the model of the vectors.
             vector: Vector of the query.
-            among: The files that count.
-            most: Number of passages that are wanted.
-            query: Text whose words count, as for `search`.
+            among: Paths of the files to search.
+            most: Maximum number of passages.
+            query: Text whose words are searched, as for `search`; empty for a search by vectors alone.
 
         Raises:
-            InputError: The index has vectors of another model by now, or of another width.
+            InputError: The index now has vectors of another model, or of another width.
         """
         with self._file.connection() as connection:
             width = self._width(connection, model)
@@ -271,7 +273,7 @@ class PassageIndex:
                 raise InputError(
                     f"{model}: gives a vector of {len(vector)} numbers; those of the passages have {width}"
                 )
-            numbers, table = self._table(connection, width)
+            numbers, table = self._vector_table(connection, width)
             scores = table @ vector
             if query and len(numbers):
                 scores = VECTOR_WEIGHT * (scores - scores.mean()) / max(scores.std(), _LEAST_SPREAD)
@@ -279,30 +281,34 @@ class PassageIndex:
             hits: list[Hit] = []
             order = (-scores).argsort(kind="stable")
             for start in range(0, len(order), _AT_ONCE):
-                few = {int(numbers[row]): float(scores[row]) for row in order[start : start + _AT_ONCE]}
+                batch = {int(numbers[row]): float(scores[row]) for row in order[start : start + _AT_ONCE]}
                 rows = connection.execute(
                     "SELECT passages.id, files.path, passages.text, passages.place, passages.heading, 0 FROM passages "
                     "JOIN files ON files.id = passages.file WHERE passages.id IN (SELECT value FROM json_each(?))",
-                    (json.dumps(list(few)),),
+                    (json.dumps(list(batch)),),
                 )
                 found = {hit.id: hit for hit in _hits(rows, among)}
-                hits += [replace(found[number], score=score) for number, score in few.items() if number in found]
+                hits += [replace(found[number], score=score) for number, score in batch.items() if number in found]
                 if len(hits) >= most:
                     break
         return hits[:most]
 
     def _width(self, connection: sqlite3.Connection, model: str) -> int:
-        """Return the length of the vectors of this model; 0 if there are none."""
-        now, width = _embedded(connection)
-        if now != model:
+        """Return the number of dimensions of the vectors in the index; 0 if there are no vectors.
+
+        Raises:
+            InputError: The vectors are of another model.
+        """
+        current, width = _model_and_width(connection)
+        if current != model:
             raise InputError(
-                f"{self._file.path}: the passages are embedded with {now or 'no model'} by now, not with {model}; "
+                f"{self._file.path}: the passages are embedded with {current or 'no model'} by now, not with {model}; "
                 "knowledge bases with different models need an index file each"
             )
         return width
 
-    def _table(self, connection: sqlite3.Connection, width: int) -> tuple[Any, Any]:
-        """The numbers of the passages that have a vector, and an array of these; read again when some were added."""
+    def _vector_table(self, connection: sqlite3.Connection, width: int) -> tuple[Any, Any]:
+        """Return the numbers of passages with a vector, and the vectors as an array; read again after additions."""
         np = need_numpy()
         state = (connection, *connection.execute("SELECT max(id) FROM vectors").fetchone())
         if self._vectors is None or self._vectors.state != state:
@@ -313,19 +319,19 @@ class PassageIndex:
         return self._vectors.numbers, self._vectors.table
 
     def close(self) -> None:
-        """Close the file. The index can be used again; one in memory is empty then."""
+        """Close the file. The index can be used again; an index in memory is then empty."""
         self._vectors = None
         self._file.close()
 
 
 @dataclass(frozen=True, slots=True)
 class _Vectors:
-    """Vectors as they were read; some of them may be of passages that are there no more.
+    """Vectors in memory; some may belong to passages that have been deleted since.
 
     Attributes:
         state: The connection, and the number of the last vector.
-        numbers: Of the passages.
-        table: A row for each.
+        numbers: Numbers of the passages.
+        table: Array with the vector of each passage as a row.
     """
 
     state: object
@@ -334,19 +340,19 @@ class _Vectors:
 
 
 def _hits(rows: Iterable[tuple[Any, ...]], among: Collection[str]) -> Iterator[Hit]:
-    """Yield the hits of rows with scores, for the given files."""
+    """Yield the hits of database rows that belong to the given files."""
     for number, path, text, place, heading, score in rows:
         if path in among:
             yield Hit(path, IndexedPassage(text, place, heading), score, number)
 
 
-def _embedded(connection: sqlite3.Connection) -> tuple[str, int]:
-    """The model whose vectors the index holds, empty for none, and how many numbers they have."""
+def _model_and_width(connection: sqlite3.Connection) -> tuple[str, int]:
+    """Return the model of the vectors, empty for none, and the number of their dimensions."""
     return connection.execute("SELECT model, width FROM embedded").fetchone() or ("", 0)
 
 
 def _vectors_by_text(connection: sqlite3.Connection, path: str) -> dict[tuple[str, str], bytes]:
-    """The vectors of a file's passages, by heading and text."""
+    """Return the vectors of the passages of a file, by heading and text."""
     rows = connection.execute(
         "SELECT passages.heading, passages.text, vectors.vector FROM vectors JOIN passages ON passages.id = vectors.passage "
         "JOIN files ON files.id = passages.file WHERE files.path = ?",
@@ -364,16 +370,16 @@ def _remove(connection: sqlite3.Connection, path: str) -> None:
         connection.execute("DELETE FROM files WHERE id = ?", row)
 
 
-def _telling(connection: sqlite3.Connection, query: str) -> list[str]:
-    """The words of a query that tell passages apart, the rarest first."""
+def _distinguishing_words(connection: sqlite3.Connection, query: str) -> list[str]:
+    """Return the words of a query that distinguish passages, rarest first."""
     in_query = dict.fromkeys(words(query))
-    # Among few passages function words are rare ones, and would count for more than what is asked about.
-    asked = [word for word in in_query if word not in stopwords()] or list(in_query)
-    for statement in _ASKED:  # a table of the query's words, to have them stemmed as the passages' are
+    # In a small index stopwords are rare, and would outweigh the words that matter.
+    searched = [word for word in in_query if word not in stopwords()] or list(in_query)
+    for statement in _QUERY_TABLES:  # a table that stems the words of the query like those of passages
         connection.execute(statement)
-    connection.executemany("INSERT INTO temp.asked (rowid, words) VALUES (?, ?)", enumerate(asked))
+    connection.executemany("INSERT INTO temp.asked (rowid, words) VALUES (?, ?)", enumerate(searched))
     frequencies: Mapping[str, int] = {
-        asked[number]: passages
+        searched[number]: passages
         for number, passages in connection.execute(
             "SELECT stem.doc, vocabulary.doc FROM temp.asked_stems AS stem "
             "CROSS JOIN vocabulary ON vocabulary.term = stem.term"
@@ -381,19 +387,19 @@ def _telling(connection: sqlite3.Connection, query: str) -> list[str]:
     }
     total = connection.execute("SELECT count(*) FROM passages").fetchone()[0]
     rarest = sorted(frequencies, key=lambda word: frequencies[word])[:QUERY_WORDS]
-    # To BM25, what more than half of the passages hold says next to nothing, and costs the most.
+    # Words in more than half of the passages have almost no weight in BM25, and cost the most.
     return [word for word in rarest if frequencies[word] <= total / 2] or rarest
 
 
-def _expression(connection: sqlite3.Connection, query: str) -> str:
-    """Return the words of a query that tell passages apart as an expression of FTS5; without any, it matches nothing."""
-    return " OR ".join(f'"{word}"' for word in _telling(connection, query[:QUERY_CHARS]) or [""])
+def _match_expression(connection: sqlite3.Connection, query: str) -> str:
+    """Return an FTS5 expression of the distinguishing words of a query; it matches nothing if there are none."""
+    return " OR ".join(f'"{word}"' for word in _distinguishing_words(connection, query[:QUERY_CHARS]) or [""])
 
 
 def _add_word_scores(connection: sqlite3.Connection, query: str, numbers: Any, scores: Any) -> None:
     """Add BM25 scores for a query to the scores of the passages with these numbers."""
     np = need_numpy()
     matching = "SELECT rowid, -rank FROM found WHERE found MATCH ?"
-    rows = np.array(connection.execute(matching, (_expression(connection, query),)).fetchall()).reshape(-1, 2)
+    rows = np.array(connection.execute(matching, (_match_expression(connection, query),)).fetchall()).reshape(-1, 2)
     _, places, found = np.intersect1d(numbers, rows[:, 0], assume_unique=True, return_indices=True)
     scores[places] += rows[found, 1]

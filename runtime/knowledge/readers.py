@@ -1,7 +1,7 @@
 """A file's content → its text, as its format has it: rows, slides, sheets, pages. Shared by all that read files.
 
-What a format needs beyond Python is the extra ``documents``; it is imported where it is used. A broken document makes
-its reader raise anything.
+Packages for formats belong to the extra ``documents``, and are imported where they are used. For a broken document,
+readers may raise any error.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ if TYPE_CHECKING:
     from zipfile import ZipFile, ZipInfo
 
 MAX_UNPACKED_BYTES = 128 * 2**20
-"""The largest that a packed document may become, in bytes."""
+"""Maximum size of an unpacked document, in bytes."""
 
 _PIECE = 2**16
-"""Bytes that are unpacked at a time."""
+"""Number of bytes that are unpacked at a time."""
 
 MAX_PARTS = 10_000
-"""Maximum number of files a packed document may hold."""
+"""Maximum number of files in a packed document."""
 
 MAX_TAGS = 1_000_000
-"""Maximum number of tags a document may have: their readers take a minute for so many, and memory for each."""
+"""Maximum number of tags of a document: readers take a minute, and much memory, for this number."""
 
 MAX_NESTED = 500
 """Maximum nesting of the elements of a packed document."""
 
 MAX_TABLE_SIZE = 20_000_000
-"""Maximum total size of a workbook's sheets: characters, one per cell and ten per row, empty or not."""
+"""Maximum total size of the sheets of a workbook: its characters, plus one per cell and ten per row, even if empty."""
 
 MAX_PAGES = 20_000
 """Maximum number of pages of a PDF that are read."""
 
 OLD_FORMATS = {".doc": ".docx", ".xls": ".xlsx", ".ppt": ".pptx"}
-"""Formats of old, and those that took their place."""
+"""Suffixes of old formats, with those of their successors."""
 
 _DELIMITERS = ",;\t|"
 
 _SLIDE = re.compile(r"^<!-- Slide number: (\d+) -->$", re.MULTILINE)
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-"""First bytes of old formats, and of new ones that are encrypted."""
+"""First bytes of files in old formats, and of encrypted files in new formats."""
 
 _pdfium = threading.Lock()
 """Lock of PDFium, which is not thread-safe."""
@@ -62,25 +62,25 @@ _pdfium = threading.Lock()
 
 
 def decoded(data: bytes, suffix: str, known: Iterable[str] = ()) -> str:
-    """Text in UTF-8, or in UTF-16 with its mark.
+    """Return the text of a file in UTF-8, or in UTF-16 with a byte order mark.
 
     Args:
-        data: The content.
-        suffix: The end of the file's name.
-        known: What else is read, for the message.
+        data: Content of the file.
+        suffix: Suffix of the file.
+        known: Suffixes of other files that can be read, for the error.
 
     Raises:
-        InputError: It is something else; the message says what to do.
+        InputError: The content is not such a text; the message gives a remedy.
     """
-    if what_to_do := not_text(data, suffix, known):
-        raise InputError(what_to_do)
+    if problem := not_text(data, suffix, known):
+        raise InputError(problem)
     try:
         if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             return data.decode("utf-16")
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         if suffix in OLD_FORMATS:
-            raise InputError(_old(suffix)) from error
+            raise InputError(_old_format_message(suffix)) from error
         line = data.count(b"\n", 0, error.start) + 1
         raise InputError(
             f"is not UTF-8 text (byte {data[error.start]:#04x} in line {line}); "
@@ -89,15 +89,15 @@ def decoded(data: bytes, suffix: str, known: Iterable[str] = ()) -> str:
 
 
 def not_text(data: bytes, suffix: str, known: Iterable[str] = ()) -> str:
-    """Return the reason for which data is not text, with a remedy; empty if it may be text."""
+    """Return the reason for which a content is not text, with a remedy; empty if it may be text."""
     if b"\0" not in data or data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return ""
     if suffix in OLD_FORMATS:
-        return _old(suffix)
+        return _old_format_message(suffix)
     return f"is not text; what is read: {', '.join(['text in UTF-8', *known])}"
 
 
-def _old(suffix: str) -> str:
+def _old_format_message(suffix: str) -> str:
     return f"is of an old format that is not read; save it as {OLD_FORMATS[suffix]}"
 
 
@@ -105,25 +105,25 @@ def _old(suffix: str) -> str:
 
 
 def csv_rows(text: str, suffix: str) -> Iterator[tuple[int, Sequence[str]]]:
-    """The rows of a .csv or .tsv file, each with the line that it begins at.
+    """Yield the rows of a .csv or .tsv file, each with the number of its first line.
 
     Raises:
-        csv.Error: It is broken.
+        csv.Error: The file is broken.
     """
     first = text.lstrip().partition("\n")[0]
     delimiter = "\t" if suffix == ".tsv" else max(_DELIMITERS, key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    begins = 1
+    first_line = 1
     for row in reader:
-        yield begins, row
-        begins = reader.line_num + 1
+        yield first_line, row
+        first_line = reader.line_num + 1
 
 
 def sheets(data: bytes) -> Iterator[tuple[str, Iterator[tuple[int, Sequence[object]]]]]:
-    """The sheets of an .xlsx file: title, and numbered rows, which are to be read before the next sheet.
+    """Yield title and numbered rows of each sheet of an .xlsx file; the rows must be read before the next sheet.
 
     Raises:
-        InputError: They are larger than `MAX_TABLE_SIZE`: a few bytes may stand for rows and cells without end.
+        InputError: The sheets are larger than `MAX_TABLE_SIZE`; a few bytes of a file may stand for millions of cells.
     """
     check_packed(data, streamed=("xl/worksheets/", "xl/sharedStrings.xml"))
     size = 0
@@ -139,7 +139,7 @@ def sheets(data: bytes) -> Iterator[tuple[str, Iterator[tuple[int, Sequence[obje
                 )
             yield number, row
 
-    openpyxl: Any = import_module("openpyxl")  # markitdown's own tables have 2.0 for 2, and NaN
+    openpyxl: Any = import_module("openpyxl")  # not markitdown, whose tables have 2.0 for 2, and NaN
     workbook = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
     try:
         for sheet in workbook.worksheets:
@@ -151,7 +151,7 @@ def sheets(data: bytes) -> Iterator[tuple[str, Iterator[tuple[int, Sequence[obje
 
 
 def table_lines(rows: Iterable[tuple[int, Sequence[object]]]) -> Iterator[tuple[int, str]]:
-    """Numbered rows as a Markdown table, whose first row is the head: its lines, each with the row that it is from."""
+    """Yield the lines of a Markdown table of numbered rows, each with its row number; the first row is the head."""
     is_head = True
     for number, row in rows:
         cells = [_cell(value) for value in row]
@@ -180,22 +180,22 @@ def _cell(value: object) -> str:
 
 
 def markdown(converter: str, data: bytes) -> str:
-    """A document as Markdown, by one of markitdown's converters, such as ``HtmlConverter``.
+    """Return a document as Markdown, by one of markitdown's converters, such as ``HtmlConverter``.
 
     Raises:
-        InputError: It has more than `MAX_TAGS`.
+        InputError: The document has more than `MAX_TAGS` tags.
     """
     _check_tags(data.count(b"<"))
     if converter == "HtmlConverter":
-        data = _closed(data)
-    # The converter of this format, and no other: asked as a whole, markitdown takes a broken document for text.
+        data = _escape_unclosed(data)
+    # Only the converter of this format: the class MarkItDown would read a broken document as text.
     converters: Any = import_module("markitdown.converters")
     info = import_module("markitdown").StreamInfo()
     return str(getattr(converters, converter)().convert(io.BytesIO(data), info).markdown)
 
 
-def _closed(html: bytes) -> bytes:
-    """HTML in which what is never closed is text: of each such ``<``, Python's parser looks at all that follows."""
+def _escape_unclosed(html: bytes) -> bytes:
+    """Return HTML with each unclosed ``<`` escaped: for each, Python's parser would search all of the rest."""
     for mark, end in ((b"<!--", b"-->"), (b"<", b">")):
         at = html.rfind(end) + 1
         html = html[:at] + html[at:].replace(mark, b"&lt;" + mark[1:])
@@ -203,17 +203,17 @@ def _closed(html: bytes) -> bytes:
 
 
 def slides(data: bytes) -> Iterator[tuple[str, str]]:
-    """The slides of a .pptx file: number, and Markdown."""
+    """Return number and Markdown of each slide of a .pptx file."""
     check_packed(data)
     _, *parts = _SLIDE.split(markdown("PptxConverter", data))
     return zip(parts[::2], parts[1::2], strict=True)
 
 
 def pages(data: bytes) -> list[str]:
-    """The text of a PDF's pages.
+    """Return the text of each page of a PDF.
 
     Raises:
-        InputError: It needs a password, or none of its pages has text.
+        InputError: The file needs a password, or none of its pages has text.
     """
     pdfium: Any = import_module("pypdfium2")
     with _pdfium:
@@ -246,23 +246,23 @@ def _page_texts(document: Any) -> Iterator[str]:
 
 
 def check_packed(data: bytes, streamed: tuple[str, ...] = ()) -> None:
-    """Unpack a packed document once, piece by piece, and check the size, tags and nesting of its parts.
+    """Check the size, tags and nesting of the parts of a packed document by unpacking it once, piece by piece.
 
-    The readers that follow trust the directory of the zip file, so each part must have the size that it states there.
+    Readers trust the directory of the zip file, so no part may be larger than the directory states.
 
     Args:
-        data: The document.
-        streamed: How names begin of parts that are read piece by piece, whose tags and nesting cost nothing.
+        data: Content of the file.
+        streamed: Prefixes of the names of parts that readers stream, whose tags and nesting are not limited.
 
     Raises:
-        InputError: Too large, of too many parts or tags, nested too deep, encrypted, packed by another method than
-            deflate, or of parts that are larger than the directory states.
+        InputError: The document is too large, has too many parts or tags, is nested too deep, is encrypted, is packed
+            by another method than deflate, or has a part that is larger than the directory states.
     """
-    import zipfile  # imported late: it takes as long to import as the rest of this
+    import zipfile  # imported late, because the import is slow
 
     if data.startswith(_OLE) and "EncryptedPackage".encode("utf-16-le") in data:
         raise InputError("is encrypted with a password; save it without one")
-    if data.count(b"PK\1\2") > MAX_PARTS:  # the list of them is large enough to be a burden by itself
+    if data.count(b"PK\1\2") > MAX_PARTS:  # checked first: a long list is costly by itself
         raise InputError(f"holds more than the {MAX_PARTS:,} files that are unpacked")
     with zipfile.ZipFile(io.BytesIO(data)) as packed:
         unpacked = sum(entry.file_size for entry in packed.infolist())
@@ -270,13 +270,16 @@ def check_packed(data: bytes, streamed: tuple[str, ...] = ()) -> None:
             raise InputError(f"unpacks to {unpacked:,} bytes, more than the {MAX_UNPACKED_BYTES:,} that are read")
         tags = 0
         for entry in packed.infolist():
-            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others unpack without a bound
+            if entry.compress_type not in (
+                zipfile.ZIP_STORED,
+                zipfile.ZIP_DEFLATED,
+            ):  # other methods unpack without a limit
                 raise InputError(f"packs its {entry.filename} by a method that no office program uses; save it anew")
             if entry.filename.startswith(streamed):
                 for _ in _pieces(packed, entry):
                     pass
                 continue
-            nesting = _Nesting(entry.filename)
+            nesting = _NestingCheck(entry.filename)
             for piece in _pieces(packed, entry):
                 tags += piece.count(b"<")
                 _check_tags(tags)
@@ -285,14 +288,14 @@ def check_packed(data: bytes, streamed: tuple[str, ...] = ()) -> None:
 
 
 def _pieces(packed: ZipFile, entry: ZipInfo) -> Iterator[bytes]:
-    """The content of a part, a piece at a time; at most as much as the directory states.
+    """Yield the content of a part in pieces.
 
     Raises:
-        InputError: There is more.
+        InputError: The part is larger than the directory states.
     """
     stated, size = entry.file_size, 0
     whole = copy(entry)
-    whole.file_size = MAX_UNPACKED_BYTES + 1  # zipfile would unpack everything and return what the directory states
+    whole.file_size = MAX_UNPACKED_BYTES + 1  # zipfile would cut the content off at the stated size
     with packed.open(whole) as stream:
         while piece := stream.read(_PIECE):
             size += len(piece)
@@ -309,15 +312,15 @@ def _check_tags(tags: int) -> None:
         raise InputError(f"has more than the {MAX_TAGS:,} tags that are read; split it")
 
 
-class _Nesting:
-    """Check of how deep the elements of a part are nested, if it is XML."""
+class _NestingCheck:
+    """Check of the nesting of XML elements in a part of a document; other parts pass."""
 
     def __init__(self, name: str) -> None:
         from xml.parsers import expat
 
         self._name = name
         self._depth = 0
-        self._broken = expat.ExpatError
+        self._parser_error = expat.ExpatError
         self._parser: Any = expat.ParserCreate()
         self._parser.StartElementHandler, self._parser.EndElementHandler = self._begin, self._end
 
@@ -325,19 +328,19 @@ class _Nesting:
         """Check the next piece.
 
         Raises:
-            InputError: It nests too deep, or it is the XML of the document and broken.
+            InputError: Elements are nested too deep, or a part that must be XML is broken.
         """
         if self._parser is None:
             return
         try:
             self._parser.Parse(piece, last)
-        except self._broken as error:
+        except self._parser_error as error:
             if self._name.endswith((".xml", ".rels")):
                 raise InputError(f"is broken: its {self._name} is not XML ({error})") from error
-            self._parser = None  # a picture, for example
+            self._parser = None  # not XML, such as an image
 
     def close(self) -> None:
-        """Check that nothing is missing at the end; raises as `feed` does."""
+        """Check that the part is complete; raises the errors of `feed`."""
         self.feed(b"", last=True)
 
     def _begin(self, *_: object) -> None:

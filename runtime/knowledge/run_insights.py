@@ -31,16 +31,15 @@ _logger = logging.getLogger(__name__)
 
 
 class RunInsights:
-    """Insights of earlier runs for one run, and its findings for later ones: a listener to its events.
+    """Listener of a run that gives it insights of earlier runs, and stores its results for later runs.
 
-    Errors of the store do not stop the run: the first is logged, and the
-    run continues without insights.
+    Errors of the store do not stop the run: the first error is logged, and the run continues without insights.
 
     Args:
-        store: The insights.
+        store: The store of insights.
 
     Attributes:
-        store: The insights.
+        store: The store of insights.
     """
 
     def __init__(self, store: Insights) -> None:
@@ -52,34 +51,35 @@ class RunInsights:
         self._lessons: dict[tuple[tuple[str, ...], str, str, str], None] = {}
 
     def recall(self, operator: str) -> list[Insight]:
-        """Return the insights of `Insights.recall`; none after the store failed."""
+        """Return the insights of `Insights.recall`; an empty list after an error of the store."""
         if self._failed:
             return []
         try:
             return self.store.recall(operator)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the run goes on
-            self._fail(error)
+            self._report_failure(error)
             return []
 
     def __call__(self, event: Event) -> None:
-        """Take in one event of the run; at its end, tell the store."""
+        """Process an event of the run; at the end of the run, store the results."""
         match event:
             case RunStarted() | WorkflowEntered():
                 self._operators[event.path] = frozenset(event.operators)
             case InsightsRecalled() if event.store == self.store.id:
-                self._note(event)
+                self._record_recall(event)
             case RoundFinished():
-                self._judge(event)
+                self._record_verdict(event)
             case RunFinished() | RunFailed():
                 if found := self._experiences(ended=isinstance(event, RunFinished)):
-                    self.store.learn(found, self._fail)
+                    self.store.learn(found, self._report_failure)
             case _:
                 pass
 
-    def _note(self, event: InsightsRecalled) -> None:
+    def _record_recall(self, event: InsightsRecalled) -> None:
+        """Record the insights that an operator received, for the run and for each enclosing workflow."""
         path = event.path
         if event.operator_id not in self._operators.get(path[:-1], ()):
-            return  # an evaluator: lessons are for those whom it judges
+            return  # an evaluator; lessons are for the operators that it judges
         recalled = self._recalled[()].setdefault((path, event.operator), Recalled(event))
         recalled.event = event
         for key in event.insights:
@@ -87,27 +87,27 @@ class RunInsights:
         for depth in range(1, len(path)):
             self._recalled[path[:depth]][path, event.operator] = recalled
 
-    def _judge(self, event: RoundFinished) -> None:
-        """Note whom a verdict blames, and its lesson for them. Who is in a blamed workflow or map is blamed, too."""
-        around = event.path
-        last = self._verdicts.get(around)
-        self._verdicts[around] = event
+    def _record_verdict(self, event: RoundFinished) -> None:
+        """Record the operators that a verdict blames, and its lesson; operators inside a blamed one are blamed, too."""
+        workflow_path = event.path
+        last = self._verdicts.get(workflow_path)
+        self._verdicts[workflow_path] = event
         if event.status is not WorkflowStatus.EXECUTION_ERROR or event.by_error:
-            return  # an outage teaches nothing, and its text may be private
-        blamed = self._operators.get(around, frozenset()).intersection(event.blame)
+            return  # the text of an error is not a lesson, and may be private
+        blamed = self._operators.get(workflow_path, frozenset()).intersection(event.blame)
         lesson = shortened(event.lesson, LONGEST_LESSON)
-        for (path, operator), recalled in self._recalled[around].items():
-            if blamed and not blamed & {path[len(around)], without_item(path[len(around)])}:
+        for (path, operator), recalled in self._recalled[workflow_path].items():
+            if blamed and not blamed & {path[len(workflow_path)], without_item(path[len(workflow_path)])}:
                 continue
             recalled.blamed_since = dict.fromkeys(recalled.blamed_since, True)
             if lesson and (blamed or last is None or recalled.event.seq > last.seq):
-                self._lessons[around, operator, recalled.event.about, lesson] = None
+                self._lessons[workflow_path, operator, recalled.event.about, lesson] = None
 
     def _experiences(self, *, ended: bool) -> dict[str, Experience]:
-        """Return the findings of the run, by operator.
+        """Return the results of the run, by operator.
 
         Args:
-            ended: True if it ended with a verdict; otherwise, the success of unblamed operators is unknown.
+            ended: True if the run ended with a verdict; otherwise, the success of unblamed operators is unknown.
         """
         found: defaultdict[str, Experience] = defaultdict(Experience)
         for (path, operator), recalled in self._recalled[()].items():
@@ -115,10 +115,10 @@ class RunInsights:
             for key, blamed in recalled.blamed_since.items():
                 if blamed or verdict:
                     helped = not blamed and verdict is not None and verdict.status is WorkflowStatus.SUCCESS
-                    used, good = found[operator].shown.get(key, (0, 0))
-                    found[operator].shown[key] = (used + 1, good + helped)
-        for around, operator, job, lesson in self._lessons:
-            succeeded = ended and self._verdicts[around].status is WorkflowStatus.SUCCESS
+                    used, successes = found[operator].shown.get(key, (0, 0))
+                    found[operator].shown[key] = (used + 1, successes + helped)
+        for workflow_path, operator, job, lesson in self._lessons:
+            succeeded = ended and self._verdicts[workflow_path].status is WorkflowStatus.SUCCESS
             lessons = found[operator].lessons
             lessons[job, lesson] = lessons.get((job, lesson), True) and succeeded
         for (_, operator), recalled in self._recalled[()].items():
@@ -126,7 +126,7 @@ class RunInsights:
                 found[operator].label = recalled.event.operator_id
         return dict(found)
 
-    def _fail(self, error: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         if not self._failed:
             self._failed = True
             _logger.warning("the run continues without insights: %s", error)

@@ -10,25 +10,29 @@ from functools import lru_cache
 from operad.runtime.values.words import words
 
 _LONGEST = 8
+"""Number of letters from which on a word has the maximum weight."""
 _PAIR = 4.0
+"""Weight of a pair of letters of an unspaced script."""
 _CJK = "\u3040"
-"""The first of the characters that count in pairs."""
+"""The first of the characters that `words` cuts into pairs."""
 
 
 def similarity(one: str, other: str) -> float:
     """Return the similarity of two texts: the cosine of their weighted words, from 0 for no word in common to 1.
 
-    A word weighs as much as it has letters, up to eight: short words are mostly such as stand in
-    every text, in every language that writes with letters, and so no list of them is needed. A pair
-    of Chinese characters weighs four. A word that stands there n times counts 1 + ln n times.
+    The weight of a word is its number of letters, up to eight: the words that occur in all texts are short in every
+    alphabetic language, so no list of stopwords is needed. A pair of Chinese characters has the weight four. The weight
+    of a word that occurs n times is multiplied by 1 + ln n.
     """
-    a, b = _weights(one), _weights(other)
-    return sum(weight * b[word] for word, weight in a.items() if word in b)  # in order: the same in every process
+    weights, other_weights = _weights(one), _weights(other)
+    return sum(
+        weight * other_weights[word] for word, weight in weights.items() if word in other_weights
+    )  # in order, so that rounding is the same in every process
 
 
-@lru_cache(maxsize=2048)  # one text is compared with many, and they come again
+@lru_cache(maxsize=2048)  # texts are compared with many others, repeatedly
 def _weights(text: str) -> Mapping[str, float]:
-    """The weights of a text's words, as a vector of length 1."""
+    """Return the weights of the words of a text, as a unit vector."""
     weights = {
         word: (1 + math.log(count)) * (_PAIR if word >= _CJK else min(len(word), _LONGEST))
         for word, count in Counter(words(text)).items()

@@ -58,14 +58,15 @@ _CHINESE = """
 请问 请 您好 你好 谢谢 麻烦 我想 想知道 我想知道 我要 需要 可以 能够 应该 告诉 告诉我 帮我 帮忙 请告诉我 解释 回答
 我 你 您 他 她 我们 你们 他们 这 那 这个 那个 这些 那些 的 了 是 在 有 和 与 或 也 都 就 把 被 对 从 到 但是 因为 所以 如果
 """
-# Left out, for elsewhere they name things: ai, bin, car, comment, hat, main, plus, tag, todo, us, war; 说明, 问题.
+# Left out, because they are also topics of texts: ai, bin, car, comment, hat, main, plus, tag, todo, us, war; 说明, 问题.
 
 
 @cache  # on first use: importing this must not compile the patterns of `words`
 def stopwords() -> frozenset[str]:
     """Return articles, pronouns, auxiliaries, question words and words of request, in five languages.
 
-    They are English, German, French, Spanish and Chinese, as `words` makes them: of Chinese ones, pairs of letters.
+    The languages are English, German, French, Spanish and Chinese. The words are as `words` returns them, so Chinese
+    words are pairs of characters.
 
     >>> "the" in stopwords(), "index" in stopwords()
     (True, False)

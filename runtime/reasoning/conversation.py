@@ -24,7 +24,7 @@ RESULT_BUDGET = 16_000
 MAX_EXCERPT = 200
 """Maximum number of characters of an answer that an error shows."""
 
-_RAISE = "; raise max_tokens"
+_RAISE_MAX_TOKENS = "; raise max_tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,7 @@ class Form:
 
     Attributes:
         schema: JSON Schema of the answer.
-        enclosed: True if the model is asked for an object with the single key ``answer``, because endpoints require
-            objects.
+        enclosed: True to ask the model for an object with the single key ``answer``, because endpoints require objects.
     """
 
     schema: Schema
@@ -42,12 +41,12 @@ class Form:
 
     @classmethod
     def of(cls, schema: Schema) -> Form:
-        """Return the form of answers that fit `schema`."""
+        """Return the form for a schema, enclosed if the schema is not one of objects."""
         return cls(schema, enclosed=schema.get("type", "object") != "object")
 
     @property
     def asked(self) -> Schema:
-        """Schema that the model is asked for."""
+        """Schema that the model receives."""
         if not self.enclosed:
             return self.schema
         moved = {key: self.schema[key] for key in ("$defs", "definitions") if key in self.schema}
@@ -64,7 +63,7 @@ class Form:
         """Return the value of an answer, with or without the enclosing object.
 
         Raises:
-            SchemaMismatch: It does not fit.
+            SchemaMismatch: The answer does not fit the schema.
         """
         if not self.enclosed:
             return validate(self.schema, text, repair=repair)
@@ -75,7 +74,7 @@ class Form:
 
 
 class Conversation:
-    """A model's work on one task.
+    """Conversation with a model about one task.
 
     Args:
         model: The model.
@@ -89,13 +88,13 @@ class Conversation:
         self._tools = {tool.name: tool for tool in tools}
 
     def say(self, text: str) -> None:
-        """Add a text for the model; append it to the last message if that has not been read."""
+        """Add a text to the user's message that comes next; it is appended to a last message that is the user's."""
         last = self._messages[-1]
         if last["role"] != "user":
             self._messages.append({"role": "user", "content": text})
         elif isinstance(last["content"], str):
             last["content"] += f"\n\n{text}"
-        else:  # a list of parts, with images, shared with asides
+        else:  # a list of parts with images, which conversations of `_decide` share
             last["content"] = [*last["content"], {"type": "text", "text": text}]
 
     async def work(self, max_rounds: int) -> Completion | None:
@@ -105,11 +104,12 @@ class Conversation:
             max_rounds: Maximum number of turns, including the answer.
 
         Returns:
-            Its text; None if it only decided to answer, or has no turn left except for the answer.
+            The model's turn without tool calls; None if the model only decided to answer, or if only the turn for the
+            answer is left.
         """
         for _ in range(max_rounds - 1 if self._tools else 0):
             if self.model.tools == "constrained":
-                call = await self._choose()
+                call = await self._choose_tool()
                 if call is None:
                     return None
                 self._messages.append(
@@ -121,7 +121,7 @@ class Conversation:
             self._messages.append(turn.as_message())
             if not turn.tool_calls:
                 return turn
-            results = await _all(*map(self._call, turn.tool_calls))
+            results = await _concurrently(*map(self._call, turn.tool_calls))
             for call, result in zip(turn.tool_calls, results, strict=True):
                 self._messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
         return None
@@ -131,27 +131,27 @@ class Conversation:
 
         Args:
             form: Form of the answer; None for text.
-            draft: Last turn of the model, used as the answer if it fits.
-            max_repairs: Number of times that an answer that does not fit is requested again.
+            draft: Result of `work`, used as the answer if it fits.
+            max_repairs: Maximum number of further requests after an answer that does not fit.
 
         Returns:
-            Text, or normalised JSON.
+            The text, or normalised JSON.
 
         Raises:
-            AnswerError: No answer fits, or the text is empty.
+            AnswerError: No answer fits the form, or the text is empty.
         """
         if form is None:
-            return await self._words(draft)
+            return await self._text_answer(draft)
         if draft and draft.text:
             try:
                 return _as_json(_read(form, draft))
             except SchemaMismatch:
-                self.say(_asking_for(form))
+                self.say(_schema_request(form))
         elif not self.model.structured or self._messages[-1]["role"] == "assistant":
-            self.say(_asking_for(form))
+            self.say(_schema_request(form))
         fault, turn = "", Completion()
         for attempt in range(1, max_repairs + 2):
-            turn = await self._speak(form)
+            turn = await self._request_turn(form)
             try:
                 return _as_json(_read(form, turn))
             except SchemaMismatch as mismatch:
@@ -160,30 +160,31 @@ class Conversation:
                     fault = f"the answer was cut off at the most tokens it may have; be shorter\n{fault}"
             if attempt <= max_repairs:
                 emit(AnswerRejected(error=fault, repair=attempt))
-                self.say(f"That answer does not fit:\n{fault}\n\n{_asking_for(form)}")
+                self.say(f"That answer does not fit:\n{fault}\n\n{_schema_request(form)}")
         excerpt = turn.text if len(turn.text) <= MAX_EXCERPT else turn.text[:MAX_EXCERPT] + "…"
         raise AnswerError(
             f"{self.model.name} gave no answer that fits its schema in {max_repairs + 1} tries; "
-            f"the last was {excerpt!r}: {fault}{_RAISE if _was_cut(turn) else ''}"
+            f"the last was {excerpt!r}: {fault}{_RAISE_MAX_TOKENS if _was_cut(turn) else ''}"
         )
 
     @property
     def _native_tools(self) -> bool:
         return bool(self._tools) and self.model.tools == "native"
 
-    async def _words(self, draft: Completion | None) -> str:
-        turn = draft if draft and draft.text.strip() else await self._speak()
+    async def _text_answer(self, draft: Completion | None) -> str:
+        """Return an answer without a form: the text of the draft, or of another turn."""
+        turn = draft if draft and draft.text.strip() else await self._request_turn()
         if turn.text.strip():
             return turn.text
-        why = ""
+        reason = ""
         if turn.tool_calls:
-            why = ": it called tools when it was to answer"
+            reason = ": it called tools when it was to answer"
         elif _was_cut(turn):
-            why = f": it was cut off at the most tokens it may have{_RAISE}"
-        raise AnswerError(f"{self.model.name} said nothing{why}")
+            reason = f": it was cut off at the most tokens it may have{_RAISE_MAX_TOKENS}"
+        raise AnswerError(f"{self.model.name} said nothing{reason}")
 
-    async def _speak(self, form: Form | None = None) -> Completion:
-        """Run a turn without tool calls; tools stay described if the conversation holds calls."""
+    async def _request_turn(self, form: Form | None = None) -> Completion:
+        """Request a turn without tool calls, and add it; native tools remain described, as endpoints require."""
         turn = await self.model.complete(
             self._messages,
             tools=list(self._tools.values()) if self._native_tools else (),
@@ -193,11 +194,11 @@ class Conversation:
         self._messages.append({"role": "assistant", "content": turn.text})
         return turn
 
-    async def _choose(self) -> ToolCall | None:
-        """Make the model choose a tool, then its arguments, each by a schema; return None for an answer instead."""
+    async def _choose_tool(self) -> ToolCall | None:
+        """Ask the model for a tool, then for its arguments, each by a schema; return None if it prefers to answer."""
         answer = "answer" if "answer" not in self._tools else "give_answer"
         known = "\n".join(f"- {tool.name}: {tool.description}" for tool in self._tools.values())
-        choice = _object({"tool": {"type": "string", "enum": [answer, *self._tools]}})
+        choice = _object_schema({"tool": {"type": "string", "enum": [answer, *self._tools]}})
         asked = f"Choose the tool to use next, or {answer!r} if you can answer now.\n{known}\n- {answer}: answer now"
         name = str((await self._decide(asked, choice)).get("tool", answer))
         tool = self._tools.get(name)
@@ -210,34 +211,34 @@ class Conversation:
         return ToolCall(id=f"call_{new_id()}", name=name, arguments=json.dumps(arguments, ensure_ascii=False))
 
     async def _decide(self, asked: str, schema: Schema) -> dict[str, Any]:
-        """Ask for a decision outside the conversation, which keeps only its outcome."""
+        """Ask for a decision in a copy of the conversation, so that question and answer are not added to this one."""
         aside = Conversation(self.model, self._messages)
         aside.say(asked)
         return cast("dict[str, Any]", json.loads(await aside.answer(Form(schema), max_repairs=1)))
 
     async def _call(self, call: ToolCall) -> str:
-        """Call a tool. An error is a result too, from which the model can learn."""
+        """Call a tool and return its result as text; an error becomes a result, so that the model can react to it."""
         began = time.perf_counter()
         arguments: dict[str, Any] = {}
         failed = True
         try:
             try:
-                arguments = _arguments(call)
+                arguments = _parse_arguments(call)
             finally:
                 emit(ToolCalled(call_id=call.id, tool=call.name, arguments=arguments))
-            result, failed = await self._result(call.name, arguments), False
+            result, failed = await self._tool_result(call.name, arguments), False
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
-            result = _told(error)
+            result = _error_text(error)
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 raise
-            result = _told(error)
+            result = _error_text(error)
         result = cut(result, RESULT_BUDGET)
         seconds = time.perf_counter() - began
         emit(ToolReturned(call_id=call.id, tool=call.name, result=result, failed=failed, seconds=seconds))
         return result
 
-    async def _result(self, name: str, arguments: Mapping[str, Any]) -> str:
+    async def _tool_result(self, name: str, arguments: Mapping[str, Any]) -> str:
         if name not in self._tools:
             raise ToolError(f"there is no tool {name!r}{did_you_mean(name, self._tools)}: {', '.join(self._tools)}")
         result = await self._tools[name].call(arguments)
@@ -253,9 +254,9 @@ def _read(form: Form, turn: Completion) -> Any:
     return form.read(turn.text, repair=not _was_cut(turn))
 
 
-def _arguments(call: ToolCall) -> dict[str, Any]:
+def _parse_arguments(call: ToolCall) -> dict[str, Any]:
     try:
-        arguments = json.loads(call.arguments or "{}", parse_constant=_no_number)
+        arguments = json.loads(call.arguments or "{}", parse_constant=_refuse_constant)
     except ValueError as error:
         raise ToolError(f"the arguments of {call.name!r} are not JSON: {error}") from error
     except RecursionError as error:
@@ -265,11 +266,11 @@ def _arguments(call: ToolCall) -> dict[str, Any]:
     return cast("dict[str, Any]", arguments)
 
 
-def _no_number(word: str) -> Any:
+def _refuse_constant(word: str) -> Any:
     raise ValueError(f"{word} is not a JSON number; give one that is finite")
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Return an error of a tool as text for a model."""
     try:
         return f"{type(error).__name__}: {error}"
@@ -278,13 +279,13 @@ def _told(error: BaseException) -> str:
 
 
 def _is_cancelled() -> bool:
-    """Return True if the current task itself is being cancelled, rather than something that a tool awaited."""
+    """Return True if the current task is being cancelled; False if only a task that a tool awaits was cancelled."""
     task = asyncio.current_task()
-    return getattr(task, "cancelling", lambda: 1)() > 0  # Python 3.10 cannot tell
+    return getattr(task, "cancelling", lambda: 1)() > 0  # Python 3.10 cannot distinguish these
 
 
-async def _all(*calls: Any) -> list[str]:
-    """Await all calls at once; if this is cancelled, all are cancelled, and have ended when it ends."""
+async def _concurrently(*calls: Any) -> list[str]:
+    """Await all calls concurrently. On cancellation, all are cancelled, and their end is awaited."""
     results: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
@@ -292,11 +293,11 @@ async def _all(*calls: Any) -> list[str]:
     return results
 
 
-def _asking_for(form: Form) -> str:
+def _schema_request(form: Form) -> str:
     return f"Answer with JSON alone, which fits this JSON Schema:\n{json.dumps(form.asked, ensure_ascii=False)}"
 
 
-def _object(properties: Schema) -> Schema:
+def _object_schema(properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 

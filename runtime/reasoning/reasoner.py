@@ -37,11 +37,11 @@ STEP = {
 
 
 MAX_TRIES = 3
-"""Maximum number of tries for an answer that can be parsed."""
+"""Maximum number of tries of `ask_until_read`."""
 
 
 class Reasoner(Protocol):
-    """Anything that takes a task and answers it.
+    """Protocol of reasoners, which answer tasks.
 
         class Shout:
             async def infer(self, task: Task) -> str:
@@ -50,7 +50,7 @@ class Reasoner(Protocol):
         loud: Reasoner = Shout()
         print(Workflow(Operator("Say it.")).run("hello", loud).text)  # HELLO
 
-    One reasoner serves any number of operators at once, so a call keeps its state to itself.
+    A reasoner serves any number of operators concurrently, so calls must not share state.
     """
 
     async def infer(self, task: Task) -> str:
@@ -59,7 +59,7 @@ class Reasoner(Protocol):
 
 
 async def ask(reasoner: Reasoner, task: Task) -> str:
-    """Return the reasoner's answer; listeners of the run receive the task first."""
+    """Return the reasoner's answer to a task, after emitting a `TaskBuilt` event."""
     scope = current_scope()
     if scope is not None and scope.heard:
         emit(TaskBuilt(task=task.shown()))
@@ -69,7 +69,7 @@ async def ask(reasoner: Reasoner, task: Task) -> str:
 async def ask_until_read(
     reasoner: Reasoner, task: Task, read: Callable[[str], T], *, who: str, wanted: str, operator_id: str = ""
 ) -> T:
-    """Ask until an answer can be parsed; the faults of unusable answers are added to the lesson.
+    """Ask until an answer can be parsed, and return its value; faults of earlier answers are added to the lesson.
 
     Args:
         reasoner: The reasoner.
@@ -101,8 +101,8 @@ def reasoner_of(model: Model | Reasoner | str | None) -> Reasoner:
     """Return a reasoner for a user's choice of model.
 
     Args:
-        model: A model or its name, for a reasoner with one model; None for the model that the environment names; a
-            reasoner, which is returned as it is.
+        model: A model or its name, for a reasoner with one model; None for the model that the environment variables
+            select; a reasoner, which is returned as it is.
 
     Raises:
         InputError: The value is of another type.
@@ -115,25 +115,25 @@ def reasoner_of(model: Model | Reasoner | str | None) -> Reasoner:
 
 
 class MonoModelReasoner:
-    """Reasoner with one model, which thinks, calls tools and answers.
+    """Reasoner with one model, which reasons, calls tools and answers.
 
         reasoner = MonoModelReasoner("gpt-5")  # at the endpoint that the environment names
         reasoner = MonoModelReasoner(Model(name="llama3.2", base_url="http://localhost:11434/v1"))
 
     Args:
-        model: The model, or its name: the endpoint and the key come from the environment then. None for the
-            model that the environment names. The environment is read at the first use.
-        max_rounds: Maximum number of turns for a task: those with tools, and that of the answer.
-        max_repairs: Number of times that an answer that does not fit its schema is asked for again.
+        model: The model, or its name; for a name, endpoint and key come from environment variables. None for the model
+            that the environment variables select. They are read on first use.
+        max_rounds: Maximum number of turns for a task: turns with tool calls, plus the answer.
+        max_repairs: Maximum number of further requests after an answer that does not fit its schema.
 
     Raises:
-        InputError: Fewer than one round, or fewer than no repairs.
+        InputError: `max_rounds` is below 1, or `max_repairs` below 0.
     """
 
     def __init__(self, model: Model | str | None = None, *, max_rounds: int = 8, max_repairs: int = 2) -> None:
         _at_least(1, max_rounds=max_rounds)
         _at_least(0, max_repairs=max_repairs)
-        self._model = _Chosen(model)
+        self._model = _ModelChoice(model)
         self._max_rounds = max_rounds
         self._max_repairs = max_repairs
 
@@ -160,7 +160,7 @@ class MonoModelReasoner:
         return self.model.describe()
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return the values that determine its answers."""
+        """Return the values that determine the answers."""
         return {
             "type": name_of(type(self)),
             "max_rounds": self._max_rounds,
@@ -170,7 +170,7 @@ class MonoModelReasoner:
 
     @property
     def writes_prose(self) -> bool:
-        """True if its free text is usable; a very small model's is not."""
+        """True if free text of the model is usable; that of very small models is not."""
         return self.model.prose
 
     def with_model(self, model: Model) -> MonoModelReasoner:
@@ -182,8 +182,8 @@ class MonoModelReasoner:
 
         Raises:
             ModelError: The model's endpoint fails.
-            AnswerError: No answer fits the task's `output_schema`, or the model says nothing.
-            InvalidError: The `output_schema` is a broken one.
+            AnswerError: No answer fits the task's `output_schema`, or the answer is empty.
+            InvalidError: The `output_schema` is invalid.
         """
         form = _form(task)
         conversation = Conversation(self.model, await _opening(task, self.model), task.tools)
@@ -197,18 +197,19 @@ class DualModelReasoner:
         reasoner = DualModelReasoner(actor="gpt-5-mini", thinker="gpt-5")
         workflow = Workflow(Operator("Check each claim.", tools=[search]), model=reasoner)
 
-    The thinker gives one instruction per turn, the actor carries it out with the task's tools, and
-    the thinker sees the result, until it says that the work is finished. Then the actor answers.
+    In each turn, the thinker gives one instruction, the actor carries it out with the task's tools, and the thinker
+    receives the result. When the thinker reports that the work is finished, the actor answers.
 
     Args:
-        actor: Acting model or its name, as for `MonoModelReasoner`; None for the model that the environment names.
-        thinker: Thinking model, likewise; None for the actor's model.
+        actor: Acting model or its name, as for `MonoModelReasoner`; None for the model that the environment variables
+            select.
+        thinker: Thinking model or its name; None for the actor's model.
         max_rounds: Maximum number of instructions for a task.
         max_tool_rounds: Maximum number of the actor's turns for each instruction.
-        max_repairs: Number of times that an answer that does not fit its schema is asked for again.
+        max_repairs: Maximum number of further requests after an answer that does not fit its schema.
 
     Raises:
-        InputError: Fewer than one round of either kind, or fewer than no repairs.
+        InputError: `max_rounds` or `max_tool_rounds` is below 1, or `max_repairs` below 0.
     """
 
     def __init__(
@@ -222,8 +223,8 @@ class DualModelReasoner:
     ) -> None:
         _at_least(1, max_rounds=max_rounds, max_tool_rounds=max_tool_rounds)
         _at_least(0, max_repairs=max_repairs)
-        self._actor = _Chosen(actor)
-        self._thinker = _Chosen(thinker) if thinker else self._actor
+        self._actor = _ModelChoice(actor)
+        self._thinker = _ModelChoice(thinker) if thinker else self._actor
         self._max_rounds = max_rounds
         self._max_tool_rounds = max_tool_rounds
         self._max_repairs = max_repairs
@@ -250,7 +251,7 @@ class DualModelReasoner:
         return f"{self.thinker.describe()}, thinks; {self.actor.describe()}, acts"
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return the values that determine its answers."""
+        """Return the values that determine the answers."""
         return {
             "type": name_of(type(self)),
             "max_rounds": self._max_rounds,
@@ -262,7 +263,7 @@ class DualModelReasoner:
 
     @property
     def writes_prose(self) -> bool:
-        """True if its free text is usable; a very small model's is not."""
+        """True if free text of the actor is usable; that of very small models is not."""
         return self.actor.prose
 
     def with_model(self, model: Model) -> DualModelReasoner:
@@ -279,13 +280,13 @@ class DualModelReasoner:
 
         Raises:
             ModelError: A model's endpoint fails.
-            AnswerError: No answer fits the task's `output_schema`, no step the thinker's form, or the
-                actor says nothing.
-            InvalidError: The `output_schema` is a broken one.
+            AnswerError: No answer fits the task's `output_schema`, no turn of the thinker fits its schema, or the
+                actor's answer is empty.
+            InvalidError: The `output_schema` is invalid.
         """
         form = _form(task)
         actor = Conversation(self.actor, await _opening(task, self.actor), task.tools)
-        thinker = Conversation(self.thinker, _led(await _opening(task, self.thinker)))
+        thinker = Conversation(self.thinker, _thinker_opening(await _opening(task, self.thinker)))
         for _ in range(self._max_rounds):
             step: dict[str, Any] = json.loads(await thinker.answer(Form(STEP), max_repairs=self._max_repairs))
             if step["finished"]:
@@ -299,8 +300,8 @@ class DualModelReasoner:
         return await actor.answer(form, max_repairs=self._max_repairs)
 
 
-class _Chosen:
-    """A given model, or the model that its name and the environment select on first use."""
+class _ModelChoice:
+    """A given model, or the model that a name and the environment variables select on first use."""
 
     def __init__(self, model: Model | str | None) -> None:
         if not isinstance(model, Model | str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -315,7 +316,7 @@ class _Chosen:
             return self._model
 
     def fingerprint(self) -> dict[str, JsonValue] | None:
-        """Return the fingerprint of the model; None if none is configured, so that no answer can come from it."""
+        """Return the fingerprint of the model; None if no model is configured."""
         try:
             model = self.get()
         except InputError:
@@ -335,15 +336,16 @@ def _form(task: Task) -> Form | None:
 
 
 async def _opening(task: Task, model: Model) -> list[dict[str, Any]]:
-    """Return the rendered task, without the JSON Schema if the endpoint enforces it from the first turn."""
-    free_to_begin = bool(task.tools) and model.tools == "native"
-    held = model.structured and not free_to_begin and is_json_schema(task.output_schema)
+    """Return the rendered task; its JSON Schema is left out if the endpoint enforces it from the first turn."""
+    begins_with_tools = bool(task.tools) and model.tools == "native"
+    is_enforced = model.structured and not begins_with_tools and is_json_schema(task.output_schema)
     if not task.files:
-        return render(task, show_schema=not held, vision=model.vision)
-    return await asyncio.to_thread(render, task, show_schema=not held, vision=model.vision)  # the files are read
+        return render(task, show_schema=not is_enforced, vision=model.vision)
+    return await asyncio.to_thread(render, task, show_schema=not is_enforced, vision=model.vision)  # reads files
 
 
-def _led(opening: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    told = [f"The task:\n{message['content']}" for message in opening if message["role"] == "system"]
+def _thinker_opening(opening: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the opening of the thinker: the rendered task, with the thinker's role in the system message."""
+    task_instructions = [f"The task:\n{message['content']}" for message in opening if message["role"] == "system"]
     rest = [message for message in opening if message["role"] != "system"]
-    return [{"role": "system", "content": "\n\n".join([THINKER, *told])}, *rest]
+    return [{"role": "system", "content": "\n\n".join([THINKER, *task_instructions])}, *rest]

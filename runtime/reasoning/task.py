@@ -14,14 +14,14 @@ from operad.runtime.values.message import Job, StepRecord, SubJob, Value, Workfl
 
 
 class Example(Value):
-    """An example input with its right answer.
+    """Example input with its correct answer.
 
         example = Example(input="Tom wrote from Rome.", output="Tom, Rome")
         who = Operator("Extract the name and the city.", examples=[example])
 
     Attributes:
         input: Input, in the style of a job's goal.
-        output: The answer, in the form that the task asks for.
+        output: Correct answer, in the form that the task asks for.
     """
 
     input: str
@@ -35,19 +35,19 @@ class Task(Value):
         print(asyncio.run(MonoModelReasoner().infer(task)))
 
     Attributes:
-        job: The job that the workflow works on.
-        instruction: The operator's role, aim and style.
-        examples: Inputs with right answers, shown before the job as if they had been asked and answered.
-        output_schema: The form of the answer: a JSON Schema, a YAML or JSON example, or words.
+        job: Job of the workflow.
+        instruction: Role, aim and style of the operator.
+        examples: Inputs with correct answers, shown before the job as earlier turns of the conversation.
+        output_schema: Form of the answer: a JSON Schema, an example in YAML or JSON, or a description.
         actions: Recommended actions.
-        tools: Recommended tools, those of the actions included.
-        workflow_messages: Messages of the operators before this one. When an operator that was
-            found at fault runs again, its own earlier messages follow, each with its verdict.
+        tools: Recommended tools, including those of the actions.
+        workflow_messages: Messages of the direct predecessors. If the operator was blamed and runs again, its own
+            earlier messages follow, each with its verdict.
         previous_expert_outputs: Results of earlier experts.
-        transcript: For evaluators: purpose and message of each operator.
-        knowledge: Passages that fit the job.
+        transcript: Purpose and message of each operator, for evaluators.
+        knowledge: Passages retrieved for the job.
         insights: Insights of earlier runs.
-        lesson: Advice after the last attempt.
+        lesson: Lesson from the last attempt.
         files: Files of the job.
     """
 
@@ -68,7 +68,7 @@ class Task(Value):
     def shown(self) -> dict[str, JsonValue]:
         """Return the task as plain values for display, without empty fields."""
         job = self.job
-        said: dict[str, JsonValue] = {
+        fields: dict[str, JsonValue] = {
             "instruction": self.instruction,
             "turns": [{"role": turn.role, "text": turn.text} for turn in job.turns],
             "goal": job.goal,
@@ -77,9 +77,9 @@ class Task(Value):
             "inputs": job.inputs,
             "files": [str(file.path) for file in self.files],
             "lesson": self.lesson,
-            "workflow_messages": _said(self.workflow_messages),
-            "previous_expert_outputs": _said(self.previous_expert_outputs),
-            "transcript": _said(each.message for each in self.transcript),
+            "workflow_messages": _plain_messages(self.workflow_messages),
+            "previous_expert_outputs": _plain_messages(self.previous_expert_outputs),
+            "transcript": _plain_messages(each.message for each in self.transcript),
             "knowledge": [{"source": each.source, "text": each.text} for each in self.knowledge.passages],
             "insights": [each.text for each in self.insights],
             "actions": [{"name": each.name, "description": each.description} for each in self.actions],
@@ -87,15 +87,15 @@ class Task(Value):
             "examples": [each.model_dump() for each in self.examples],
             "output_schema": self.output_schema,
         }
-        return {name: value for name, value in said.items() if value}
+        return {name: value for name, value in fields.items() if value}
 
 
-def _said(messages: Iterable[WorkflowMessage]) -> list[JsonValue]:
-    """Return the messages with their authors, and their verdicts if any."""
-    said: list[JsonValue] = []
+def _plain_messages(messages: Iterable[WorkflowMessage]) -> list[JsonValue]:
+    """Return messages as plain values, with their authors and, if they failed, their status."""
+    plain: list[JsonValue] = []
     for message in messages:
         fields = {"operator_id": message.operator_id, "text": message.scratchpad, "lesson": message.lesson}
         if message.status is not WorkflowStatus.SUCCESS:
             fields["status"] = message.status.value
-        said.append({name: value for name, value in fields.items() if value})
-    return said
+        plain.append({name: value for name, value in fields.items() if value})
+    return plain

@@ -93,7 +93,7 @@ class Toolkit:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """All tools, in the order in which they were added; the tools of sources are known only while these are open."""
+        """All tools, in the order in which they were added; tools of sources are known only while these are open."""
         return self._all(Tool)
 
     @property
