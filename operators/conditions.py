@@ -53,13 +53,13 @@ class Case(NamedTuple):
     conditions: Annotated[list[Condition], Field(description="The conditions; none hold always.")]
 
     def holds(self, variables: Variables) -> bool:
-        """Return True if it holds for these variables.
+        """Return True if the conditions hold, all or one of them depending on `logic`.
 
         Raises:
-            ConditionError: A value cannot be compared so.
+            ConditionError: A value does not support the comparison.
         """
-        some = any if self.logic == "or" and self.conditions else all
-        return some(holds(condition, variables) for condition in self.conditions)
+        quantifier = any if self.logic == "or" and self.conditions else all
+        return quantifier(holds(condition, variables) for condition in self.conditions)
 
 
 _WITHOUT_VALUE = {"empty", "not empty", "exists", "not exists"}
@@ -76,7 +76,7 @@ OPERATORS: Mapping[VariableType, Sequence[str]] = {
     **dict.fromkeys(ARRAYS, ("contains", "not contains", "empty", "not empty")),
     T.ARRAY_FILE: ("contains", "not contains", "all of", "empty", "not empty"),
 }
-"""The comparisons of each type, as Chat2Workflow lists them; a file's ``type`` is a string with ``in`` and ``not in``."""
+"""Comparisons of each type, as in Chat2Workflow. The ``type`` of a file is a string with ``in`` and ``not in``."""
 
 _SPELLINGS = {
     "‹": "<",
@@ -90,11 +90,11 @@ _SPELLINGS = {
     "starts with": "start with",
     "ends with": "end with",
 }
-"""Other ways to write a comparison."""
+"""Other spellings of comparisons."""
 
 
 def normal(operator: str) -> str:
-    """A comparison as it is spelt here."""
+    """Return the usual spelling of a comparison."""
     return _SPELLINGS.get(operator, operator)
 
 
@@ -118,7 +118,7 @@ def holds(condition: Condition, variables: Variables) -> bool:
     """Return True if a condition holds.
 
     Raises:
-        ConditionError: The variable's value cannot be compared so.
+        ConditionError: The value of the variable does not support the comparison.
     """
     expected = condition.value
     if isinstance(expected, Text):
@@ -130,19 +130,19 @@ def holds(condition: Condition, variables: Variables) -> bool:
 
 
 def compare(value: Any, operator: str, expected: str | list[str] | None) -> bool:
-    """Compare a value.
+    """Return True if a comparison of a value holds.
 
-    A value that is not there does not exist; it is empty, as are 0, false and what has nothing in it. What is
-    empty contains nothing, begins and ends with nothing and is in nothing; of a value that is not there, nothing
-    else holds, not even ``is not``.
+    None, 0, false, and empty texts, lists and objects are empty. For an empty value, ``contains``, ``start with``,
+    ``end with`` and ``in`` are false, and ``not contains`` and ``not in`` are true. None does not exist; all other
+    comparisons of None are false, even ``is not``.
 
     Args:
         value: The value.
-        operator: How; see `OPERATORS`.
-        expected: With what; a number or a boolean is written as text.
+        operator: The comparison; see `OPERATORS`.
+        expected: The value to compare with; numbers and booleans are written as text.
 
     Raises:
-        ConditionError: There is no such comparison of such values.
+        ConditionError: The values do not support the comparison.
     """
     operator = normal(operator)
     match operator:
@@ -159,10 +159,10 @@ def compare(value: Any, operator: str, expected: str | list[str] | None) -> bool
         case _ if value is None or (not value and operator in ("contains", "start with", "end with", "in")):
             return False
         case _:
-            return _compared(value, operator, expected)
+            return _compare_by_type(value, operator, expected)
 
 
-def _compared(value: Any, operator: str, expected: str | list[str] | None) -> bool:
+def _compare_by_type(value: Any, operator: str, expected: str | list[str] | None) -> bool:
     if isinstance(value, bool):
         return _boolean(value, operator, expected)
     if operator in _ORDER or isinstance(value, int | float):
@@ -175,13 +175,13 @@ def _compared(value: Any, operator: str, expected: str | list[str] | None) -> bo
         return _array(cast("Sequence[Any]", value), operator, expected)
     if operator in ("is", "is not"):
         return (as_text(value) == expected) is (operator == "is")
-    raise _no_such(value, operator, expected)
+    raise _unsupported(value, operator, expected)
 
 
 def _boolean(value: bool, operator: str, expected: str | list[str] | None) -> bool:
     wanted = {"true": True, "1": True, "false": False, "0": False}.get(str(expected).strip().lower())
     if wanted is None or operator not in ("is", "is not", "=", "≠"):
-        raise _no_such(value, operator, expected)
+        raise _unsupported(value, operator, expected)
     return (value is wanted) is (operator in ("is", "="))
 
 
@@ -189,13 +189,13 @@ def _number(value: Any, operator: str, expected: str | list[str] | None) -> bool
     left, right = as_number(value), as_number(expected)
     by = _ORDER.get({"is": "=", "is not": "≠"}.get(operator, operator))
     if left is None or right is None or by is None:
-        raise _no_such(value, operator, expected)
+        raise _unsupported(value, operator, expected)
     return by(left, right)
 
 
 def _text(value: str, operator: str, expected: str | list[str] | None) -> bool:
     if expected is None:
-        raise _no_such(value, operator, expected)
+        raise _unsupported(value, operator, expected)
     if operator in ("in", "not in"):
         return (value in expected) is (operator == "in")
     text = expected if isinstance(expected, str) else ""
@@ -213,12 +213,12 @@ def _text(value: str, operator: str, expected: str | list[str] | None) -> bool:
         case "is not":
             return value != text
         case _:
-            raise _no_such(value, operator, expected)
+            raise _unsupported(value, operator, expected)
 
 
 def _array(values: Sequence[Any], operator: str, expected: str | list[str] | None) -> bool:
     if expected is None:
-        raise _no_such(values, operator, expected)
+        raise _unsupported(values, operator, expected)
     wanted = [expected] if isinstance(expected, str) else expected
     texts = [file_type(value) if isinstance(value, FileDescriptor) else as_text(value) for value in values]
     match operator:
@@ -229,7 +229,7 @@ def _array(values: Sequence[Any], operator: str, expected: str | list[str] | Non
         case "all of":
             return bool(texts) and all(text in wanted for text in texts)
         case _:
-            raise _no_such(values, operator, expected)
+            raise _unsupported(values, operator, expected)
 
 
 _ORDER: Mapping[str, Callable[[float, float], bool]] = {
@@ -243,14 +243,14 @@ _ORDER: Mapping[str, Callable[[float, float], bool]] = {
 
 
 def as_number(value: Any) -> float | None:
-    """A number that may be written as text; None where it is none."""
+    """Return a number, which may be written as text; None for other values."""
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         return None
 
 
-def _no_such(value: Any, operator: str, expected: Any) -> ConditionError:
+def _unsupported(value: Any, operator: str, expected: Any) -> ConditionError:
     return ConditionError(
         f"{shown(value)} ({type_of(value)}) cannot be compared by {operator!r} with {shown(expected)}"
     )

@@ -1,7 +1,7 @@
 """Tools from MCP servers: one name in an action stands for all the tools of a server.
 
-A server is connected to when a run first needs it (`operad.runtime.tools.connections`), never while a
-configuration is read. The `mcp` package is an extra, and is imported only then.
+The connection to a server is opened on first use in a run (`operad.runtime.tools.connections`), never while a
+configuration is read. The `mcp` package is an extra, imported when the connection is opened.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _STDERR_LINES = 10
-"""Number of the last lines of a server's stderr that an error repeats."""
+"""Number of the last lines of a server's stderr that an error shows."""
 
 MOST_TOOLS = 1_000
-"""Maximum number of tools a server may list."""
+"""Maximum number of tools of a server."""
 
 MOST_SCHEMA = 64 * 2**10
-"""Characters of the longest schema of a tool's arguments; it goes to the model with each question."""
+"""Maximum length of the schema of a tool's arguments, in characters; it is sent to the model with each request."""
 
 MOST_DESCRIPTION = 8_000
-"""Characters of a tool's description that a model is shown."""
+"""Maximum length of a tool's description for a model, in characters."""
 
 _SECRETS = "key|token|secret|passw|pwd|auth|credential|cookie"
 _SECRET = re.compile(f"(?i){_SECRETS}")
@@ -59,7 +59,7 @@ _HIDDEN = "[hidden]"
 
 
 class _Server(Value):
-    """Base of all servers.
+    """Base class of servers.
 
     Attributes:
         timeout: Seconds to connect in and to list the tools; a command may have to be installed first.
@@ -96,30 +96,30 @@ class StdioServer(_Server):
     _folder: Path | None = PrivateAttr(default=None)
 
     def seen_from(self, folder: Path) -> StdioServer:
-        """Return the server that runs in this folder, or in its `cwd` seen from there, as a `command` with a slash is.
+        """Return the server with `cwd`, and a `command` with a slash, relative to a folder.
 
-        It counts as the same in caches and kept runs, so that a project may be moved.
+        Caches and durable runs treat it as the same server, so that a project may be moved.
         """
         seen = self.model_copy()
         seen._folder = folder
         return seen
 
-    def _places(self) -> tuple[str, Path | None]:
-        """Return the program and its folder, as the system is to find them."""
+    def _program_and_folder(self) -> tuple[str, Path | None]:
+        """Return the program and the working directory for the process."""
         if self._folder is None:
             return self.command, self.cwd
-        is_path = os.sep in self.command  # any other name is looked for on PATH
+        is_path = os.sep in self.command  # other names are searched on PATH
         program = str(self._folder / Path(self.command).expanduser()) if is_path else self.command
         return program, self._folder / (self.cwd.expanduser() if self.cwd else "")
 
     @property
     def where(self) -> str:
-        """The command line, for people: without the keys and passwords that it may bear."""
+        """Command line for display, without keys and passwords."""
         return shlex.join([self.command, *self.shown["args"]])
 
     @property
     def shown(self) -> dict[str, Any]:
-        """The fields that are shown otherwise than they are."""
+        """Fields whose displayed values hide secrets."""
         before = ("", *self.args)
         return {
             "args": tuple(
@@ -130,19 +130,19 @@ class StdioServer(_Server):
 
     @property
     def secrets(self) -> list[str]:
-        """Return secrets that must not appear in the server's messages."""
+        """Secrets that must not appear in errors and logs."""
         named = [value for name, value in self.env.items() if _SECRET.search(name)]
         after = [text for last, text in pairwise(self.args) if _is_option(last)]
         within = [found[2] for text in (*self.args, *self.env.values()) for found in _SECRET_PART.finditer(text)]
-        return _parts([*named, *after, *within])
+        return _with_parts([*named, *after, *within])
 
     async def transport(self, stack: AsyncExitStack, stderr: deque[str]) -> Transport:
-        """Return the transport of messages, whose resources are entered on `stack`."""
+        """Return the transport of messages; its resources are closed by `stack`, and stderr is added to `stderr`."""
         from mcp.client.stdio import StdioServerParameters, stdio_client
 
-        program, cwd = self._places()
+        program, cwd = self._program_and_folder()
         parameters = StdioServerParameters(command=program, args=list(self.args), env=self.env, cwd=cwd)
-        return stdio_client(parameters, errlog=stack.enter_context(_logged(self.command, stderr, self.secrets)))
+        return stdio_client(parameters, errlog=stack.enter_context(_logged_stderr(self.command, stderr, self.secrets)))
 
 
 class _HttpServer(_Server):
@@ -158,23 +158,23 @@ class _HttpServer(_Server):
 
     @property
     def where(self) -> str:
-        """The address, for people: without the name, password and query that it may bear."""
+        """URL for display, without name, password and query."""
         return without_login(self.url)
 
     @property
     def shown(self) -> dict[str, Any]:
-        """The fields that are shown otherwise than they are."""
+        """Fields whose displayed values hide secrets."""
         return {"url": self.where}
 
     @property
     def secrets(self) -> list[str]:
-        """Return secrets that must not appear in the server's messages."""
+        """Secrets that must not appear in errors and logs."""
         named = [value for name, value in self.headers.items() if _SECRET.search(name)]
         within = [found[2] for found in _SECRET_PART.finditer(self.url)]
-        return _parts([*named, *within])
+        return _with_parts([*named, *within])
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return the values that make two servers equal: the address, without secrets in it."""
+        """Return values that are equal for equal servers: the fields, with a URL without secrets."""
         return super().fingerprint() | {"url": self.where}
 
 
@@ -184,7 +184,7 @@ class StreamableHttpServer(_HttpServer):
     transport_type: Literal["STREAMABLE_HTTP"] = "STREAMABLE_HTTP"
 
     async def transport(self, stack: AsyncExitStack, stderr: deque[str]) -> Transport:
-        """Return the transport of messages, whose resources are entered on `stack`."""
+        """Return the transport of messages; its resources are closed by `stack`."""
         from httpx2 import AsyncClient, Timeout
         from mcp.client.streamable_http import streamable_http_client
 
@@ -228,9 +228,9 @@ class McpTools(ToolSource):
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[ToolGroup, None]:
-        """Connect: the server's tools, which may be called until the context is left.
+        """Connect to the server and yield its tools, which can be called until the context exits.
 
-        A call returns the text of the result. It is entered and left in one task.
+        A call returns the text of the result. The context must be entered and left in the same task.
 
         Raises:
             MissingExtraError: The `mcp` package is not installed.
@@ -244,9 +244,9 @@ class McpTools(ToolSource):
                 async with AsyncExitStack() as stack:
                     transport = await self.server.transport(stack, stderr)
                     client = await stack.enter_async_context(client_of(transport))
-                    # It would hold results against schemas of the same server, which may take for ever.
-                    cast("Any", client.session).validate_tool_result = _unchecked
-                    tools = [self._tool(client, listed) for listed in await _listed(client)]
+                    # Validation by the server's own schemas could take forever.
+                    cast("Any", client.session).validate_tool_result = _accept
+                    tools = [self._tool(client, listed) for listed in await _list_tools(client)]
                     group = ToolGroup(name=self.name, description=self.description, tools=tuple(tools), id=self.id)
                     connecting.deadline = math.inf
                     yield group
@@ -259,12 +259,18 @@ class McpTools(ToolSource):
             raise self._error(f"did not answer within {self.server.timeout:g} s", stderr)
 
     def _tool(self, client: Client, listed: ListedTool) -> Tool:
+        """Return the tool for a tool that the server lists.
+
+        Raises:
+            ToolError: The tool has no name, or its schema is too large.
+        """
+
         async def call(**arguments: Any) -> str:
             try:
                 result = await client.call_tool(listed.name, arguments, self.server.call_timeout)
             except Exception as error:  # noqa: BLE001 - as above
-                why = f"broke off the call of tool {listed.name!r}: {describe(error)}"
-                raise self._error(why) from self._shown(error)
+                problem = f"broke off the call of tool {listed.name!r}: {describe(error)}"
+                raise self._error(problem) from self._shown(error)
             text = self._without_secrets(_text(result))
             if result.is_error:
                 raise ToolError(text or f"tool {listed.name!r} failed and does not say why")
@@ -285,14 +291,15 @@ class McpTools(ToolSource):
         )
 
     def _error(self, what: str, stderr: deque[str] | None = None) -> ToolError:
-        said = "; its last words:\n  " + "\n  ".join(stderr) if stderr else ""
-        return ToolError(self._without_secrets(f"MCP server {self.name!r} ({self.server.where}) {what}{said}"))
+        """Return an error about the server, with the last lines of its stderr and without secrets."""
+        last_lines = "; its last words:\n  " + "\n  ".join(stderr) if stderr else ""
+        return ToolError(self._without_secrets(f"MCP server {self.name!r} ({self.server.where}) {what}{last_lines}"))
 
     def _without_secrets(self, text: str) -> str:
-        return _hiding(self.server.secrets, text)
+        return _hide(self.server.secrets, text)
 
     def _shown(self, error: Exception) -> Exception | None:
-        """The error as a cause, for tracebacks show those too; None for one in which the server repeats a secret."""
+        """Return the error, to be chained as the cause; None if its traceback contains a secret."""
         text = "".join(traceback.format_exception(error))
         return error if self._without_secrets(text) == text else None
 
@@ -306,7 +313,7 @@ def _mcp() -> tuple[Any, Callable[..., Client]]:
     return anyio, Client
 
 
-async def _listed(client: Client) -> list[ListedTool]:
+async def _list_tools(client: Client) -> list[ListedTool]:
     page = await client.list_tools()
     tools = list(page.tools)
     while page.next_cursor and len(tools) <= MOST_TOOLS:
@@ -317,12 +324,12 @@ async def _listed(client: Client) -> list[ListedTool]:
     return tools
 
 
-async def _unchecked(name: str, result: CallToolResult) -> None:
-    """Take a result as it is."""
+async def _accept(name: str, result: CallToolResult) -> None:
+    """Accept a result without validation."""
 
 
 def _text(result: CallToolResult) -> str:
-    """A result as a model reads it; structured content is what counts only where a server sends nothing else."""
+    """Return a result as text for a model; structured content is used only if there is no other content."""
     if not result.content and result.structured_content is not None:
         return json.dumps(result.structured_content, ensure_ascii=False)
     return "\n".join(map(_block_text, result.content))
@@ -340,16 +347,16 @@ def _block_text(block: ContentBlock) -> str:
 
 
 @contextmanager
-def _logged(name: str, tail: deque[str], secrets: list[str]) -> Generator[TextIO, None, None]:
-    """A stream for a process's stderr: each line goes to the log, and the last ones to `tail`, without secrets."""
+def _logged_stderr(name: str, tail: deque[str], secrets: list[str]) -> Generator[TextIO, None, None]:
+    """Yield a stream for a process's stderr. Lines are logged and added to `tail`, without secrets."""
     reader, writer = os.pipe()
 
     def pump() -> None:
         with open(reader, encoding="utf-8", errors="replace") as lines:
             for line in iter(lambda: lines.readline(8192), ""):
-                said = _hiding(secrets, line.rstrip())
-                tail.append(said)
-                log.info("%s: %s", name, said)
+                text = _hide(secrets, line.rstrip())
+                tail.append(text)
+                log.info("%s: %s", name, text)
 
     thread = Thread(target=pump, name=f"stderr of {name}", daemon=True)
     thread.start()
@@ -357,27 +364,27 @@ def _logged(name: str, tail: deque[str], secrets: list[str]) -> Generator[TextIO
         with open(writer, "w", encoding="utf-8") as stream:
             yield stream
     finally:
-        thread.join(timeout=0.5)  # by now the process has ended; a child of it may still hold the pipe
+        thread.join(timeout=0.5)  # the process has ended, but a child of it may still hold the pipe
 
 
 def _is_option(text: str) -> bool:
-    """Return True if what follows it on a command line is a secret."""
+    """Return True if a command line argument is an option whose value is a secret."""
     return bool(_SECRET_OPTION.fullmatch(text))
 
 
-def _parts(secrets: Iterable[str]) -> list[str]:
-    """Secrets, whole and in the parts that a server may repeat, the longest first; what may be any word is none."""
+def _with_parts(secrets: Iterable[str]) -> list[str]:
+    """Return secrets and their parts, which a server may repeat, longest first; short parts are left out."""
     parts = {part for secret in secrets for part in (secret, *re.split(r"[\s:]+", secret))}
     return sorted((part for part in parts if len(part) >= MIN_KEY and part != "Bearer"), key=len, reverse=True)
 
 
-def _hiding(secrets: Iterable[str], text: str) -> str:
+def _hide(secrets: Iterable[str], text: str) -> str:
     for secret in secrets:
         text = text.replace(secret, _HIDDEN)
     return text
 
 
 def _innermost(error: Exception) -> Exception:
-    """The error within the groups that task groups wrap it in."""
+    """Return the error inside exception groups of task groups."""
     inner: tuple[Exception, ...] = getattr(error, "exceptions", ())
     return _innermost(inner[0]) if inner else error

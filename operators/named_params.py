@@ -6,7 +6,7 @@
 | a tuple | ``[what it is, city, string]`` | ``{name: city, type: string, description: what it is}`` |
 | a list of pairs of a name and a value | ``[[city, [city, "3"]]]`` | ``{city: 3.city}`` |
 
-`positional` reads both forms and returns lists, which is what workflows hold; `named` writes names.
+`positional` reads both forms and returns lists, which workflows use; `named` returns names.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ def positional(params_type: type[NodeParams], params: Any) -> Any:
 
     Args:
         params_type: Declaration of the parameters.
-        params: Parameters in either form. What fits neither is returned as it is, for the check to report.
+        params: Parameters in either form. Values that fit neither form are unchanged, and reported by the validation.
     """
-    return _fields_of(params_type, params, in_lists)
+    return _convert_fields(params_type, params, in_lists)
 
 
 def named(params_type: type[NodeParams], params: Any) -> Any:
-    """Return parameters with names in place of lists; `positional` returns the given ones again.
+    """Return parameters with names in place of lists; `positional` reverses this.
 
     Args:
         params_type: Declaration of the parameters.
-        params: Parameters in lists. What fits no declaration stays as it is.
+        params: Parameters in lists. Values that do not fit their declaration are unchanged.
     """
-    return _fields_of(params_type, params, _with_names)
+    return _convert_fields(params_type, params, _with_names)
 
 
-def _fields_of(params_type: type[NodeParams], params: Any, change: Any) -> Any:
+def _convert_fields(params_type: type[NodeParams], params: Any, change: Any) -> Any:
     if not isinstance(params, Mapping):
         return params
     hints = _hints(params_type)
@@ -53,23 +53,25 @@ def _fields_of(params_type: type[NodeParams], params: Any, change: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _hints(declared: type[Any]) -> Mapping[str, Any]:
-    """The types of a declaration's fields by name, without annotations; ``X | None`` is X."""
-    return {name: _plain(hint) for name, hint in get_type_hints(declared, include_extras=False).items()}
+    """Return the types of the fields of a class by name, without annotations; ``X | None`` becomes X."""
+    return {name: _bare_type(hint) for name, hint in get_type_hints(declared, include_extras=False).items()}
 
 
-def _plain(hint: Any) -> Any:
+def _bare_type(hint: Any) -> Any:
     if get_origin(hint) is Annotated:
-        return _plain(get_args(hint)[0])
+        return _bare_type(get_args(hint)[0])
     if get_origin(hint) in (Union, types.UnionType):
         kinds = [each for each in get_args(hint) if each is not type(None)]
-        return _plain(kinds[0]) if len(kinds) == 1 else None  # among texts, id.variable is a text
+        return (
+            _bare_type(kinds[0]) if len(kinds) == 1 else None
+        )  # in other unions with text, id.variable would be ambiguous
     return hint
 
 
-def _items(hint: Any) -> Any:
-    """The type of a list's items; None for anything but a list."""
+def _item_type(hint: Any) -> Any:
+    """Return the type of the items of a list type; None for other types."""
     given = get_args(hint) if get_origin(hint) in (list, Sequence) else ()
-    return _plain(given[0]) if given else cast("Any", None)
+    return _bare_type(given[0]) if given else cast("Any", None)
 
 
 def _is_tuple(hint: Any) -> bool:
@@ -77,17 +79,17 @@ def _is_tuple(hint: Any) -> bool:
 
 
 def _is_pair(hint: Any) -> bool:
-    return _is_tuple(hint) and len(_names(hint)) == 2 and _names(hint)[0] == "name"
+    return _is_tuple(hint) and len(_field_names(hint)) == 2 and _field_names(hint)[0] == "name"
 
 
-def _names(hint: Any) -> tuple[str, ...]:
-    """The names of a tuple's fields."""
+def _field_names(hint: Any) -> tuple[str, ...]:
+    """Return the names of the fields of a named tuple."""
     return hint._fields
 
 
-def _second(pair: Any) -> Any:
-    """The type of the second field of a pair."""
-    return _hints(pair)[_names(pair)[1]]
+def _second_type(pair: Any) -> Any:
+    """Return the type of the second field of a pair."""
+    return _hints(pair)[_field_names(pair)[1]]
 
 
 # Reading
@@ -99,10 +101,10 @@ def in_lists(hint: Any, value: Any) -> Any:
         return _selector(value)
     if _is_tuple(hint):
         return _tuple(hint, value)
-    if (inner := _items(hint)) is None:
+    if (inner := _item_type(hint)) is None:
         return value
     if isinstance(value, Mapping) and _is_pair(inner):
-        second = _second(inner)
+        second = _second_type(inner)
         return [[name, in_lists(second, each)] for name, each in cast("Mapping[str, Any]", value).items()]
     return (
         [in_lists(inner, each) for each in cast("list[Any]", value)] if isinstance(value, list) else cast("Any", value)
@@ -118,7 +120,7 @@ def _selector(value: Any) -> Any:
 
 
 def _tuple(hint: Any, value: Any) -> Any:
-    hints, names = _hints(hint), _names(hint)
+    hints, names = _hints(hint), _field_names(hint)
     if isinstance(value, list):
         given = cast("list[Any]", value)
         return [in_lists(hints[name], each) for name, each in zip(names, given, strict=False)] + given[len(names) :]
@@ -135,14 +137,14 @@ def _tuple(hint: Any, value: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _defaults(hint: Any) -> Mapping[str, Any]:
-    """The values of a tuple's fields that may be left out: those with a default, and those that may be null."""
+    """Return the default values of the optional fields of a tuple: those with a default, and those that may be None."""
     optional = {
         name: None for name, each in get_type_hints(hint, include_extras=False).items() if type(None) in get_args(each)
     }
-    return {**optional, **{name: _raw(value) for name, value in hint._field_defaults.items()}}
+    return {**optional, **{name: _plain_value(value) for name, value in hint._field_defaults.items()}}
 
 
-def _raw(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     return str(value) if isinstance(value, str) else value
 
 
@@ -155,18 +157,18 @@ def _with_names(hint: Any, value: Any) -> Any:
         return written if _selector(written) == value else value
     if _is_tuple(hint):
         return _named_tuple(hint, value)
-    inner = _items(hint)
+    inner = _item_type(hint)
     given = cast("list[Any]", value)
     if inner is None or not isinstance(value, list):
         return given
     if _is_pair(inner) and _are_pairs(given):
-        second = _second(inner)
+        second = _second_type(inner)
         return {name: _with_names(second, each) for name, each in given}
     return [_with_names(inner, each) for each in given]
 
 
 def _named_tuple(hint: Any, value: Any) -> Any:
-    names, hints, defaults = _names(hint), _hints(hint), _defaults(hint)
+    names, hints, defaults = _field_names(hint), _hints(hint), _defaults(hint)
     given = cast("list[Any]", value)
     if (
         not isinstance(value, list)
@@ -178,7 +180,7 @@ def _named_tuple(hint: Any, value: Any) -> Any:
     written = {
         name: _with_names(hints[name], each)
         for place, (name, each) in enumerate(zip(names, given, strict=False))
-        if place == last or name not in defaults or not _same(each, defaults[name])
+        if place == last or name not in defaults or not _is_identical(each, defaults[name])
     }
     return {name: written[name] for name in _in_written_order(written)}
 
@@ -188,14 +190,14 @@ def _are_texts(value: Any) -> bool:
 
 
 def _are_pairs(items: Sequence[Any]) -> bool:
-    """Return True for pairs of which each begins with another name."""
+    """Return True if the items are pairs that begin with different names."""
     if not items or not all(isinstance(each, list) and len(cast("list[Any]", each)) == 2 for each in items):
         return False
     names = [each[0] for each in items]
     return all(isinstance(name, str) and name for name in names) and len(set(names)) == len(names)
 
 
-def _same(value: Any, other: Any) -> bool:
+def _is_identical(value: Any, other: Any) -> bool:
     return type(value) is type(other) and value == other
 
 
@@ -203,14 +205,14 @@ def _same(value: Any, other: Any) -> bool:
 
 
 def written_path(params_type: type[NodeParams], params: Any, path: Sequence[str | int]) -> list[str | int]:
-    """Return a path into the lists of `positional` as a path into the parameters as they are written.
+    """Convert a path into the lists of `positional` to a path into the parameters as they are written.
 
         written_path(EndParams, {"outputs": {"summary": "3.text"}}, ["outputs", 0, 1])  # ["outputs", "summary"]
 
     Args:
         params_type: Declaration of the parameters.
         params: The parameters as they are written.
-        path: Keys and places; the rest of it is left out where a text stands for a list.
+        path: Keys and indices; the rest is omitted if a text stands for a list.
     """
     if not path or not isinstance(params, Mapping):
         return list(path)
@@ -219,70 +221,70 @@ def written_path(params_type: type[NodeParams], params: Any, path: Sequence[str 
     value, hint = cast("Mapping[Any, Any]", params).get(name), _hints(params_type).get(str(name))
     while rest and isinstance(value, Mapping | list):
         step, *rest = rest
-        inner = _items(hint)
+        inner = _item_type(hint)
         if isinstance(step, int) and isinstance(value, Mapping) and _is_pair(inner):
             step, hint = list(cast("Mapping[str, Any]", value))[step], _hints(inner)["name"]
             if rest[:1] != [0]:
-                hint = _second(inner)
+                hint = _second_type(inner)
             rest = rest[1:]
-        elif isinstance(step, int) and _is_tuple(hint) and step < len(_names(hint)):
-            field = _names(hint)[step]
+        elif isinstance(step, int) and _is_tuple(hint) and step < len(_field_names(hint)):
+            field = _field_names(hint)[step]
             step, hint = (field if isinstance(value, Mapping) else step), _hints(hint)[field]
         else:
             hint = inner
         written.append(step)
-        value = _at(value, step)
+        value = _item_at(value, step)
     return written
 
 
 def listed_path(params_type: type[NodeParams], params: Any, path: Sequence[str | int]) -> list[str | int]:
-    """Return a path with names as a path into lists.
+    """Convert a path with names to a path into lists.
 
         listed_path(EndParams, {"outputs": [["summary", ["text", "3"]]]}, ["outputs", "summary"])  # ["outputs", 0, 1]
 
     Args:
         params_type: Declaration of the parameters.
         params: The parameters, in lists.
-        path: Keys and places; those that lead nowhere are returned as they are.
+        path: Keys and indices; steps that do not exist in the parameters are unchanged.
     """
     name, *rest = path
     listed: list[str | int] = [name]
-    value, hint = _at(params, name), _hints(params_type).get(str(name))
+    value, hint = _item_at(params, name), _hints(params_type).get(str(name))
     for step in rest:
-        inner, steps = _items(hint), [step]
-        if _is_tuple(hint) and step in _names(hint):
-            steps = [_names(hint).index(step)]
+        inner, steps = _item_type(hint), [step]
+        if _is_tuple(hint) and step in _field_names(hint):
+            steps = [_field_names(hint).index(step)]
         elif isinstance(step, str) and _is_pair(inner) and isinstance(value, list):
             pairs = cast("list[Any]", value)
-            steps = next(([number, 1] for number, each in enumerate(pairs) if _at(each, 0) == step), steps)
+            steps = next(([number, 1] for number, each in enumerate(pairs) if _item_at(each, 0) == step), steps)
             hint = inner if len(steps) > 1 else hint
         for each in steps:
-            is_field = _is_tuple(hint) and isinstance(each, int) and each < len(_names(hint))
-            hint = _hints(hint)[_names(hint)[int(each)]] if is_field else _items(hint)
-            value = _at(value, each)
+            is_field = _is_tuple(hint) and isinstance(each, int) and each < len(_field_names(hint))
+            hint = _hints(hint)[_field_names(hint)[int(each)]] if is_field else _item_type(hint)
+            value = _item_at(value, each)
         listed += steps
     return listed
 
 
 def named_place(params_type: type[NodeParams], where: str) -> str:
-    """Return the path of a parameter with the names of its places.
+    """Return the path of a parameter with names in place of the indices of tuples.
 
     named_place(EndParams, "outputs[0][1]")  # outputs[0].value
     """
     steps = re.findall(r"\[(\d+)\]|([^.\[\]]+)", where)
     if len(steps) < 2 or "".join(f"[{number}]" if number else f".{name}" for number, name in steps) != f".{where}":
         return where
-    hint, said = _hints(params_type).get(steps[0][1]), steps[0][1]
+    hint, place = _hints(params_type).get(steps[0][1]), steps[0][1]
     for number, name in steps[1:]:
-        if number and _is_tuple(hint) and int(number) < len(_names(hint)):
-            field = _names(hint)[int(number)]
-            said, hint = f"{said}.{field}", _hints(hint)[field]
+        if number and _is_tuple(hint) and int(number) < len(_field_names(hint)):
+            field = _field_names(hint)[int(number)]
+            place, hint = f"{place}.{field}", _hints(hint)[field]
         else:
-            said, hint = said + (f"[{number}]" if number else f".{name}"), _items(hint)
-    return said
+            place, hint = place + (f"[{number}]" if number else f".{name}"), _item_type(hint)
+    return place
 
 
-def _at(value: Any, step: str | int) -> Any:
+def _item_at(value: Any, step: str | int) -> Any:
     try:
         return value[step]
     except (LookupError, TypeError):
@@ -293,26 +295,26 @@ def _at(value: Any, step: str | int) -> Any:
 
 
 def form(hint: Any) -> str:
-    """Return the form in which a parameter of a type is written; empty for a plain value.
+    """Return a template of the way in which a parameter of a type is written; empty for a plain value.
 
     form(list[Output])  # {name: id.variable, …}
     """
-    kind = _plain(hint)
+    kind = _bare_type(hint)
     if kind is Selector:
         return "id.variable"
     if _is_tuple(kind):
-        return f"{{{', '.join(_form_of_field(kind, name) for name in _in_written_order(_names(kind)))}}}"
-    inner = _items(kind)
+        return f"{{{', '.join(_field_form(kind, name) for name in _in_written_order(_field_names(kind)))}}}"
+    inner = _item_type(kind)
     if _is_pair(inner):
-        return f"{{name: {form(_second(inner)) or _names(inner)[1]}, …}}"
+        return f"{{name: {form(_second_type(inner)) or _field_names(inner)[1]}, …}}"
     return f"[{form(inner)}, …]" if inner is not None and form(inner) else ""
 
 
-def _form_of_field(kind: Any, name: str) -> str:
-    said = form(_hints(kind)[name])
-    return f"{name}{'?' if name in _defaults(kind) else ''}{f': {said}' if said else ''}"
+def _field_form(kind: Any, name: str) -> str:
+    field_form = form(_hints(kind)[name])
+    return f"{name}{'?' if name in _defaults(kind) else ''}{f': {field_form}' if field_form else ''}"
 
 
 def _in_written_order(names: Iterable[str]) -> list[str]:
-    """Names of fields as they are written: the name first, a description last."""
+    """Return the names of fields in the order in which they are written: ``name`` first, ``description`` last."""
     return sorted(names, key=lambda name: (name != "name", name == "description"))

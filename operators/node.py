@@ -1,7 +1,7 @@
 """Typed nodes: an operator that declares its parameters, its outputs and its ports once.
 
-Validation, the catalogue (`operad nodes`), YAML, the formats and the prompts that make workflows all
-read that one declaration. A type of one's own is a subclass:
+Validation, the catalogue (`operad nodes`), YAML, the formats and the prompts that generate workflows all use that
+declaration. A custom node type is a subclass:
 
     class WordCountParams(NodeParams):
         text: Text = Field(description="The text to count the words of.")
@@ -82,7 +82,7 @@ __all__ = [
 ]
 
 TypeOf = Callable[[Selector], VariableType]
-"""The type of a variable; `ANY` where nothing is known about it."""
+"""Function that returns the type of a variable; `ANY` if the type is unknown."""
 
 
 class NodeError(OperadError):
@@ -90,10 +90,10 @@ class NodeError(OperadError):
 
 
 DONE, FAILED = "done", "failed"
-"""The ports of a node whose failure takes a way of its own."""
+"""Ports of a node whose failures take a branch of their own."""
 
 ERROR_OUTPUTS = ("error_message", "error_type")
-"""The variables that say why a node failed, where the workflow goes on."""
+"""Variables with the reason for a node's failure, if the workflow continues after it."""
 
 ParamsT = TypeVar("ParamsT", bound=NodeParams)
 
@@ -103,11 +103,11 @@ class NodeResult:
     """Result of a node.
 
     Attributes:
-        outputs: Its variables.
-        port: The port that it takes, if it has any.
+        outputs: Variables of the node.
+        port: Port taken, if the node has ports.
         text: Text for people, and for evaluators.
-        status: Verdict on a workflow inside of it.
-        parts: Messages of the nodes inside of it.
+        status: Verdict on the workflow inside the node.
+        parts: Messages of the nodes inside the node.
     """
 
     outputs: Values
@@ -118,7 +118,7 @@ class NodeResult:
 
 
 class NodeCall(OperatorCall, frozen=True, kw_only=True):
-    """Input of a node: an `OperatorCall`, with the variables that the node's parameters name.
+    """Input of a node: an `OperatorCall` with the variables that the node's parameters refer to.
 
     Attributes:
         variables: The variables.
@@ -127,16 +127,16 @@ class NodeCall(OperatorCall, frozen=True, kw_only=True):
     variables: Variables
 
     def get(self, selector: Selector) -> Any:
-        """A variable's value; None where its node did not run."""
+        """Return the value of a variable; None if its node did not run."""
         return self.variables.get(selector)
 
     def text(self, template: Text) -> str:
-        """A text with the variables' values in it."""
+        """Return a text with its variables replaced by their values."""
         return self.variables.text(template)
 
 
 class NodeOperator(Operator, Generic[ParamsT]):
-    """An operator of a declared type. Its docstring describes it for people and models.
+    """Base class of node types. The docstring of a type describes it for people and models.
 
         class Params(NodeParams):
             text: Annotated[Text, Field(description="Text to count.")]
@@ -152,28 +152,28 @@ class NodeOperator(Operator, Generic[ParamsT]):
                 return {"words": len(call.text(self.params.text).split())}
 
     Args:
-        id: Its identity in a workflow.
-        params: Its parameters, as a value of `params_type` or as its fields.
+        id: Id of the node in a workflow.
+        params: Parameters, as an instance of `params_type` or as a mapping of its fields.
         services: External services.
-        body: Nodes inside of it, for a type with `body_starts_with`.
-        assigned: Per variable that it reads, the nodes before it that may have assigned it anew, in order.
-        carried: Variables of the conversation that nodes inside of it assign.
-        writing: Form of values in its texts.
+        body: Workflow of the nodes inside the node, for a type with `body_starts_with`.
+        assigned: For each variable that the node reads, the earlier nodes that may have assigned it, in order.
+        carried: Variables of the conversation that nodes inside the node assign.
+        writing: Representation of values in texts.
 
     Attributes:
-        type: The name of the type.
-        params_type: Type of its parameters.
-        gives: Description of its outputs.
-        ways: Description of its ports; empty if it has none.
-        example: Parameters as an example.
-        hint: For models that generate workflows, in a line: what parameters and outputs by name and type leave open.
-            None for the summary.
-        body_starts_with: For a type that runs other nodes inside, the type that these begin with.
-        ends: True if what it is given is a result of the whole workflow.
-        answers: True if its output ``answer`` is a part of the answer of the whole workflow, wherever it runs.
+        type: Name of the type.
+        params_type: Class of the parameters.
+        gives: Description of the outputs.
+        ways: Description of the ports; empty if there are none.
+        example: Example of the parameters.
+        hint: Line for models that generate workflows, with information that the names and types of parameters and
+            outputs do not give. None for the summary.
+        body_starts_with: Type of the first node inside; empty if a type has no nodes inside.
+        ends: True if the inputs of the node are results of the whole workflow.
+        answers: True if the output ``answer`` is a part of the answer of the whole workflow, also inside other nodes.
 
     Raises:
-        InvalidError: The parameters are not as declared; every issue is listed.
+        InvalidError: The parameters do not fit their declaration; every issue is listed.
     """
 
     type: ClassVar[str] = ""
@@ -229,49 +229,49 @@ class NodeOperator(Operator, Generic[ParamsT]):
                 for each in faults
             ]
             raise InvalidError(f"node {id!r} ({cls.type})", issues) from error
-        except UnicodeEncodeError as error:  # of pydantic, as it wants to name the value
+        except UnicodeEncodeError as error:  # pydantic fails to encode the value for its error
             issue = Issue("value", "param: holds half of a surrogate pair where a name is expected", id)
             raise InvalidError(f"node {id!r} ({cls.type})", [issue]) from error
 
-    # What a subclass declares
+    # Declarations of subclasses
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """Its variables and their types, given the types of those that it reads."""
+        """Return the types of the node's variables by name, given the types of the variables that it reads."""
         return {}
 
     def inside(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """The variables that it has for the nodes inside of it."""
+        """Return the types of the variables that only the nodes inside can read, by name."""
         return {}
 
     @property
     def results(self) -> Sequence[tuple[str, Selector]]:
-        """The variables of nodes inside of it that it makes its own of, each with the path of the parameter."""
+        """Variables of nodes inside from which the node makes its outputs, each with the path of the parameter."""
         return ()
 
     @property
     def assigns(self) -> Sequence[Selector]:
-        """Variables of other nodes that it assigns: those of a conversation, or of a loop around it."""
+        """Variables of other nodes that this node assigns: of the conversation, or of the enclosing loop."""
         return ()
 
     @property
     def ports(self) -> Sequence[str]:
-        """The ports that its messages take one of; none by default, two where a failure takes a way of its own."""
+        """Ports, of which each message takes one; none by default, two if failures take a branch of their own."""
         failure = self.params.failure
         return (DONE, FAILED) if failure is not None and failure.then == "branch" else ()
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Yield faults beyond the form of its parameters and the types that it accepts."""
+        """Yield faults other than those of the form of parameters and of the types of variables."""
         yield from ()
 
     async def compute(self, call: NodeCall) -> Values | NodeResult:
-        """Do the work: return its variables."""
+        """Do the work of the node and return its variables."""
         raise NotImplementedError(f"{type(self).__name__} has no compute")
 
-    # What follows from it
+    # Derived from the declarations
 
     @cached_property
     def references(self) -> Sequence[Reference]:
-        """The variables that its parameters name."""
+        """Variables that the parameters refer to."""
         results = {where for where, _ in self.results}
         fields = type(self.params).model_fields
         values = {name: getattr(self.params, name) for name in fields if name not in results}
@@ -279,12 +279,12 @@ class NodeOperator(Operator, Generic[ParamsT]):
 
     @property
     def texts(self) -> list[Text]:
-        """Its parameters in which variables may be named."""
+        """Texts of the parameters that may contain variables."""
         return [text for name in type(self.params).model_fields for text in texts_in(getattr(self.params, name))]
 
     @property
     def reads(self) -> Sequence[str]:
-        """The nodes whose variables it needs."""
+        """Ids of the nodes whose variables this node needs."""
         return self._reads
 
     @cached_property
@@ -306,12 +306,12 @@ class NodeOperator(Operator, Generic[ParamsT]):
         return [Issue(each.code, f"{named_place(kind, each.where)}: {each.what}", self.get_id()) for each in faults]
 
     def variables(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """Its variables and their types, with those that say why it failed, where the workflow goes on then."""
+        """Return the types of all variables by name, with `ERROR_OUTPUTS` if the workflow continues after a failure."""
         failure = self.params.failure
         if failure is None or not failure.goes_on:
             return self.outputs(type_of)
-        more = dict.fromkeys(failure.values, VariableType.ANY)
-        return {**more, **self.outputs(type_of), **dict.fromkeys(ERROR_OUTPUTS, VariableType.STRING)}
+        declared = dict.fromkeys(failure.values, VariableType.ANY)
+        return {**declared, **self.outputs(type_of), **dict.fromkeys(ERROR_OUTPUTS, VariableType.STRING)}
 
     def _failure_faults(self, type_of: TypeOf) -> Iterator[Fault]:
         failure = self.params.failure
@@ -327,14 +327,14 @@ class NodeOperator(Operator, Generic[ParamsT]):
 
     @property
     def settings(self) -> Mapping[str, JsonValue]:
-        """Its parameters, as JSON values."""
+        """Parameters as JSON values."""
         return self.params.model_dump(mode="json")
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return the values that determine its answers: type and parameters.
+        """Return the values that determine the node's outputs: type and parameters.
 
         Raises:
-            InputError: It runs a workflow inside, which has none.
+            InputError: The node runs a workflow inside, which has no fingerprint.
         """
         if self.body is not None:
             raise InputError(f"node {self.get_id()!r} runs a workflow, and nothing tells two of these apart")
@@ -345,13 +345,13 @@ class NodeOperator(Operator, Generic[ParamsT]):
         return self.outputs(_unknown)
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Run it on the variables that it names.
+        """Run the node with the variables that its parameters refer to.
 
         Returns:
-            A message whose outputs are its variables.
+            A message whose outputs are the node's variables.
 
         Raises:
-            NodeError: An output is not of the type that it is declared with, or `compute` returned no outputs.
+            NodeError: An output has another type than declared, or `compute` did not return outputs.
         """
         variables = Variables(call.messages, self._assigned, self._writing)
         running: Any = self.compute(
@@ -366,7 +366,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
         except BudgetError:
             raise
         except Exception as error:  # noqa: BLE001 - raised again, unless the workflow goes on after any failure
-            result = self._after(error)
+            result = self._failure_result(error)
         return WorkflowMessage(
             scratchpad=result.text,
             status=result.status,
@@ -377,14 +377,14 @@ class NodeOperator(Operator, Generic[ParamsT]):
             operator_id=self.get_id(),
         )
 
-    def _result(self, said: Any) -> NodeResult:
-        """Return the result of a node, after checking it against its declaration."""
-        if not isinstance(said, NodeResult | Mapping):
+    def _result(self, returned: Any) -> NodeResult:
+        """Return the value of `compute` as a result, after checking the outputs against their declaration."""
+        if not isinstance(returned, NodeResult | Mapping):
             raise NodeError(
-                f"node {self.get_id()!r} ({self.type}): compute returned {shown(said)}; "
+                f"node {self.get_id()!r} ({self.type}): compute returned {shown(returned)}; "
                 "return a dict of the outputs, or a NodeResult"
             )
-        result = said if isinstance(said, NodeResult) else NodeResult(cast("Values", said))
+        result = returned if isinstance(returned, NodeResult) else NodeResult(cast("Values", returned))
         for name, kind in self._declared.items():
             value = result.outputs.get(name)
             if not fits(value, kind):
@@ -395,21 +395,21 @@ class NodeOperator(Operator, Generic[ParamsT]):
         failure = self.params.failure
         return replace(result, port=DONE) if failure is not None and failure.then == "branch" else result
 
-    def _after(self, error: Exception) -> NodeResult:
-        """Return the replacement of its result after the last attempt; otherwise, raise the error.
+    def _failure_result(self, error: Exception) -> NodeResult:
+        """Return the result that replaces a failure; raise the error if there is none, or another attempt follows.
 
         Raises:
-            Exception: The error.
+            Exception: The given error.
         """
         failure, scope = self.params.failure, current_scope()
         if failure is None or not failure.goes_on or (scope is not None and scope.attempt <= failure.retries):
             raise error
         if scope is not None:
             emit(FellBack(error=describe(error), to="its values" if failure.then == "values" else "its failed port"))
-        first = causes(error)[-1]
-        why = dict(zip(ERROR_OUTPUTS, (describe(error), type(first).__name__), strict=True))
+        root_cause = causes(error)[-1]
+        error_outputs = dict(zip(ERROR_OUTPUTS, (describe(error), type(root_cause).__name__), strict=True))
         port = FAILED if failure.then == "branch" else None
-        return NodeResult({**failure.values, **why}, port=port, text=describe(error))
+        return NodeResult({**failure.values, **error_outputs}, port=port, text=describe(error))
 
 
 def _unknown(selector: Selector) -> VariableType:
@@ -417,6 +417,6 @@ def _unknown(selector: Selector) -> VariableType:
 
 
 def summary(node_type: type[NodeOperator[Any]]) -> str:
-    """The first paragraph of a type's docstring, on one line."""
+    """Return the first paragraph of the docstring of a node type, on one line."""
     text = inspect.cleandoc(node_type.__doc__ or node_type.__name__)
     return " ".join(text.partition("\n\n")[0].split())

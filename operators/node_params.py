@@ -22,7 +22,7 @@ from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.validation import nearest_choice, requirement
 
 ADVANCED = "advanced"
-"""Annotates a parameter that models who make workflows are not told of; files and people use it."""
+"""Annotation of a parameter that is hidden from models which generate workflows; files and people use it."""
 
 
 class Failure(BaseModel):
@@ -68,12 +68,12 @@ class NodeParams(BaseModel):
 
 
 class Reference(NamedTuple):
-    """A variable that a node's parameters name.
+    """Reference of a node's parameter to a variable.
 
     Attributes:
-        where: The path of the parameter.
+        where: Path of the parameter.
         selector: The variable.
-        accepts: The types that it may have.
+        accepts: Permitted types of the variable.
     """
 
     where: str
@@ -85,7 +85,7 @@ class Fault(NamedTuple):
     """Fault of a node.
 
     Attributes:
-        where: The path of the parameter.
+        where: Path of the parameter.
         what: Description of the fault, and its remedy.
         code: Kind of fault.
     """
@@ -96,15 +96,15 @@ class Fault(NamedTuple):
 
 
 Change = Callable[[Selector], Selector]
-"""Function that replaces a variable."""
+"""Function that returns the replacement of a variable."""
 
 
 def rewritten(read: Any, written: Any, change: Change) -> Any:
     """Return parameters as written, with variables replaced.
 
     Args:
-        read: The parameters, as `readable` reads them.
-        written: The same as they are written.
+        read: The validated parameters, as `readable` returns them.
+        written: The parameters as they are written.
         change: Function that replaces each variable.
 
     Returns:
@@ -121,7 +121,7 @@ def rewritten(read: Any, written: Any, change: Change) -> Any:
         case Text(), str():
             text = Text(written).reselected(change)
             return written if text == written else text
-        case (list() | tuple(), list() | tuple()):  # a tuple with names may be written without its last ones
+        case (list() | tuple(), list() | tuple()):  # the last fields of a tuple may be omitted
             known, raws = cast("Sequence[Any]", read), cast("Sequence[Any]", written)
             inner = [rewritten(one, raw, change) for one, raw in zip(known, raws, strict=False)]
             same = all(new is raw for new, raw in zip(inner, raws, strict=False))
@@ -136,7 +136,7 @@ def rewritten(read: Any, written: Any, change: Change) -> Any:
 
 
 def references_in(params_type: type[NodeParams], values: Values) -> Iterator[Reference]:
-    """Return the variables that parameters name.
+    """Yield the references of parameters to variables.
 
     Args:
         params_type: Declaration of the parameters.
@@ -151,7 +151,7 @@ def references_in(params_type: type[NodeParams], values: Values) -> Iterator[Ref
 
 
 def readable(params_type: type[NodeParams], params: Any) -> dict[str, Any]:
-    """Of parameters that are wrong as a whole, those that can be read each by itself."""
+    """Return the valid parameters by name; parameters that are invalid by themselves are left out."""
     if not isinstance(params, Mapping):
         return {}
     given = cast("Values", params)
@@ -167,8 +167,8 @@ def advanced(params_type: type[NodeParams], params: Any) -> Iterator[str]:
     """Yield the names of the advanced parameters that are given.
 
     Args:
-        params_type: The declared parameters.
-        params: The given ones, an object; anything else has none.
+        params_type: Declaration of the parameters.
+        params: The given parameters, a mapping; other values have no names.
     """
     for name in cast("Mapping[str, Any]", params) if isinstance(params, Mapping) else ():
         if (field := params_type.model_fields.get(name)) is not None and ADVANCED in field.metadata:
@@ -182,7 +182,7 @@ def param_faults(error: ValidationError, params_type: type[BaseModel]) -> list[F
     for fault in error.errors(include_url=False):
         loc = tuple(step for step in fault["loc"] if not (isinstance(step, str) and _is_branch(step)))
         if (loc, fault["type"] == "missing") in seen:
-            continue  # the same value, held against another form
+            continue  # the same value, compared with another branch of a union
         seen.add((loc, fault["type"] == "missing"))
         path = _path(loc)
         name = str(loc[0]) if loc else ""
@@ -204,7 +204,7 @@ def param_faults(error: ValidationError, params_type: type[BaseModel]) -> list[F
 
 
 def _is_branch(step: str) -> bool:
-    """Return True if a step of a pydantic location names a branch of a union, and not a key."""
+    """Return True if a step of a pydantic location is a branch of a union rather than a key."""
     return "[" in step or step in ("str", "Text", "call", "function-after", "Selector")
 
 

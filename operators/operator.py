@@ -272,7 +272,8 @@ class Operator(BaseOperator[T]):
     takes_one_port = True
     gives_verdict = False
     asks_model: bool | None = True
-    """True if the operator asks the run's reasoner; None (unknown) by default for subclasses with `run` or `execute`."""
+    """True if the operator asks the run's reasoner; None (unknown) by default for subclasses with a `run` or `execute`.
+    """
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -322,7 +323,7 @@ class Operator(BaseOperator[T]):
         return self.config.memory
 
     def streams_answer(self, reasoner: Reasoner) -> bool:
-        """Return True if the streamed text is the operator's answer: there is one model, and no tools, schema or ports."""
+        """Return True if the streamed text is the answer: the operator has one model, and no tools, schema or ports."""
         config = self.config
         plain = not (config.actions or config.tools or config.output_schema or config.ports)
         return type(self) is Operator and plain and isinstance(self.thinker(reasoner), MonoModelReasoner)
@@ -490,8 +491,8 @@ class Operator(BaseOperator[T]):
     def get_knowledge(self, job: Job) -> Knowledge:
         """Return the passages of the knowledge base for the job's goal and context.
 
-        In a conversation, a message may refer to the one before it ("And for letters?"). So two queries are made, without
-        and with the user's previous message, and their passages are taken alternately.
+        In a conversation, a message may refer to the one before it ("And for letters?"). So two queries are made,
+        without and with the user's previous message, and their passages are taken alternately.
         """
         if self._knowledge_base is None:
             return Knowledge()

@@ -27,18 +27,18 @@ from operad.runtime.values.file import FileDescriptor
 from operad.runtime.workflow.workflow import Workflow
 
 Fetch = Callable[[str, Guard], Awaitable[Fetched]]
-"""Fetches an address as far as a guard lets it."""
+"""Function that fetches a URL, if the guard allows it."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A request besides its address.
+    """Parts of a request other than its URL.
 
     Attributes:
-        method: The HTTP method.
-        params: Names and values of the query, in the place of the address's own.
-        headers: Headers by their names.
-        body: The body.
+        method: HTTP method.
+        params: Names and values of the query, which replace the query of the URL.
+        headers: Headers by name.
+        body: Body of the request.
     """
 
     method: str = "GET"
@@ -48,19 +48,19 @@ class Sent:
 
 
 Send = Callable[[str, Sent, Guard], Awaitable[Fetched]]
-"""Sends a request as far as a guard lets it."""
+"""Function that sends a request, if the guard allows it."""
 
 
 async def _send(url: str, sent: Sent, guard: Guard) -> Fetched:
-    """Send a request, to the web."""
+    """Send a request to the web; the default of `Services.send`."""
     if sent.params:
-        at, mark, rest = url.partition("#")
-        url = f"{at.partition('?')[0]}?{urlencode(sent.params)}{mark}{rest}"
+        base, mark, fragment = url.partition("#")
+        url = f"{base.partition('?')[0]}?{urlencode(sent.params)}{mark}{fragment}"
     return await fetch(url, method=sent.method, headers=sent.headers, body=sent.body, guard=guard)
 
 
 async def _fetch(url: str, guard: Guard) -> Fetched:
-    """Fetch an address, from the web."""
+    """Fetch a URL from the web; the default of `Services.fetch`."""
     return await fetch(url, guard=guard)
 
 
@@ -76,16 +76,16 @@ class Services:
         search: Search engine for the web.
         images: Generator of images from text.
         speech: Generator of speech; None for the embedded voice.
-        guard: Allowed addresses, and limits of requests.
-        fetch: Fetcher of addresses.
-        send: Sender of all other requests.
-        comfyui: Runner of workflows on a ComfyUI server.
+        guard: Allowed hosts, and limits of requests.
+        fetch: Function that fetches URLs.
+        send: Function that sends all other requests.
+        comfyui: Function that runs workflows on a ComfyUI server.
         code: Limits of code.
         templates: Limits of templates.
         tools: Functions, tools, and sources of tools such as MCP servers; nodes call tools by their names.
-        knowledge: Knowledge bases, by the names that nodes call them.
-        workflows: Workflows that may run inside others, by the names that nodes call them.
-        conversations: The variables that last from one run of a session to the next.
+        knowledge: Knowledge bases, by the names that nodes use.
+        workflows: Workflows that nodes may run, by the names that nodes use.
+        conversations: Variables that last from one run of a session to the next.
     """
 
     folder: Path | None = None
@@ -106,14 +106,14 @@ class Services:
 
     @cached_property
     def known_tools(self) -> tuple[Tool | ToolSource, ...]:
-        """The tools, with functions as tools."""
+        """Tools and sources, with functions converted to tools."""
         return as_tools(self.tools)
 
     async def send_for_code(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
-        """Send a request of a snippet, as far as the guard lets it.
+        """Send a request of a snippet, if the guard allows it.
 
         Raises:
-            FetchError: The address may not be reached, or does not answer.
+            FetchError: The guard refuses the URL, or the host does not answer.
         """
         return await fetch(url, method=method, headers=headers, body=body, guard=self.guard)
 
@@ -123,19 +123,19 @@ class Services:
 
     @property
     def made(self) -> Path | None:
-        """The folder that files were written to; None where none was."""
+        """The folder in which files were written; None if no file was."""
         return vars(self).get("_folder")
 
     def write(self, name: str, suffix: str, data: bytes) -> FileDescriptor:
-        """Write a file that a node made.
+        """Write an output file of a node.
 
         Args:
-            name: What to call it, without folders; a number is added where there is one of that name.
-            suffix: How the name ends, with the dot.
-            data: Its content.
+            name: Name of the file, without folders and suffix; a number is added if the name is taken.
+            suffix: Suffix of the name, with the dot.
+            data: Content of the file.
 
         Raises:
-            InputError: It cannot be written.
+            InputError: The file cannot be written.
         """
         stem = _UNSAFE.sub("_", name)[:100].strip("._") or "file"
         number = 1
@@ -155,3 +155,4 @@ class Services:
 
 
 _UNSAFE = re.compile(r"[^\w.-]+")
+"""Characters that are replaced in file names."""

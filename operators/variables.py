@@ -1,9 +1,9 @@
 """Variables of typed nodes: values, names and types.
 
-A node's outputs are variables. Another node refers to one by a selector, ``id.variable`` in YAML and ``[variable, id]``
-in lists, or in a text by ``{{#id.variable#}}``, the id with or without quotes (Chat2Workflow, section 2.4). Behind
-the variable's name, with dots, parts of it can be named: a field of an object, or of a file its
-``type``, ``name``, ``size``, ``extension``, ``mime_type``.
+The outputs of a node are variables. Another node refers to a variable by a selector, ``id.variable`` in YAML and
+``[variable, id]`` in lists, or in a text by ``{{#id.variable#}}``, the id with or without quotes (Chat2Workflow,
+section 2.4). Names of parts may follow the name of the variable, separated by dots: a field of an object, or the
+``type``, ``name``, ``size``, ``extension`` or ``mime_type`` of a file.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from operad.runtime.values.message import WorkflowMessage
 Values = Mapping[str, Any]
 
 _LARGEST = sys.float_info.max
-"""No number is larger: an int beyond it is none to others that read JSON."""
+"""Largest number; a larger int is not a number for other readers of JSON."""
 
 MAX_SHOWN_VALUE = 80
-"""Characters of a value that an error shows."""
+"""Maximum length of a value in an error, in characters."""
 
 
 class VariableType(str, Enum):
@@ -52,31 +52,31 @@ class VariableType(str, Enum):
 
     @property
     def item(self) -> VariableType | None:
-        """Of an array, the type of its items; None of anything else."""
+        """Type of the items of an array; None for other types."""
         if self is VariableType.ARRAY:
             return VariableType.ANY
         return VariableType(self.value[6:-1]) if self.value.startswith("array[") else None
 
     @property
     def array(self) -> VariableType:
-        """An array of it; of arrays, the flat one."""
+        """Type of an array of values of this type; for an array, the same type."""
         if self.item is not None:
             return self
         return VariableType.ARRAY if self is VariableType.ANY else VariableType(f"array[{self.value}]")
 
     @property
     def is_file(self) -> bool:
-        """True if it is a file, or some."""
+        """True for a file and for an array of files."""
         return self in (VariableType.FILE, VariableType.ARRAY_FILE)
 
     def may_be(self, wanted: VariableType) -> bool:
-        """Return True if a variable of this type can have a value that `wanted` takes."""
+        """Return True if a variable of this type may have a value of the type `wanted`."""
         if self is wanted or VariableType.ANY in (self, wanted):
             return True
         return VariableType.ARRAY in (self, wanted) and self.item is not None and wanted.item is not None
 
     def json_schema(self) -> dict[str, Any]:
-        """The JSON Schema of its values; files, which have none, are not asked of models."""
+        """Return the JSON Schema of values of this type, which must not be a file: models cannot write files."""
         if self.item is not None:
             return {"type": "array", "items": self.item.json_schema()}
         return {} if self is VariableType.ANY else {"type": self.value}
@@ -113,7 +113,7 @@ class Selector(NamedTuple):
 
     @property
     def in_text(self) -> str:
-        """It as a text names it: ``{{#id.variable#}}``."""
+        """Reference to the variable in a text: ``{{#id.variable#}}``."""
         return f"{{{{#{self}#}}}}"
 
 
@@ -130,38 +130,38 @@ class Text(str):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         text = core_schema.no_info_after_validator_function(lambda said: cls(whole(said)), core_schema.str_schema())
-        return core_schema.no_info_before_validator_function(_no_selector, text)
+        return core_schema.no_info_before_validator_function(_refuse_selector, text)
 
     @property
     def selectors(self) -> list[Selector]:
-        """The variables that it names, in order."""
+        """Variables that the text refers to, in order."""
         return [Selector(match["variable"], match["node"]) for match in _REFERENCE.finditer(self)]
 
     def renamed(self, name: Callable[[Selector], str]) -> str:
-        """The text with what `name` says in the place of each variable."""
+        """Return the text with each reference to a variable replaced by the result of `name`."""
         return _REFERENCE.sub(lambda found: name(Selector(found["variable"], found["node"])), self)
 
     def reselected(self, change: Callable[[Selector], Selector]) -> str:
-        """The text with other variables in the place of those that it names; how it names them stays, quotes too."""
+        """Return the text with each variable replaced by the result of `change`; quotes of references remain."""
 
-        def put(found: re.Match[str]) -> str:
-            old = Selector(found["variable"], found["node"])
+        def replacement(match: re.Match[str]) -> str:
+            old = Selector(match["variable"], match["node"])
             new = change(old)
             if new == old:
-                return found[0]
-            text, begin = found.string, found.start()
-            before, between = text[begin : found.start("node")], text[found.end("node") : found.start("variable")]
-            return f"{before}{new.node}{between}{new.variable}{text[found.end('variable') : found.end()]}"
+                return match[0]
+            text, begin = match.string, match.start()
+            before, between = text[begin : match.start("node")], text[match.end("node") : match.start("variable")]
+            return f"{before}{new.node}{between}{new.variable}{text[match.end('variable') : match.end()]}"
 
-        return _REFERENCE.sub(put, self)
+        return _REFERENCE.sub(replacement, self)
 
     @property
     def misshapen(self) -> list[str]:
-        """Return texts that look like references but are not valid."""
+        """Parts of the text that look like references but are invalid."""
         return [found for found in _ANY_REFERENCE.findall(self) if not _REFERENCE.fullmatch(found)]
 
 
-def _no_selector(value: object) -> object:
+def _refuse_selector(value: object) -> object:
     match value:
         case [str() as variable, str() as node]:
             raise ValueError(f"a text is needed; name the variable in it, {Selector(variable, node).in_text}")
@@ -169,28 +169,29 @@ def _no_selector(value: object) -> object:
             return value
 
 
-# No two parts of it can match the same characters, so that it takes no longer than the text is long.
+# Adjacent parts cannot match the same characters, so the search takes linear time.
 _REFERENCE = re.compile(
     r"""\{\{#\s*(?P<quote>['"]?)(?P<node>[^\s'"#{}.][^'"#{}.]*?)(?P=quote)\.(?P<variable>[^\s#{}]+?)\s*#\}\}"""
 )
 _ANY_REFERENCE = re.compile(r"\{\{#[^{}]*\}\}")
 _INDEX = re.compile(r"[0-9]{1,9}")
-_HALF_A_PAIR = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Accepts(NamedTuple):
-    """Annotates a parameter with the types of the variables that it may name."""
+    """Annotation of a parameter with the permitted types of its variables."""
 
     types: Sequence[VariableType]
 
 
 class Variables:
-    """The variables that a node may read.
+    """Variables that a node can read.
 
     Args:
-        messages: The messages of the nodes that set them; one without outputs has the variable ``text``.
-        assigned: The nodes that may have assigned a variable anew, by selector, in order.
-        writing: How values stand in texts.
+        messages: Messages of nodes, whose outputs are the variables; a message without outputs has the variable
+            ``text``.
+        assigned: For each variable, the nodes that may have assigned it, in order.
+        writing: Representation of values in texts.
     """
 
     def __init__(
@@ -204,17 +205,17 @@ class Variables:
         self._assigned = assigned or {}
 
     def __contains__(self, selector: Selector) -> bool:
-        """Return True if the variable is there: its node ran."""
+        """Return True if the node of the variable, or a node that assigns it, ran."""
         assigners = self._assigned.get(selector, ())
         return selector.node in self._outputs or any(
             not self._outputs.get(each, {}).keys().isdisjoint((str(selector), selector.variable)) for each in assigners
         )
 
     def get(self, selector: Selector) -> Any:
-        """The variable's value; None where its node did not run, or the value has no such part."""
+        """Return the value of a variable; None if its node did not run, or if the value has no such part."""
         for assigner in reversed(self._assigned.get(selector, ())):
             outputs = self._outputs.get(assigner, {})
-            for key in (str(selector), selector.variable):  # what runs inside another node assigns by the whole name
+            for key in (str(selector), selector.variable):  # nodes inside another one assign by the whole name
                 if key in outputs:
                     return outputs[key]
         outputs = self._outputs.get(selector.node)
@@ -226,11 +227,11 @@ class Variables:
         return _part(outputs.get(name), rest)
 
     def text(self, template: Text, *, answer: bool = False) -> str:
-        """The template with the variables' values in it.
+        """Return the template with its variables replaced by their values.
 
         Args:
             template: The template.
-            answer: Whether it is an answer to the user.
+            answer: True for an answer to the user.
         """
         if "{{#" not in template:
             return template
@@ -253,7 +254,7 @@ def _part(value: Any, path: str) -> Any:
 
 
 def part_type(kind: VariableType, path: str) -> VariableType | None:
-    """The type of what is named behind a variable of some type; None where nothing can be."""
+    """Return the type of the part at a path of a variable; None if the type of the variable has no such part."""
     if not path:
         return kind
     if kind is T.FILE:
@@ -279,7 +280,7 @@ def file_type(file: FileDescriptor) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as plain JSON: files by what can be named of them."""
+    """Return a value as plain JSON, with each file replaced by its `file_parts`."""
     if isinstance(value, FileDescriptor):
         return file_parts(value)
     if isinstance(value, Mapping):
@@ -290,7 +291,7 @@ def plain(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value as it stands in a text: an absent one is empty, objects and arrays are JSON, files are their names."""
+    """Return a value as a text: None is empty, objects and arrays are JSON, files are their names."""
     match value:
         case None:
             return ""
@@ -313,7 +314,7 @@ def as_text(value: Any) -> str:
 
 
 def as_markdown(value: Any) -> str:
-    """A value as it stands in an answer: lists are lists of Markdown, objects are JSON of several lines (Dify)."""
+    """Return a value as in answers of Dify: lists are Markdown lists, objects are indented JSON."""
     match value:
         case Mapping():
             return json.dumps(plain(value), ensure_ascii=False, indent=2, default=str)
@@ -326,7 +327,7 @@ def as_markdown(value: Any) -> str:
 
 
 def as_dify(value: Any) -> str:
-    """A value as it stands in a text of a workflow that was imported from Dify: as Python writes it, files not at all."""
+    """Return a value as in texts of Dify: as Python writes it; files are empty."""
     match value:
         case FileDescriptor() | [FileDescriptor(), *_]:
             return ""
@@ -358,16 +359,16 @@ DIFY = Writing(as_dify, as_markdown)
 
 
 def whole(value: Any) -> Any:
-    """Return a value with lone surrogates in its texts, which JSON can write but no encoding has, replaced by U+FFFD."""
+    """Return a value with lone surrogates, which JSON permits but encodings do not, replaced by U+FFFD in its texts."""
     if isinstance(value, str):
-        return value if value.isascii() else _HALF_A_PAIR.sub("\ufffd", value)
+        return value if value.isascii() else _SURROGATE.sub("\ufffd", value)
     if isinstance(value, Mapping):
         return {whole(key): whole(item) for key, item in cast("Values", value).items()}
     return [whole(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def fits(value: Any, kind: VariableType) -> bool:
-    """Return True if a value is of a type; an absent one, None, is of any."""
+    """Return True if a value is of a type; None is of every type."""
     match kind:
         case _ if value is None or kind is T.ANY:
             return True
@@ -389,7 +390,7 @@ def fits(value: Any, kind: VariableType) -> bool:
 
 
 def type_of(value: Any) -> str:
-    """The type of a value, for errors."""
+    """Return the type of a value, for errors."""
     if value is None:
         return "nothing"
     if isinstance(value, int | float) and not fits(value, T.NUMBER) and not isinstance(value, bool):
@@ -398,7 +399,7 @@ def type_of(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value for errors: as JSON, shortened."""
+    """Return a value as shortened JSON, for errors."""
     try:
         text = json.dumps(plain(value), ensure_ascii=False, default=str)
     except RecursionError:
@@ -407,7 +408,7 @@ def shown(value: Any) -> str:
 
 
 def selectors_in(value: Any, path: str = "") -> Iterator[tuple[str, Selector, bool]]:
-    """The variables that a parameter names, however deep, each with the path to it and whether it is in a text."""
+    """Yield the variables in a parameter, at any depth, each with its path, and True if it is part of a text."""
     if isinstance(value, Selector):
         yield path, value, False
     elif isinstance(value, Text):
@@ -421,7 +422,7 @@ def selectors_in(value: Any, path: str = "") -> Iterator[tuple[str, Selector, bo
 
 
 def texts_in(value: Any) -> Iterator[Text]:
-    """The texts in a parameter in which variables may be named."""
+    """Yield the texts in a parameter that may contain variables, at any depth."""
     if isinstance(value, Text):
         yield value
     elif isinstance(value, list | tuple):

@@ -11,14 +11,14 @@ from operad.runtime.values.errors import Issue, did_you_mean, shorten
 from operad.runtime.values.file import FileDescriptor
 
 Place = tuple[str, str]
-"""An input of a node: its id and the name."""
+"""An input of a node: id of the node and name of the input."""
 
 _VALUE = "__value__"
-"""Key of an object that stands for a list as a value, which is otherwise a link."""
+"""Key of an object around a list value; a bare list would be a link."""
 
 
 def issues_of(nodes: Mapping[str, Any]) -> Iterator[Issue]:
-    """Yield the faults of a workflow that show without the classes of a server."""
+    """Yield the faults of a workflow that can be found without the node classes of a server."""
     if isinstance(nodes.get("nodes"), list):
         what = "is as the page saves it; export it for the API in ComfyUI, or by operad convert --to comfyui-api"
         yield Issue("format", what)
@@ -46,7 +46,7 @@ def issues_of(nodes: Mapping[str, Any]) -> Iterator[Issue]:
 
 
 def unknown_place(nodes: Mapping[str, Any], place: str) -> Issue | None:
-    """Return the issue of ``node.input`` where the workflow has no such node or input; None where it has."""
+    """Return the issue of a place ``node.input`` that the workflow does not have; None if it has the input."""
     inputs = {node_id: list(mapping_of(mapping_of(node).get("inputs"))) for node_id, node in nodes.items()}
     node_id, _, name = place.partition(".")
     if node_id not in inputs:
@@ -63,7 +63,7 @@ def unknown_place(nodes: Mapping[str, Any], place: str) -> Issue | None:
 def chosen(
     nodes: Mapping[str, Any], given: Mapping[str, Any], files: Sequence[FileDescriptor] = ()
 ) -> tuple[dict[Place, Any], list[Issue]]:
-    """Return the values by node and input, and the issues of those that do not fit.
+    """Return the values by node and input, and the issues of values that do not fit.
 
     Args:
         nodes: The workflow.
@@ -86,11 +86,11 @@ def chosen(
 
 
 def with_values(nodes: Mapping[str, Any], values: Mapping[Place, Any]) -> dict[str, Any]:
-    """Return a workflow with values in the place of inputs, and of the links that filled them."""
-    made = {node_id: {**node, "inputs": dict(mapping_of(node.get("inputs")))} for node_id, node in nodes.items()}
+    """Return a workflow in which inputs, also those with links, are replaced by values."""
+    changed = {node_id: {**node, "inputs": dict(mapping_of(node.get("inputs")))} for node_id, node in nodes.items()}
     for (node_id, name), value in values.items():
-        made[node_id]["inputs"][name] = {_VALUE: list_of(value)} if isinstance(value, list) else value
-    return made
+        changed[node_id]["inputs"][name] = {_VALUE: list_of(value)} if isinstance(value, list) else value
+    return changed
 
 
 def _is_json(value: Any) -> bool:

@@ -8,20 +8,20 @@ from typing import Any, cast
 
 
 def mapping_of(value: Any) -> Mapping[str, Any]:
-    """The value if it is an object, or else an empty one."""
+    """Return the value if it is an object, otherwise an empty mapping."""
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def list_of(value: Any) -> Sequence[Any]:
-    """The value if it is a list, or else an empty one."""
+    """Return the value if it is a list, otherwise an empty sequence."""
     return cast("Sequence[Any]", value) if isinstance(value, list) else ()
 
 
 def parsed(text: str | bytes) -> Any:
-    """The value of a JSON text in UTF-8; NaN and Infinity are None.
+    """Return the value of a JSON text in UTF-8; NaN and Infinity become None.
 
     Raises:
-        ValueError: It is not JSON, or is nested too deep; the error says which.
+        ValueError: The text is not JSON, or is nested too deep.
     """
     try:
         return json.loads(text, parse_constant=lambda _: None)

@@ -18,38 +18,38 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
 MAX_STEPS = 1_000_000
-"""The most steps that a node is believed to have."""
+"""Maximum plausible number of steps of a node; larger numbers are ignored."""
 
 _WITHDRAW_SECONDS = 5.0
-"""Seconds that a run is held up by being withdrawn."""
+"""Maximum time for withdrawing a run, in seconds."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
-"""Seconds between two looks whether a run is over."""
+"""Shortest and longest interval, in seconds, between two checks if a run has ended."""
 
 _FAILURES = 5
-"""Maximum number of failed looks in a row."""
+"""Maximum number of failed checks in a row."""
 
 _ABSENCES = 3
-"""After how many looks in a row that find no trace of a run it counts as lost."""
+"""Number of checks in a row without a trace of a run after which the run counts as lost."""
 
 _logger = logging.getLogger(__name__)
 
 
 async def run(server: ComfyUIServer, nodes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Run a workflow: what the server tells of its end, outputs by node among it.
+    """Run a workflow, and return the server's record of the run, which includes the outputs of each node.
 
-    `Progress` is emitted on the way, in steps; a node that tells of none counts as one. Where the websocket breaks
-    off, the server is asked from time to time instead. A run that is left early, as by cancellation, is taken out of
-    the queue, or interrupted.
+    `Progress` events are emitted, in steps; a node without reported steps counts as one step. If the websocket breaks
+    off, the server is polled instead. If the call is left early, for example by cancellation, the run is removed from
+    the queue or interrupted.
 
     Args:
-        server: Where to run it.
-        nodes: The workflow in the form of the server.
+        server: The server.
+        nodes: The workflow, in the form of the server's API.
 
     Raises:
-        InvalidError: The server refuses it.
-        ComfyUIError: It failed, was interrupted there, or got lost.
-        FetchError: The server cannot be reached, or answers what it should not.
+        InvalidError: The server refuses the workflow.
+        ComfyUIError: The run failed, was interrupted at the server, or got lost.
+        FetchError: The server cannot be reached, or gives an unexpected answer.
         MissingExtraError: A package is not installed.
     """
     client_id = new_id()
@@ -59,17 +59,17 @@ async def run(server: ComfyUIServer, nodes: Mapping[str, Any]) -> Mapping[str, A
             prompt_id = await server.submit(nodes, client_id)
             if socket is not None:
                 await _follow(server, socket, prompt_id, steps)
-            found = await _found(server, prompt_id)
+            record = await _wait_for_record(server, prompt_id)
         except BaseException:
             await _withdraw(server, client_id)
             raise
-    _fail_if_failed(found)
+    _raise_if_failed(record)
     steps.finish_all()
-    return found
+    return record
 
 
 def outputs_of(found: Mapping[str, Any]) -> tuple[list[Output], list[str]]:
-    """The files and the texts that a run made, as the server tells of its end."""
+    """Return the files and texts that a run made, from the server's record of the run."""
     files: list[Output] = []
     texts: list[str] = []
     for node_id, written in mapping_of(found.get("outputs")).items():
@@ -91,58 +91,58 @@ def _output(node_id: str, value: Mapping[str, Any]) -> Output | None:
 
 
 class _Steps:
-    """Number of steps that a run has made."""
+    """Counter of the steps of a run, which emits `Progress` events."""
 
     def __init__(self, nodes: Iterable[str]) -> None:
-        self._made: dict[str, tuple[int, int]] = dict.fromkeys(nodes, (0, 1))
-        self._at: Any = None
-        self._told: tuple[int, int] | None = None
+        self._steps: dict[str, tuple[int, int]] = dict.fromkeys(nodes, (0, 1))
+        self._current: Any = None
+        self._emitted: tuple[int, int] | None = None
 
     def take(self, kind: str, data: Mapping[str, Any]) -> bool:
-        """Count what a message tells, and say whether the run is over."""
+        """Count the steps that a message reports; return True if the run has ended."""
         node: Any = data.get("node")
         match kind:
             case "execution_cached":
                 for each in list_of(data.get("nodes")):
                     self._finish(each)
             case "executing":
-                self._finish(self._at)
-                self._at = node
+                self._finish(self._current)
+                self._current = node
             case "executed":
                 self._finish(node)
             case "progress":
                 self._step(node, data.get("value"), data.get("max"))
             case _:
                 return kind == "execution_success"
-        self._tell()
+        self._emit()
         return kind == "executing" and node is None
 
     def finish_all(self) -> None:
-        for node_id in self._made:
+        for node_id in self._steps:
             self._finish(node_id)
-        self._tell()
+        self._emit()
 
     def _finish(self, node: Any) -> None:
-        if isinstance(node, str) and node in self._made:
-            most = self._made[node][1]
-            self._made[node] = most, most
+        if isinstance(node, str) and node in self._steps:
+            most = self._steps[node][1]
+            self._steps[node] = most, most
 
     def _step(self, node: Any, value: Any, most: Any) -> None:
-        if not (isinstance(node, str) and node in self._made):
+        if not (isinstance(node, str) and node in self._steps):
             return
         if isinstance(value, int | float) and isinstance(most, int | float) and 1 <= most <= MAX_STEPS:
-            made = 0 if math.isnan(value) else max(0, min(value, most))
-            self._made[node] = int(made), int(most)
+            step = 0 if math.isnan(value) else max(0, min(value, most))
+            self._steps[node] = int(step), int(most)
 
-    def _tell(self) -> None:
-        now = sum(done for done, _ in self._made.values()), sum(most for _, most in self._made.values())
-        if now != self._told:
-            self._told = now
-            emit(Progress(done=now[0], total=now[1]))
+    def _emit(self) -> None:
+        counts = sum(done for done, _ in self._steps.values()), sum(most for _, most in self._steps.values())
+        if counts != self._emitted:
+            self._emitted = counts
+            emit(Progress(done=counts[0], total=counts[1]))
 
 
 async def _follow(server: ComfyUIServer, socket: ClientConnection, prompt_id: str, steps: _Steps) -> None:
-    """Read messages until the run is over, or there are no more."""
+    """Read messages of the websocket until the run has ended, or the connection is closed."""
     from websockets.exceptions import WebSocketException
 
     try:
@@ -152,7 +152,7 @@ async def _follow(server: ComfyUIServer, socket: ClientConnection, prompt_id: st
             if data.get("prompt_id", prompt_id) != prompt_id:
                 continue
             kind = str(message.get("type"))
-            _fail_if(kind, data)
+            _raise_failure(kind, data)
             if steps.take(kind, data):
                 return
     except (OSError, WebSocketException) as error:
@@ -160,7 +160,7 @@ async def _follow(server: ComfyUIServer, socket: ClientConnection, prompt_id: st
 
 
 def _read(said: str | bytes) -> Mapping[str, Any]:
-    """A message; empty for a picture, and for what is none."""
+    """Return a parsed message; an empty mapping for an image and for invalid data."""
     if isinstance(said, bytes):
         return {}
     try:
@@ -169,8 +169,13 @@ def _read(said: str | bytes) -> Mapping[str, Any]:
         return {}
 
 
-async def _found(server: ComfyUIServer, prompt_id: str) -> Mapping[str, Any]:
-    """Return the server's record of a run, once it is over."""
+async def _wait_for_record(server: ComfyUIServer, prompt_id: str) -> Mapping[str, Any]:
+    """Poll the server until a run has ended, and return its record.
+
+    Raises:
+        ComfyUIError: The server does not know the run any more.
+        FetchError: The server cannot be reached repeatedly, or gives an unexpected answer.
+    """
     failures = absences = 0
     pause = _FIRST_PAUSE
     while True:
@@ -193,20 +198,20 @@ async def _found(server: ComfyUIServer, prompt_id: str) -> Mapping[str, Any]:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _fail_if_failed(found: Mapping[str, Any]) -> None:
+def _raise_if_failed(found: Mapping[str, Any]) -> None:
     status = mapping_of(found.get("status"))
     if status.get("status_str") != "error":
         return
     for each in list_of(status.get("messages")):
         match list_of(each):
             case [str() as kind, data]:
-                _fail_if(kind, mapping_of(data))
+                _raise_failure(kind, mapping_of(data))
             case _:
                 pass
     raise ComfyUIError("the run failed on the ComfyUI server, which does not say why; see its log")
 
 
-def _fail_if(kind: str, data: Mapping[str, Any]) -> None:
+def _raise_failure(kind: str, data: Mapping[str, Any]) -> None:
     node = f"node {short(data.get('node_id'))!r} ({short(data.get('node_type'))})"
     if kind == "execution_error":
         what = ": ".join(filter(None, (short(data.get("exception_type")), short(data.get("exception_message")))))

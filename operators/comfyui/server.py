@@ -1,6 +1,6 @@
 """Requests to a ComfyUI server, and its answers.
 
-Each answer is bounded in bytes and seconds. A token that is sent is taken out of all that the server says.
+Size and time of each answer are limited. A token of requests is removed from all texts of the server.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
 ANSWER_SECONDS = 60.0
-"""Seconds that a server may take for an answer; a file may take as long as the whole run."""
+"""Maximum time for an answer, in seconds; files may take as long as the whole run."""
 
 MAX_JSON_BYTES = 64 * 2**20
-"""The largest answer in JSON; the definitions of a server with hundreds of custom nodes have some 20 MiB."""
+"""Maximum size of a JSON answer; the definitions of a server with hundreds of custom nodes have some 20 MiB."""
 
 MAX_UPLOAD_BYTES = 100 * 2**20
-"""The largest file that is sent; a server takes no more unless it is told to."""
+"""Maximum size of an uploaded file, which is the default limit of servers."""
 
 _MAX_MESSAGE_BYTES = 16 * 2**20
-"""The largest message of the websocket; pictures on the way come there too."""
+"""Maximum size of a message of the websocket, which may be a preview image."""
 
 _MAX_ISSUES = 50
-_MAX_WORDS = 1_000
-"""Characters that are repeated of what a server says."""
+_MAX_TEXT = 1_000
+"""Maximum length of a server's text in an error, in characters."""
 
 _SHORTEST_TOKEN = 6
-"""Characters of a token that is taken out of texts; shorter ones occur by chance."""
+"""Minimum length of a token that is removed from texts, in characters; a shorter one may occur by chance."""
 
-_SILENT = logging.Logger(__name__, logging.CRITICAL)
-"""For the websocket, which tells each header, and so the token, to its log."""
+_SILENT_LOGGER = logging.Logger(__name__, logging.CRITICAL)
+"""Logger that discards the messages of the websocket, which would include headers with the token."""
 
 _logger = logging.getLogger(__name__)
 
@@ -61,12 +61,12 @@ class ComfyUIError(OperadError):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A file that a run made, as the server names it.
+    """Output file of a run on the server.
 
     Attributes:
-        node: The id of the node that made it.
-        filename: Its name.
-        subfolder: The folder that it is in, below that of its type.
+        node: Id of the node that made the file.
+        filename: Name of the file.
+        subfolder: Folder of the file, inside the folder of its type.
         type: ``output``, or ``temp`` for a preview.
     """
 
@@ -78,16 +78,16 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class ComfyUIServer:
-    """A server.
+    """A ComfyUI server.
 
     Attributes:
-        url: Its address, such as ``http://127.0.0.1:8188``.
+        url: URL of the server, such as ``http://127.0.0.1:8188``.
         headers: Headers of each request.
-        token: Sent as ``Authorization: Bearer``; none by default.
-        guard: Which addresses may be reached. None trusts `url`, and that address alone, wherever it is.
+        token: Token that is sent as ``Authorization: Bearer``; none by default.
+        guard: Allowed hosts; None allows the host of `url` only, at any address.
 
     Raises:
-        InputError: The address is none.
+        InputError: The URL is invalid.
     """
 
     url: str
@@ -109,29 +109,29 @@ class ComfyUIServer:
 
     @property
     def place(self) -> tuple[str, int]:
-        """Its host and port."""
+        """Host and port of the server."""
         parts = urlsplit(self.url)
         return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
     async def object_info(self) -> Any:
-        """Return its node classes, as parsed JSON.
+        """Return the node classes of the server, as parsed JSON.
 
         Raises:
-            FetchError: It cannot be reached, or answers anything else.
+            FetchError: The server cannot be reached, or gives another answer.
         """
         return await self._get("/object_info")
 
     async def submit(self, nodes: Mapping[str, Any], client_id: str) -> str:
-        """Put a workflow into the queue: the id of its run.
+        """Put a workflow into the queue, and return the id of its run.
 
         Raises:
-            InvalidError: The server refuses it, or parts of it; every error of each node is listed.
-            FetchError: The server cannot be reached, or answers anything else.
+            InvalidError: The server refuses the workflow or parts of it; all errors of the nodes are listed.
+            FetchError: The server cannot be reached, or gives another answer.
         """
         asked = {"prompt": nodes, "client_id": client_id}
         answer = await self._ask("/prompt", json.dumps(asked).encode(), "application/json")
         if answer.status not in (200, 400):
-            raise self._status("/prompt", answer)
+            raise self._status_error("/prompt", answer)
         said = mapping_of(self._json("/prompt", answer))
         issues = _refusals(said)
         if issues:
@@ -143,9 +143,9 @@ class ComfyUIServer:
 
     @asynccontextmanager
     async def listen(self, client_id: str) -> AsyncGenerator[ClientConnection | None, None]:
-        """The websocket on which the server tells what it does for a client; None where there is none.
+        """Yield the websocket on which the server reports the progress of a client's runs; None if unavailable.
 
-        A server that the guard allows only at public addresses has none: a websocket looks its host up by itself.
+        A websocket is used only if the guard allows the host at any address, because it resolves the host by itself.
 
         Raises:
             MissingExtraError: `websockets` is not installed.
@@ -168,10 +168,10 @@ class ComfyUIServer:
                 socket = await stack.enter_async_context(
                     connect(
                         url,
-                        host=host,  # named once more, so that no redirect leads elsewhere
+                        host=host,  # given explicitly, so that redirects cannot lead elsewhere
                         port=port,
-                        additional_headers=self._sent(),
-                        logger=_SILENT,
+                        additional_headers=self._request_headers(),
+                        logger=_SILENT_LOGGER,
                         proxy=None,
                         max_size=_MAX_MESSAGE_BYTES,
                         close_timeout=1,
@@ -183,7 +183,7 @@ class ComfyUIServer:
             yield socket
 
     async def history(self, prompt_id: str) -> Mapping[str, Any] | None:
-        """Return the result of a run; None while it is not over."""
+        """Return the server's record of a run; None until the run has ended."""
         said = await self._get(f"/history/{quote(prompt_id, safe='')}")
         if not isinstance(said, dict):
             raise self.unlike("/history", "it is not an object")
@@ -193,27 +193,27 @@ class ComfyUIServer:
         return mapping_of(found) if found is not None else None
 
     async def has_queued(self, prompt_id: str) -> bool:
-        """Return whether a run waits or is under way."""
+        """Return True if a run is waiting or in progress."""
         running, waiting = await self._queue()
-        return any(_item(each)[0] == prompt_id for each in (*running, *waiting))
+        return any(_run_and_client(each)[0] == prompt_id for each in (*running, *waiting))
 
     async def withdraw(self, client_id: str) -> None:
-        """Take the runs of a client out of the queue, and interrupt them where they have begun."""
+        """Remove the waiting runs of a client from the queue, and interrupt those in progress."""
         running, waiting = await self._queue()
-        if ids := [_item(each)[0] for each in waiting if _item(each)[1] == client_id]:
+        if ids := [_run_and_client(each)[0] for each in waiting if _run_and_client(each)[1] == client_id]:
             await self._post("/queue", {"delete": ids})
-            running, _ = await self._queue()  # it may have begun meanwhile
+            running, _ = await self._queue()  # a waiting run may have begun meanwhile
         for each in running:
-            prompt_id, owner = _item(each)
+            prompt_id, owner = _run_and_client(each)
             if owner == client_id:
                 await self._post("/interrupt", {"prompt_id": prompt_id})
 
     async def upload(self, file: FileDescriptor) -> str:
-        """Send a file: the name under which its workflows find it.
+        """Upload a file, and return its name for workflows.
 
         Raises:
-            InputError: It cannot be read, or is too large.
-            FetchError: The server cannot be reached, refuses it, or answers anything else.
+            InputError: The file cannot be read, or is too large.
+            FetchError: The server cannot be reached, refuses the file, or gives another answer.
         """
         import httpx
 
@@ -221,7 +221,7 @@ class ComfyUIServer:
         form = httpx.Request("POST", self.url, files={"image": (file.name, data, file.mime_type)})
         answer = await self._ask("/upload/image", form.read(), form.headers["content-type"])
         if answer.status != 200:
-            raise self._status("/upload/image", answer)
+            raise self._status_error("/upload/image", answer)
         said = mapping_of(self._json("/upload/image", answer))
         name, folder = said.get("name"), said.get("subfolder")
         if not isinstance(name, str):
@@ -229,15 +229,15 @@ class ComfyUIServer:
         return f"{folder}/{name}" if isinstance(folder, str) and folder else name
 
     async def view(self, output: Output, max_bytes: int, timeout: float) -> bytes:
-        """The content of a file that a run made.
+        """Return the content of an output file of a run.
 
         Raises:
-            FetchError: It is not there, or is larger or slower than it may be.
+            FetchError: The file does not exist, is too large, or takes too long.
         """
         where = {"filename": output.filename, "subfolder": output.subfolder, "type": output.type}
         answer = await self._ask(f"/view?{urlencode(where)}", guard=self._guard(timeout, max_bytes))
         if answer.status != 200:
-            raise self._status("/view", answer)
+            raise self._status_error("/view", answer)
         return answer.body
 
     async def _queue(self) -> tuple[list[Any], list[Any]]:
@@ -247,13 +247,13 @@ class ComfyUIServer:
     async def _get(self, path: str) -> Any:
         answer = await self._ask(path)
         if answer.status != 200:
-            raise self._status(path, answer)
+            raise self._status_error(path, answer)
         return self._json(path, answer)
 
     async def _post(self, path: str, said: Mapping[str, Any]) -> None:
         answer = await self._ask(path, json.dumps(said).encode(), "application/json")
         if answer.status != 200:
-            raise self._status(path, answer)
+            raise self._status_error(path, answer)
 
     async def _ask(
         self, path: str, body: bytes | None = None, content_type: str = "", guard: Guard | None = None
@@ -262,7 +262,7 @@ class ComfyUIServer:
             return await fetch(
                 self.url + path,
                 method="GET" if body is None else "POST",
-                headers={**self._sent(), **({"content-type": content_type} if content_type else {})},
+                headers={**self._request_headers(), **({"content-type": content_type} if content_type else {})},
                 body=body,
                 guard=guard or self._guard(ANSWER_SECONDS, MAX_JSON_BYTES),
             )
@@ -271,10 +271,10 @@ class ComfyUIServer:
             raise FetchError(f"ComfyUI server: {error}{hint}", transient=error.transient) from error
 
     def hidden(self, text: str) -> str:
-        """Return a text of the server without the token."""
+        """Return a text of the server with the token replaced by ``[hidden]``."""
         return text.replace(self.token, "[hidden]") if len(self.token) >= _SHORTEST_TOKEN else text
 
-    def _sent(self) -> dict[str, str]:
+    def _request_headers(self) -> dict[str, str]:
         return {**self.headers, **({"authorization": f"Bearer {self.token}"} if self.token else {})}
 
     def _guard(self, timeout: float, max_bytes: int) -> Guard:
@@ -291,32 +291,32 @@ class ComfyUIServer:
         except ValueError as error:
             raise self.unlike(path, str(error)) from error
 
-    def _words(self, answer: Fetched) -> str:
+    def _error_text(self, answer: Fetched) -> str:
         text = "" if "html" in answer.content_type else self.hidden(answer.body.decode(errors="replace"))
         return f": {said}" if (said := short(text)) else ""
 
     def unlike(self, path: str, why: str) -> FetchError:
-        """Return the error of an answer that no ComfyUI server gives."""
+        """Return the error for an answer that does not come from a ComfyUI server."""
         return FetchError(
             f"{self.url}{path}: is not answered as a ComfyUI server does: {why}; see that one runs at this address"
         )
 
-    def _status(self, path: str, answer: Fetched) -> FetchError:
+    def _status_error(self, path: str, answer: Fetched) -> FetchError:
         other = "; see that it is a ComfyUI server that runs at this address" if answer.status in (404, 405) else ""
         return FetchError(
-            f"{self.url}{path.partition('?')[0]}: answers with status {answer.status}{self._words(answer)}{other}",
+            f"{self.url}{path.partition('?')[0]}: answers with status {answer.status}{self._error_text(answer)}{other}",
             transient=answer.status in (408, 429) or answer.status >= 500,
         )
 
 
 def short(said: Any) -> str:
-    """Return the text of a server's answer, on one line and not too long; empty for other data."""
-    text = " ".join(said[: 4 * _MAX_WORDS].split()) if isinstance(said, str) else ""
-    return text if len(text) <= _MAX_WORDS else f"{text[:_MAX_WORDS]}…"
+    """Return a text of a server on one line, cut to `_MAX_TEXT` characters; empty for other values."""
+    text = " ".join(said[: 4 * _MAX_TEXT].split()) if isinstance(said, str) else ""
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
 
 
-def _item(written: Any) -> tuple[str, str]:
-    """Of an item of the queue, the id of the run and whose it is; empty where it does not tell."""
+def _run_and_client(written: Any) -> tuple[str, str]:
+    """Return the id of the run and the id of the client of an item of the queue; empty if missing."""
     match list_of(written):
         case [_, str() as prompt_id, _, extra, *_]:
             owner = mapping_of(extra).get("client_id")
@@ -328,7 +328,7 @@ def _item(written: Any) -> tuple[str, str]:
 
 
 def _refusals(said: Mapping[str, Any]) -> list[Issue]:
-    """Return the faults of a workflow: class, input and reason for each node; otherwise those of the whole."""
+    """Return the errors of a refused workflow: of each node with its class and input, or else of the whole workflow."""
     issues: list[Issue] = []
     for node_id, written in mapping_of(said.get("node_errors")).items():
         node = mapping_of(written)

@@ -17,10 +17,10 @@ from operad.runtime.values.errors import FetchError
 from operad.runtime.values.file import FileDescriptor
 
 MAX_FILES = 1_000
-"""The most files that are taken of one run."""
+"""Maximum number of output files of a run."""
 
 MAX_BYTES = 512 * 2**20
-"""The most bytes that the files of a run may have together, unless another limit is given."""
+"""Default for the maximum total size of the output files of a run, in bytes."""
 
 _SUFFIX = re.compile(r"\.\w{1,10}", re.ASCII)
 
@@ -30,12 +30,12 @@ class ComfyUIWork:
     """A workflow to run.
 
     Attributes:
-        nodes: The workflow, in the form of the server.
-        values: Values of inputs; files are sent to the server first.
-        write: Function that keeps a file: its stem, its suffix and its content.
-        who: The operator, for errors.
-        timeout: Seconds for all of it, the wait in the server's queue among it.
-        max_bytes: The most that the files may have together.
+        nodes: The workflow, in the form of the server's API.
+        values: Values of inputs; files are uploaded first.
+        write: Function that writes a file, given its stem, suffix and content.
+        who: Name of the operator, for errors.
+        timeout: Maximum duration in seconds, including the wait in the server's queue.
+        max_bytes: Maximum total size of the output files.
     """
 
     nodes: Mapping[str, Any]
@@ -50,15 +50,15 @@ Made = tuple[list[FileDescriptor], list[str]]
 """Files and texts that a run made."""
 
 RunComfyUI = Callable[[ComfyUIServer, ComfyUIWork], Awaitable[Made]]
-"""Runs a workflow on a server."""
+"""Function that runs a workflow on a server."""
 
 
 @contextmanager
 def time_limit(server: ComfyUIServer, who: str, seconds: float) -> Generator[None]:
-    """Limit the time of a run.
+    """Limit the time of a run inside this context manager.
 
     Raises:
-        ComfyUIError: It took longer; the server was told to end it.
+        ComfyUIError: The run took longer; it was withdrawn from the server.
     """
     import anyio
 
@@ -72,12 +72,12 @@ def time_limit(server: ComfyUIServer, who: str, seconds: float) -> Generator[Non
 
 
 async def run_comfyui(server: ComfyUIServer, work: ComfyUIWork) -> Made:
-    """Run a workflow on a server, and fetch the files that it makes.
+    """Run a workflow on a server, and fetch its output files.
 
     Raises:
         InvalidError: The server refuses the workflow.
         ComfyUIError: The run failed, was interrupted at the server, got lost, took too long or made too many files.
-        FetchError: The server cannot be reached, or answers what it should not.
+        FetchError: The server cannot be reached, or gives an unexpected answer.
         InputError: A file cannot be read or written.
         MissingExtraError: A package is not installed.
     """
@@ -109,7 +109,7 @@ async def run_comfyui(server: ComfyUIServer, work: ComfyUIWork) -> Made:
 
 
 def _safe(filename: str) -> tuple[str, str]:
-    """The stem and suffix of a name that a server gave, without folders."""
+    """Return stem and suffix of a file name from a server, without folders; an unsafe suffix becomes ``.bin``."""
     path = PurePosixPath(filename.replace("\\", "/").replace("\0", "_"))
     if _SUFFIX.fullmatch(path.suffix):
         return path.stem, path.suffix

@@ -10,30 +10,32 @@ _DECLARED = re.compile(
     re.IGNORECASE,
 )
 _TEXT_CODECS = re.compile(r"ascii|big5|cp\d|euc|gb|hz|iso|johab|koi8|latin|mac|shift|tis|utf-?(8|16|32)")
-"""Names of codecs that decode text in linear time, as some of Python's do not."""
+"""Names of codecs that decode text in linear time, unlike some of Python's."""
 
 _WIDER = {"gb2312": "gb18030", "gbk": "gb18030", "iso8859-1": "cp1252", "ascii": "cp1252"}
-"""Encodings that pages with these labels mean (WHATWG's Encoding Standard)."""
+"""Encodings that are meant by these labels on the web (WHATWG's Encoding Standard)."""
 
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
 def decoded(body: bytes, content_type: str) -> str:
-    """The text: by its byte order mark, by its type, by what HTML or XML says of itself, or else as it looks.
+    """Return a response body as text; bytes that cannot be decoded are replaced by U+FFFD.
 
-    What cannot be decoded is replaced by U+FFFD.
+    The encoding is that of the byte order mark, of the header, of a declaration in HTML or XML, or else detected.
 
     Args:
-        body: What came.
-        content_type: The header of this name; may be empty.
+        body: The body.
+        content_type: The header Content-Type; may be empty.
     """
     marked = next((codec for mark, codec in _MARKS.items() if body.startswith(mark)), "")
-    return body.decode(marked or _said(content_type) or _declared(body, content_type) or _seen(body), "replace")
+    return body.decode(
+        marked or _from_header(content_type) or _declared(body, content_type) or _detected(body), "replace"
+    )
 
 
-def _said(content_type: str) -> str:
-    said = re.search(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", content_type, re.IGNORECASE | re.ASCII)
-    return _text_codec(said[1]) if said else ""
+def _from_header(content_type: str) -> str:
+    label = re.search(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", content_type, re.IGNORECASE | re.ASCII)
+    return _text_codec(label[1]) if label else ""
 
 
 def _declared(body: bytes, content_type: str) -> str:
@@ -43,7 +45,7 @@ def _declared(body: bytes, content_type: str) -> str:
     return _text_codec(declared[1].decode()) if declared else ""
 
 
-def _seen(body: bytes) -> str:
+def _detected(body: bytes) -> str:
     try:
         body.decode()
     except UnicodeDecodeError:
@@ -54,7 +56,7 @@ def _seen(body: bytes) -> str:
 
 
 def _text_codec(name: str) -> str:
-    """Python's name of an encoding of text; empty where there is none such."""
+    """Return Python's name of a text encoding; empty if the name is unknown."""
     try:
         codec = codecs.lookup(name.strip()).name
     except (LookupError, ValueError):

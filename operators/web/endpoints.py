@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 MAX_ANSWER_BYTES = 64 * 2**20
-"""The largest answer of such an endpoint, in bytes."""
+"""Maximum size of an answer, in bytes."""
 
 _AUDIO_TYPES = {"mp3": "audio/mpeg", "opus": "audio/ogg", "pcm": "audio/pcm"}
-"""Media types whose suffix is not the name of the format."""
+"""Media types of formats that do not have the form ``audio/FORMAT``."""
 
 
 class _Maker(Endpoint):
-    """An endpoint that is asked once, over a connection of its own, and answers with bytes."""
+    """Endpoint whose answers are bytes; each request uses a connection of its own."""
 
     timeout: float = Field(default=300.0, gt=0)
 
     async def _ask(self, asked: Callable[[AsyncOpenAI], AbstractAsyncContextManager[Any]]) -> tuple[bytes, str]:
-        """The body of an answer and its media type."""
+        """Return the body of an answer and its media type."""
         return await self._within_total_timeout(self._ask_once(asked))
 
     async def _ask_once(self, asked: Callable[[AsyncOpenAI], AbstractAsyncContextManager[Any]]) -> tuple[bytes, str]:
@@ -46,7 +46,7 @@ class _Maker(Endpoint):
                     body += data
                     if len(body) > MAX_ANSWER_BYTES:
                         break
-            except Exception as error:  # openai lets errors of its HTTP library through
+            except Exception as error:  # openai also raises errors of its HTTP library
                 raise self._broke_off(error, client.api_key) from error
         if len(body) > MAX_ANSWER_BYTES:
             raise ModelError(f"{self.describe()} says more than the {MAX_ANSWER_BYTES:,} bytes that are taken")
@@ -54,7 +54,7 @@ class _Maker(Endpoint):
 
 
 class ImageModel(_Maker):
-    """A model that draws.
+    """Model at an endpoint that generates images.
 
     Attributes:
         name: The model's name at the endpoint.
@@ -73,14 +73,13 @@ class ImageModel(_Maker):
     _protocol: ClassVar[str] = "images"
 
     async def generate(self, prompt: str, *, count: int = 1) -> list[tuple[bytes, str]]:
-        """Images, each with its media type.
+        """Return generated images, each with its media type.
 
-        An image that the endpoint gives by its address is fetched from there; it may lie at the
-        endpoint's own host, or at a public address.
+        If the endpoint returns the URL of an image, it is fetched from the endpoint's own host or a public address.
 
         Args:
-            prompt: What to draw.
-            count: How many images at most.
+            prompt: Description of the image.
+            count: Maximum number of images.
 
         Raises:
             ModelError: The endpoint cannot be reached, refuses the call, or breaks off.
@@ -90,10 +89,10 @@ class ImageModel(_Maker):
             request["size"] = self.size
         body, _ = await self._ask(lambda client: cast("Any", client.images.with_streaming_response).generate(**request))
         with self._checked_protocol():
-            answers = list(json.loads(body)["data"])[:count]
-        if not answers:
+            images = list(json.loads(body)["data"])[:count]
+        if not images:
             raise self._protocol_error("its answer holds no image")
-        return [await self._image(answer) for answer in answers]
+        return [await self._image(answer) for answer in images]
 
     async def _image(self, answer: Any) -> tuple[bytes, str]:
         with self._checked_protocol():
@@ -121,7 +120,7 @@ class ImageModel(_Maker):
 
 
 class SpeechModel(_Maker):
-    """A model that reads aloud.
+    """Model at an endpoint that generates speech.
 
     Attributes:
         name: The model's name at the endpoint.
@@ -142,7 +141,7 @@ class SpeechModel(_Maker):
     _protocol: ClassVar[str] = "speech"
 
     async def speak(self, text: str) -> tuple[bytes, str]:
-        """The text as sound, and its media type.
+        """Return a text as spoken audio, and its media type.
 
         Raises:
             ModelError: The endpoint cannot be reached, refuses the call, or breaks off.

@@ -1,9 +1,8 @@
 """Fetching what a model or a stranger asks for: which addresses, how many bytes, how many seconds.
 
-The address that was checked is the one that is connected to (`ssrfguard`), at the first host and at
-each that it redirects to. Proxies that the environment names are not used, as a proxy would look
-names up by itself; nor is ``.netrc``. Certificates are those of the environment (``SSL_CERT_FILE``)
-or of `certifi`.
+The IP address that was checked is the one that is connected to (`ssrfguard`), for the first host and for each redirect.
+Proxies of the environment are not used, because a proxy resolves host names by itself; ``.netrc`` is not used either.
+Certificates come from the environment (``SSL_CERT_FILE``) or from `certifi`.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ if TYPE_CHECKING:
     import httpx
 
 MAX_URL = 8_000
-"""Characters that an address may have."""
+"""Maximum length of a URL, in characters."""
 
 MAX_SHOWN = 200
-"""Characters of an address that an error repeats."""
+"""Maximum length of a URL in an error, in characters."""
 
 USER_AGENT = "Mozilla/5.0 (compatible; operad)"
 
 _AROUND = string.whitespace + "<>\"'`“”‘’"
-"""Characters that models put around an address."""
+"""Characters that models put around a URL, which are removed."""
 
 _EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
@@ -46,12 +45,12 @@ _REFUSED = {
     ip_network("::ffff:0:0:0/96"): "is translated into IPv4",  # RFC 2765
     ip_network("168.63.129.16/32"): "tells a virtual machine of Azure about itself",
 }
-"""Networks that `ssrfguard` lets pass, each with the reason why it is not reached."""
+"""Networks that `ssrfguard` permits, but that are refused, each with the reason."""
 
 _REDIRECTS = {301, 302, 303, 307, 308}
 
 _CARRIED = {"accept", "accept-encoding", "accept-language", "content-type", "user-agent"}
-"""Headers that another origin is sent too."""
+"""Request headers that are also sent to another origin after a redirect."""
 
 _HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\t -~]*")
@@ -62,14 +61,14 @@ _Lookup = list[tuple[int, int, int, str, tuple[Any, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Addresses that a fetch may reach, and its limits.
+    """Allowed hosts and limits of a fetch.
 
     Attributes:
-        allowed_hosts: Hosts, as ``host`` or ``host:port``, that may be reached wherever they are;
-            all others only at public addresses.
-        timeout: Seconds for all of it: names, connections, redirects and the body.
-        max_bytes: The largest body, in bytes, both as it comes and unpacked.
-        max_redirects: How many redirects are followed.
+        allowed_hosts: Hosts, as ``host`` or ``host:port``, that may be reached at any IP address; all other hosts only
+            at public addresses.
+        timeout: Maximum duration in seconds: name resolution, connections, redirects and the body.
+        max_bytes: Maximum size of the body in bytes, both as received and uncompressed.
+        max_redirects: Maximum number of redirects.
     """
 
     allowed_hosts: tuple[str, ...] = ()
@@ -78,40 +77,37 @@ class Guard:
     max_redirects: int = 5
 
     def allows(self, host: str, port: int) -> bool:
-        """Return whether this host may be reached at any address."""
+        """Return True if a host may be reached at any IP address."""
         return not {host, f"{host}:{port}", f"[{host}]:{port}"}.isdisjoint(map(str.lower, self.allowed_hosts))
 
 
 PUBLIC_WEB = Guard()
-"""Public addresses, with the usual bounds."""
+"""Guard for public addresses, with default limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Response of an address, of any status.
+    """Response to a request, of any status.
 
     Attributes:
-        status: The HTTP status.
-        url: Where it was found in the end.
-        headers: By their names in lower case; those that came several times with commas between.
-        body: The body, unpacked.
+        status: HTTP status.
+        url: URL after all redirects.
+        headers: Headers by name, in lower case; values of repeated headers are joined by commas.
+        body: Body, uncompressed.
     """
 
     status: int
-    url: str = field(repr=False)  # a query may hold a key
+    url: str = field(repr=False)  # the query may contain a key
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
 
     @property
     def content_type(self) -> str:
-        """The media type in lower case, without parameters; empty where none is said."""
+        """Media type in lower case, without parameters; empty if there is none."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def text(self) -> str:
-        """The body as text: by its byte order mark, the header, what HTML or XML says, or else as it looks.
-
-        What cannot be decoded is replaced by U+FFFD.
-        """
+        """Return the body as text; see `charset.decoded`."""
         return decoded(self.body, self.headers.get("content-type", ""))
 
 
@@ -124,22 +120,23 @@ async def fetch(
     body: bytes | str | None = None,
     guard: Guard = PUBLIC_WEB,
 ) -> Fetched:
-    """Ask an address of the web. An HTTP status of 400 or more is an answer too.
+    """Send a request to a URL and return the response, also for a status of 400 or more.
 
-    Errors name the address without its query, where keys may be; no log does but httpcore's at DEBUG.
+    Errors contain the URL without its query, which may contain keys. No log contains the query, except that of httpcore
+    at level DEBUG.
 
     Args:
-        url: The address, http or https. Spaces, quotes and ``<>`` around it are left out.
-        method: The HTTP method.
-        headers: What else to send. Where another origin is redirected to, it gets of them only what
-            says what is accepted and who asks.
-        params: To be added to the query.
-        body: What to send, text as UTF-8.
-        guard: What may be reached, and what it may cost.
+        url: URL with http or https. Spaces, quotes and ``<>`` around it are removed.
+        method: HTTP method.
+        headers: Request headers. After a redirect to another origin, only content negotiation headers and the user
+            agent are sent.
+        params: Parameters to add to the query.
+        body: Request body; text is sent as UTF-8.
+        guard: Allowed hosts and limits.
 
     Raises:
-        FetchError: The address is none, may not be reached, cannot be reached or answers too much
-            or too slowly. `transient` where another try may help.
+        FetchError: The URL is invalid or refused, the host cannot be reached, or the response is too large or too slow.
+            `transient` is True if another attempt may succeed.
         MissingExtraError: httpx or ssrfguard is not installed.
     """
     try:
@@ -152,32 +149,38 @@ async def fetch(
             f'fetching from the web needs httpx and ssrfguard ({error}): pip install "operad[web]"'
         ) from error
 
-    trip = _Trip("")
+    progress = _Progress("")
     try:
         address = _address(url, params)
-        trip.at = _shown(address)
+        progress.at = _shown(address)
         request = httpx.Request(method.upper(), address, headers=_headers(headers or {}), content=body)
         with anyio.fail_after(guard.timeout):
-            return await _follow(request, guard, trip)
+            return await _follow(request, guard, progress)
     except TimeoutError as error:
         raise FetchError(
-            f"{trip}: took longer than the {guard.timeout:g} s that it may; {trip.received:,} bytes of an answer had come",
+            f"{progress}: took longer than the {guard.timeout:g} s that it may; {progress.received:,} bytes of an answer had come",
             transient=True,
         ) from error
     except (BlockedAddressError, BlockedURLError) as error:
-        raise FetchError(f"{trip}: may not be fetched: {error.reason}; `allowed_hosts` names exceptions") from error
+        raise FetchError(f"{progress}: may not be fetched: {error.reason}; `allowed_hosts` names exceptions") from error
     except (httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
-        raise FetchError(f"{trip}: cannot be asked so: {error}") from error
+        raise FetchError(f"{progress}: cannot be asked so: {error}") from error
     except httpx.TransportError as error:
-        from urllib.request import getproxies  # slow to import, and needed for this one error
+        from urllib.request import getproxies  # imported late, because it is slow and needed for this error only
 
         proxy = "; proxies of the environment are not used" if getproxies() else ""
-        raise FetchError(f"{trip}: cannot be fetched: {describe(error)}{proxy}", transient=True) from error
+        raise FetchError(f"{progress}: cannot be fetched: {describe(error)}{proxy}", transient=True) from error
 
 
 @dataclass(slots=True)
-class _Trip:
-    """Progress of a fetch, for its errors."""
+class _Progress:
+    """Progress of a fetch, for errors.
+
+    Attributes:
+        at: URL of the current request, for display.
+        begun_at: URL of the first request, if it differs.
+        received: Number of bytes of the body received so far.
+    """
 
     at: str
     begun_at: str = ""
@@ -188,10 +191,10 @@ class _Trip:
 
 
 def _address(url: str, params: Mapping[str, str] | None) -> httpx.URL:
-    """The address that is meant.
+    """Return a parsed URL with parameters added.
 
     Raises:
-        FetchError: It is none.
+        FetchError: The text is not a URL with http or https.
     """
     import httpx
 
@@ -206,52 +209,52 @@ def _address(url: str, params: Mapping[str, str] | None) -> httpx.URL:
     try:
         address = httpx.URL(text)
         address = address.copy_merge_params(dict(params)) if params else address
-        _ = address.host  # decoded here, where punycode that stands for nothing is an error like any other
+        _ = address.host  # decodes the host, so that invalid punycode is an error here
     except (httpx.InvalidURL, ValueError) as error:
-        if "@" in text:  # parts of a password may stand in the error
+        if "@" in text:  # the error may contain a part of a password
             raise FetchError(f"{shown}: is not an address of the web") from None
         raise FetchError(f"{shown}: is not an address of the web: {error}") from error
     return address
 
 
 def _shown(address: httpx.URL) -> str:
-    """The address without what may be secret in it."""
+    """Return a URL for display, without parts that may be secret."""
     shown = str(address.copy_with(userinfo=b"", query=None, fragment=None))
     return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
 
 
 def _headers(given: Mapping[str, str]) -> dict[str, str]:
-    """The headers to send.
+    """Return the headers to send, with defaults.
 
     Raises:
-        FetchError: One cannot be sent; its value, which may be a key, is not repeated.
+        FetchError: A header is invalid; its value, which may be a key, is not part of the error.
     """
     for name, value in given.items():
         if not (_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value)):
             raise FetchError(f"header {name[:40]!r}: name and value must be printable ASCII on one line")
-    usual = {"user-agent": USER_AGENT, "accept": "*/*"}
-    return usual | {name.lower(): value for name, value in given.items()} | {"accept-encoding": "gzip"}
+    defaults = {"user-agent": USER_AGENT, "accept": "*/*"}
+    return defaults | {name.lower(): value for name, value in given.items()} | {"accept-encoding": "gzip"}
 
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Return the trusted certificates, read once per process: each reading takes 25 ms of CPU."""
+    """Return the trusted certificates. They are read once per process, because that takes 25 ms of CPU."""
     import httpx
 
     return httpx.create_ssl_context()
 
 
-async def _follow(request: httpx.Request, guard: Guard, trip: _Trip) -> Fetched:
-    """The answer to a request, where it is found in the end."""
+async def _follow(request: httpx.Request, guard: Guard, progress: _Progress) -> Fetched:
+    """Send a request, follow redirects, and return the final response."""
     import httpx
 
     context, cookies = _certificates(), httpx.Cookies()
-    first = trip.at
+    first = progress.at
     for _ in range(guard.max_redirects + 1):
-        trip.at = _shown(request.url)
-        trip.begun_at = first if trip.at != first else ""
+        progress.at = _shown(request.url)
+        progress.begun_at = first if progress.at != first else ""
         cookies.set_cookie_header(request)
-        async with _asked(request, guard, context, trip) as response:
+        async with _open_response(request, guard, context, progress) as response:
             cookies.extract_cookies(response)
             if response.status_code in _REDIRECTS and "location" in response.headers:
                 request = _redirected(request, response)
@@ -260,18 +263,18 @@ async def _follow(request: httpx.Request, guard: Guard, trip: _Trip) -> Fetched:
                 status=response.status_code,
                 url=str(request.url),
                 headers={name.lower(): value for name, value in response.headers.items()},
-                body=await _read(response, guard, trip),
+                body=await _read(response, guard, progress),
             )
-    raise FetchError(f"{trip}: redirects more than the {guard.max_redirects} times that it may")
+    raise FetchError(f"{progress}: redirects more than the {guard.max_redirects} times that it may")
 
 
 @asynccontextmanager
-async def _asked(
-    request: httpx.Request, guard: Guard, context: ssl.SSLContext, trip: _Trip
+async def _open_response(
+    request: httpx.Request, guard: Guard, context: ssl.SSLContext, progress: _Progress
 ) -> AsyncGenerator[httpx.Response, None]:
-    """Send a request to its host alone, after its address was checked.
+    """Send a request, without redirects, after checking the IP addresses of its host; yield the response.
 
-    A transport, not a client: clients write whole addresses to the log, with the keys in them.
+    A transport is used in place of a client, because clients log whole URLs, with the keys in them.
     """
     from ssrfguard import Policy
     from ssrfguard.httpx import AsyncSafeTransport
@@ -279,28 +282,30 @@ async def _asked(
     url = request.url
     port = (443 if url.scheme == "https" else 80) if url.port is None else url.port
     if url.scheme not in {"http", "https"}:
-        raise FetchError(f"{trip}: only http and https are fetched, not {url.scheme!r}")
+        raise FetchError(f"{progress}: only http and https are fetched, not {url.scheme!r}")
     if url.userinfo:
-        raise FetchError(f"{trip}: holds a name or password before its host; give them in a header")
+        raise FetchError(f"{progress}: holds a name or password before its host; give them in a header")
     if not 0 < port < 2**16:
-        raise FetchError(f"{trip}: there is no port {port}")
+        raise FetchError(f"{progress}: there is no port {port}")
     if len(str(url)) > MAX_URL:
-        raise FetchError(f"{trip}: has {len(str(url)):,} characters, more than the {MAX_URL:,} that it may")
+        raise FetchError(f"{progress}: has {len(str(url)):,} characters, more than the {MAX_URL:,} that it may")
     allowed = _EVERYWHERE if guard.allows(url.host.lower(), port) else ()
     policy = Policy(allowed_networks=allowed, allowed_ports=frozenset({port}))
     target = policy.check_url(str(url.copy_with(raw_path=b"/")))
     try:
-        found = await _look_up(target.host, port)
+        addresses = await _look_up(target.host, port)
     except (OSError, UnicodeError) as error:
-        again = getattr(error, "errno", 0) == socket.EAI_AGAIN
-        raise FetchError(f"{trip}: its host has no address that is known ({error})", transient=again) from error
-    for network, why in () if allowed else _REFUSED.items():
-        if any(ip_address(place[0]) in network for *_, place in found):
-            raise FetchError(f"{trip}: may not be fetched: {network} {why}; `allowed_hosts` names exceptions")
+        is_temporary = getattr(error, "errno", 0) == socket.EAI_AGAIN
+        raise FetchError(
+            f"{progress}: its host has no address that is known ({error})", transient=is_temporary
+        ) from error
+    for network, reason in () if allowed else _REFUSED.items():
+        if any(ip_address(address[0]) in network for *_, address in addresses):
+            raise FetchError(f"{progress}: may not be fetched: {network} {reason}; `allowed_hosts` names exceptions")
     async with AsyncSafeTransport(
-        policy=policy, resolver=lambda *_: found, verify=context, trust_env=False
+        policy=policy, resolver=lambda *_: addresses, verify=context, trust_env=False
     ) as transport:
-        # A host may have several addresses, the first of them dead.
+        # leaves time for further addresses of the host if the first one does not answer
         request.extensions["timeout"] = {"connect": guard.timeout / 3}
         response = await transport.handle_async_request(request)
         response.request = request
@@ -309,73 +314,75 @@ async def _asked(
 
 
 async def _look_up(host: str, port: int) -> _Lookup:
-    """Resolve a host in a thread, which is left alone once this is cancelled."""
+    """Resolve a host in a thread, which is abandoned if the call is cancelled."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[_Lookup] = loop.create_future()
 
     def look_up() -> None:
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            settle, result = answer.set_exception, error
+            finish, result = answer.set_exception, error
         else:
-            settle, result = answer.set_result, found
+            finish, result = answer.set_result, addresses
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(lambda: answer.done() or settle(cast("Any", result)))
+            loop.call_soon_threadsafe(lambda: answer.done() or finish(cast("Any", result)))
 
     threading.Thread(target=look_up, name=f"address of {host}", daemon=True).start()
     return await answer
 
 
 def _redirected(request: httpx.Request, response: httpx.Response) -> httpx.Request:
-    """The request that a redirect asks for (RFC 9110, section 15.4).
+    """Return the request that follows from a redirect (RFC 9110, section 15.4).
 
     Raises:
-        FetchError: It leads to no address.
+        FetchError: The location is not a valid URL.
     """
     import httpx
 
     try:
         url = request.url.join(response.headers["location"])
-        _ = url.host  # decoded, as above
+        _ = url.host  # decodes the host, as in `_address`
     except (httpx.InvalidURL, ValueError) as error:
         raise FetchError(f"{_shown(request.url)}: redirects to what is not an address of the web") from error
     status, method = response.status_code, request.method
-    plain = method != "HEAD" if status == 303 else status in {301, 302} and method == "POST"
-    left_out = {"host", "content-length", "cookie", *(["content-type"] if plain else [])}
-    headers = {name: value for name, value in request.headers.items() if name not in left_out}
+    becomes_get = method != "HEAD" if status == 303 else status in {301, 302} and method == "POST"
+    dropped = {"host", "content-length", "cookie", *(["content-type"] if becomes_get else [])}
+    headers = {name: value for name, value in request.headers.items() if name not in dropped}
     if not _same_origin(request.url, url):
         headers = {name: value for name, value in headers.items() if name in _CARRIED}
-    return httpx.Request("GET" if plain else method, url, headers=headers, content=b"" if plain else request.content)
+    return httpx.Request(
+        "GET" if becomes_get else method, url, headers=headers, content=b"" if becomes_get else request.content
+    )
 
 
-def _same_origin(one: httpx.URL, other: httpx.URL) -> bool:
-    """Return whether secrets for one address may be sent to the other: to the same host, no less safely."""
-    if one.host != other.host:
+def _same_origin(url: httpx.URL, other_url: httpx.URL) -> bool:
+    """Return True if secrets for one URL may be sent to the other: to the same origin, or from http to https there."""
+    if url.host != other_url.host:
         return False
-    upgraded = (one.scheme, one.port, other.scheme, other.port) == ("http", None, "https", None)
-    return upgraded or (one.scheme, one.port) == (other.scheme, other.port)
+    upgraded = (url.scheme, url.port, other_url.scheme, other_url.port) == ("http", None, "https", None)
+    return upgraded or (url.scheme, url.port) == (other_url.scheme, other_url.port)
 
 
-async def _read(response: httpx.Response, guard: Guard, trip: _Trip) -> bytes:
-    """The body, unpacked; packed bodies are unpacked here because httpx does it without bounds.
+async def _read(response: httpx.Response, guard: Guard, progress: _Progress) -> bytes:
+    """Return the body, uncompressed; httpx would decompress it without a limit.
 
     Raises:
-        FetchError: It is larger than it may be, or packed in a way that was not asked for.
+        FetchError: The body is too large, broken, or compressed by a method that was not requested.
     """
-    packing = response.headers.get("content-encoding", "identity").strip().lower()
-    if packing not in {"identity", "gzip", "x-gzip", ""}:
-        raise FetchError(f"{trip}: is packed as {packing[:40]!r}, which was not asked for")
-    unpacker = zlib.decompressobj(wbits=31) if packing.endswith("gzip") else None
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in {"identity", "gzip", "x-gzip", ""}:
+        raise FetchError(f"{progress}: is packed as {encoding[:40]!r}, which was not asked for")
+    decompressor = zlib.decompressobj(wbits=31) if encoding.endswith("gzip") else None
     body = bytearray()
     async for data in response.aiter_raw():
-        trip.received += len(data)
+        progress.received += len(data)
         try:
-            body += unpacker.decompress(data, guard.max_bytes + 1 - len(body)) if unpacker else data
+            body += decompressor.decompress(data, guard.max_bytes + 1 - len(body)) if decompressor else data
         except zlib.error as error:
-            raise FetchError(f"{trip}: says that it is packed as gzip, and is not") from error
-        if max(len(body), trip.received) > guard.max_bytes:
-            raise FetchError(f"{trip}: is larger than the {guard.max_bytes:,} bytes that it may have")
-    if unpacker and trip.received and not unpacker.eof:
-        raise FetchError(f"{trip}: broke off after {trip.received:,} bytes; try again", transient=True)
+            raise FetchError(f"{progress}: says that it is packed as gzip, and is not") from error
+        if max(len(body), progress.received) > guard.max_bytes:
+            raise FetchError(f"{progress}: is larger than the {guard.max_bytes:,} bytes that it may have")
+    if decompressor and progress.received and not decompressor.eof:
+        raise FetchError(f"{progress}: broke off after {progress.received:,} bytes; try again", transient=True)
     return bytes(body)

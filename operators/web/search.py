@@ -18,14 +18,14 @@ from operad.runtime.values.message import Value
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """A page that was found.
+    """A page that a search found.
 
     Attributes:
-        title: Its title.
-        url: Where it is.
-        content: What it says, mostly in a sentence or two.
-        site_name: Whose it is.
-        date: When it was written, in the provider's words.
+        title: Title of the page.
+        url: URL of the page.
+        content: Excerpt, mostly one or two sentences.
+        site_name: Name of the site.
+        date: Date of the page, as the provider writes it.
     """
 
     title: str
@@ -36,17 +36,17 @@ class SearchResult:
 
 
 class SearchProvider(Protocol):
-    """Whoever searches."""
+    """Protocol of search providers."""
 
     async def search(self, query: str, *, limit: int = 10) -> list[SearchResult]:
-        """Return the results, the best first.
+        """Return the results, best first.
 
         Args:
-            query: What to look for.
-            limit: How many results at most.
+            query: Text to search for.
+            limit: Maximum number of results.
 
         Raises:
-            FetchError: The provider cannot be reached, or refuses.
+            FetchError: The provider cannot be reached, or refuses the search.
         """
         ...
 
@@ -67,11 +67,10 @@ class SerpApi(Value):
     _indifferent: ClassVar[frozenset[str]] = frozenset({"api_key", "timeout"})
 
     async def search(self, query: str, *, limit: int = 10) -> list[SearchResult]:
-        """Return Google's results; an empty list where there are none.
+        """Return Google's results; an empty list if there are none.
 
         Raises:
-            FetchError: It cannot be reached, refuses (key, quota: the message says so), or does not
-                speak SerpApi's protocol.
+            FetchError: SerpApi cannot be reached, refuses the search (key, quota), or does not speak its protocol.
         """
         key = key_text(self.api_key)
         answer = await fetch(
@@ -80,7 +79,7 @@ class SerpApi(Value):
             guard=Guard(allowed_hosts=(urlsplit(self.base_url).netloc,), timeout=self.timeout),
         )
         said = self._read(answer)
-        if (error := said.get("error")) and not _found_nothing(said):
+        if (error := said.get("error")) and not _is_without_results(said):
             raise self._refused(answer.status, shown(without_key(str(error), key)))
         if answer.status >= 400:
             raise self._refused(answer.status, "no reason is given")
@@ -99,15 +98,15 @@ class SerpApi(Value):
             return {}
         raise FetchError(f"{self.base_url} does not speak SerpApi's protocol: its answer is not a JSON object")
 
-    def _refused(self, status: int, why: str) -> FetchError:
-        what_to_do = {401: "; check the key", 429: "; wait, or see what is left of the quota"}.get(status, "")
-        # Both too many searches at once and a used up quota are a 429.
-        transient = status >= 500 or (status == 429 and "run out" not in why)
-        return FetchError(f"{self.base_url} refuses the search ({status}): {why}{what_to_do}", transient=transient)
+    def _refused(self, status: int, reason: str) -> FetchError:
+        remedy = {401: "; check the key", 429: "; wait, or see what is left of the quota"}.get(status, "")
+        # Status 429 stands for too many searches at once, and for a used up quota.
+        transient = status >= 500 or (status == 429 and "run out" not in reason)
+        return FetchError(f"{self.base_url} refuses the search ({status}): {reason}{remedy}", transient=transient)
 
 
 def as_outputs(results: list[SearchResult]) -> dict[str, list[dict[str, str]]]:
-    """Return the ``json`` output of a search node: the same results under Google's names and under common ones."""
+    """Return the ``json`` output of a search node: the results twice, under Google's names and under common names."""
     return {
         "organic_results": [{"title": one.title, "link": one.url, "snippet": one.content} for one in results],
         "search_results": [
@@ -123,8 +122,8 @@ def as_outputs(results: list[SearchResult]) -> dict[str, list[dict[str, str]]]:
     }
 
 
-def _found_nothing(said: dict[str, Any]) -> bool:
-    """Return whether the error says only that there are no results; SerpApi does so with status 200."""
+def _is_without_results(said: dict[str, Any]) -> bool:
+    """Return True if the error only reports that there are no results; its status is 200."""
     return "hasn't returned any results" in str(said["error"])
 
 

@@ -19,7 +19,7 @@ from operad.runtime.values.errors import FetchError
 from operad.runtime.values.message import Value
 
 _LONGEST = 500
-"""Characters of a provider's words that an error repeats."""
+"""Maximum length of a provider's message in an error, in characters."""
 
 
 class _Provider(Value):
@@ -36,25 +36,25 @@ class _Provider(Value):
     _indifferent: ClassVar[frozenset[str]] = frozenset({"timeout"})
 
     async def _ask(self, path: str, key: str = "", **request: Any) -> Fetched:
-        """The answer of the provider.
+        """Return the response of the provider to a request.
 
         Raises:
-            FetchError: It cannot be reached, or refuses.
+            FetchError: The provider cannot be reached, or refuses the search.
         """
         guard = Guard(allowed_hosts=(urlsplit(self.base_url).netloc,), timeout=self.timeout)
         answer = await fetch(self.base_url.rstrip("/") + path, guard=guard, **request)
         if answer.status >= 400:
-            why = " ".join(answer.text()[:_LONGEST].split())
-            what = {401: "; check the key", 403: "; does it allow this format?", 429: "; wait, or ask less often"}
+            reason = " ".join(answer.text()[:_LONGEST].split())
+            remedies = {401: "; check the key", 403: "; does it allow this format?", 429: "; wait, or ask less often"}
             raise FetchError(
                 f"{self.base_url} refuses the search ({answer.status}): "
-                f"{shown(without_key(why, key)) or 'no reason is given'}{what.get(answer.status, '')}",
+                f"{shown(without_key(reason, key)) or 'no reason is given'}{remedies.get(answer.status, '')}",
                 transient=answer.status == 429 or answer.status >= 500,
             )
         return answer
 
     def _results(self, answer: Fetched, limit: int) -> list[SearchResult]:
-        """Results of a JSON answer, a list `results` of objects."""
+        """Return the results of a JSON answer with a list `results` of objects."""
         try:
             said = json.loads(answer.body)
         except (ValueError, RecursionError) as error:
@@ -129,7 +129,7 @@ class DuckDuckGo(_Provider):
         headers = {"content-type": "application/x-www-form-urlencoded"}
         answer = await self._ask("/html/", method="POST", headers=headers, body=urlencode({"q": query}))
         page = answer.text()
-        results = list(_of_page(page))
+        results = list(_page_results(page))
         if not results and (answer.status == 202 or "anomaly" in page):
             raise FetchError(
                 f"{self.base_url} asks whether a person searches; wait, or use another provider", transient=True
@@ -152,22 +152,20 @@ _SNIPPET = re.compile(r'class="result__snippet"[^>]*>')
 _TAG = re.compile(r"<[^>]*>")
 
 
-def _of_page(page: str) -> Iterator[SearchResult]:
-    """The results on a page of DuckDuckGo."""
+def _page_results(page: str) -> Iterator[SearchResult]:
+    """Yield the results on a page of DuckDuckGo."""
     links = list(_LINK.finditer(page))
-    for link, after in zip(links, [*(each.start() for each in links[1:]), len(page)], strict=False):
+    for link, end in zip(links, [*(each.start() for each in links[1:]), len(page)], strict=False):
         href = _HREF.search(link[0])
         url = unescape(href[1]) if href else ""
         target = parse_qs(urlsplit(url).query).get("uddg", [])
         url = target[0] if target else url
-        snippet = _SNIPPET.search(page, link.end(), after)
-        if url.startswith(("http://", "https://")) and "duckduckgo.com/y.js" not in url:  # which are advertisements
-            yield SearchResult(
-                _text(page, link.end(), after), url, _text(page, snippet.end(), after) if snippet else ""
-            )
+        snippet = _SNIPPET.search(page, link.end(), end)
+        if url.startswith(("http://", "https://")) and "duckduckgo.com/y.js" not in url:  # others are advertisements
+            yield SearchResult(_text(page, link.end(), end), url, _text(page, snippet.end(), end) if snippet else "")
 
 
 def _text(page: str, start: int, end: int) -> str:
-    """The text of a link from its tag to its end."""
+    """Return the text of a link, from its start tag to its end tag."""
     close = page.find("</a>", start, end)
     return " ".join(unescape(_TAG.sub("", page[start : end if close < 0 else close])).split())

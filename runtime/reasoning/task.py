@@ -14,14 +14,14 @@ from operad.runtime.values.message import Job, StepRecord, SubJob, Value, Workfl
 
 
 class Example(Value):
-    """Example input with its correct answer.
+    """An example input with its right answer.
 
         example = Example(input="Tom wrote from Rome.", output="Tom, Rome")
         who = Operator("Extract the name and the city.", examples=[example])
 
     Attributes:
         input: Input, in the style of a job's goal.
-        output: Correct answer, in the form that the task asks for.
+        output: The answer, in the form that the task asks for.
     """
 
     input: str
