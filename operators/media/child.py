@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from operad.operators.media.errors import MediaError
 
 _SCRIPT = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
-"""Runs a file without its folder among those that imports are looked for in, as `python FILE` would have it."""
+"""Program that runs a file; unlike `python FILE`, it does not add the folder of the file to the import path."""
 
 
 async def run(what: str, command: Sequence[str | Path], given: bytes, *, seconds: float) -> bytes:
@@ -27,13 +27,13 @@ async def run(what: str, command: Sequence[str | Path], given: bytes, *, seconds
         Content of stdout.
 
     Raises:
-        MediaError: It failed, or took too long. The message ends with the content of stderr.
+        MediaError: The program failed, or took too long. The message ends with the content of stderr.
     """
     with TemporaryDirectory(prefix="operad-", ignore_cleanup_errors=True) as folder:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=folder)
         try:
-            made, said = await asyncio.wait_for(process.communicate(given), seconds)
+            output, errors = await asyncio.wait_for(process.communicate(given), seconds)
         except asyncio.TimeoutError as error:
             raise MediaError(f"{what}: took more than {seconds:g} s and was stopped; is the text too long?") from error
         finally:
@@ -41,11 +41,11 @@ async def run(what: str, command: Sequence[str | Path], given: bytes, *, seconds
                 process.kill()
                 await process.wait()
     if process.returncode:
-        reason = " ".join(said.decode(errors="replace").split())[-500:]
+        reason = " ".join(errors.decode(errors="replace").split())[-500:]
         raise MediaError(f"{what}: {reason or f'its program ended with code {process.returncode}'}")
-    return made
+    return output
 
 
 def python(script: str) -> list[str]:
-    """The command that runs a Python file beside this one."""
+    """Return the command that runs a Python file of this folder."""
     return [sys.executable, "-c", _SCRIPT, str(Path(__file__).with_name(script))]

@@ -29,10 +29,10 @@ from operad.runtime.values.errors import InputError, MissingExtraError, describe
 from operad.runtime.values.file import FileDescriptor
 
 MAX_DOCUMENT_CHARS = 10_000_000
-"""Maximum number of characters a document may have, unless said otherwise."""
+"""Default for the maximum length of a document, in characters."""
 
-_WRITTEN = {b"%PDF-": "a PDF document", b"{\\rtf": "an RTF document"}
-"""First bytes of types that look like text but are not supported."""
+_UNSUPPORTED_TEXT = {b"%PDF-": "a PDF document", b"{\\rtf": "an RTF document"}
+"""First bytes of text-like types that are not supported."""
 
 _BINARY = {
     b"PK\x03\x04": "a ZIP archive or an Office document",
@@ -60,45 +60,45 @@ _RIFF = {b"WEBP": "a WebP picture", b"WAVE": "a WAV recording", b"AVI ": "an AVI
 
 _CONTROL = re.compile("[\0-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
-_GUESSED_BYTES = 2**18
+_DETECTION_BYTES = 2**18
 """Number of bytes from which the encoding of a text is guessed."""
 
 _WIDER = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949", "iso-8859-1": "cp1252"}
-"""Encodings that have more letters than those that are guessed, and are mostly meant."""
+"""Supersets of detected encodings, which are mostly meant."""
 
-_NOT_GUESSED = ("mac", "cp4", "cp7", "cp8")
-"""Encodings of computers long gone, which short texts in Western languages are taken for."""
+_NOT_DETECTED = ("mac", "cp4", "cp7", "cp8")
+"""Prefixes of obsolete encodings, which are wrongly detected for short texts in Western languages."""
 
 
 def read_document(file: FileDescriptor, max_chars: int = MAX_DOCUMENT_CHARS) -> str:
-    """The text of a document: tables, documents and slides as Markdown, everything else as it is.
+    """Return the text of a document: tables, documents and slides as Markdown, other files unchanged.
 
-    Text may be in any encoding; one other than UTF-8 is guessed.
+    Text may be in any encoding; an encoding other than UTF-8 is detected.
 
     Args:
-        file: A file of text (.txt, .md, .json, code, anything without zero bytes), or with one of the ends .csv,
-            .docx, .eml, .epub, .htm, .html, .pdf, .pptx, .tsv, .xlsx.
-        max_chars: Number of characters the text may have.
+        file: A text file (.txt, .md, .json, code, any file without zero bytes), or a file with the suffix .csv, .docx,
+            .eml, .epub, .htm, .html, .pdf, .pptx, .tsv or .xlsx.
+        max_chars: Maximum length of the text, in characters.
 
     Returns:
-        The text. That of a table has a line for each row, which begins with ``|``; where a workbook has several sheets
-        with something in them, each stands under a heading with its title.
+        The text. A table has one line per row, which begins with ``|``. If a workbook has several sheets with content,
+        each has a heading with its title.
 
     Raises:
-        InputError: It cannot be read: it is too large, binary, broken, encrypted, or a scan. The message begins with
-            the file's path.
-        MissingExtraError: It needs the extra ``documents``, which is not installed.
+        InputError: The file cannot be read: it is too large, binary, broken, encrypted, or a scan. The message begins
+            with the path of the file.
+        MissingExtraError: The file needs the extra ``documents``, which is not installed.
     """
     suffix = PurePath(file.name).suffix.lower()
     try:
         data = _content(file)
         need_extra(suffix)
-        return _bounded(_READERS.get(suffix, _text)(data, suffix), max_chars)
+        return _joined(_READERS.get(suffix, _text)(data, suffix), max_chars)
     except InputError as error:
         raise InputError(f"{file.path}: {error}") from error
     except MissingExtraError:
         raise
-    except Exception as error:  # a broken document makes its reader raise anything
+    except Exception as error:  # readers may raise anything for a broken document
         reason = describe(error)[:300]
         raise InputError(f"{file.path}: is no {suffix or 'text'} file that can be read: {reason}") from error
 
@@ -116,16 +116,20 @@ def _content(file: FileDescriptor) -> bytes:
     return data
 
 
-def _bounded(parts: Iterable[str], most: int) -> str:
-    """The parts as one text, of which no more is made than may be."""
-    read: list[str] = []
+def _joined(parts: Iterable[str], most: int) -> str:
+    """Return the parts as one text with normalised line ends.
+
+    Raises:
+        InputError: The text is longer than `most` characters; further parts are not read.
+    """
+    texts: list[str] = []
     chars = 0
     for part in parts:
-        read.append(part)
+        texts.append(part)
         chars += len(part)
         if chars > most:
             raise InputError(f"has more than the {most:,} characters that are read; split it")
-    return "".join(read).replace("\r\n", "\n").replace("\r", "\n").strip("\n")
+    return "".join(texts).replace("\r\n", "\n").replace("\r", "\n").strip("\n")
 
 
 # Text
@@ -136,9 +140,13 @@ def _text(data: bytes, suffix: str) -> Iterator[str]:
 
 
 def _decoded(data: bytes, suffix: str) -> str:
-    """Text in whatever encoding."""
-    if what := next((what for start, what in _WRITTEN.items() if data.startswith(start)), ""):
-        raise InputError(f"is {what}, not text; is its name right?")
+    """Return a text in any encoding.
+
+    Raises:
+        InputError: The content is not text.
+    """
+    if kind := next((kind for start, kind in _UNSUPPORTED_TEXT.items() if data.startswith(start)), ""):
+        raise InputError(f"is {kind}, not text; is its name right?")
     if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         return data.decode("utf-32")
     try:
@@ -146,28 +154,28 @@ def _decoded(data: bytes, suffix: str) -> str:
     except InputError as error:
         if suffix in OLD_FORMATS:
             raise
-        if what := _binary(data):
-            raise InputError(f"is {what}, not text; is its name right?") from error
-        text = "" if b"\0" in data else _guessed(data)
+        if kind := _binary(data):
+            raise InputError(f"is {kind}, not text; is its name right?") from error
+        text = "" if b"\0" in data else _detected(data)
         if not text or _CONTROL.search(text):
             raise InputError(f"is binary; what is read: text, {', '.join(sorted(_READERS))}") from error
         return text
 
 
 def _binary(data: bytes) -> str:
-    """Return the type of a file that is not text, by its first bytes."""
+    """Return the description of a binary type by the first bytes of a file; empty if unknown."""
     if data.startswith(b"RIFF"):
         return _RIFF.get(data[8:12], "")
     if data[4:8] == b"ftyp":
         return "an MP4 video or recording, or a HEIC picture"
-    return next((what for start, what in _BINARY.items() if data.startswith(start)), "")
+    return next((kind for start, kind in _BINARY.items() if data.startswith(start)), "")
 
 
-def _guessed(data: bytes) -> str:
-    """Text in an encoding that fits it; empty where none does."""
+def _detected(data: bytes) -> str:
+    """Return a text decoded by its detected encoding, or by cp1252; empty if neither fits."""
     chardet: Any = import_module("chardet")
-    guess = str(chardet.detect(data[:_GUESSED_BYTES])["encoding"] or "").lower()
-    likely = "" if guess.startswith(_NOT_GUESSED) else _WIDER.get(guess, guess)
+    guess = str(chardet.detect(data[:_DETECTION_BYTES])["encoding"] or "").lower()
+    likely = "" if guess.startswith(_NOT_DETECTED) else _WIDER.get(guess, guess)
     for encoding in (likely, "cp1252"):
         try:
             return data.decode(encoding)
@@ -183,7 +191,7 @@ def _csv(data: bytes, suffix: str) -> Iterator[str]:
     text = _decoded(data, suffix)
     try:
         lines = list(_table(csv_rows(text, suffix)))
-    except csv.Error:  # broken, it is text still
+    except csv.Error:  # a broken table is read as text
         yield text
     else:
         yield from lines
@@ -209,7 +217,7 @@ def _docx(data: bytes, suffix: str) -> Iterator[str]:
 
 
 def _epub(data: bytes, suffix: str) -> Iterator[str]:
-    need_extra(".html")  # which it is made of
+    need_extra(".html")  # EPUB consists of HTML
     check_packed(data)
     yield markdown("EpubConverter", data)
 
@@ -232,7 +240,7 @@ def html_as_markdown(text: str) -> str:
     """Return a page of HTML as Markdown.
 
     Raises:
-        MissingExtraError: It needs the extra ``documents``, which is not installed.
+        MissingExtraError: The extra ``documents`` is not installed.
     """
     need_extra(".html")
     return markdown("HtmlConverter", text.encode("utf-8", errors="replace"))

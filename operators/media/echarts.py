@@ -14,19 +14,19 @@ ChartType = Literal["line", "pie", "bar"]
 
 
 def echarts_option(chart_type: ChartType, title: str, data: str, categories: str) -> str:
-    """Return a chart as a Markdown block that chat pages draw.
+    """Return a chart as a Markdown block that chat pages render.
 
     Args:
         chart_type: Type of chart.
-        title: Title above it; may be empty.
-        data: Numbers, with ``;`` between them, or as a JSON list.
+        title: Title above the chart; may be empty.
+        data: Numbers, separated by ``;``, or as a JSON list.
         categories: A name for each number, in the same form.
 
     Returns:
-        A fence with the language ``echarts``, and the option as JSON in it.
+        A fence with the language ``echarts`` that contains the option as JSON.
 
     Raises:
-        MediaError: A value is not a number, the numbers of names and values differ, or there is no such chart.
+        MediaError: A value is not a number, there are more numbers than names or fewer, or the type is unknown.
     """
     known = get_args(ChartType)
     if chart_type not in known:
@@ -46,7 +46,7 @@ def echarts_option(chart_type: ChartType, title: str, data: str, categories: str
 
 
 def _items(what: str, text: str) -> list[str]:
-    if (listed := _listed(text)) is not None:
+    if (listed := _json_items(text)) is not None:
         if not listed:
             raise MediaError(f"echarts: the {what} are an empty list; give one or more")
         return listed
@@ -56,8 +56,8 @@ def _items(what: str, text: str) -> list[str]:
     return items
 
 
-def _listed(text: str) -> list[str] | None:
-    """The items of a list of texts and numbers in JSON; None for anything else."""
+def _json_items(text: str) -> list[str] | None:
+    """Return the items of a JSON list of texts and numbers; None for other texts."""
     if not text.lstrip().startswith("["):
         return None
     try:

@@ -16,10 +16,10 @@ def need(what: str, *packages: str) -> None:
 
     Args:
         what: Purpose of the packages, for the error.
-        packages: Their names as modules.
+        packages: Names of the modules.
 
     Raises:
-        MissingExtraError: One is not installed.
+        MissingExtraError: A package is not installed.
     """
     if missing := [package for package in packages if find_spec(package) is None]:
         raise MissingExtraError(
@@ -28,10 +28,10 @@ def need(what: str, *packages: str) -> None:
 
 
 def check_text(what: str, text: str, most: int) -> None:
-    """Make sure that there is text, and not too much.
+    """Check that a text is neither empty nor too long.
 
     Raises:
-        MediaError: There is none, or more than `most` characters.
+        MediaError: The text is empty, or longer than `most` characters.
     """
     if not text.strip():
         raise MediaError(f"{what}: the text is empty; is the reference right that it comes from?")

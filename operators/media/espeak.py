@@ -1,6 +1,7 @@
 """A program of its own: text on stdin → speech as a WAV file on stdout. `speech` runs it as a child.
 
-espeak-ng is under the GPL-3, and is loaded in this process alone. It imports nothing of this package.
+espeak-ng is licensed under the GPL-3, so it is loaded in this process only. The program imports nothing of this
+package.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _SYNCHRONOUS = 2
 _CHARACTERS = 1
 _UTF8 = 1
 
-_Heard = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+_SynthCallback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 
 
 class _Voice(ctypes.Structure):
@@ -27,23 +28,23 @@ class _Voice(ctypes.Structure):
 
 
 def main() -> None:
-    """Read ``{"text", "voice"}`` as JSON, and write the file; on an error, say why and exit."""
+    """Read ``{"text", "voice"}`` as JSON, and write the file; on an error, exit with a message."""
     given = json.load(sys.stdin.buffer)
     loader: Any = import_module("espeakng_loader")
     library = ctypes.CDLL(loader.get_library_path())
     rate: int = library.espeak_Initialize(_SYNCHRONOUS, 0, loader.get_data_path().encode(), 0)
     if rate <= 0:
         sys.exit(f"espeak-ng cannot start (code {rate}); reinstall espeakng-loader")
-    _choose(library, given["voice"])
+    _select_voice(library, given["voice"])
     samples = bytearray()
 
-    @_Heard
-    def heard(piece: int | None, count: int, events: int | None) -> int:
+    @_SynthCallback
+    def collect(piece: int | None, count: int, events: int | None) -> int:
         if piece and count > 0:
             samples.extend(ctypes.string_at(piece, 2 * count))
         return 0
 
-    library.espeak_SetSynthCallback(heard)
+    library.espeak_SetSynthCallback(collect)
     text = given["text"].encode()
     failed = library.espeak_Synth(text, ctypes.c_size_t(len(text) + 1), 0, _CHARACTERS, 0, _UTF8, None, None)
     if failed or library.espeak_Synchronize() or not any(samples):
@@ -51,8 +52,8 @@ def main() -> None:
     sys.stdout.buffer.write(_wav(bytes(samples), rate))
 
 
-def _choose(library: ctypes.CDLL, voice: str) -> None:
-    """Take a voice that is listed, for espeak-ng takes a path, too."""
+def _select_voice(library: ctypes.CDLL, voice: str) -> None:
+    """Select a voice, which must be a listed one, because espeak-ng also accepts paths."""
     known = _voices(library)
     name, plus, variant = voice.partition("+")
     is_known = name in known and (variant.isalnum() or not plus)
@@ -67,7 +68,7 @@ def _choose(library: ctypes.CDLL, voice: str) -> None:
 
 
 def _voices(library: ctypes.CDLL) -> dict[str, str]:
-    """The languages that voices speak, each with the name of its first voice's file."""
+    """Return the languages of all voices, each with the file name of its first voice."""
     library.espeak_ListVoices.restype = ctypes.POINTER(ctypes.POINTER(_Voice))
     known: dict[str, str] = {}
     for voice in library.espeak_ListVoices(None):
@@ -79,11 +80,12 @@ def _voices(library: ctypes.CDLL) -> dict[str, str]:
     return known
 
 
-def _languages(at: int) -> Iterator[str]:
-    while ctypes.string_at(at, 1) != b"\0":  # for each, a byte for its rank, and its name, which a zero ends
-        language = ctypes.string_at(at + 1)
+def _languages(address: int) -> Iterator[str]:
+    """Yield the languages in a list of espeak-ng at an address."""
+    while ctypes.string_at(address, 1) != b"\0":  # each has a byte for its rank, and a zero-terminated name
+        language = ctypes.string_at(address + 1)
         yield language.decode()
-        at += len(language) + 2
+        address += len(language) + 2
 
 
 def _wav(samples: bytes, rate: int) -> bytes:

@@ -9,9 +9,9 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\s]*)[^`]*")
 
 
 def unfenced(text: str, languages: Collection[str]) -> str:
-    """Return the content of the fence around a whole text; without one, the text itself.
+    """Return the content of the fence around a whole text; without such a fence, the text.
 
-    Fences inside may be as long as the one around them, as models write them.
+    Fences inside may be as long as the outer fence, as models write them.
 
     Args:
         text: Markdown.
@@ -25,13 +25,13 @@ def unfenced(text: str, languages: Collection[str]) -> str:
     for line in inner:
         if (found := _FENCE.fullmatch(line)) and found[1][0] == opening[1][0]:
             if is_open and found[2]:
-                return text  # the outer fence was closed before, and these are several blocks
+                return text  # the first fence is closed already: there are several blocks
             is_open = not is_open
     return text if is_open else "\n".join(inner)
 
 
 def first_fenced(text: str, language: str) -> str:
-    """Return the content of the first fence with this language, or of that around the whole text; else the text."""
+    """Return the content of the first fence with this language, else of the fence around the text, else the text."""
     lines = text.splitlines()
     for number, line in enumerate(lines):
         if (opening := _FENCE.fullmatch(line)) and opening[2].lower() == language:

@@ -1,7 +1,7 @@
 """Fonts for Chinese, Japanese and Korean: selected for a text among the installed ones.
 
-Neither Typst nor mermaid-render brings one. The package noto-cjk-sans-otc does; others are found where the system
-has its fonts.
+Typst and mermaid-render include no such fonts. They come from the package noto-cjk-sans-otc, or from the font folders
+of the system.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from operad.operators.media.errors import MediaError
 _PACKAGE = "noto_cjk_sans_otc"
 
 _LETTER = re.compile("[\u3001-\u3020\u3041-\u30ff\u3105-\u3129\u4e00-\u9fa5\uac00-\ud7a3\uff01-\uff5e]")
-"""Common letters. A rarer one that no font has becomes a box, without an error."""
+"""Common letters. Rarer letters that no font has are rendered as boxes, without an error."""
 
 _KANA = re.compile("[\u3041-\u30ff]")
 _HANGUL = re.compile("[\uac00-\ud7a3]")
@@ -31,7 +31,7 @@ _FAMILY = re.compile(
     r"|Batang|Gulim|Dotum|Nanum|IPA(ex)? ?P?(Gothic|Mincho)|Takao|VL P?Gothic|BabelStone Han",
     re.IGNORECASE,
 )
-"""Families that have such letters, by the names that Linux, macOS and Windows give them."""
+"""Names of font families with such letters on Linux, macOS and Windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class CjkFont:
     """A font with Chinese, Japanese or Korean letters.
 
     Attributes:
-        family: Its name.
-        path: Its file.
+        family: Name of the font family.
+        path: Path of the font file.
     """
 
     family: str
@@ -48,7 +48,7 @@ class CjkFont:
 
 
 def cjk_fonts(what: str, text: str) -> list[CjkFont]:
-    """Return the fonts for a text's Chinese, Japanese and Korean letters, the main one first.
+    """Return fonts for the Chinese, Japanese and Korean letters of a text, the main font first.
 
     Args:
         what: Purpose of the fonts, for errors.
@@ -76,7 +76,9 @@ def cjk_fonts(what: str, text: str) -> list[CjkFont]:
 
 
 def _installed(text: str) -> list[Any]:
-    """Upright fonts of such families, those that fit the text's language first, then of medium weight."""
+    """Return the upright fonts with such letters: first those for the language of the text, then by distance from the
+    regular weight.
+    """
     typst: Any = import_module("typst")
     own = font_folder()
     language = "JP" if _KANA.search(text) else "KR" if _HANGUL.search(text) else "SC"
@@ -104,10 +106,10 @@ def font_folder() -> Path | None:
 
 @lru_cache(maxsize=32)
 def _letters(path: str, index: int) -> frozenset[int]:
-    """The letters that a font has."""
+    """Return the code points of the letters of a font; empty for a broken font."""
     fonts: Any = import_module("fontTools.ttLib")
     try:
         with fonts.TTFont(path, fontNumber=index, lazy=True) as font:
             return frozenset(font.getBestCmap() or ())
-    except (OSError, fonts.TTLibError):  # broken, it has none
+    except (OSError, fonts.TTLibError):  # a broken font
         return frozenset()

@@ -1,7 +1,7 @@
 """Markdown → a document, by pandoc; for PDF and PNG by Typst, too; its tables → a workbook.
 
-The Markdown is foreign: what it names is neither read nor fetched, a picture becomes a link or its description, and
-markup of the target (HTML, LaTeX, Typst) does not pass through.
+The Markdown is untrusted: files and URLs in it are not read, an image becomes a link or its description, and markup of
+the target format (HTML, LaTeX, Typst) is not passed through.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from operad.runtime.values.errors import MissingExtraError, did_you_mean
 MarkdownTarget = Literal["docx", "pptx", "pdf", "png", "html", "md", "xlsx"]
 
 MAX_MARKDOWN_CHARS = 1_000_000
-"""Maximum number of characters a text may have that is exported."""
+"""Maximum length of an exported text, in characters."""
 
 MAX_PICTURE_HEIGHT = 30_000
 """Maximum height of a PNG, in pixels; its width is 1,191."""
@@ -40,7 +40,7 @@ _WRITERS = {
     "png": ["--to=typst"],
 }
 
-_POINTS_PER_PIXEL = 0.5  # of Typst's 144 pixels an inch
+_POINTS_PER_PIXEL = 0.5  # Typst renders 144 pixels per inch
 
 _PREAMBLE = """\
 #set document(date: none)
@@ -65,18 +65,18 @@ async def export_markdown(text: str, target: MarkdownTarget) -> bytes:
     """Convert a Markdown text to a file.
 
     Args:
-        text: GitHub's Markdown, with formulas between dollar signs. A fence around the whole of it, as models put
-            there, is taken off.
-        target: Type of the file. In a ``pptx``, each heading of the second level begins a slide. A ``png`` is one
-            picture, as high as the text needs. ``md`` is the text itself. An ``xlsx`` has a sheet for each table of the
-            text, named after the heading above it; cells hold numbers and texts, never formulas.
+        text: GitHub-flavoured Markdown, with formulas between dollar signs. A fence around the whole text, as models
+            write it, is removed.
+        target: Type of the file. In a ``pptx``, each heading of the second level begins a slide. A ``png`` is a single
+            image, as high as the text. ``md`` is the text itself. An ``xlsx`` has a sheet for each table of the text,
+            named after the heading above it; cells contain numbers and texts, never formulas.
 
     Returns:
         The content of the file.
 
     Raises:
-        MediaError: The text is empty or too long, no font has its letters, it cannot be typeset, or has no table for an
-            ``xlsx``.
+        MediaError: The text is empty or too long, no font has its letters, typesetting fails, or there is no table for
+            an ``xlsx``.
         MissingExtraError: The extra ``media`` is not installed.
     """
     targets = get_args(MarkdownTarget)
@@ -102,7 +102,7 @@ async def export_markdown(text: str, target: MarkdownTarget) -> bytes:
     fonts = await asyncio.to_thread(cjk_fonts, what, text)
     markup = await _convert(what, pandoc, target, text)
     given = {
-        "source": _preamble(target, fonts) + markup.decode() + _end(target),
+        "source": _preamble(target, fonts) + markup.decode() + _height_check(target),
         "format": target,
         "fonts": [str(font.path.parent) for font in fonts],
         "memory": _MEMORY,
@@ -111,6 +111,7 @@ async def export_markdown(text: str, target: MarkdownTarget) -> bytes:
 
 
 async def _convert(what: str, pandoc: Path, target: str, text: str) -> bytes:
+    """Return the output of pandoc for a Markdown text; for PDF and PNG, Typst's markup."""
     command = [
         pandoc, "--sandbox", "--data-dir=.", "--from=gfm-yaml_metadata_block+tex_math_dollars+east_asian_line_breaks",
         f"--lua-filter={Path(__file__).with_name('markdown.lua')}", *_WRITERS[target], "--output=-",
@@ -131,7 +132,7 @@ def _pandoc(what: str) -> Path:
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", errors="replace")  # a lone surrogate is not a letter
+    return text.encode("utf-8", errors="replace")  # replaces lone surrogates
 
 
 def _preamble(target: str, fonts: list[CjkFont]) -> str:
@@ -147,5 +148,5 @@ def _quoted(*families: str) -> str:
     return "".join(f"{json.dumps(family, ensure_ascii=False)}, " for family in families)
 
 
-def _end(target: str) -> str:
+def _height_check(target: str) -> str:
     return _TOO_HIGH.format(most=MAX_PICTURE_HEIGHT * _POINTS_PER_PIXEL) if target == "png" else ""

@@ -16,26 +16,26 @@ from operad.runtime.values.errors import describe, did_you_mean
 MermaidTarget = Literal["svg", "png"]
 
 MAX_MERMAID_CHARS = 50_000
-"""Maximum number of characters a diagram's code may have, which is what Mermaid itself takes."""
+"""Maximum length of a diagram's code, in characters; it is the limit of Mermaid itself."""
 
 MAX_MERMAID_PIXELS = 50_000_000
-"""Maximum number of pixels a PNG may have."""
+"""Maximum number of pixels of a PNG."""
 
 _PLACE = re.compile(r"(?P<kind>[\w-]+) at (?P<line>\d+):(?P<column>\d+): (?P<reason>.*)", re.DOTALL)
 
 
 def render_mermaid(code: str, target: MermaidTarget) -> bytes:
-    """Convert a diagram to a picture. It takes up to 10 s, during which other threads run.
+    """Convert a diagram to an image. The call takes up to 10 s, and releases the GIL meanwhile.
 
     Args:
-        code: Mermaid's code; or Markdown, whose first block of it is taken.
-        target: Type of the picture. A ``png`` has two pixels for each of the diagram's units, or one where it is large.
+        code: Mermaid code; or Markdown, whose first Mermaid block is used.
+        target: Type of the image. A ``png`` has two pixels per unit of the diagram, or one if the diagram is large.
 
     Returns:
         The content of the file.
 
     Raises:
-        MediaError: The code is empty, too long or wrong, or, for ``png``, no font has its letters or it is too large.
+        MediaError: The code is empty, too long or invalid, or, for ``png``, no font has its letters or it is too large.
         MissingExtraError: The extra ``media`` is not installed.
     """
     targets = get_args(MermaidTarget)
@@ -57,7 +57,7 @@ def _svg(what: str, code: str) -> bytes:
     renderer: Any = import_module("mermaid_render")
     try:
         return renderer.mermaid_to_svg(code)
-    except Exception as error:  # a hostile diagram makes it raise anything
+    except Exception as error:  # may raise anything for a hostile diagram
         if found := _PLACE.fullmatch(str(error)):
             place = f"line {found['line']}, column {found['column']}: " if int(found["line"]) else ""
             reason = " ".join(found["reason"].split())[:300]

@@ -10,7 +10,7 @@ from operad.operators.media.child import python, run
 from operad.operators.media.errors import MediaError, check_text, need
 
 MAX_SPOKEN_CHARS = 10_000
-"""Number of characters that are spoken at once: some ten minutes of English, or an hour of Chinese in 140 MB."""
+"""Maximum length of a spoken text, in characters: ten minutes of English, or an hour of Chinese with 140 MB."""
 
 _SECONDS = 60.0
 
@@ -32,7 +32,7 @@ _VOICES = {
     "TELUGU": "te",
     "THAI": "th",
 }
-"""Voices by the first word of the names that Unicode gives to a script's letters."""
+"""Voices of scripts, by the first word of the Unicode names of their letters."""
 
 _LETTERS_PER_WORD = {"cmn": 1.5, "ja": 2, "ko": 2}
 """Length of a word in letters, for languages with short words."""
@@ -43,14 +43,14 @@ async def speak(text: str, voice: str | None = None) -> bytes:
 
     Args:
         text: The text, without markup.
-        voice: A voice of espeak-ng's, such as ``en-gb``, ``cmn`` or ``de``, and after a plus sign how it sounds, such
-            as ``f3``. By default one for the script that has the most words; for Latin letters that is English.
+        voice: A voice of espeak-ng, such as ``en-gb``, ``cmn`` or ``de``, optionally followed by a plus sign and a
+            variant, such as ``f3``. By default, a voice for the script with the most words; English for Latin letters.
 
     Returns:
         A WAV file: one channel, 16 bits, 22,050 samples a second.
 
     Raises:
-        MediaError: There is nothing to say or too much, no such voice, or nothing to hear.
+        MediaError: The text is empty or too long, the voice is unknown, or the result is silent.
         MissingExtraError: The extra ``media`` is not installed.
     """
     what = "text to speech"
@@ -66,11 +66,11 @@ async def speak(text: str, voice: str | None = None) -> bytes:
 
 
 def voice_for(text: str) -> str:
-    """The voice for the script that most words of a text are in."""
+    """Return the voice for the script with the most words of a text."""
     letters = Counter(
         voice for letter in text if (voice := _VOICES.get(unicodedata.name(letter, "").partition(" ")[0]))
     )
     if letters["ja"]:
-        letters["ja"] += letters.pop("cmn", 0)  # Japanese has Chinese letters, too
+        letters["ja"] += letters.pop("cmn", 0)  # Chinese letters are also used in Japanese
     words = {voice: count / _LETTERS_PER_WORD.get(voice, 5) for voice, count in letters.items()}
     return max(words, key=lambda voice: words[voice], default="en-us")

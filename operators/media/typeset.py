@@ -1,6 +1,6 @@
 """A program of its own: Typst's markup on stdin → a PDF or a picture on stdout. `markdown` runs it as a child.
 
-It imports nothing of this package, so that it starts at once.
+The program imports nothing of this package, so that it starts fast.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 
 
 def main() -> None:
-    """Read ``{"source", "format", "fonts", "memory"}`` as JSON, and write the file; on an error, say why and exit."""
+    """Read ``{"source", "format", "fonts", "memory"}`` as JSON and write the file; on an error, exit with a message."""
     import typst
 
     given = json.load(sys.stdin.buffer)
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def bound(memory: int) -> None:
-    """Take no more memory than that, in bytes, where the system can see to it."""
+    """Limit the memory of the process, in bytes, if the system supports it."""
     try:
         import resource
     except ImportError:  # Windows

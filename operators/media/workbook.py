@@ -1,7 +1,7 @@
 """A program of its own: Markdown on stdin → an Excel workbook on stdout. `markdown` runs it as a child.
 
-Each table of the text is a sheet, named after the heading above it. It imports nothing of this package, so that it
-starts at once.
+Each table of the text becomes a sheet, named after the heading above it. The program imports nothing of this package,
+so that it starts fast.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
-"""Cells that are numbers; ``007`` and ``1,000`` stay texts."""
+"""Pattern of cells that are numbers; ``007`` and ``1,000`` remain texts."""
 
 LONGEST_CELL = 32_767
+"""Excel's limit for the length of a cell, in characters."""
 LONGEST_TITLE = 31
-"""Characters of a cell and of the name of a sheet, as Excel limits them."""
+"""Excel's limit for the length of a sheet's name, in characters."""
 
 
 class Table(NamedTuple):
-    """A table.
+    """Table of a Markdown text.
 
     Attributes:
-        title: The heading above it; empty without one.
-        rows: The texts of its cells, the header first.
+        title: Heading above the table; empty if there is none.
+        rows: Texts of the cells, by row; the header is the first row.
     """
 
     title: str
@@ -35,7 +36,7 @@ class Table(NamedTuple):
 
 
 def main() -> None:
-    """Read ``{"text", "memory"}`` as JSON, and write the workbook; on an error, say why and exit."""
+    """Read ``{"text", "memory"}`` as JSON, and write the workbook; on an error, exit with a message."""
     import json
 
     given = json.load(sys.stdin.buffer)
@@ -50,7 +51,7 @@ def tables_of(text: str) -> Iterator[Table]:
     """Yield the tables of a Markdown text.
 
     Args:
-        text: GitHub's Markdown.
+        text: GitHub-flavoured Markdown.
     """
     from markdown_it import MarkdownIt
 
@@ -94,7 +95,7 @@ def book(tables: Sequence[Table]) -> Any:
             for column, text in enumerate(cells, 1):
                 cell = sheet.cell(row, column)
                 cell.value = value_of(ILLEGAL_CHARACTERS_RE.sub("", text)[:LONGEST_CELL])
-                if cell.data_type == "f":  # no text becomes a formula
+                if cell.data_type == "f":  # a text that begins with = must not become a formula
                     cell.data_type = "s"
                 if row == 1:
                     cell.font = Font(bold=True)
@@ -103,25 +104,25 @@ def book(tables: Sequence[Table]) -> Any:
 
 
 def sheet_title(heading: str, number: int) -> str:
-    """Return a name for a sheet; openpyxl adds a number to one that is taken.
+    """Return a name for a sheet; openpyxl adds a number if the name is taken.
 
     Args:
         heading: The heading above the table.
-        number: The place of the table, from 1.
+        number: Number of the table, counted from 1.
     """
     name = re.sub(r"[\[\]:*?/\\\x00-\x1f]", " ", heading).strip(" '")
     return name[: LONGEST_TITLE - 3] or f"Table {number}"
 
 
 def value_of(text: str) -> str | int | float:
-    """Return the number that a cell holds, or its text."""
+    """Return the value of a cell: a number, or its text."""
     if not NUMBER.fullmatch(text):
         return text
     return float(text) if "." in text else int(text)
 
 
 def bound(memory: int) -> None:
-    """Limit the memory of the process, in bytes, where the system supports it."""
+    """Limit the memory of the process, in bytes, if the system supports it."""
     try:
         import resource
     except ImportError:  # Windows

@@ -8,10 +8,10 @@ from operad.operators.node import NodeOperator
 
 
 class _NodeTypes(Mapping[str, type[NodeOperator[Any]]]):
-    """Node types by name. The class of a type is imported when it is looked up: a workflow uses few of them.
+    """Node types by name. Classes are imported on first access, because a workflow uses few of them.
 
     Args:
-        homes: The module below this package and the class in it, by the name of the type.
+        homes: ``module:class`` of each type, by name; modules are those of this package.
     """
 
     def __init__(self, homes: Mapping[str, str]) -> None:
@@ -70,7 +70,7 @@ _OTHERS = {
 }
 
 CHAT2WORKFLOW_TYPES: Mapping[str, type[NodeOperator[Any]]] = _NodeTypes(_CHAT2WORKFLOW)
-"""The twenty types of Chat2Workflow (section 2.4), by name."""
+"""The twenty node types of Chat2Workflow (section 2.4), by name."""
 
 NODE_TYPES: Mapping[str, type[NodeOperator[Any]]] = _NodeTypes({**_CHAT2WORKFLOW, **_OTHERS})
 """All node types that come with operad, by name."""

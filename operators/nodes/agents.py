@@ -21,7 +21,7 @@ from operad.runtime.values.message import Job
 T = VariableType
 
 TIMEOUT = "__timeout"
-"""Port of a question that is not answered in time; here, a question waits until it is answered."""
+"""Port of Dify for a question that is not answered in time; never taken, because questions wait for the answer."""
 
 
 class AgentParams(AskingParams):
@@ -64,7 +64,7 @@ class Agent(AskingNode[AgentParams]):
         yield from doubles("tools", self.params.tools)
 
     async def compute(self, call: NodeCall) -> NodeResult:
-        """Have it work."""
+        """Ask the model, which may call the tools."""
         params, job = self.params, call.job
         turns = latest_turns(job.turns, params.memory.turns) if params.memory is not None else []
         async with connections() as opened:
@@ -85,7 +85,7 @@ class Agent(AskingNode[AgentParams]):
         return NodeResult({"text": text}, text=text)
 
     def _reasoner(self, call: NodeCall) -> Reasoner:
-        """The reasoner with the agent's strategy and rounds, where it has one model; any other as it is."""
+        """Return the reasoner with the agent's strategy and rounds if it has one model, otherwise unchanged."""
         reasoner = self.params.reasoner(call, self.services)
         if not isinstance(reasoner, MonoModelReasoner):
             return reasoner
@@ -123,23 +123,23 @@ class HumanInput(NodeOperator[HumanParams]):
     example = {"question": "Send this?\n{{#2.text#}}", "actions": [["yes", "Send"], ["no", "Leave it"]]}
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """The answers."""
+        """Return the types of the requested texts and of the chosen answer."""
         return {**dict.fromkeys(self.params.inputs, T.STRING), "action": T.STRING}
 
     @property
     def ports(self) -> Sequence[str]:
-        """The answers to choose from."""
+        """Ids of the answers to choose from, and the port for a timeout."""
         return [*(choice.id for choice in self.params.actions), TIMEOUT] if self.params.actions else super().ports
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Answers and texts that are named twice, and nothing to answer."""
+        """Yield faults: duplicate answers and texts, or none of both."""
         yield from doubles("actions", [choice.id for choice in self.params.actions])
         yield from doubles("inputs", self.params.inputs)
         if not (self.params.actions or self.params.inputs):
             yield Fault("actions", "is empty, and so is inputs: say what may be answered")
 
     async def compute(self, call: NodeCall) -> NodeResult:
-        """Ask."""
+        """Ask the person, and wait for the answer."""
         ids = [choice.id for choice in self.params.actions]
         properties: dict[str, Any] = {name: {"type": "string"} for name in self.params.inputs}
         if ids:
@@ -151,7 +151,7 @@ class HumanInput(NodeOperator[HumanParams]):
             "required": list(properties),
             "additionalProperties": False,
         }
-        said: Any = await interrupt(call.text(self.params.question), schema)
-        answers = cast("Mapping[str, Any]", said)
+        answer: Any = await interrupt(call.text(self.params.question), schema)
+        answers = cast("Mapping[str, Any]", answer)
         action = str(answers.get("action", ""))
         return NodeResult({**answers, "action": action}, port=action if ids else None, text=action)

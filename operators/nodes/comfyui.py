@@ -86,7 +86,7 @@ class ComfyUINode(NodeOperator[ComfyUIParams]):
                 yield Fault(f"inputs.{place}", issue.message, issue.code)
 
     async def compute(self, call: NodeCall) -> NodeResult:
-        """Run it."""
+        """Run the workflow, and return its files and texts."""
         given = {place: self._value(place, value, call) for place, value in self.params.inputs.items()}
         values, issues = chosen(
             self.params.workflow, {place: value for place, value in given.items() if value is not None}
@@ -125,7 +125,11 @@ class ComfyUINode(NodeOperator[ComfyUIParams]):
         return files[0]
 
     def _token(self) -> str:
-        """Return the token; a file of somebody else cannot have it sent to a server that the user did not name."""
+        """Return the token from the environment; it is only sent to servers that the user allows, not to any of a file.
+
+        Raises:
+            InputError: The server is not allowed by name, or the variable is not set.
+        """
         name = self.params.token_env
         if not name:
             return ""

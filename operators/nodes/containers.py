@@ -92,22 +92,22 @@ class Iteration(NodeOperator[IterationParams]):
 
     @property
     def runs_workflows(self) -> Sequence[Workflow]:
-        """Its body."""
+        """The body."""
         return (_body(self),)
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """Return the list of the items' results."""
+        """Return the type of ``output``: a list of the items' results."""
         kind = type_of(self.params.output_selector)
         nested = kind.item is not None and not self.params.flatten_output
         return {"output": T.ARRAY if nested else kind.array}
 
     def inside(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """The item and its place."""
+        """Return the types of ``item`` and ``index``."""
         return {"item": type_of(self.params.iterator_selector).item or T.ANY, "index": T.NUMBER}
 
     @property
     def results(self) -> Sequence[tuple[str, Selector]]:
-        """Return the variable that is kept of each item."""
+        """The variable inside that is the result of each item."""
         return [("output_selector", self.params.output_selector)]
 
     async def compute(self, call: NodeCall) -> NodeResult:
@@ -121,7 +121,7 @@ class Iteration(NodeOperator[IterationParams]):
                 f"{type_of(items)}, and a list is needed: {shown(items)}"
             )
         calls = [
-            _inside(call, self.get_id(), {"item": item, "index": index})
+            _inner_call(call, self.get_id(), {"item": item, "index": index})
             for index, item in enumerate(cast("Sequence[Any]", items))
         ]
         outcomes = await for_each(
@@ -131,16 +131,16 @@ class Iteration(NodeOperator[IterationParams]):
             concurrency=self.params.concurrency,
             on_error=self.params.on_error,
         )
-        made: list[Any] = [
+        results: list[Any] = [
             outcome.outputs["results"][0] if isinstance(outcome, WorkflowMessage) else None for outcome in outcomes.said
         ]
-        there = [value for value in made if value is not None]
-        if self.params.flatten_output and there and all(isinstance(value, list) for value in there):
-            made = [each for value in cast("list[list[Any]]", there) for each in value]
-        done = [each for each in outcomes.said if isinstance(each, WorkflowMessage)]
-        # What items assign to the conversation is seen in later runs alone (Dify).
-        kept = {name: value for each in done for name, value in each.outputs["assigned"].items()}
-        return NodeResult({"output": made, **kept}, parts=tuple(each for each in done if each.parts))
+        present = [value for value in results if value is not None]
+        if self.params.flatten_output and present and all(isinstance(value, list) for value in present):
+            results = [each for value in cast("list[list[Any]]", present) for each in value]
+        finished = [each for each in outcomes.said if isinstance(each, WorkflowMessage)]
+        # Assignments of items to the conversation take effect in later runs only, as in Dify.
+        assigned = {name: value for each in finished for name, value in each.outputs["assigned"].items()}
+        return NodeResult({"output": results, **assigned}, parts=tuple(each for each in finished if each.parts))
 
 
 def _body(node: NodeOperator[Any]) -> Workflow:
@@ -149,29 +149,30 @@ def _body(node: NodeOperator[Any]) -> Workflow:
     return node.body
 
 
-def _inside(
+def _inner_call(
     call: NodeCall, node_id: str, variables: Values, now: tuple[Values, Sequence[str]] | None = None
 ) -> OperatorCall:
-    """Inputs of the nodes inside: the variables that the node has for them, and those from outside that they read.
+    """Return the call of the nodes inside: with the node's own variables, and the messages of nodes outside.
 
     Args:
-        call: What the node is given.
-        node_id: Its id.
-        variables: The variables that it has for the nodes inside.
-        now: Variables of the conversation, and the nodes outside whose assignments of them no longer hold.
+        call: Call of the node.
+        node_id: Id of the node.
+        variables: Variables of the node for the nodes inside.
+        now: Current values of variables of the conversation, and ids of the nodes outside whose assignments of these
+            variables are outdated.
     """
-    own = WorkflowMessage(outputs=dict(variables), operator_id=node_id, job_id=call.job.id)
+    own_message = WorkflowMessage(outputs=dict(variables), operator_id=node_id, job_id=call.job.id)
     outside = [message for message in call.messages if message.operator_id != node_id]
     if now is not None:
-        values, over = now
+        values, outdated = now
         outside = [
             message.model_copy(update={"outputs": {**message.outputs, **values}})
             if message.operator_id == "conversation"
             else message
             for message in outside
-            if message.operator_id not in over
+            if message.operator_id not in outdated
         ]
-    return OperatorCall(call.reasoner, call.job, (own, *outside), call.previous, call.lesson)
+    return OperatorCall(call.reasoner, call.job, (own_message, *outside), call.previous, call.lesson)
 
 
 class LoopStart(NodeOperator[NoParams]):
@@ -192,7 +193,7 @@ class LoopEnd(NodeOperator[NoParams]):
     params_type = NoParams
 
     async def compute(self, call: NodeCall) -> Values:
-        """Do nothing but run."""
+        """Do nothing; the loop ends because the node ran."""
         return {}
 
 
@@ -246,20 +247,20 @@ class Loop(NodeOperator[LoopParams]):
 
     @property
     def runs_workflows(self) -> Sequence[Workflow]:
-        """Its body."""
+        """The body."""
         return (_body(self),)
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """Its variables."""
+        """Return the types of the loop's variables and of ``rounds``."""
         return {variable.name: variable.type for variable in self.params.variables} | {"rounds": T.NUMBER}
 
     def inside(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """Its variables and the number of the pass."""
+        """Return the types of the loop's variables and of ``index``."""
         return {variable.name: variable.type for variable in self.params.variables} | {"index": T.NUMBER}
 
     @cached_property
     def references(self) -> Sequence[Reference]:
-        """Variables of its first values, and of the values that its conditions compare its variables with."""
+        """Variables of other nodes that the initial values and the conditions refer to."""
         own = self.get_id()
         return [
             each
@@ -268,7 +269,7 @@ class Loop(NodeOperator[LoopParams]):
         ]
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Names that are given twice, first values of the wrong type, conditions on what is not its own."""
+        """Yield faults: duplicate names, initial values of a wrong type, and conditions that are invalid here."""
         names = [variable.name for variable in self.params.variables]
         yield from doubles("variables", names)
         for number, variable in enumerate(self.params.variables):
@@ -289,45 +290,48 @@ class Loop(NodeOperator[LoopParams]):
                 yield Fault(where, fault)
 
     async def compute(self, call: NodeCall) -> NodeResult:
-        """Run the body until it is enough."""
+        """Run the body until the conditions hold, a loop-end ran, or the maximum number of passes is reached."""
         values = {
             variable.name: call.get(variable.value) if isinstance(variable.value, Selector) else variable.value
             for variable in self.params.variables
         }
         passes = 0
         carried: dict[str, Any] = {}
-        spoken: list[WorkflowMessage] = []
+        parts: list[WorkflowMessage] = []
         own = {variable.name for variable in self.params.variables}
-        while passes < self.params.loop_count and not self._is_enough(call, {**values, "index": passes}):
-            inside = _inside(call, self.get_id(), {**values, "index": passes}, self._now(call, carried))
+        while passes < self.params.loop_count and not self._has_ended(call, {**values, "index": passes}):
+            inside = _inner_call(
+                call, self.get_id(), {**values, "index": passes}, self._current_conversation(call, carried)
+            )
             try:
-                said = await run_inside(_body(self), inside, f"{self.get_id()}[{passes}]")
+                message = await run_inside(_body(self), inside, f"{self.get_id()}[{passes}]")
             except BudgetError:
                 raise
             except Exception as error:
                 raise OperadError(f"pass {passes} of loop {self.get_id()!r}: {describe(error)}") from error
-            assigned = said.outputs["assigned"]
+            assigned = message.outputs["assigned"]
             values |= {name: value for name, value in assigned.items() if name in own}
             carried |= {name: value for name, value in assigned.items() if name not in own}
-            spoken += [said] if said.parts else []
+            parts += [message] if message.parts else []
             passes += 1
-            if said.outputs["ended"]:
+            if message.outputs["ended"]:
                 break
-        return NodeResult({**values, "rounds": passes, **carried}, parts=tuple(spoken))
+        return NodeResult({**values, "rounds": passes, **carried}, parts=tuple(parts))
 
-    def _now(self, call: NodeCall, carried: Values) -> tuple[Values, Sequence[str]] | None:
-        """The variables of the conversation that nodes inside assign, as they are now, and who has assigned them."""
+    def _current_conversation(self, call: NodeCall, carried: Values) -> tuple[Values, Sequence[str]] | None:
+        """Return the current values of the conversation's variables that nodes inside assign, and their assigners."""
         if not self._carried:
             return None
         values = {each.variable: carried.get(str(each), call.get(each)) for each in self._carried}
         return values, [assigner for each in self._carried for assigner in self._assigned.get(each, ())]
 
-    def _is_enough(self, call: NodeCall, values: Values) -> bool:
-        some = any if self.params.logic == "or" else all
-        own = WorkflowMessage(outputs=dict(values), operator_id=self.get_id())
-        variables = Variables([*call.messages, own], self._assigned, self._writing)
+    def _has_ended(self, call: NodeCall, values: Values) -> bool:
+        """Return True if the conditions for the end of the loop hold."""
+        quantifier = any if self.params.logic == "or" else all
+        own_message = WorkflowMessage(outputs=dict(values), operator_id=self.get_id())
+        variables = Variables([*call.messages, own_message], self._assigned, self._writing)
         conditions = self.params.break_conditions
-        return bool(conditions) and some(holds(condition, variables) for condition in conditions)
+        return bool(conditions) and quantifier(holds(condition, variables) for condition in conditions)
 
 
 class SubWorkflowParams(NodeParams):
@@ -348,15 +352,15 @@ class SubWorkflow(NodeOperator[SubWorkflowParams]):
 
     @property
     def runs_workflows(self) -> Sequence[Workflow]:
-        """The one that it names, if there is one."""
+        """The workflow with the name of the parameter, if it exists."""
         return [w for name, w in self.services.workflows.items() if name == self.params.workflow]
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """The declared results."""
+        """Return the types of the declared results."""
         return {output.name: output.type for output in self.params.outputs}
 
     async def compute(self, call: NodeCall) -> NodeResult:
-        """Run it."""
+        """Run the workflow."""
         name, known = self.params.workflow, self.services.workflows
         if name not in known:
             hint = did_you_mean(name, known)
@@ -371,22 +375,22 @@ class SubWorkflow(NodeOperator[SubWorkflowParams]):
             session_id=call.job.session_id,
             inputs={key: as_input(value) for key, value in values.items()},
         )
-        said = await run_inside(
+        message = await run_inside(
             known[name],
             OperatorCall(call.reasoner, job, previous=call.previous, lesson=call.lesson),
             self.get_id(),
         )
-        missing = [output.name for output in self.params.outputs if output.name not in said.outputs]
+        missing = [output.name for output in self.params.outputs if output.name not in message.outputs]
         if missing:
             raise NodeError(
                 f"node {self.get_id()!r} (sub-workflow): {name!r} gave no {missing[0]!r}; "
-                f"it gave: {', '.join(said.outputs) or 'nothing'}"
+                f"it gave: {', '.join(message.outputs) or 'nothing'}"
             )
-        return NodeResult(dict(said.outputs), text=said.scratchpad, status=said.status, parts=(said,))
+        return NodeResult(dict(message.outputs), text=message.scratchpad, status=message.status, parts=(message,))
 
 
 def as_input(value: Any) -> JsonValue:
-    """Return a value as a job's input: files by their paths."""
+    """Return a value as an input of a job, with files replaced by their paths."""
     if isinstance(value, FileDescriptor):
         return str(value.path)
     if isinstance(value, list | tuple):

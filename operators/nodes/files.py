@@ -37,12 +37,12 @@ class DocumentExtractor(NodeOperator[ExtractorParams]):
     example = {"variable_selector": ["paper", "1"]}
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """The text, or a list of texts."""
+        """Return the type of the text, or of the list of texts."""
         kind = type_of(self.params.variable_selector)
         return {"text": T.ANY if kind is T.ANY else T.ARRAY_STRING if kind.item else T.STRING}
 
     async def compute(self, call: NodeCall) -> Values:
-        """Read them."""
+        """Read the file, or each file of a list."""
         given = call.get(self.params.variable_selector)
         if given is None:
             return {"text": None}
@@ -66,11 +66,11 @@ class MakesFiles(NodeOperator[Any]):
     gives = "files (array[file])"
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """The files."""
+        """Return the type of the files."""
         return {"files": T.ARRAY_FILE}
 
     def keep(self, *made: tuple[bytes, str]) -> NodeResult:
-        """Write what was made, each with the suffix of its name."""
+        """Write files, given as content and suffix, and return them as the result."""
         files = [self.services.write(f"{self.type}-{self.get_id()}", suffix, data) for data, suffix in made]
         return NodeResult({"files": files}, text=", ".join(file.name for file in files))
 
@@ -95,7 +95,7 @@ class MarkdownExporter(MakesFiles):
     params: MarkdownParams
 
     async def compute(self, call: NodeCall) -> NodeResult:
-        """Make it."""
+        """Convert the Markdown."""
         target = self.params.target_type
         data = await export_markdown(call.text(self.params.md_text), target)
         return self.keep((data, f".{target}"))
@@ -118,7 +118,7 @@ class MermaidConverter(MakesFiles):
     params: MermaidParams
 
     async def compute(self, call: NodeCall) -> NodeResult:
-        """Draw it."""
+        """Draw the diagram."""
         data = await asyncio.to_thread(render_mermaid, call.text(self.params.mermaid_code), "png")
         return self.keep((data, ".png"))
 
@@ -140,7 +140,7 @@ class TextToSpeech(MakesFiles):
     params: SpeechParams
 
     async def compute(self, call: NodeCall) -> NodeResult:
-        """Read it aloud."""
+        """Convert the text to speech, by the endpoint of the services or the voice of this machine."""
         text = call.text(self.params.text)
         if self.services.speech is not None:
             data, mime_type = await self.services.speech.speak(text)
@@ -165,7 +165,7 @@ class TextToImage(MakesFiles):
     params: ImageParams
 
     async def compute(self, call: NodeCall) -> NodeResult:
-        """Ask for it."""
+        """Ask the image model."""
         if self.services.images is None:
             raise InputError(
                 f"node {self.get_id()!r} (text2image): no model makes images; for operad run, set OPERAD_IMAGE_MODEL and "
@@ -199,11 +199,11 @@ class ECharts(NodeOperator[EChartsParams]):
     }
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """The chart."""
+        """Return the type of the chart."""
         return {"text": T.STRING}
 
     async def compute(self, call: NodeCall) -> NodeResult:
-        """Draw it."""
+        """Return the chart as an ECharts option in a text."""
         params = self.params
         title, data, names = map(call.text, (params.chart_title, params.data, params.x_axisORcategories))
         text = echarts_option(params.chart_type, title, data, names)

@@ -59,11 +59,11 @@ class Start(NodeOperator[StartParams]):
     example = {"variables": [["paper", "file"], ["language", "string"]]}
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """Its inputs."""
+        """Return the types of the inputs."""
         return {variable.name: variable.type for variable in self.params.variables}
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Names that are given twice, and defaults of the wrong type or of no input."""
+        """Yield faults: duplicate names, and defaults of a wrong type or without an input."""
         kinds = {variable.name: variable.type for variable in self.params.variables}
         yield from doubles("variables", [variable.name for variable in self.params.variables])
         for name, value in self.params.defaults.items():
@@ -76,19 +76,19 @@ class Start(NodeOperator[StartParams]):
                 yield Fault("defaults", f"{name!r}: {error}", "wrong-type")
 
     async def compute(self, call: NodeCall) -> Values:
-        """Take the job's inputs and files."""
+        """Return the values of the inputs, from the job's inputs and files."""
         return read_inputs(self.params.variables, call.job, self.params.defaults)
 
 
 def doubles(where: str, names: Sequence[str]) -> Iterator[Fault]:
-    """Names that occur more than once."""
+    """Yield a fault for each name that occurs more than once."""
     for name in dict.fromkeys(names):
         if names.count(name) > 1:
             yield Fault(where, f"{name!r} is there {names.count(name)} times")
 
 
-def _of_job(job: Job) -> dict[str, Any]:
-    """The inputs that a job gives by itself: ``sys.query`` and the others of Dify's system."""
+def _system_inputs(job: Job) -> dict[str, Any]:
+    """Return the inputs that every job provides: ``sys.query`` and the other system variables of Dify."""
     return {
         **({"sys.query": job.goal} if job.goal else {}),
         "sys.files": [],
@@ -102,29 +102,29 @@ def _of_job(job: Job) -> dict[str, Any]:
     }
 
 
-SYSTEM = ("sys.query", *_of_job(Job("")))
-"""Inputs that may be given to any workflow, and come from the job where they are not."""
+SYSTEM = ("sys.query", *_system_inputs(Job("")))
+"""Inputs that may be given to any workflow; otherwise, the job provides them."""
 
 
 def comes_by_itself(name: str, job: Job, defaults: Mapping[str, JsonValue]) -> bool:
     """Return True if an input is optional: it has a default, or the job provides it."""
-    return name in defaults or name in _of_job(job)
+    return name in defaults or name in _system_inputs(job)
 
 
 def read_inputs(
     variables: Sequence[StartVariable], job: Job, defaults: Mapping[str, JsonValue] | None = None
 ) -> dict[str, Any]:
-    """The values of a workflow's inputs: those of the job by name; files without a name in their order.
+    """Return the values of a workflow's inputs: the job's inputs by name, and its files in order of the file inputs.
 
-    An input that is given as null, or as an empty text where a text is not wanted, is not there: None.
+    The value of an input is None if it is given as null, or as an empty text for another type than text.
 
     Args:
         variables: The inputs.
         job: The job.
-        defaults: Values of inputs that are not given, by name.
+        defaults: Default values, by name of the input.
 
     Raises:
-        InputError: Some are missing, are none of the workflow's, or are not of their type; all are named.
+        InputError: Inputs are missing, unknown, or of a wrong type; the message names all of them.
     """
     names = [variable.name for variable in variables]
     faults = [
@@ -133,7 +133,7 @@ def read_inputs(
         if name not in names and name not in SYSTEM
     ]
     files = list(job.files)
-    known = _of_job(job) if any(name.startswith("sys.") for name in names) else {}
+    known = _system_inputs(job) if any(name.startswith("sys.") for name in names) else {}
     values: dict[str, Any] = {}
     for name, kind in variables:
         try:
@@ -159,10 +159,10 @@ def read_inputs(
 
 
 def read_value(given: JsonValue, kind: VariableType) -> Any:
-    """An input of some type, which may be written as text; a file as its path.
+    """Return the value of an input of some type, which may be written as text; a file is given by its path.
 
     Raises:
-        InputError: It is not of that type, or is JSON in which a key stands twice.
+        InputError: The value is not of that type, or is JSON with a duplicate key.
     """
     if given is None or (given == "" and kind is not T.STRING):
         return None
@@ -179,20 +179,24 @@ def read_value(given: JsonValue, kind: VariableType) -> Any:
         )
     elif isinstance(given, str):
         is_text = kind is T.ARRAY_STRING and not given.lstrip().startswith("[")  # not a list with a missing bracket
-        value = _of_json(given, [whole(given)] if is_text else given)
+        value = _json_or(given, [whole(given)] if is_text else given)
     if not fits(value, kind):
         raise InputError(f"expected {kind.value}, got {shown(given)}")
     return value
 
 
-def _of_json(text: str, otherwise: Any) -> Any:
-    """The value of JSON, or something else where the text is none."""
+def _json_or(text: str, otherwise: Any) -> Any:
+    """Return the value of a JSON text, or `otherwise` if the text is not JSON.
+
+    Raises:
+        InputError: The JSON has a duplicate key.
+    """
     try:
         value = whole(json.loads(text))
     except (ValueError, RecursionError):
         return otherwise
-    if twice := next(repeated_keys(text), None):
-        key, line, column = twice
+    if repeated := next(repeated_keys(text), None):
+        key, line, column = repeated
         raise InputError(f"the key {key[:80]!r} stands twice in one object (line {line}, column {column})")
     return value
 
@@ -229,11 +233,11 @@ class End(NodeOperator[EndParams]):
     ends = True
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Names that are given twice."""
+        """Yield faults: duplicate names."""
         yield from doubles("outputs", [output.name for output in self.params.outputs])
 
     async def compute(self, call: NodeCall) -> Values:
-        """The results, by name."""
+        """Return the results, by name."""
         return {output.name: call.get(output.value) for output in self.params.outputs}
 
 
@@ -257,13 +261,13 @@ class Answer(NodeOperator[AnswerParams]):
     answers = True
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """The answer."""
+        """Return the type of the answer."""
         return {"answer": T.STRING}
 
     async def compute(self, call: NodeCall) -> NodeResult:
-        """Put the variables in."""
-        said = call.variables.text(self.params.answer, answer=True)
-        return NodeResult({"answer": said}, text=said)
+        """Return the text with the values of its variables."""
+        text = call.variables.text(self.params.answer, answer=True)
+        return NodeResult({"answer": text}, text=text)
 
 
 ELSE = "else"
@@ -288,11 +292,11 @@ class IfElse(NodeOperator[IfElseParams]):
 
     @property
     def ports(self) -> Sequence[str]:
-        """The cases by number, and ``else``."""
+        """Numbers of the cases, and ``else``."""
         return [*map(str, range(len(self.params.cases))), ELSE]
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Comparisons that the variables' types do not have."""
+        """Yield faults: comparisons that the types of the variables do not support."""
         for number, case in enumerate(self.params.cases):
             for place, condition in enumerate(case.conditions):
                 fault = fault_of(condition.operator, condition.value, type_of(condition.variable))
@@ -300,7 +304,7 @@ class IfElse(NodeOperator[IfElseParams]):
                     yield Fault(f"cases[{number}][1][{place}]", fault)
 
     async def compute(self, call: NodeCall) -> NodeResult:
-        """Find the case."""
+        """Take the port of the first case that holds."""
         for number, case in enumerate(self.params.cases):
             try:
                 if case.holds(call.variables):

@@ -23,7 +23,7 @@ from operad.runtime.values.file import FileDescriptor, suffix_of
 T = VariableType
 
 MAX_SENT_FILE = 50 * 2**20
-"""Bytes of a file that is sent."""
+"""Maximum size of a file that is sent, in bytes."""
 
 
 class Part(NamedTuple):
@@ -99,7 +99,7 @@ class _Request(NodeOperator[ParamsT]):
     gives = "body (string), status_code (number), headers (object), files (array[file]: a response that is not text)"
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """The answer."""
+        """Return the types of the outputs."""
         return {"body": T.STRING, "status_code": T.NUMBER, "headers": T.OBJECT, "files": T.ARRAY_FILE}
 
     def _url(self, given: Selector | Text, call: NodeCall) -> str:
@@ -111,17 +111,17 @@ class _Request(NodeOperator[ParamsT]):
             )
         return url
 
-    def _made(self, fetched: Fetched) -> Values:
+    def _outputs_of(self, fetched: Fetched) -> Values:
         if self.params.failure is not None and fetched.status >= 400:
             raise FetchError(
                 f"node {self.get_id()!r} ({self.type}): the address answers with status {fetched.status}",
                 transient=fetched.status >= 500 or fetched.status == 429,
             )
-        made: dict[str, Any] = {"status_code": fetched.status, "headers": dict(fetched.headers), "files": []}
+        common: dict[str, Any] = {"status_code": fetched.status, "headers": dict(fetched.headers), "files": []}
         if _is_text(fetched.content_type):
-            return {"body": fetched.text(), **made}
+            return {"body": fetched.text(), **common}
         file = self.services.write(f"{self.type}-{self.get_id()}", suffix_of(fetched.content_type), fetched.body)
-        return {"body": "", **made, "files": [file]}
+        return {"body": "", **common, "files": [file]}
 
 
 class HttpRequest(_Request[HttpParams]):
@@ -133,8 +133,8 @@ class HttpRequest(_Request[HttpParams]):
     example = {"url": ["link", "1"]}
 
     async def compute(self, call: NodeCall) -> Values:
-        """Fetch it."""
-        return self._made(await self.services.fetch(self._url(self.params.url, call), self.services.guard))
+        """Fetch the URL."""
+        return self._outputs_of(await self.services.fetch(self._url(self.params.url, call), self.services.guard))
 
 
 class Request(_Request[RequestParams]):
@@ -155,15 +155,15 @@ class Request(_Request[RequestParams]):
     }
 
     async def compute(self, call: NodeCall) -> Values:
-        """Send it."""
+        """Send the request."""
         guard, limit = self.services.guard, self.params.timeout
         if limit is not None:
             guard = replace(guard, timeout=min(guard.timeout, limit))
         url = self._url(self.params.url, call)
-        return self._made(await self.services.send(url, await self._sent(call), guard))
+        return self._outputs_of(await self.services.send(url, await self._request_parts(call), guard))
 
-    async def _sent(self, call: NodeCall) -> Sent:
-        """Return the parts of the request besides the address."""
+    async def _request_parts(self, call: NodeCall) -> Sent:
+        """Return the parts of the request other than the URL."""
         params = self.params
         query = tuple(
             (call.text(Text(name)), call.text(Text(value))) for name, value in named_lines(params.params) if name
@@ -188,7 +188,7 @@ class Request(_Request[RequestParams]):
         return {authorization.header or "Authorization": f"{scheme}{key}"}
 
     async def _body(self, body: Body, call: NodeCall) -> tuple[bytes, str]:
-        """The body and its media type; empty where a file has its own."""
+        """Return the body and its media type; the type is empty for binary bodies."""
         if body.type in ("json", "raw-text", "binary"):
             if len(body.parts) != 1:
                 raise NodeError(
@@ -209,10 +209,10 @@ class Request(_Request[RequestParams]):
         return _form(texts, [(name, file, await _read(file)) for name, file in files])
 
     def _json(self, text: str) -> bytes:
-        """A JSON text as it is sent; one with single quotes or a last comma is mended.
+        """Return a JSON text as the bytes to send; single quotes and trailing commas are repaired.
 
         Raises:
-            NodeError: It is not JSON.
+            NodeError: The text is not JSON.
         """
         try:
             value = json.loads(text, strict=False)
@@ -239,9 +239,9 @@ class Request(_Request[RequestParams]):
 
 
 def _json_filled(template: Text, call: NodeCall) -> bytes | None:
-    """Return a JSON text whose strings name variables, with their values; None where the template itself is not JSON.
+    """Return a JSON template with the variables in its strings replaced; None if the template itself is not JSON.
 
-    A value stays within its string, whatever quotes it holds.
+    Values are escaped, so that quotes in them do not end a string.
     """
 
     def filled(value: Any) -> Any:
@@ -262,7 +262,7 @@ def _json_filled(template: Text, call: NodeCall) -> bytes | None:
 
 
 def named_lines(text: str) -> list[tuple[str, str]]:
-    """Names and values, one pair a line."""
+    """Return the pairs of a text with one ``name: value`` per line."""
     pairs = (line.partition(":") for line in text.splitlines() if line.strip())
     return [(name.strip(), value.strip()) for name, _, value in pairs]
 
@@ -274,7 +274,7 @@ async def _read(file: FileDescriptor) -> bytes:
 
 
 def _form(texts: Sequence[tuple[str, str]], files: Sequence[tuple[str, FileDescriptor, bytes]]) -> tuple[bytes, str]:
-    """A form of several parts (RFC 7578) and its media type."""
+    """Return the body of a multipart form (RFC 7578) and its media type."""
     try:
         import httpx
     except ImportError as error:

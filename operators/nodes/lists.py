@@ -58,7 +58,7 @@ class ListOperator(NodeOperator[ListOperatorParams]):
     example = {"variable": ["attachments", "1"], "operator": ["filter_by", "in", "image"]}
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """A list of the same type, its first item and its last."""
+        """Return the types of the resulting list, and of its first and last item."""
         kind = type_of(self.params.variable)
         item = kind.item or T.ANY
         return {"result": kind.array, "first_record": item, "last_record": item}
@@ -78,7 +78,7 @@ class ListOperator(NodeOperator[ListOperatorParams]):
             yield Fault(where, f"{name} needs a value after it")
         elif name in ("extract_by", "limit"):
             by_name = isinstance(rest[0], Text) and "{{#" in rest[0]
-            if not by_name and (len(rest) > 1 or (_whole(rest[0]) or 0) < 1):
+            if not by_name and (len(rest) > 1 or (_whole_number(rest[0]) or 0) < 1):
                 yield Fault(where, f"{name} needs a whole number from 1, not {shown(rest)}")
         elif name == "order_by":
             if rest[0] not in ("asc", "desc") or (len(rest) > 1 and rest[1] not in FILE_PARTS):
@@ -98,7 +98,7 @@ class ListOperator(NodeOperator[ListOperatorParams]):
             yield Fault(where, fault)
 
     async def compute(self, call: NodeCall) -> Values:
-        """Do it."""
+        """Apply the operations in order."""
         given = call.get(self.params.variable)
         if given is None:
             given = []
@@ -109,14 +109,14 @@ class ListOperator(NodeOperator[ListOperatorParams]):
             )
         items = list(cast("Sequence[Any]", given))
         for operation in (self.params.operator, *self.params.then):
-            items = self._changed(items, operation, call)
+            items = self._apply(items, operation, call)
         return {
             "result": items,
             "first_record": items[0] if items else None,
             "last_record": items[-1] if items else None,
         }
 
-    def _changed(self, items: list[Any], operation: Sequence[Any], call: NodeCall) -> list[Any]:
+    def _apply(self, items: list[Any], operation: Sequence[Any], call: NodeCall) -> list[Any]:
         name, first, *rest = [*operation, None] if len(operation) == 1 else operation
         match name:
             case "all":
@@ -129,9 +129,9 @@ class ListOperator(NodeOperator[ListOperatorParams]):
                 expected = call.text(expected) if isinstance(expected, Text) else expected
                 expected = str(expected) if isinstance(expected, int | float) else expected
                 part = str(rest[1]) if len(rest) > 1 else ""
-                return [item for item in items if self._passes(_part_of(item, part), str(first), expected)]
+                return [item for item in items if self._passes(_property_of(item, part), str(first), expected)]
             case _:
-                number = _whole(call.text(first) if isinstance(first, Text) else first)
+                number = _whole_number(call.text(first) if isinstance(first, Text) else first)
                 if number is None or number < 1:
                     raise NodeError(
                         f"node {self.get_id()!r} (list-operator): {name} by {shown(first)} is not a number from 1"
@@ -154,7 +154,7 @@ class ListOperator(NodeOperator[ListOperatorParams]):
             raise ConditionError(f"node {self.get_id()!r} (list-operator): {error}") from error
 
 
-def _whole(value: Any) -> int | None:
+def _whole_number(value: Any) -> int | None:
     if isinstance(value, str) and value.strip().isdigit():
         return int(value)
     if isinstance(value, float) and value.is_integer():
@@ -162,12 +162,12 @@ def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _part_of(item: Any, part: str) -> Any:
+def _property_of(item: Any, part: str) -> Any:
     return file_parts(item)[part] if part and isinstance(item, FileDescriptor) else item
 
 
 def _ordered(items: list[Any], node_id: str, part: str, *, descending: bool) -> list[Any]:
-    keys = [_part_of(item, part) for item in items]
+    keys = [_property_of(item, part) for item in items]
     try:
         order = sorted(range(len(items)), key=keys.__getitem__, reverse=descending)
     except TypeError as error:

@@ -71,9 +71,9 @@ SAMPLING = (
     "frequency_penalty",
     "reasoning_effort",
 )
-"""Parameters of models that are sent."""
+"""Parameters of models that are sent; others are ignored."""
 
-_OF_MODELS = ("temperature", "max_tokens")
+_MODEL_FIELDS = ("temperature", "max_tokens")
 
 
 class AskingParams(NodeParams):
@@ -88,15 +88,15 @@ class AskingParams(NodeParams):
     )
 
     def reasoner(self, call: NodeCall, services: Services) -> Reasoner:
-        """The reasoner that is asked: with the model and the parameters that are named, as far as it takes them."""
+        """Return the reasoner with the named model and the sampling parameters, if it supports them."""
         named = services.models.get(self.model_name)
         reasoner = call.reasoner if named is None else reasoner_of(named)
         model: Any = getattr(reasoner, "model", None) if self.sampling else None
         if not isinstance(model, Model) or not hasattr(reasoner, "with_model"):
             return reasoner
         known = {name: value for name, value in self.sampling.items() if name in SAMPLING}
-        own = {name: value for name, value in known.items() if name in _OF_MODELS and isinstance(value, int | float)}
-        rest = {name: value for name, value in known.items() if name not in _OF_MODELS}
+        own = {name: value for name, value in known.items() if name in _MODEL_FIELDS and isinstance(value, int | float)}
+        rest = {name: value for name, value in known.items() if name not in _MODEL_FIELDS}
         return cast("Any", reasoner).with_model(
             model.model_copy(update={**own, "parameters": {**model.parameters, **rest}})
         )
@@ -106,7 +106,7 @@ AskingT = TypeVar("AskingT", bound=AskingParams)
 
 
 class AskingNode(NodeOperator[AskingT]):
-    """A node that asks a model: that of the run, unless `Services.models` has the one that it names."""
+    """Base class of nodes that ask a model: the model of the run, or the named model of `Services.models`."""
 
     asks_model = True
 
@@ -132,7 +132,7 @@ class Memory(NamedTuple):
 
 
 CONTEXT = "{{context}}"
-"""Stands in a prompt for the texts of the variable `context`."""
+"""Placeholder in a prompt for the texts of the variable `context`."""
 
 
 class LLMParams(AskingParams):
@@ -168,7 +168,7 @@ class LLMParams(AskingParams):
 
     @property
     def prompt(self) -> Sequence[PromptMessage]:
-        """The messages in order."""
+        """Messages of the prompt, in order."""
         return self.messages or [PromptMessage("system", self.system), PromptMessage("user", self.user)]
 
 
@@ -194,7 +194,7 @@ class LLM(AskingNode[LLMParams]):
         return kinds | ({"reasoning_content": T.STRING} if self.params.separate_thoughts else {})
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Yield faults: an empty prompt, and Jinja that cannot be read."""
+        """Yield faults: an empty prompt, and invalid Jinja templates."""
         if not any(message.text.strip() for message in self.params.prompt) and self.params.memory is None:
             yield Fault("user", "is empty, and so is system: say what the model is to do")
         names = [variable.name for variable in self.params.variables]
@@ -210,9 +210,9 @@ class LLM(AskingNode[LLMParams]):
                     yield Fault(where, what, "undefined-variable")
 
     async def compute(self, call: NodeCall) -> NodeResult:
-        """Ask."""
+        """Ask the model with the messages, files and earlier turns."""
         params = self.params
-        named = [*params.files, *(each for message in params.prompt for each in _shown(message))]
+        named = [*params.files, *(each for message in params.prompt for each in _file_variables(message))]
         files = [file for selector in dict.fromkeys(named) for file in _files(call.get(selector))]
         turns: list[Turn] = []
         rules: list[str] = []
@@ -227,11 +227,11 @@ class LLM(AskingNode[LLMParams]):
             query = call.text(params.memory.query)
             turns += [Turn(role="user", text=query)] if query.strip() else []
         system = "\n\n".join(rules)
-        asked = turns.pop().text if turns and turns[-1].role == "user" else ""
-        if not turns and not asked:
-            system, asked = "", system
+        question = turns.pop().text if turns and turns[-1].role == "user" else ""
+        if not turns and not question:
+            system, question = "", system
         reasoner = params.reasoner(call, self.services)
-        task = _task(call, system, asked, files, params.output_schema, turns)
+        task = _task(call, system, question, files, params.output_schema, turns)
         text = whole(await ask(reasoner, task))
         outputs: dict[str, Any] = {"text": text}
         if params.output_schema is not None:
@@ -243,35 +243,35 @@ class LLM(AskingNode[LLMParams]):
         return NodeResult(outputs, text=outputs["text"])
 
     async def _text(self, message: PromptMessage, call: NodeCall) -> str:
-        """A message with its variables put in."""
+        """Return the text of a message with the values of its variables."""
         if message.jinja:
             values = {each.name: plain(call.get(each.value)) for each in self.params.variables}
             return await asyncio.to_thread(render_template, message.text, values, self.services.templates)
         if self.params.context is None:
             return call.text(message.text)
-        return call.text(message.text).replace(CONTEXT, _as_context(call.get(self.params.context)))
+        return call.text(message.text).replace(CONTEXT, _context_text(call.get(self.params.context)))
 
 
 _THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 
 
-def _shown(message: PromptMessage) -> Sequence[Selector]:
-    """The variables whose files a message shows."""
+def _file_variables(message: PromptMessage) -> Sequence[Selector]:
+    """Return the variables whose files are attached to a message."""
     return message.text.selectors if message.role == "user" and not message.jinja else ()
 
 
 def latest_turns(turns: Sequence[Turn], exchanges: int | None) -> list[Turn]:
-    """The last exchanges of a conversation, each from a message of the user."""
+    """Return the last exchanges of a conversation; each begins with a message of the user. None stands for all."""
     if exchanges is None:
         return list(turns)
-    begins = [number for number, turn in enumerate(turns) if turn.role == "user"]
-    if len(begins) <= exchanges:
+    starts = [number for number, turn in enumerate(turns) if turn.role == "user"]
+    if len(starts) <= exchanges:
         return list(turns)
-    return list(turns[begins[-exchanges] :]) if exchanges else []
+    return list(turns[starts[-exchanges] :]) if exchanges else []
 
 
-def _as_context(value: Any) -> str:
-    """Texts and passages as a prompt shows them, one below the other."""
+def _context_text(value: Any) -> str:
+    """Return texts and passages for a prompt, one below the other."""
     items = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else [value]
     texts = (
         cast("Mapping[str, Any]", each).get("content", each) if isinstance(each, Mapping) else each for each in items
@@ -303,33 +303,33 @@ class QuestionClassifier(AskingNode[ClassifierParams]):
     example = {"query_variable_selector": ["question", "1"], "classes": ["About an order", "Anything else"]}
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """The class."""
+        """Return the type of the class name."""
         return {"class_name": T.STRING}
 
     @property
     def ports(self) -> Sequence[str]:
-        """The classes."""
+        """Names of the classes."""
         return self.params.classes
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Classes without a name, and those that are there twice."""
+        """Yield faults: empty and duplicate classes."""
         yield from doubles("classes", self.params.classes)
         yield from (
             Fault(f"classes[{n}]", "is empty") for n, name in enumerate(self.params.classes) if not name.strip()
         )
 
     async def compute(self, call: NodeCall) -> NodeResult:
-        """Ask which class it is."""
+        """Ask the model for the class, and take its port."""
         schema = routing_schema(None, "", self.params.classes)
         instruction = "\n".join(filter(None, (CLASSIFY, call.text(self.params.instruction))))
         listed = "\n".join(f"- {name}" for name in self.params.classes)
         text = as_text(call.get(self.params.query_variable_selector))
-        said = await ask(
+        answer = await ask(
             self.params.reasoner(call, self.services),
             _task(call, f"{instruction}\n\nThe classes:\n{listed}", text, schema=schema),
         )
-        stripped = said.strip()
-        chosen = stripped if stripped in self.params.classes else validate(schema, said)[PORT]
+        stripped = answer.strip()
+        chosen = stripped if stripped in self.params.classes else validate(schema, answer)[PORT]
         return NodeResult({"class_name": chosen}, port=chosen, text=chosen)
 
 
@@ -366,11 +366,11 @@ class ParameterExtractor(AskingNode[ExtractorParams]):
     }
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """The parameters."""
+        """Return the types of the parameters."""
         return {parameter.name: parameter.type for parameter in self.params.parameters}
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Names that are given twice, and files, which no model can write."""
+        """Yield faults: duplicate names, and files, which models cannot write."""
         yield from doubles("parameters", [parameter.name for parameter in self.params.parameters])
         for number, parameter in enumerate(self.params.parameters):
             if parameter.type.is_file:
@@ -379,7 +379,7 @@ class ParameterExtractor(AskingNode[ExtractorParams]):
                 )
 
     async def compute(self, call: NodeCall) -> Values:
-        """Ask for the values."""
+        """Ask the model for the values."""
         properties = {
             name: {**kind.json_schema(), "description": description}
             for description, name, kind in self.params.parameters
@@ -392,5 +392,5 @@ class ParameterExtractor(AskingNode[ExtractorParams]):
         }
         instruction = "\n".join(filter(None, (EXTRACT, call.text(self.params.instruction))))
         text = as_text(call.get(self.params.query))
-        said = await ask(self.params.reasoner(call, self.services), _task(call, instruction, text, schema=schema))
-        return whole(validate(schema, said))
+        answer = await ask(self.params.reasoner(call, self.services), _task(call, instruction, text, schema=schema))
+        return whole(validate(schema, answer))

@@ -53,7 +53,7 @@ class GoogleSearch(NodeOperator[SearchParams]):
         return {"json": T.OBJECT}
 
     async def compute(self, call: NodeCall) -> Values:
-        """Search."""
+        """Search the web."""
         if self.services.search is None:
             raise InputError(
                 f"node {self.get_id()!r} (google-search): no search provider is set; for operad run, set SERPAPI_API_KEY, "
@@ -78,11 +78,11 @@ class KnowledgeRetrieval(NodeOperator[KnowledgeParams]):
     example = {"query": ["question", "1"], "knowledge": "handbook"}
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """The passages."""
+        """Return the type of the passages."""
         return {"result": T.ARRAY_OBJECT}
 
     async def compute(self, call: NodeCall) -> Values:
-        """Look it up."""
+        """Search the knowledge base, in a thread."""
         name, known = self.params.knowledge, self.services.knowledge
         if name not in known:
             raise InputError(
@@ -116,7 +116,7 @@ class ToolNode(NodeOperator[ToolParams]):
         return {"text": T.STRING, "json": T.ANY}
 
     async def compute(self, call: NodeCall) -> NodeResult:
-        """Call it."""
+        """Call the tool, or run the workflow of this name."""
         name, workflows = self.params.tool, self.services.workflows
         if name in workflows:
             return await self._run(workflows[name], call)
@@ -129,33 +129,33 @@ class ToolNode(NodeOperator[ToolParams]):
                     f"node {self.get_id()!r} (tool): no tool is called {name!r}{did_you_mean(name, known)}; "
                     f"there are: {', '.join(known) or 'none; name them in Services(tools=…)'}"
                 )
-            said = await tool.call({name: self._value(call, given) for name, given in self.params.arguments.items()})
-        value = said
-        if isinstance(said, str):
+            result = await tool.call({name: self._value(call, given) for name, given in self.params.arguments.items()})
+        value = result
+        if isinstance(result, str):
             try:
-                value = whole(json.loads(said))
+                value = whole(json.loads(result))
             except (ValueError, RecursionError):
                 value = None
-        text = whole(as_text(plain(said)))
+        text = whole(as_text(plain(result)))
         return NodeResult({"text": text, "json": value if isinstance(value, dict | list) else None})
 
     @property
     def runs_workflows(self) -> Sequence[Workflow]:
-        """The workflow that it names, if it names one."""
+        """The workflow with the name of the tool, if there is one."""
         return [workflow for name, workflow in self.services.workflows.items() if name == self.params.tool]
 
     async def _run(self, workflow: Workflow, call: NodeCall) -> NodeResult:
-        """Run a workflow as a tool: its answer is the text, its outputs are the object."""
+        """Run a workflow as a tool: its answer becomes ``text``, its outputs become ``json``."""
         inputs = {name: as_input(self._value(call, given)) for name, given in self.params.arguments.items()}
         job = Job(goal=call.job.goal, context=call.job.context, session_id=call.job.session_id, inputs=inputs)
-        said = await run_inside(
+        message = await run_inside(
             workflow, OperatorCall(call.reasoner, job, previous=call.previous, lesson=call.lesson), self.get_id()
         )
-        values = plain(dict(said.outputs))
-        only = next(iter(values.values())) if len(values) == 1 else values
-        text = said.scratchpad or as_text(only)  # an end says nothing, an answer does
+        values = plain(dict(message.outputs))
+        single = next(iter(values.values())) if len(values) == 1 else values
+        text = message.scratchpad or as_text(single)  # only answer nodes write a text
         outputs = {"text": whole(text), "json": values}
-        return NodeResult(outputs, text=text, status=said.status, parts=(said,))
+        return NodeResult(outputs, text=text, status=message.status, parts=(message,))
 
     def _value(self, call: NodeCall, given: Any) -> Any:
         if isinstance(given, Selector):

@@ -46,7 +46,7 @@ class Declared(NamedTuple):
 
 
 def told(issue: Issue) -> str:
-    """Return the message of an issue of code or a template, with its line unless the message has it."""
+    """Return the message of an issue in code or a template, with its line unless the message contains it."""
     return issue.message if not issue.where or issue.where in issue.message else f"{issue.where}: {issue.message}"
 
 
@@ -79,11 +79,11 @@ class Code(NodeOperator[CodeParams]):
     }
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """The declared ones."""
+        """Return the types of the declared outputs."""
         return {output.name: output.type for output in self.params.outputs}
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Names that are given twice, and what is wrong with the code that can be seen."""
+        """Yield faults: duplicate names, and faults of the code that can be found without running it."""
         yield from doubles("variables", [argument.name for argument in self.params.variables])
         yield from doubles("outputs", [output.name for output in self.params.outputs])
         if self.params.language == "javascript":
@@ -101,7 +101,7 @@ class Code(NodeOperator[CodeParams]):
                 yield Fault(f"variables[{number}]", what, "wrong-type")
 
     async def compute(self, call: NodeCall) -> Values:
-        """Call main."""
+        """Call main and return the declared outputs."""
         arguments = {argument.name: plain(call.get(argument.value)) for argument in self.params.variables}
         code, limits = self.params.code, self.services.code
         returned = (
@@ -147,14 +147,14 @@ class TemplateTransform(NodeOperator[TemplateParams]):
     }
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """The text."""
+        """Return the type of the text."""
         return {"output": T.STRING}
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Names that are given twice, and what is wrong with the template."""
+        """Yield faults: duplicate names, and faults of the template."""
         names = [argument.name for argument in self.params.variables]
         yield from doubles("variables", names)
-        if "self" in names:  # which Jinja takes for the template itself
+        if "self" in names:  # Jinja's name of the template itself
             yield Fault("variables", "'self' is a word of Jinja's; name the variable otherwise")
         wrong = check_template(self.params.template)
         yield from (Fault("template", told(issue), issue.code) for issue in wrong)
@@ -167,7 +167,7 @@ class TemplateTransform(NodeOperator[TemplateParams]):
         )
 
     async def compute(self, call: NodeCall) -> Values:
-        """Render it."""
+        """Render the template."""
         values = {argument.name: plain(call.get(argument.value)) for argument in self.params.variables}
         text = await asyncio.to_thread(render_template, self.params.template, values, self.services.templates)
         return {"output": whole(text)}
@@ -201,14 +201,14 @@ class VariableAggregator(NodeOperator[AggregatorParams]):
     example = {"variables": [["text", "3"], ["text", "5"]]}
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """The variable that is there; with groups, an object for each."""
+        """Return the type of the variable; with groups, an object for each group."""
         if self.params.groups:
             return {group.name: T.OBJECT for group in self.params.groups}
         kinds = {type_of(selector) for selector in self.params.variables} - {T.ANY}
         return {"output": kinds.pop() if len(kinds) == 1 else T.ANY}
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """No variables, variables of different types, and groups of one name."""
+        """Yield faults: no variables, variables of different types, and duplicate names of groups."""
         yield from doubles("groups", [group.name for group in self.params.groups])
         named = [(f"groups[{number}]", group.variables) for number, group in enumerate(self.params.groups)]
         for where, variables in named or [("variables", self.params.variables)]:
@@ -225,7 +225,7 @@ class VariableAggregator(NodeOperator[AggregatorParams]):
                     )
 
     async def compute(self, call: NodeCall) -> Values:
-        """Find those that are there."""
+        """Return the first variable that has a value; with groups, of each group."""
         if not self.params.groups:
             return {"output": self._first(call, self.params.variables)}
         found = {group.name: self._first(call, group.variables) for group in self.params.groups}
@@ -273,25 +273,25 @@ class Assigner(NodeOperator[AssignerParams]):
     example = {"assignments": [[["count", "7"], "add", 1]]}
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """The variables that it sets."""
+        """Return the types of the assigned variables."""
         return {each.variable.variable: type_of(each.variable) for each in self.params.assignments}
 
     @property
     def assigns(self) -> Sequence[Selector]:
-        """The variables that it sets."""
+        """The assigned variables."""
         return list(dict.fromkeys(each.variable for each in self.params.assignments))
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Two variables of one name, and operations and values that are not for the variable's type."""
+        """Yield faults: variables with the same name, and operations and values that do not fit the variable's type."""
         yield from doubles("assignments", [each.variable for each in self.assigns])
         for number, (target, operation, given) in enumerate(self.params.assignments):
             where, kind = f"assignments[{number}]", type_of(target)
-            needed = _NEEDED.get(operation, kind)
+            needed = _REQUIRED_TYPES.get(operation, kind)
             wanted = kind.item or T.ANY if operation == "append" else kind
             if not kind.may_be(needed):
                 what = f"{operation} needs {needed.value}, and {str(target)!r} is {kind.value}"
                 yield Fault(where, what, "wrong-type")
-            elif operation in _ALONE:
+            elif operation in _WITHOUT_VALUE:
                 continue
             elif given is None:
                 yield Fault(where, f"{operation} needs a value")
@@ -303,7 +303,7 @@ class Assigner(NodeOperator[AssignerParams]):
                 yield Fault(where, f"{shown(given)} is no {wanted.value}", "wrong-type")
 
     async def compute(self, call: NodeCall) -> Values:
-        """Work the new values out, one after another; a value that is not there changes nothing."""
+        """Return the new values, computed in order; an operation whose value is None changes nothing."""
         values: dict[str, Any] = {}
         own = self.get_id()
         assigned = {**self._assigned, **{target: [*self._assigned.get(target, ()), own] for target in self.assigns}}
@@ -313,7 +313,7 @@ class Assigner(NodeOperator[AssignerParams]):
             old = now.get(target)
             value = now.get(given) if isinstance(given, Selector) else given
             value = now.text(value) if isinstance(value, Text) else value
-            if value is None and operation not in _ALONE:
+            if value is None and operation not in _WITHOUT_VALUE:
                 values[target.variable] = old
                 continue
             try:
@@ -326,17 +326,18 @@ class Assigner(NodeOperator[AssignerParams]):
         return values
 
 
-_ALONE = ("clear", "remove_first", "remove_last")
+_WITHOUT_VALUE = ("clear", "remove_first", "remove_last")
 """Operations that need no value."""
 
-_NEEDED: Mapping[str, VariableType] = {
+_REQUIRED_TYPES: Mapping[str, VariableType] = {
     **dict.fromkeys(("append", "extend", "remove_first", "remove_last"), T.ARRAY),
     **dict.fromkeys(("add", "subtract", "multiply", "divide"), T.NUMBER),
 }
-"""The type that an operation needs, where not every type has it."""
+"""Types that operations require; other operations support every type."""
 
 
 def _assigned(old: Any, operation: Operation, value: Any) -> Any:
+    """Return the new value of a variable after an operation."""
     match operation:
         case "set":
             return value
@@ -392,11 +393,11 @@ class Conversation(NodeOperator[ConversationParams]):
     example = {"variables": [["topics", "array[string]", []]]}
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """Its variables."""
+        """Return the types of the variables."""
         return {variable.name: variable.type for variable in self.params.variables}
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Another id, and first values of the wrong type."""
+        """Yield faults: an id other than the type, and initial values of a wrong type."""
         if self.get_id() != self.type:
             yield Fault("id", f"a node of this type has the id {self.type!r}")
         for number, variable in enumerate(self.params.variables):

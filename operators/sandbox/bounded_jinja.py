@@ -31,12 +31,11 @@ from operad.operators.sandbox.template_costs import (
 )
 
 
-class _Watched(NodeTransformer):
-    """Rewrites a template so that what it does is watched.
+class _ChargingTransformer(NodeTransformer):
+    """Rewrites the syntax tree of a template so that all its operations are charged to the budget.
 
-    Loops go through a filter, and so does what makes values without an operator, a filter or a
-    call: literals of lists and dicts, slices, ``~``. Text becomes a constant, which is paid for
-    whenever it is written.
+    Loops are wrapped in a filter, and so are expressions that create values without an operator, a filter or a call:
+    literals of lists and dicts, slices, ``~``. Text becomes a constant, which is charged whenever it is rendered.
     """
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
@@ -73,7 +72,7 @@ def _filtered(name: str, node: nodes.Node) -> nodes.Filter:
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
-    """An environment whose templates pay from a budget."""
+    """Jinja environment that charges the operations of its templates to a budget."""
 
     intercepted_binops = frozenset(["+", "*", "**", "%"])
     budget: Budget
@@ -85,16 +84,16 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         del self.globals["lipsum"]  # pyright: ignore[reportUnknownMemberType]
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        return cast("nodes.Template", _Watched().visit(super()._parse(source, name, filename)))
+        return cast("nodes.Template", _ChargingTransformer().visit(super()._parse(source, name, filename)))
 
     def handle_exception(self, source: str | None = None) -> Any:
-        """Let errors of rendering be, without rewriting where they come from."""
+        """Raise errors of rendering unchanged, without Jinja's rewriting of tracebacks."""
         if source is not None:
             super().handle_exception(source)
         raise
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """An attribute; of a dict its value of that name, whatever the name, but for a few methods."""
+        """Return an attribute; for a dict the value of that key, unless the name is one of a few methods."""
         if isinstance(obj, Undefined):
             return obj
         if isinstance(obj, dict) and attribute not in _METHODS[dict]:
@@ -102,7 +101,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """An item; of a dict never a method."""
+        """Return an item; for a dict never a method."""
         if isinstance(obj, Undefined):
             return obj
         if not isinstance(obj, dict):
@@ -113,18 +112,18 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             return self.undefined(obj=obj, name=argument)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Return whether a template may use an attribute: a few methods of plain values, public attributes of Jinja's own."""
+        """Return True for permitted attributes: some methods of plain values, public ones of Jinja's own objects."""
         for kind, methods in _METHODS.items():
             if isinstance(obj, kind):
                 return attr in methods
         return isinstance(obj, OWN) and super().is_safe_attribute(obj, attr, value)
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
-        """Refuse at once, since what is undefined would be shown as nothing."""
+        """Raise SecurityError, because an undefined value would be rendered as an empty text."""
         raise SecurityError(f"a template must not use the attribute {attribute!r} of a {type(obj).__name__}")
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Of ``str.format`` a version in bounds."""
+        """Return a bounded version of `str.format` and `str.format_map`; None for other values."""
         if not isinstance(value, MethodType | BuiltinMethodType) or value.__name__ not in {"format", "format_map"}:
             return None
         text = value.__self__
@@ -141,7 +140,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return format_map if value.__name__ == "format_map" else format_all
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Do what an operator does."""
+        """Apply a binary operator, after charging the estimated size of the result."""
         budget = self.budget
         budget.step()
         if operator == "*":
@@ -153,13 +152,13 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return budget.paid(self.binop_table[operator](left, right))
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-        """Call what a template calls."""
+        """Call a function, method or macro of a template, and charge its arguments and result."""
         budget = __self.budget
         budget.step()
         if isinstance(__obj, LoopContext) and args:
             args = (budget.steps(args[0]), *args[1:])
         elif isinstance(__obj, BuiltinMethodType) and isinstance(__obj.__self__, str):
-            args = _in_lists(args)
+            args = _iterators_as_lists(args)
             METHOD_ESTIMATES.get(__obj.__name__, by_length)(budget, __obj.__self__, *args, **kwargs)
         elif not isinstance(__obj, Macro) or __obj.catch_varargs or __obj.catch_kwargs:
             for value in (*args, *kwargs.values()):
@@ -183,13 +182,13 @@ _METHODS: Mapping[type, frozenset[str]] = {
 
 
 class _BoundedFormatter(SandboxedFormatter):
-    """Formats fields in bounds."""
+    """Formatter that charges fields to the budget."""
 
     _env: BoundedEnvironment
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
         value, first = super().get_field(field_name, args, kwargs)
-        self._env.budget.pay_for(value)  # as large as it is printed
+        self._env.budget.pay_for(value)  # charged by its printed size
         return value, first
 
     def format_field(self, value: Any, format_spec: str) -> Any:
@@ -198,13 +197,13 @@ class _BoundedFormatter(SandboxedFormatter):
         return Formatter.format_field(self, value, format_spec)
 
 
-def _in_lists(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments, with lists for what yields values one by one, so that they can be counted."""
+def _iterators_as_lists(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments with iterators replaced by lists, so that their items can be counted."""
     return tuple(list(cast("Iterator[Any]", arg)) if isinstance(arg, Iterator) else arg for arg in args)
 
 
 def _bounded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter that takes and makes plain values only, and pays for them."""
+    """Return a version of a filter that accepts and returns plain values only, and charges them to the budget."""
     wants: Any = getattr(function, "jinja_pass_arg", None)
     estimate = ESTIMATES.get(name, by_length)
 
@@ -215,10 +214,10 @@ def _bounded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         budget = environment.budget
         budget.step()
         for value in (*args, *kwargs.values()):
-            if not isinstance(value, _FILTERED):
+            if not isinstance(value, _FILTER_ARGUMENT_TYPES):
                 raise TypeError(no_plain_value(value))
         if name in ESTIMATES:
-            args = _in_lists(args)
+            args = _iterators_as_lists(args)
         estimate(budget, *args, **kwargs)
         first = {
             "context": (context,),
@@ -230,13 +229,13 @@ def _bounded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-_FILTERED = (str, int, float, list, tuple, dict, range, Undefined, Iterator, type(None))
-"""Types that filters take; lists and dicts were checked to hold only plain values when they were created."""
+_FILTER_ARGUMENT_TYPES = (str, int, float, list, tuple, dict, range, Undefined, Iterator, type(None))
+"""Types of arguments that filters accept; lists and dicts contain only plain values, checked at their creation."""
 
 
 @pass_context
 def _shown(context: Context, value: Any) -> str:
-    """Return the text of a value in the result."""
+    """Return the rendered text of a value, after charging it."""
     budget = cast("BoundedEnvironment", context.environment).budget
     budget.step()
     budget.pay_for(value)
@@ -275,7 +274,7 @@ TEST_NAMES = frozenset(cast("dict[str, Any]", READING.tests))  # pyright: ignore
 
 
 def environment(budget: Budget) -> BoundedEnvironment:
-    """An environment for one rendering."""
-    own = READING.overlay()
-    own.budget = budget
-    return own
+    """Return an environment for one rendering, with its own budget."""
+    overlay = READING.overlay()
+    overlay.budget = budget
+    return overlay

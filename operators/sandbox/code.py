@@ -1,7 +1,7 @@
 """Snippets of code of others: `def main(a, b)` that returns a dict; what can be seen of them, and running them.
 
-Python runs in a sandbox (`operad.operators.sandbox.monty`). A snippet that imports a package which the user named in
-`CodeLimits.packages` runs in a limited process instead (`operad.operators.sandbox.process`).
+Python runs in a sandbox (`operad.operators.sandbox.monty`). A snippet that imports one of `CodeLimits.packages` runs in
+a limited process instead (`operad.operators.sandbox.process`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from operad.operators.sandbox.snippet import (
 from operad.runtime.values.errors import InputError, Issue
 
 USUAL = CodeLimits()
-"""The limits of a snippet where none are given."""
+"""Default limits of a snippet."""
 
 __all__ = [
     "MODULES",
@@ -44,23 +44,23 @@ __all__ = [
 
 
 def parameters_of(code: str) -> Parameters:
-    """Parameters of the `main` of a snippet.
+    """Return the parameters of the function `main` of a snippet.
 
     Raises:
-        CodeError: It is not valid Python, or has no `main`.
+        CodeError: The snippet is not valid Python, or has no `main`.
     """
     return read(code).parameters
 
 
 def check_code(code: str, limits: CodeLimits = USUAL) -> list[Issue]:
-    """Find what is wrong with a snippet without running it.
+    """Return the issues of a snippet that can be found without running it.
 
     Args:
-        code: The snippet, perhaps between Markdown's fences.
-        limits: Names the packages that it may import.
+        code: The snippet, which may be in a Markdown fence.
+        limits: Limits with the packages that the snippet may import.
 
     Returns:
-        Wrong syntax, a missing `main`, each module that is missing, and Python that the sandbox does not know.
+        Issues for a syntax error, a missing `main`, modules that the sandbox lacks, and unsupported Python.
     """
     try:
         snippet = read(code)
@@ -78,24 +78,24 @@ def check_code(code: str, limits: CodeLimits = USUAL) -> list[Issue]:
 
 
 def run_code(code: str, arguments: Mapping[str, Any], limits: CodeLimits = USUAL) -> dict[str, Any]:
-    """Run a snippet's `main` in the sandbox.
+    """Run the `main` of a snippet in the sandbox.
 
-    It waits for the sandbox without holding the interpreter's lock, so that `asyncio.to_thread`
-    keeps a loop free; a thread whose caller is gone ends when the snippet does, or at its
-    limit. As many snippets run at once as there are processors; others wait.
+    The call releases the GIL while it waits, so that an event loop is not blocked if the call is made by
+    `asyncio.to_thread`. A thread whose caller was cancelled ends with the snippet, or at its time limit. At most as
+    many snippets run concurrently as there are processors; others wait.
 
     Args:
-        code: The snippet, perhaps between Markdown's fences.
-        arguments: What `main` gets, by name: values that JSON has, and tuples as lists.
-        limits: How much it may use.
+        code: The snippet, which may be in a Markdown fence.
+        arguments: Arguments of `main`, by name: JSON values; tuples become lists.
+        limits: Limits of the snippet.
 
     Returns:
-        What `main` returned.
+        The return value of `main`.
 
     Raises:
-        CodeError: The snippet cannot be run, takes other arguments, failed, reached a limit, or
-            returned something else than a dict of values that JSON has.
-        InputError: The arguments have no JSON form, or are larger than the sandbox's memory.
+        CodeError: The snippet cannot be run, takes other arguments, failed, reached a limit, or did not return a dict
+            of JSON values.
+        InputError: The arguments have no JSON form, or do not fit into the sandbox's memory.
     """
     snippet, text = _prepared(code, arguments)
     return dict_of(*monty.run(snippet, text, limits), limits)
@@ -104,56 +104,56 @@ def run_code(code: str, arguments: Mapping[str, Any], limits: CodeLimits = USUAL
 async def call_code(
     code: str, arguments: Mapping[str, Any], limits: CodeLimits = USUAL, send: Send | None = None
 ) -> dict[str, Any]:
-    """Run a snippet's `main`: in the sandbox, or in a limited process where it imports one of `limits.packages`.
+    """Run the `main` of a snippet: in the sandbox, or in a limited process if it imports one of `limits.packages`.
 
     Args:
-        code: The snippet, perhaps between Markdown's fences.
-        arguments: What `main` gets, by name: values that JSON has, and tuples as lists.
-        limits: How much it may use, and which packages.
-        send: Sends requests of the package `requests` through the address guard; None refuses them.
+        code: The snippet, which may be in a Markdown fence.
+        arguments: Arguments of `main`, by name: JSON values; tuples become lists.
+        limits: Limits of the snippet, and the packages that it may import.
+        send: Function that sends the requests of the snippet through the guard; None refuses them.
 
     Returns:
-        What `main` returned.
+        The return value of `main`.
 
     Raises:
-        CodeError: As `run_code` says.
-        InputError: As `run_code` says.
+        CodeError: As for `run_code`.
+        InputError: As for `run_code`.
         OperadError: The snippet imports a package, and this system cannot limit a process.
     """
     packages = read(code).of_packages(limits.packages)
     if not packages:
         return await asyncio.to_thread(run_code, code, arguments, limits)
     snippet, text = _prepared(code, arguments)
-    said = await run_in_process(task_of(snippet, text, packages), limits, send)
-    if "error" in said:
-        raise failure(snippet.source, said)
-    return dict_of(said.get("text"), str(said.get("kind")), limits)
+    result = await run_in_process(task_of(snippet, text, packages), limits, send)
+    if "error" in result:
+        raise failure(snippet.source, result)
+    return dict_of(result.get("text"), str(result.get("kind")), limits)
 
 
 def _prepared(code: str, arguments: Mapping[str, Any]) -> tuple[Snippet, str]:
-    """The snippet, and its arguments as JSON."""
+    """Return the parsed snippet, and its arguments as JSON, after checking that they fit."""
     snippet = read(code)
     if mismatches := snippet.parameters.mismatches(arguments):
         raise CodeError("; ".join(mismatches))
     return snippet, json_of(arguments)
 
 
-def failure(code: str, said: Mapping[str, Any]) -> CodeError:
-    """The error that a snippet failed with outside of the sandbox."""
+def failure(code: str, result: Mapping[str, Any]) -> CodeError:
+    """Return the error for a snippet that failed in a limited process, from the result of the process."""
     lines = code.split("\n")
-    line = said.get("line")
+    line = result.get("line")
     line = line if isinstance(line, int) and 0 < line <= len(lines) else 0
-    text = short(str(said["error"]), 500)
-    if said.get("returned"):
+    text = short(str(result["error"]), 500)
+    if result.get("returned"):
         text = f"main returned what JSON does not have: {text}"
     at = f" at line {line}, `{short(lines[line - 1].strip(), LONGEST_LINE)}`" if line else ""
     return CodeError(f"the snippet failed{at}: {text}", line=line)
 
 
 def dict_of(text: str | None, kind: str, limits: CodeLimits) -> dict[str, Any]:
-    """The dict that `main` returned, from what the sandbox said of it."""
+    """Return the dict that `main` returned, from its JSON text and the type that the sandbox reports."""
     if text is None and kind:
-        raise CodeError(f'main returned {_a(kind)}, not a dict; return one, such as {{"result": …}}')
+        raise CodeError(f'main returned {_with_article(kind)}, not a dict; return one, such as {{"result": …}}')
     if not isinstance(text, str):
         raise CodeError("the snippet kept the sandbox from saying what main returned")
     if len(text) > limits.output_chars:
@@ -171,20 +171,20 @@ def dict_of(text: str | None, kind: str, limits: CodeLimits) -> dict[str, Any]:
 
 
 def json_of(arguments: Mapping[str, Any]) -> str:
-    """Arguments as JSON.
+    """Return arguments as JSON text.
 
     Raises:
-        InputError: They have no JSON form.
+        InputError: The arguments have no JSON form.
     """
     try:
         text = json.dumps(dict(arguments), allow_nan=False, ensure_ascii=False)
-        text.encode()  # half a character, as broken files have it, gets no further
+        text.encode()  # raises for lone surrogates
         return text
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"a snippet's arguments have to be JSON, and these are not: {error}") from error
 
 
-def _a(kind: str) -> str:
+def _with_article(kind: str) -> str:
     return "None" if kind == "NoneType" else f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 

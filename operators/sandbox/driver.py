@@ -15,12 +15,12 @@ def call_main(code: str, arguments: dict[str, Any], by_position: list[str], *, a
     Args:
         code: The snippet.
         arguments: The arguments of `main`, by name.
-        by_position: The names of the arguments that are given by position.
-        awaited: Whether `main` is async.
+        by_position: Names of the arguments that are given by position.
+        awaited: True if `main` is async.
 
     Returns:
-        `{"text": JSON, "kind": type}` of the returned value, the text only for a dict; or
-        `{"error": "Type: message", "line": line, "returned": whether main had returned}`.
+        `{"text": JSON, "kind": type}` of the returned value, with a text only for a dict; or
+        `{"error": "Type: message", "line": line, "returned": True if main had returned}`.
     """
     namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": __builtins__}
     called = False

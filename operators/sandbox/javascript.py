@@ -16,7 +16,7 @@ _MAIN = re.compile(r"\bfunction\s*\*?\s*main\b|\bmain\s*=")
 
 
 def check_javascript(code: str) -> list[Issue]:
-    """Find what is wrong with a snippet without running it: its size, and a missing `main`."""
+    """Return the issues of a snippet that can be found without running it: its size, and a missing `main`."""
     if len(code) > MOST_CODE:
         return [
             Issue(
@@ -30,21 +30,21 @@ def check_javascript(code: str) -> list[Issue]:
 
 
 async def call_javascript(code: str, arguments: Mapping[str, Any], limits: CodeLimits = USUAL) -> dict[str, Any]:
-    """Run a snippet's `main`, which gets one object with the arguments; an async one is awaited.
+    """Run the `main` of a snippet, which receives the arguments as one object; an async `main` is awaited.
 
     The engine is QuickJS (the extra `javascript`), without files, network, timers and modules, in a process of its
-    own, which is ended at its limits.
+    own, which is killed at its limits.
 
     Args:
         code: The snippet.
-        arguments: The object that `main` gets: values that JSON has.
-        limits: How much it may use.
+        arguments: Arguments of `main`: JSON values by name.
+        limits: Limits of the snippet.
 
     Returns:
-        What `main` returned.
+        The object that `main` returned.
 
     Raises:
-        CodeError: The snippet failed, reached a limit, or returned no object.
+        CodeError: The snippet failed, reached a limit, or did not return an object.
         InputError: The arguments are not JSON values.
         MissingExtraError: QuickJS is not installed.
         OperadError: This system cannot limit a process.
@@ -54,7 +54,7 @@ async def call_javascript(code: str, arguments: Mapping[str, Any], limits: CodeL
     if find_spec("quickjs") is None:
         raise MissingExtraError('JavaScript in code nodes needs QuickJS: pip install "operad[javascript]"')
     task = {"language": "javascript", "code": code, "arguments": json_of(arguments), "packages": ["quickjs"]}
-    said = await run_in_process(task, limits)
-    if "error" in said:
-        raise failure(code, said)
-    return dict_of(said.get("text"), str(said.get("kind")), limits)
+    result = await run_in_process(task, limits)
+    if "error" in result:
+        raise failure(code, result)
+    return dict_of(result.get("text"), str(result.get("kind")), limits)

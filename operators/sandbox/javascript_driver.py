@@ -31,20 +31,20 @@ Promise.resolve(main(JSON.parse(__arguments))).then(
 
 
 def call_javascript(code: str, arguments: str, memory_bytes: int) -> dict[str, Any]:
-    """Run a snippet and its `main`, which gets one object with the arguments.
+    """Run a snippet and its `main`, which receives the arguments as one object.
 
     Args:
         code: The snippet.
-        arguments: The object, as JSON.
-        memory_bytes: The most memory that the engine may take.
+        arguments: The arguments, as a JSON object.
+        memory_bytes: Memory limit of the engine, in bytes.
 
     Returns:
-        `{"text": JSON, "kind": type}` of the returned value, the text only for an object; or
+        `{"text": JSON, "kind": type}` of the returned value, with a text only for an object; or
         `{"error": "Type: message", "line": line}`.
     """
     import importlib
 
-    quickjs: Any = importlib.import_module("quickjs")  # an extra
+    quickjs: Any = importlib.import_module("quickjs")  # from an extra
     context = quickjs.Context()
     context.set_memory_limit(memory_bytes)
     context.set_max_stack_size(512 * 1024)

@@ -1,7 +1,8 @@
 """The sandbox of snippets of Python: `pydantic-monty`, an interpreter of its own in a process of its own.
 
-It has no files, network, environment and foreign packages. What goes in and out is text, JSON or the words for wrong
-syntax, so that no value of one side is ever an object of the other. What a snippet prints is dropped; it sleeps no time at all; its clock is in UTC.
+The sandbox has no files, network, environment variables and third-party packages. Only texts go in and out: code, JSON,
+and messages about wrong syntax, so that no object is shared with a snippet. Output of `print` is discarded, `sleep`
+returns at once, and the clock is in UTC.
 """
 
 from __future__ import annotations
@@ -35,28 +36,28 @@ HAS = ", ".join((*MODULES, *GIVEN))
 _LONGEST_TEXT = 500
 
 _MOST_CHECKS = 20
-"""Number of times that a snippet is told CPython's message on wrong syntax."""
+"""Maximum number of syntax checks of a snippet; after that, it gets no messages of CPython."""
 
 _NO_FORMAT = re.compile(
     r"ValueError: Unknown format code '.' for object of type '(dict|list|tuple|set|bytes|NoneType)'"
 )
 _NO_TEXT = re.compile(r"KeyError|-?[\d.]+|None|True|False|[(\[].*", re.DOTALL)
-"""Keys that are probably no texts: the sandbox does not tell a key from what it prints as."""
+"""Messages of KeyError whose key is probably not a text: the sandbox prints texts without quotes."""
 
 _STARTING = threading.Lock()
 
 
 def unsupported(snippet: Snippet) -> tuple[str, int] | None:
-    """Return the Python of a snippet that the sandbox does not know, and its line; None where it knows all."""
+    """Return the message and line of the first unsupported feature of Python in a snippet; None if there is none."""
     from pydantic_monty import MontyError, MontySyntaxError
 
     with _session(CodeLimits()) as session:
         try:
-            session.feed_run("raise KeyboardInterrupt\n" + snippet.code)  # all of it is parsed, and nothing runs
+            session.feed_run("raise KeyboardInterrupt\n" + snippet.code)  # everything is parsed, but nothing runs
         except MontyError as error:
             if isinstance(error, MontySyntaxError) or _kind(error) == "NotImplementedError":
                 lines = [frame.line - 1 for frame in _frames(error)]
-                return _text(error), lines[-1] if lines else 0
+                return _message(error), lines[-1] if lines else 0
     return None
 
 
@@ -65,14 +66,14 @@ def run(snippet: Snippet, arguments: str, limits: CodeLimits) -> tuple[str | Non
 
     Args:
         snippet: The snippet.
-        arguments: The arguments of `main`, by name, as JSON.
-        limits: How much it may use.
+        arguments: Arguments of `main`, by name, as JSON.
+        limits: Limits of the snippet.
 
     Returns:
-        The return value of `main`, as JSON, or None if it is not a dict; and its type.
+        The return value of `main` as JSON, or None if it is not a dict; and the name of its type.
 
     Raises:
-        CodeError: It failed, or reached a limit.
+        CodeError: The snippet failed, or reached a limit.
         InputError: The arguments do not fit into the sandbox's memory.
     """
     from pydantic_monty import MontyError
@@ -83,14 +84,14 @@ def run(snippet: Snippet, arguments: str, limits: CodeLimits) -> tuple[str | Non
         except MontyError as error:
             raise InputError(
                 f"the arguments, {len(arguments):,} characters of JSON, do not fit into a sandbox of "
-                f"{limits.memory_bytes:,} bytes ({_text(error)}); give less, or raise memory_bytes"
+                f"{limits.memory_bytes:,} bytes ({_message(error)}); give less, or raise memory_bytes"
             ) from error
         if NAMES in snippet.code:
             session.feed_run(given_source(), inputs={"_entities": html5})
         call = _CALL.format("await " if snippet.awaited else "")
         try:
             returned = session.feed_run(
-                f"{snippet.code}\n{call}", print_callback=_drop, external_lookup={"_syntax_error": _Checks()}
+                f"{snippet.code}\n{call}", print_callback=_discard, external_lookup={"_syntax_error": _SyntaxChecks()}
             )
         except MontyError as error:
             _explain(error, snippet.source, limits)
@@ -114,15 +115,15 @@ import json as _json
 
 
 def _explain(error: MontyError, code: str, limits: CodeLimits) -> NoReturn:
-    """Say what went wrong in the sandbox, and where in the snippet."""
+    """Raise the CodeError for an error of the sandbox, with its line in the snippet."""
     from pydantic_monty import MontyCrashedError
 
     lines = code.split("\n")
-    frames = _frames(error)  # some are of what `exec` runs, or of modules that are given
+    frames = _frames(error)  # includes frames of code run by `exec`, and of the modules in `GIVEN`
     numbers = [frame.line for frame in frames if frame.filename == frames[0].filename]
-    inside = [number for number in numbers if number <= len(lines)]
-    line = inside[-1] if inside else 0
-    text = _text(error)
+    lines_inside = [number for number in numbers if number <= len(lines)]
+    line = lines_inside[-1] if lines_inside else 0
+    text = _message(error)
     if isinstance(error, MontyCrashedError):
         text = (
             f"it ran longer than {limits.seconds:g} s, the limit seconds; let it do less"
@@ -137,22 +138,22 @@ def _explain(error: MontyError, code: str, limits: CodeLimits) -> NoReturn:
         )
     elif text.startswith("RecursionError: maximum recursion"):
         text = f"RecursionError: calls or values are nested deeper than {DEEPEST:,}, the limit of the sandbox"
-    elif numbers and not inside:
+    elif numbers and not lines_inside:
         text = f"main returned what JSON does not have: {text}"
     elif "ModuleNotFoundError" in text:
         text = f"{text}; the sandbox has {HAS}"
-    at = f" at line {line}, `{short(lines[line - 1].strip(), LONGEST_LINE)}`" if line else ""
-    raise CodeError(f"the snippet failed{at}: {text}", line=line) from error
+    place = f" at line {line}, `{short(lines[line - 1].strip(), LONGEST_LINE)}`" if line else ""
+    raise CodeError(f"the snippet failed{place}: {text}", line=line) from error
 
 
-def _text(error: MontyError) -> str:
-    """The error's kind and text, in bounds."""
+def _message(error: MontyError) -> str:
+    """Return type and message of an error, as CPython would write them, cut to `_LONGEST_TEXT` characters."""
     text = str(error)
     kind = _kind(error)
     if kind == "JSONDecodeError":
         text = text.removeprefix("json.")
     elif kind == "KeyError" and not _NO_TEXT.fullmatch(key := text.removeprefix("KeyError: ")):
-        text = f"KeyError: {key!r}"  # as Python says it of a key that is a text
+        text = f"KeyError: {key!r}"  # CPython quotes texts
     if found := _NO_FORMAT.fullmatch(text):
         text = f"TypeError: unsupported format string passed to {found[1]}.__format__"
     if kind == "NotImplementedError":
@@ -172,25 +173,31 @@ def _frames(error: MontyError) -> list[Frame]:
     return error.traceback() if isinstance(error, MontyRuntimeError | MontySyntaxError) else []
 
 
-class _Checks:
-    """Answers a snippet, a few times, what is wrong with the syntax of code that it runs."""
+class _SyntaxChecks:
+    """Function for snippets that returns CPython's message for code with wrong syntax, at most `_MOST_CHECKS` times."""
 
     def __init__(self) -> None:
-        self._left = _MOST_CHECKS
+        self._checks_left = _MOST_CHECKS
 
     def __call__(self, source: object, filename: object, mode: object) -> str:
-        self._left -= 1
-        if self._left < 0 or not (isinstance(source, str) and isinstance(filename, str) and mode in ("exec", "eval")):
+        self._checks_left -= 1
+        if self._checks_left < 0 or not (
+            isinstance(source, str) and isinstance(filename, str) and mode in ("exec", "eval")
+        ):
             return ""
         return syntax_error(source, filename, mode)
 
 
-def _drop(stream: str, text: str) -> None:
-    """Take what a snippet prints."""
+def _discard(stream: str, text: str) -> None:
+    """Discard the output of a snippet."""
 
 
 def _session(limits: CodeLimits) -> MontySession:
-    """A fresh sandbox."""
+    """Return a new sandbox with these limits.
+
+    Raises:
+        OperadError: This process was forked from a process that ran snippets.
+    """
     with _STARTING:
         pool, process = _pool()
     if process != os.getpid():
@@ -210,10 +217,7 @@ def _session(limits: CodeLimits) -> MontySession:
 
 @cache
 def _pool() -> tuple[Monty, int]:
-    """The sandboxes' processes, of which a few stay for the next snippet, and whose they are.
-
-    They end with this process.
-    """
+    """Return the pool of sandbox processes, which are reused and end with this process, and the id of this process."""
     from pydantic_monty import Monty
 
     return Monty().__enter__(), os.getpid()

@@ -1,8 +1,8 @@
 """Snippets with packages that the user allows: run by this Python, in a limited process of their own.
 
-The process has an empty folder, no environment, limits of time and memory, and no network beside `requests`, whose
-requests go through the address guard. The process limits the effects of mistakes. It runs with the user's rights, and
-is not a sandbox against malicious code: only the user can name packages.
+The process has an empty folder, no environment variables, limits of time and memory, and no network except requests
+that go through the guard. These limits contain mistakes; the process runs with the user's rights, and is not a sandbox
+against malicious code. Therefore only the user can allow packages.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from operad.operators.web.fetch import Fetched
 from operad.runtime.values.errors import OperadError
 
 START_SECONDS = 60.0
-"""Seconds that a process and its packages may take to start."""
+"""Maximum time for starting a process and loading its packages, in seconds."""
 
 MOST_FETCHES = 100
-"""Addresses that a snippet may ask for."""
+"""Maximum number of requests of a snippet."""
 
 Send = Callable[[str, str, Mapping[str, str], bytes | None], Awaitable[Fetched]]
-"""Sends a request (method, address, headers, body) through the address guard."""
+"""Function that sends a request (method, URL, headers, body) through the guard."""
 
 
 def task_of(snippet: Snippet, arguments: str, packages: Sequence[str] = ()) -> dict[str, Any]:
-    """The task of a process: a snippet of Python, the arguments of `main` as JSON, the packages that it imports."""
+    """Return the task for a process: a snippet of Python, the arguments of `main` as JSON, and its packages."""
     return {
         "language": "python",
         "code": snippet.source,
@@ -47,15 +47,15 @@ def task_of(snippet: Snippet, arguments: str, packages: Sequence[str] = ()) -> d
 
 
 async def run_in_process(task: Mapping[str, Any], limits: CodeLimits, send: Send | None = None) -> dict[str, Any]:
-    """Run a snippet in a limited process; what it says is what `driver.call_main` returns.
+    """Run a snippet in a limited process, and return the result of `driver.call_main`.
 
     Args:
-        task: The snippet, as `task_of` says it.
-        limits: The limits of its own work; loading the packages is not counted.
-        send: Sends the requests of the `requests` package; None refuses them.
+        task: The task, as returned by `task_of`.
+        limits: Limits of the snippet; the time for loading packages does not count.
+        send: Function that sends the requests of the snippet; None refuses them.
 
     Raises:
-        CodeError: It reached a limit, or its process broke down.
+        CodeError: The snippet reached a limit, or its process ended early.
         OperadError: This system cannot limit a process.
     """
     if sys.platform == "win32":
@@ -70,15 +70,15 @@ async def run_in_process(task: Mapping[str, Any], limits: CodeLimits, send: Send
             cwd=folder,
             env={"HOME": folder, "TMPDIR": folder, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
             start_new_session=True,
-            limit=6 * limits.output_chars + 2**20,  # a character is at most six in JSON
+            limit=6 * limits.output_chars + 2**20,  # JSON escapes a character by at most six
         )
         try:
-            said = await _talk(process, task, limits, send)
+            result = await _talk(process, task, limits, send)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-    if said is None:
+    if result is None:
         status = process.returncode or 0
         ended = signal.Signals(-status).name if status < 0 else f"status {status}"
         what = (
@@ -87,13 +87,13 @@ async def run_in_process(task: Mapping[str, Any], limits: CodeLimits, send: Send
             else f"its process ended with {ended}, perhaps for want of memory ({limits.memory_bytes:,} bytes)"
         )
         raise CodeError(f"the snippet failed: {what}")
-    return said
+    return result
 
 
 async def _talk(
     process: asyncio.subprocess.Process, task: Mapping[str, Any], limits: CodeLimits, send: Send | None
 ) -> dict[str, Any] | None:
-    """Hand the task over, serve the snippet's requests, and return its result; None where the process ended early."""
+    """Send the task, serve the snippet's requests, and return its result; None if the process ended early."""
     stdin, stdout = cast("asyncio.StreamWriter", process.stdin), cast("asyncio.StreamReader", process.stdout)
     seconds, fetches = START_SECONDS, 0
     answer: Mapping[str, Any] = task
@@ -106,25 +106,26 @@ async def _talk(
             if seconds == START_SECONDS and line.startswith(b'{"ready"'):
                 seconds = limits.seconds
                 line = await asyncio.wait_for(stdout.readline(), seconds)
-            said = cast("dict[str, Any]", json.loads(line)) if line else None
+            message = cast("dict[str, Any]", json.loads(line)) if line else None
         except asyncio.TimeoutError as error:
             what = f"it ran longer than {seconds:g} s, the limit seconds; let it do less"
             raise CodeError(f"the snippet failed: TimeoutError: {what}") from error
         except ValueError as error:
             raise CodeError("main returned more than the limit output_chars; return less") from error
-        if said is None or "fetch" not in said:
-            return said
+        if message is None or "fetch" not in message:
+            return message
         fetches += 1
-        answer = await _fetched(said["fetch"], send if fetches <= MOST_FETCHES else None)
+        answer = await _answer_request(message["fetch"], send if fetches <= MOST_FETCHES else None)
 
 
-async def _fetched(asked: Mapping[str, Any], send: Send | None) -> dict[str, Any]:
+async def _answer_request(request: Mapping[str, Any], send: Send | None) -> dict[str, Any]:
+    """Send a request of the snippet, and return the answer for the child process."""
     if send is None:
         return {"error": f"a snippet may ask for {MOST_FETCHES} addresses, through the address guard alone"}
     try:
-        body = None if asked["body"] is None else base64.b64decode(asked["body"], validate=True)
-        headers = {str(name): str(value) for name, value in asked["headers"].items()}
-        found = await send(str(asked["method"]), str(asked["url"]), headers, body)
+        body = None if request["body"] is None else base64.b64decode(request["body"], validate=True)
+        headers = {str(name): str(value) for name, value in request["headers"].items()}
+        found = await send(str(request["method"]), str(request["url"]), headers, body)
     except (OperadError, binascii.Error, KeyError, AttributeError, TypeError) as error:
         return {"error": str(error)}
     body = base64.b64encode(found.body).decode("ascii")

@@ -1,7 +1,8 @@
 """Snippet of code in a limited process: reads a task from stdin, and answers on stdout.
 
-Lines of JSON: the task; the answer `{"ready": true}` when the packages are loaded; requests `{"fetch": …}`, each
-answered by a line of stdin; at last the result. The parent ends the process at its time limit.
+Parent and child exchange lines of JSON: the parent sends the task; the child answers `{"ready": true}` when the
+packages are loaded, then sends requests `{"fetch": …}`, each answered by a line on stdin, and at last the result. The
+parent ends the process at its time limit.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 MOST_WRITTEN = 64 * 2**20
-"""Bytes of the largest file that a snippet may write in its folder."""
+"""Maximum size of a file that a snippet writes in its folder, in bytes."""
 
 MOST_FILES = 256
-"""Files that a snippet may have open."""
+"""Maximum number of open files of a snippet."""
 
 DEEPEST = 1_000
-"""Calls that may be nested."""
+"""Maximum depth of nested calls."""
 
 _REFUSED = (
     "socket.",
@@ -52,39 +53,39 @@ _FILES = ("open", "os.", "shutil.", "glob.", "pathlib.", "sqlite3.", "tempfile."
 
 def main() -> None:
     """Run the snippet of the task."""
-    told = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
-    asked = os.fdopen(os.dup(0), encoding="utf-8")
-    nothing = os.open(os.devnull, os.O_RDWR)
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    input_lines = os.fdopen(os.dup(0), encoding="utf-8")
+    null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)
-    task = json.loads(asked.readline())
-    _leave_network()
-    for limit, most in (
+        os.dup2(null, descriptor)
+    task = json.loads(input_lines.readline())
+    _isolate_network()
+    for limit, maximum in (
         (resource.RLIMIT_FSIZE, MOST_WRITTEN),
         (resource.RLIMIT_NOFILE, MOST_FILES),
         (resource.RLIMIT_CORE, 0),
     ):
-        resource.setrlimit(limit, (most, most))
+        resource.setrlimit(limit, (maximum, maximum))
     sys.setrecursionlimit(DEEPEST)
     for name in task["packages"]:
-        with suppress(ImportError):  # the snippet's own import says it, with its line
+        with suppress(ImportError):  # the import of the snippet raises the error, with its line
             importlib.import_module(name)
     if {"requests", "urllib"} & set(task["packages"]):
-        _guard_requests(asked, told)
+        _guard_requests(input_lines, output)
     _limit_memory(task["memory_bytes"])
     call = _call(task)
     sys.addaudithook(_Guard())
-    told.write(json.dumps({"ready": True}) + "\n")
+    output.write(json.dumps({"ready": True}) + "\n")
     seconds = int(task["seconds"]) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (_seconds_used() + seconds, _seconds_used() + seconds + 1))
     result = call()
-    told.write(json.dumps(result))
-    told.flush()
-    os._exit(0)  # threads and finalizers of the snippet are not waited for
+    output.write(json.dumps(result))
+    output.flush()
+    os._exit(0)  # does not wait for threads and finalizers of the snippet
 
 
 def _call(task: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
-    """The call of the snippet's main, its engine loaded."""
+    """Return a function that calls the snippet's main, after loading the engine."""
     code, arguments = task["code"], task["arguments"]
     if task["language"] == "javascript":
         call = runpy.run_path(str(Path(__file__).with_name("javascript_driver.py")))["call_javascript"]
@@ -99,15 +100,15 @@ def _seconds_used() -> int:
 
 
 def _limit_memory(most: int) -> None:
-    """Limit the address space to what the packages take, and this much more."""
+    """Limit the address space to its current size plus `most` bytes."""
     with suppress(OSError, ValueError):
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        taken = pages * os.sysconf("SC_PAGE_SIZE")
-        resource.setrlimit(resource.RLIMIT_AS, (taken + most, taken + most))
+        used = pages * os.sysconf("SC_PAGE_SIZE")
+        resource.setrlimit(resource.RLIMIT_AS, (used + most, used + most))
 
 
-def _leave_network() -> None:
-    """Leave the machine's network, where the system lets this user."""
+def _isolate_network() -> None:
+    """Move the process into an empty network namespace, if the system permits it."""
     with suppress(Exception):
         import ctypes
 
@@ -118,7 +119,7 @@ def _leave_network() -> None:
 
 
 class _Guard:
-    """Refuses what a snippet has no business with; a second line of defence, no sandbox."""
+    """Audit hook that refuses forbidden operations and files; a second line of defence rather than a sandbox."""
 
     def __init__(self) -> None:
         paths = {*sysconfig.get_paths().values(), sys.prefix, sys.base_prefix, *filter(None, sys.path)}
@@ -131,24 +132,24 @@ class _Guard:
             "/proc/self/",
             "/proc/cpuinfo",
         )
-        self._written = (os.path.realpath(os.curdir) + os.sep, os.devnull)
-        self._within = False
+        self._writable = (os.path.realpath(os.curdir) + os.sep, os.devnull)
+        self._is_checking = False
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event.startswith(_REFUSED):
             raise PermissionError(f"a snippet may not use {event}")
-        if self._within or not event.startswith(_FILES) or not arguments:
+        if self._is_checking or not event.startswith(_FILES) or not arguments:
             return
-        self._within = True
+        self._is_checking = True
         try:
             for path in arguments[:2] if event in {"os.rename", "os.link", "os.symlink"} else arguments[:1]:
                 if isinstance(path, str | bytes | os.PathLike):
                     self._check(event, os.path.realpath(os.fsdecode(cast("str", path))), arguments)
         finally:
-            self._within = False
+            self._is_checking = False
 
     def _check(self, event: str, path: str, arguments: tuple[Any, ...]) -> None:
-        if (path + os.sep).startswith(self._written) or path == os.devnull:
+        if (path + os.sep).startswith(self._writable) or path == os.devnull:
             return
         flags = arguments[2] if event == "open" and len(arguments) > 2 and isinstance(arguments[2], int) else 0
         reads = event in {"open", "os.listdir", "os.scandir", "os.walk", "glob.glob", "os.fwalk", "pathlib.Path.glob"}
@@ -158,8 +159,8 @@ class _Guard:
             raise PermissionError("a snippet reads files of its own folder alone")
 
 
-def _guard_requests(asked: IO[str], told: IO[str]) -> None:
-    """Have `requests` and `urllib.request` send through the parent, which guards addresses."""
+def _guard_requests(input_lines: IO[str], output: IO[str]) -> None:
+    """Make `requests` and `urllib.request` send through the parent, which applies the guard."""
 
     def fetch(method: str, url: str, headers: Any, body: Any) -> dict[str, Any]:
         body = body.read() if hasattr(body, "read") else body
@@ -170,8 +171,8 @@ def _guard_requests(asked: IO[str], told: IO[str]) -> None:
             "headers": {str(name): _text(value) for name, value in headers},
             "body": None if body is None else base64.b64encode(body).decode("ascii"),
         }
-        told.write(json.dumps({"fetch": wanted}) + "\n")
-        answer = json.loads(asked.readline())
+        output.write(json.dumps({"fetch": wanted}) + "\n")
+        answer = json.loads(input_lines.readline())
         return answer if "error" in answer else {**answer, "body": io.BytesIO(base64.b64decode(answer["body"]))}
 
     _guard_urllib(fetch)

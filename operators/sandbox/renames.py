@@ -1,7 +1,7 @@
 """Python with another name for an argument of `main`, or for a key of what it returns.
 
-What is written is read again and compared with what the change was to make of it: where they differ, or where the code
-uses the name in a way that cannot be followed, it is refused.
+The changed code is parsed and compared with the changed syntax tree. If they differ, or if the code uses the name in a
+way that cannot be followed, the change is refused.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class RenameError(OperadError):
 
 
 def argument_renamed(code: str, old: str, new: str) -> str:
-    """The code with another name for an argument of `main`.
+    """Return code in which an argument of `main` is renamed.
 
     Raises:
-        RenameError: It cannot be read, has no such argument, or uses a name in a way that cannot be followed.
+        RenameError: The code is invalid, has no such argument, or uses a name in a way that cannot be followed.
     """
     tree = _tree(code)
     if not new.isidentifier() or keyword.iskeyword(new):
@@ -36,21 +36,23 @@ def argument_renamed(code: str, old: str, new: str) -> str:
     if new in map(_id, names) or {old, new} & set(_other_names(tree)):
         raise RenameError(f"the code uses {old!r} or {new!r} for something else, too; {_BY_HAND}")
     found = [node for node in names if _id(node) == old]
-    made = [_put(code, [(node.lineno, node.col_offset, old, new) for node in found])]
-    made += [re.sub(rf"(?<![\w.]){re.escape(old)}(?!\w)", new, code)]  # before 3.12, f-strings have no places of names
+    candidates = [_replace_at(code, [(node.lineno, node.col_offset, old, new) for node in found])]
+    candidates += [
+        re.sub(rf"(?<![\w.]){re.escape(old)}(?!\w)", new, code)
+    ]  # before 3.12, names in f-strings have no positions
     for node in found:
         if isinstance(node, ast.Name):
             node.id = new
         else:
             node.arg = new
-    return _sure(made, tree)
+    return _verified(candidates, tree)
 
 
 def result_renamed(code: str, old: str, new: str) -> str:
-    """The code with another key in the dict that `main` returns.
+    """Return code in which a key of the dict that `main` returns is renamed.
 
     Raises:
-        RenameError: It cannot be read, or makes that dict in a way that cannot be followed.
+        RenameError: The code is invalid, or creates the dict in a way that cannot be followed.
     """
     tree = _tree(code)
     main = _main(tree)
@@ -62,18 +64,18 @@ def result_renamed(code: str, old: str, new: str) -> str:
             places.append(node)
     if not places:
         raise RenameError(f"main makes it otherwise than as the key {old!r} of a dict; {_BY_HAND}")
-    spots: list[tuple[int, int, str, str]] = []
+    replacements: list[tuple[int, int, str, str]] = []
     for node in places:
         text = ast.get_source_segment(code, node) or ""
         if text not in (f"'{old}'", f'"{old}"'):
             raise RenameError(f"the code writes it as {text}; {_BY_HAND}")
-        spots.append((node.lineno, node.col_offset, text, f"{text[0]}{new}{text[0]}"))
+        replacements.append((node.lineno, node.col_offset, text, f"{text[0]}{new}{text[0]}"))
     if any(sign in new for sign in "'\"\\\n\r"):
         raise RenameError(f"{new!r} cannot stand in quotes; choose another name")
-    made = _put(code, spots)
+    changed = _replace_at(code, replacements)
     for node in places:
         node.value = new
-    return _sure([made], tree)
+    return _verified([changed], tree)
 
 
 def _tree(code: str) -> ast.Module:
@@ -115,11 +117,15 @@ def _other_names(tree: ast.AST) -> Iterator[str]:
 
 
 def _keys(main: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.Constant]:
-    """The keys of what a function returns, where it is a dict as it is written, or a variable that is made of one."""
-    own = list(_own(main))
-    dicts: list[ast.expr | None] = [node.value for node in own if isinstance(node, ast.Return)]
+    """Yield the keys of the dicts that a function returns, as dict displays or in variables.
+
+    Raises:
+        RenameError: The function returns other values, or uses the variables in other ways.
+    """
+    own_nodes = list(_own_nodes(main))
+    dicts: list[ast.expr | None] = [node.value for node in own_nodes if isinstance(node, ast.Return)]
     names = {value.id for value in dicts if isinstance(value, ast.Name)}
-    for node in own:
+    for node in own_nodes:
         match node:
             case ast.Assign(targets=targets, value=value) if any(_is_one(each, names) for each in targets):
                 dicts.append(value)
@@ -130,11 +136,13 @@ def _keys(main: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.Constant
             case _:
                 pass
     used = [node for node in ast.walk(main) if isinstance(node, ast.Name) and node.id in names]
-    followed = [node.value for node in own if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)]
+    followed = [
+        node.value for node in own_nodes if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
+    ]
     followed += [value for value in dicts if value is not None]
     followed += [
         target
-        for node in own
+        for node in own_nodes
         if isinstance(node, ast.Assign | ast.AnnAssign)
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
     ]
@@ -154,16 +162,16 @@ def _is_one(node: ast.expr, names: set[str]) -> bool:
     return isinstance(node, ast.Name) and node.id in names
 
 
-def _own(node: ast.AST) -> Iterator[ast.AST]:
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes of a function, without those of functions inside it."""
     for inner in ast.iter_child_nodes(node):
         yield inner
         if not isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            yield from _own(inner)
+            yield from _own_nodes(inner)
 
 
-def _put(code: str, spots: Sequence[tuple[int, int, str, str]]) -> str:
-    """The code with other texts at lines, from 1, and columns, in bytes."""
+def _replace_at(code: str, spots: Sequence[tuple[int, int, str, str]]) -> str:
+    """Return code with texts replaced at positions: lines, counted from 1, and columns in bytes."""
     lines = code.encode().split(b"\n")
     for line, column, old, new in sorted(spots, reverse=True):
         text = lines[line - 1]
@@ -172,11 +180,15 @@ def _put(code: str, spots: Sequence[tuple[int, int, str, str]]) -> str:
     return b"\n".join(lines).decode()
 
 
-def _sure(made: Sequence[str], wanted: ast.Module) -> str:
-    """The first text that is the wanted code."""
-    with suppress(ValueError, RecursionError, MemoryError):  # a number of too many digits; nested too deep
-        dumped = ast.dump(wanted)
-        for text in made:
+def _verified(candidates: Sequence[str], wanted_tree: ast.Module) -> str:
+    """Return the first candidate whose syntax tree is the wanted one.
+
+    Raises:
+        RenameError: No candidate has this syntax tree.
+    """
+    with suppress(ValueError, RecursionError, MemoryError):  # an integer with too many digits; nested too deep
+        dumped = ast.dump(wanted_tree)
+        for text in candidates:
             with suppress(SyntaxError):
                 if ast.dump(ast.parse(text)) == dumped:
                     return text

@@ -18,16 +18,16 @@ MODULES = tuple(
     "asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib itertools "
     "json math os pathlib random re sys time tomllib typing unicodedata".split()
 )
-"""Modules that a snippet may import; of `os`, `pathlib` and `sys` only functions without outside effects."""
+"""Modules of the sandbox; `os`, `pathlib` and `sys` have only functions without external effects."""
 
 MOST_CODE = 100_000
-"""Characters of the longest snippet."""
+"""Maximum length of a snippet, in characters."""
 
 DEEPEST = 1_000
-"""Calls that a snippet may nest."""
+"""Maximum depth of nested calls of a snippet."""
 
 LONGEST_LINE = 160
-"""Characters of a line that an error repeats."""
+"""Maximum length of a line in an error, in characters."""
 
 _FENCE = re.compile(r"\A(\s*)```[^\n`]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
 _PARSING = threading.Lock()
@@ -53,8 +53,8 @@ class CodeLimits:
         seconds: Computing time, in seconds.
         memory_bytes: Memory, including the arguments, in bytes.
         output_chars: Length of its return value as JSON, in characters.
-        packages: Packages that the user trusts snippets with, such as ``pandas``. A snippet that imports one runs
-            in a limited process (`operad.operators.sandbox.process`) instead of the sandbox.
+        packages: Packages that snippets may import, such as ``pandas``. A snippet that imports one runs in a limited
+            process (`operad.operators.sandbox.process`) instead of the sandbox.
     """
 
     seconds: float = 10.0
@@ -69,8 +69,8 @@ class Parameters:
 
     Attributes:
         names: Names of all parameters, in order.
-        required: Those without a default.
-        any: True if it takes further ones, by ``**``.
+        required: Names of the parameters without a default.
+        any: True if `main` takes any further arguments, by ``**``.
     """
 
     names: tuple[str, ...]
@@ -78,7 +78,7 @@ class Parameters:
     any: bool
 
     def mismatches(self, given: Iterable[str]) -> list[str]:
-        """Return the faults of arguments with these names, a sentence each; empty if they fit."""
+        """Return the faults of a call with arguments of these names, one sentence each; empty if they fit."""
         given = list(given)
         missing = [name for name in self.required if name not in given]
         surplus = [] if self.any else [name for name in given if name not in self.names]
@@ -91,15 +91,15 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """A snippet that was read.
+    """A parsed snippet.
 
     Attributes:
-        code: Its text, without a fence around it.
-        parameters: What `main` takes.
-        by_position: Those that can be given by position only.
-        awaited: Whether `main` is async.
-        lacking: What it imports and the sandbox lacks, each with its line.
-        source: Its text as it was written, without a fence, for engines that have these modules.
+        code: Code for the sandbox, without a fence, rewritten to use the modules of `modules.GIVEN`.
+        parameters: Parameters of `main`.
+        by_position: Names of the positional-only parameters.
+        awaited: True if `main` is async.
+        lacking: Imports that the sandbox lacks, each with its line.
+        source: Original code, without a fence, for engines that have all modules.
     """
 
     code: str
@@ -115,19 +115,19 @@ class Snippet:
         return [name for name in packages if name in imported]
 
 
-@lru_cache(maxsize=256)  # a workflow runs the same snippet again and again
+@lru_cache(maxsize=256)  # a workflow may run the same snippet repeatedly
 def read(code: str) -> Snippet:
-    """Read a snippet.
+    """Parse a snippet.
 
     Raises:
-        CodeError: It is too long, no Python, or has no `main`.
+        CodeError: The snippet is too long, is not valid Python, or has no `main`.
     """
     if len(code) > MOST_CODE:
         raise CodeError(
             f"the snippet has {len(code):,} characters, more than the maximum of {MOST_CODE:,} for a snippet"
         )
     if fenced := _FENCE.match(code):
-        code = f"{fenced[1]}\n{fenced[2]}"  # the lines keep their numbers
+        code = f"{fenced[1]}\n{fenced[2]}"  # keeps the line numbers
     tree = _parse(code)
     main = None
     for node in _outside_functions(tree):
@@ -153,7 +153,7 @@ def read(code: str) -> Snippet:
 def _parse(code: str) -> ast.Module:
     try:
         with _PARSING, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of others' code: escapes such as "\d", which do no harm
+            warnings.simplefilter("ignore")  # harmless ones, such as of the escape "\d"
             return ast.parse(code)
     except SyntaxError as error:
         line = error.lineno or 0
@@ -168,7 +168,7 @@ def _parse(code: str) -> ast.Module:
 
 
 def syntax_error(source: str, filename: str, mode: Literal["exec", "eval"]) -> str:
-    """Return the message of CPython on code with wrong syntax; empty for code that it can read, and for very long code."""
+    """Return CPython's message for code with a syntax error; empty for valid code, and for very long code."""
     if len(source) > MOST_CODE or len(filename) > LONGEST_LINE:
         return ""
     try:
@@ -192,13 +192,13 @@ def _hint(source: str) -> str:
 
 
 def _outside_functions(tree: ast.Module) -> Iterator[ast.AST]:
-    """The statements that run when the snippet is loaded, also those inside an ``if`` or a ``try``."""
-    waiting: list[ast.AST] = list(reversed(tree.body))
-    while waiting:
-        node = waiting.pop()
+    """Yield the nodes that run when the snippet is loaded, also those inside an ``if`` or a ``try``."""
+    pending: list[ast.AST] = list(reversed(tree.body))
+    while pending:
+        node = pending.pop()
         yield node
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr):
-            waiting.extend(reversed(list(ast.iter_child_nodes(node))))
+            pending.extend(reversed(list(ast.iter_child_nodes(node))))
 
 
 def _parameters(arguments: ast.arguments) -> Parameters:
@@ -210,5 +210,5 @@ def _parameters(arguments: ast.arguments) -> Parameters:
 
 
 def short(text: str, most: int) -> str:
-    """Return a text, or its beginning and its length where it is longer than `most`."""
+    """Return a text; if it is longer than `most` characters, its beginning and its length."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"

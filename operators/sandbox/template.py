@@ -1,13 +1,13 @@
 """Jinja templates of others, rendered in bounds.
 
-Jinja runs in this very process, where nothing can stop it from outside. So every place where a
-template can take time or room is watched from within: each turn of a loop and each call looks at
-the clock, and each value that the template makes is paid for by its size, nested values counted as
-often as they would be printed; what could grow past all bounds in one go is paid for before it is
-made. That is done by rewriting the template's tree before it is compiled, and by wrapping filters.
+Jinja runs in this process, where a template cannot be stopped from outside. Therefore the syntax tree of a template is
+rewritten before it is compiled, and filters are wrapped, so that time and memory are checked wherever a template can
+use them: each iteration of a loop and each call checks the clock, and each value is charged to a budget by its size,
+with nested values counted as often as they would be printed. Values that a single operation can make very large are
+charged before they are made.
 
-Jinja's own sandbox has no limits of time or memory, so it would need a limited process: 300 ms for a template of 50
-items, because a Python starts, instead of 0.4 ms (measured on 2026-11-23).
+Jinja's own sandbox limits neither time nor memory, so it would need a limited process: 300 ms for a template of 50
+items, because Python must start, instead of 0.4 ms (measured on 2026-11-23).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jinja2 import Template, nodes
 
 MOST_TEMPLATE = 100_000
-"""Characters of the longest template; to read it is not part of the time that it may take."""
+"""Maximum length of a template, in characters; compilation does not count towards its time limit."""
 
 _LONGEST_LINE = 160
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
@@ -51,10 +51,10 @@ class TemplateLimits:
     """Limits of a template.
 
     Attributes:
-        seconds: Of time. A single step, such as sorting a long list, is not broken off.
-        output_chars: Of what it renders.
-        memory_bytes: Of all that it makes, also of what it throws away, and of its variables:
-            64 for each value, and one for each character.
+        seconds: Time limit in seconds. A single operation, such as sorting a long list, is not interrupted.
+        output_chars: Maximum length of the rendered text, in characters.
+        memory_bytes: Maximum total size of all values that the template creates, even temporarily, and of its
+            variables: 64 bytes for each value, and one for each character.
     """
 
     seconds: float = 5.0
@@ -69,16 +69,16 @@ def render_template(
 ) -> str:
     """Render a Jinja template.
 
-    What it does not know is empty, attributes of that too; None is ``None``; nothing is escaped.
+    Unknown variables and their attributes are empty, None is rendered as ``None``, and nothing is escaped.
 
     Args:
-        template: The template; it cannot include others.
-        variables: What it may use: values that JSON has, and tuples.
-        limits: How much it may use.
+        template: The template, which cannot include others.
+        variables: Variables of the template: JSON values and tuples.
+        limits: Limits of the template.
 
     Raises:
-        TemplateError: The template cannot be read, failed, or reached a limit.
-        InputError: A variable is not a value that JSON has, or larger than the limits allow.
+        TemplateError: The template is invalid, failed, or reached a limit.
+        InputError: A variable is not a JSON value, or too large.
     """
     from operad.operators.sandbox.bounded_jinja import environment
     from operad.operators.sandbox.template_budget import Budget, LimitError
@@ -103,7 +103,7 @@ def render_template(
                 raise LimitError(f"it renders more than {limits.output_chars:,} characters, the limit output_chars")
             pieces.append(piece)
     except Exception as error:
-        raise _failed(error, template, ready) from error
+        raise _render_error(error, template, ready) from error
     return "".join(pieces)
 
 
@@ -111,7 +111,8 @@ def check_template(template: str) -> list[Issue]:
     """Check a template without rendering it.
 
     Returns:
-        References that Jinja cannot read, or else wrong syntax or an unknown filter; other templates.
+        Issues for references ``{{#…#}}``, which are not Jinja, or else a syntax error or an unknown filter; and for
+        statements that load other templates.
     """
     from jinja2 import nodes
 
@@ -131,10 +132,10 @@ def check_template(template: str) -> list[Issue]:
 
 
 def names_of(template: str) -> tuple[str, ...]:
-    """The variables that a template uses and does not set itself, in the order of the alphabet.
+    """Return the variables that a template uses but does not set, in alphabetical order.
 
     Raises:
-        TemplateError: The template cannot be read.
+        TemplateError: The template is invalid.
     """
     from jinja2 import meta
 
@@ -145,50 +146,52 @@ def names_of(template: str) -> tuple[str, ...]:
 
 
 def name_changed(template: str, old: str, new: str) -> str:
-    """The template with another name for a variable.
+    """Return a template in which a variable is renamed.
+
+    The renamed text is parsed and compared with the renamed syntax tree, so that no other text is changed.
 
     Raises:
-        TemplateError: The template cannot be read, or uses one of the names in a way that cannot be followed.
+        TemplateError: The template is invalid, the new name cannot be used, or not all uses can be renamed.
     """
     from jinja2 import TemplateSyntaxError, nodes
 
     _compile(template)
-    wanted = _parse(template)
-    names = list(wanted.find_all(nodes.Name))
+    renamed_tree = _parse(template)
+    names = list(renamed_tree.find_all(nodes.Name))
     if not new.isidentifier() or new in {each.name for each in names}:
         raise TemplateError(f"{new!r} is not a name, or the template has it already; choose another")
     for each in names:
         each.name = new if each.name == old else each.name
-    made = _with_name(template, old, new)
+    renamed = _rename_tokens(template, old, new)
     try:
-        same = _parse(made) == wanted
-    except TemplateSyntaxError:  # the name is a word of Jinja's
-        same = False
-    if not same:
+        is_same = _parse(renamed) == renamed_tree
+    except TemplateSyntaxError:  # the new name is a keyword of Jinja
+        is_same = False
+    if not is_same:
         raise TemplateError(f"the template uses {old!r} in a way that cannot be followed; change it with replace_text")
-    return made
+    return renamed
 
 
-def _with_name(template: str, old: str, new: str) -> str:
+def _rename_tokens(template: str, old: str, new: str) -> str:
     from operad.operators.sandbox.bounded_jinja import READING
 
     pieces: list[str] = []
     end, before = 0, ""
     for _, kind, text in READING.lex(template):
         begin = template.find(text, end)
-        if begin >= 0:  # line breaks of data may be others
+        if begin >= 0:  # Jinja's lexer may have changed line breaks of text
             pieces += [template[end:begin], new if (kind, text) == ("name", old) and before != "." else text]
             end = begin + len(text)
         before = before if kind == "whitespace" else text
     return "".join([*pieces, template[end:]])
 
 
-@lru_cache(maxsize=256)  # a workflow renders the same template again and again
+@lru_cache(maxsize=256)  # a workflow may render the same template repeatedly
 def _compile(template: str) -> CodeType:
-    """The template as code.
+    """Return the compiled template.
 
     Raises:
-        TemplateError: It cannot be read.
+        TemplateError: The template is invalid.
     """
     from jinja2 import TemplateAssertionError, TemplateSyntaxError
 
@@ -206,7 +209,7 @@ def _compile(template: str) -> CodeType:
             message += did_you_mean(named[2], FILTER_NAMES if named[1] == "filter" else TEST_NAMES)
         if _REFERENCE.search(template):
             message += f"; {_NO_REFERENCES}"
-        raise _at(error.lineno, template, message) from error
+        raise _error_at(error.lineno, template, message) from error
     except (RecursionError, MemoryError, SyntaxError, ValueError, OverflowError) as error:
         raise TemplateError(
             f"the template cannot be compiled, perhaps nested too deeply: {_cut(str(error))}"
@@ -219,8 +222,8 @@ def _parse(template: str) -> nodes.Template:
     return READING.parse(template)
 
 
-def _failed(error: Exception, template: str, ready: Template) -> TemplateError:
-    """Return the error of a rendering, with its place in the template."""
+def _render_error(error: Exception, template: str, ready: Template) -> TemplateError:
+    """Return the error of a failed rendering, with its line in the template."""
     from jinja2 import TemplateError as JinjaError
 
     from operad.operators.sandbox.template_budget import LimitError
@@ -237,13 +240,13 @@ def _failed(error: Exception, template: str, ready: Template) -> TemplateError:
         text = str(error)
     else:
         text = f"{type(error).__name__}: {error}"
-    return _at(line, template, text)
+    return _error_at(line, template, text)
 
 
-def _at(line: int, template: str, text: str) -> TemplateError:
+def _error_at(line: int, template: str, text: str) -> TemplateError:
     lines = _LINE_BREAK.split(template)
-    at = f" at line {line}, `{_cut(lines[line - 1].strip())}`" if 0 < line <= len(lines) else ""
-    return TemplateError(f"the template failed{at}: {text[:500]}", line=line)
+    place = f" at line {line}, `{_cut(lines[line - 1].strip())}`" if 0 < line <= len(lines) else ""
+    return TemplateError(f"the template failed{place}: {text[:500]}", line=line)
 
 
 def _line(template: str, position: int) -> int:

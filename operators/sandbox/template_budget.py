@@ -13,10 +13,10 @@ from jinja2.utils import Cycler, Joiner, Namespace
 from markupsafe import Markup
 
 VALUE = 64
-"""Bytes that a value is counted as, its characters aside."""
+"""Size of a value in bytes, without its characters."""
 
-_AT_ONCE = 100_000
-"""Bytes that are paid for together."""
+_CHARGED_TOGETHER = 100_000
+"""Number of bytes that are charged together."""
 
 
 class LimitError(TemplateRuntimeError):
@@ -27,11 +27,11 @@ class Budget:
     """Remaining time and memory of a template.
 
     Args:
-        seconds: How long it may take, from now.
-        memory_bytes: How much it may make.
+        seconds: Time limit in seconds, from now.
+        memory_bytes: Maximum total size of the created values.
 
     Attributes:
-        left: The bytes that it may still make.
+        left: Number of bytes that can still be charged.
     """
 
     def __init__(self, seconds: float, memory_bytes: int) -> None:
@@ -41,73 +41,73 @@ class Budget:
         self._end = monotonic() + seconds
 
     def step(self) -> None:
-        """Look at the clock.
+        """Check the clock.
 
         Raises:
-            LimitError: Time is over.
+            LimitError: The time limit is exceeded.
         """
         if monotonic() > self._end:
             raise LimitError(f"it takes longer than {self._seconds:g} s, the limit seconds; let it do less")
 
     def pay(self, size: int) -> None:
-        """Take bytes from what is left.
+        """Charge a number of bytes.
 
         Raises:
-            LimitError: There are not as many.
+            LimitError: The memory limit is exceeded.
         """
         self.left -= size
         if self.left < 0:
             raise LimitError(f"it makes more than {self._memory:,} bytes of values, the limit memory_bytes")
 
     def pay_for(self, value: object) -> None:
-        """Pay for a value and all in it, a value that stands in it twice twice.
+        """Charge a value with all values inside it, as often as they occur.
 
         Raises:
-            LimitError: It is too large.
-            TypeError: There is something in it that JSON does not have.
+            LimitError: The value is too large.
+            TypeError: The value contains an object that is not a plain value.
         """
-        waiting: list[object] = [value]  # the last first, so that it holds little more than one way down
+        pending: list[object] = [value]  # depth first, so that the list stays short
         cost = 0
-        while waiting:
-            one = waiting.pop()
+        while pending:
+            item = pending.pop()
             cost += VALUE
-            if isinstance(one, str):
-                cost += len(one)
-            elif isinstance(one, int):
-                if one.bit_length() > MOST_BITS:
-                    raise LimitError(f"a whole number of {one.bit_length():,} bits is too large")
-            elif isinstance(one, list | tuple):
-                waiting.extend(cast("Sequence[object]", one))
-            elif isinstance(one, dict):
-                pairs = cast("dict[object, object]", one)
-                waiting.extend(pairs)
-                waiting.extend(pairs.values())
-            elif one is not None and not isinstance(one, float | range | Undefined):
-                raise TypeError(no_plain_value(one))
-            if cost > _AT_ONCE:
+            if isinstance(item, str):
+                cost += len(item)
+            elif isinstance(item, int):
+                if item.bit_length() > MOST_BITS:
+                    raise LimitError(f"a whole number of {item.bit_length():,} bits is too large")
+            elif isinstance(item, list | tuple):
+                pending.extend(cast("Sequence[object]", item))
+            elif isinstance(item, dict):
+                pairs = cast("dict[object, object]", item)
+                pending.extend(pairs)
+                pending.extend(pairs.values())
+            elif item is not None and not isinstance(item, float | range | Undefined):
+                raise TypeError(no_plain_value(item))
+            if cost > _CHARGED_TOGETHER:
                 self.pay(cost)
                 self.step()
                 cost = 0
         self.pay(cost)
 
     def steps(self, items: Iterable[Any]) -> Iterator[Any]:
-        """The items, with a look at the clock at each."""
+        """Yield the items, and check the clock at each."""
         for item in items:
             self.step()
             yield item
 
     def paid(self, value: Any) -> Any:
-        """A value that was made, paid for; what yields values pays for each when it comes.
+        """Return a created value after charging it; items of an iterator are charged when they are yielded.
 
         Raises:
-            LimitError: It is too large.
-            TypeError: A template cannot use it.
+            LimitError: The value is too large.
+            TypeError: The value is not a plain value.
         """
         match value:
             case Markup():
                 value = str(value)
             case Iterator():
-                return self._paid_one_by_one(cast("Iterator[Any]", value))
+                return self._charged_items(cast("Iterator[Any]", value))
             case KeysView() | ValuesView() | ItemsView():
                 value = list(cast("Iterable[Any]", value))
             case _:
@@ -115,7 +115,7 @@ class Budget:
         self.pay_for(value)
         return value
 
-    def _paid_one_by_one(self, items: Iterator[Any]) -> Iterator[Any]:
+    def _charged_items(self, items: Iterator[Any]) -> Iterator[Any]:
         for item in items:
             self.step()
             self.pay_for(item)
@@ -123,7 +123,7 @@ class Budget:
 
 
 def no_plain_value(value: object) -> str:
-    """Return why a value is not one that templates may hold."""
+    """Return the message for a value that templates may not contain."""
     if isinstance(value, BuiltinMethodType):
         name = value.__name__
         return f"{name!r} is a method here: write ['{name}'] for a value of that name, or {name}() to call it"
@@ -133,7 +133,7 @@ def no_plain_value(value: object) -> str:
 
 
 OWN = (Cycler, Joiner, LoopContext, Macro, Namespace)
-"""Objects of Jinja's own: only the loop, a call, and an attribute may use them."""
+"""Types of Jinja's own objects, which only loops, calls and attributes may use."""
 
 MOST_BITS = 13_000
-"""Of a whole number: more digits than about 4,000 Python does not print."""
+"""Maximum size of an integer, in bits: Python does not print more than about 4,000 digits."""

@@ -9,27 +9,31 @@ from typing import Any, cast
 from operad.operators.sandbox.template_budget import MOST_BITS, VALUE, Budget, LimitError
 
 _WIDEST = 10_000
-"""The largest width, precision or indentation."""
+"""Maximum width, precision or indentation."""
 
 
 def width_of(number: int | str) -> int:
-    """A width, if it is one that may be asked for."""
+    """Return a width as a positive integer.
+
+    Raises:
+        LimitError: The width is larger than `_WIDEST`.
+    """
     if len(str(number)) > len(str(_WIDEST)) or abs(int(number)) > _WIDEST:
         raise LimitError(f"{str(number)[:20]} is too wide; {_WIDEST:,} is the most")
     return abs(int(number))
 
 
 def size_of(budget: Budget, value: object) -> int:
-    """Pay for a value."""
+    """Charge a value and return its size in bytes."""
     before = budget.left
     budget.pay_for(value)
     return before - budget.left
 
 
 def pay_for_product(budget: Budget, left: Any, right: Any) -> None:
-    """Pay for a text or a list that is repeated."""
+    """Charge the product of two values: the size of a repeated text or list."""
     if isinstance(left, int) and isinstance(right, int):
-        return  # of numbers that are bounded themselves
+        return  # both factors are bounded, and so is the product
     for value, times in ((left, right), (right, left)):
         if isinstance(value, str | list | tuple) and isinstance(times, int) and times > 1:
             budget.pay(size_of(budget, cast("object", value)) * times)
@@ -47,7 +51,7 @@ _PERCENT = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(\*|\d*)(?:\.(\*|\d*))?")
 
 
 def pay_for_percent(budget: Budget, text: str, values: Any) -> None:
-    """Pay for a text that `%` formats."""
+    """Charge the estimated size of a text formatted by `%`."""
     found = _PERCENT.findall(text)
     for widths in found:
         if "*" in widths:
@@ -57,13 +61,13 @@ def pay_for_percent(budget: Budget, text: str, values: Any) -> None:
 
 
 def by_length(budget: Budget, value: Any, *args: Any, **kwargs: Any) -> None:
-    """Of text at least its length: what most methods and filters make of it is about as long."""
+    """Charge the length of a text: most methods and filters return a text of about the same length."""
     if isinstance(value, str):
         budget.pay(len(value))
 
 
 def _by_parts(budget: Budget, value: Any, *args: Any, **kwargs: Any) -> None:
-    """Pay for methods that split a text into many values, or are slow."""
+    """Charge a value per character, for methods that split a text into many values or are slow."""
     if isinstance(value, str):
         budget.pay(len(value) * VALUE)
 
@@ -73,29 +77,29 @@ def _by_width(budget: Budget, value: Any, width: Any = 80, *args: Any, **kwargs:
         budget.pay(width_of(width))
 
 
-def _tabs(budget: Budget, value: Any, tabsize: Any = 8) -> None:
+def _expandtabs_cost(budget: Budget, value: Any, tabsize: Any = 8) -> None:
     budget.pay(str(value).count("\t") * width_of(tabsize))
 
 
-def _replaced(budget: Budget, value: Any, old: Any = "", new: Any = "", *args: Any, **kwargs: Any) -> None:
+def _replace_cost(budget: Budget, value: Any, old: Any = "", new: Any = "", *args: Any, **kwargs: Any) -> None:
     text, old, new = str(value), str(old), str(new)
     budget.pay((text.count(old) if old else len(text) + 1) * len(new) + len(text))
 
 
-def _indented(budget: Budget, value: Any, width: Any = 4, *args: Any, **kwargs: Any) -> None:
+def _indent_cost(budget: Budget, value: Any, width: Any = 4, *args: Any, **kwargs: Any) -> None:
     each = len(width) if isinstance(width, str) else width_of(width)
     budget.pay((len(str(value).splitlines()) + 1) * each)
 
 
-def _joined(budget: Budget, value: Any, d: Any = "", *args: Any, **kwargs: Any) -> None:
+def _join_filter_cost(budget: Budget, value: Any, d: Any = "", *args: Any, **kwargs: Any) -> None:
     budget.pay(len(value) * len(str(d)))
 
 
-def _text_joined(budget: Budget, text: str, items: Any) -> None:
+def _join_method_cost(budget: Budget, text: str, items: Any) -> None:
     budget.pay(len(items) * len(text))
 
 
-def _wrapped(
+def _wordwrap_cost(
     budget: Budget, value: Any, width: Any = 79, break_long_words: Any = True, wrapstring: Any = None, *args: Any
 ) -> None:
     _by_parts(budget, str(value))
@@ -103,48 +107,48 @@ def _wrapped(
     budget.pay(lines * len(wrapstring or "\n"))
 
 
-def _batched(budget: Budget, value: Any, linecount: Any = 1, fill_with: Any = None) -> None:
+def _batch_cost(budget: Budget, value: Any, linecount: Any = 1, fill_with: Any = None) -> None:
     _by_parts(budget, value)
     budget.pay(VALUE * width_of(linecount))
 
 
-def _rounded(budget: Budget, value: Any, precision: Any = 0, *args: Any, **kwargs: Any) -> None:
+def _round_cost(budget: Budget, value: Any, precision: Any = 0, *args: Any, **kwargs: Any) -> None:
     if abs(precision) > 300:
         raise LimitError(f"a precision of {precision} is too large")
 
 
-def _dumped(budget: Budget, value: Any, indent: Any = None) -> None:
+def _tojson_cost(budget: Budget, value: Any, indent: Any = None) -> None:
     if indent is not None and not 0 <= int(indent) <= 16:
         raise LimitError(f"an indentation of {indent} is too large; 16 is the most")
 
 
-def _summed(budget: Budget, value: Any, attribute: Any = None, start: Any = 0) -> None:
+def _sum_cost(budget: Budget, value: Any, attribute: Any = None, start: Any = 0) -> None:
     if not isinstance(start, int | float):
         raise TypeError("sum adds numbers only")
 
 
-def _formatted(budget: Budget, value: Any, *args: Any, **kwargs: Any) -> None:
+def _format_cost(budget: Budget, value: Any, *args: Any, **kwargs: Any) -> None:
     pay_for_percent(budget, str(value), kwargs or args)
 
 
 ESTIMATES: Mapping[str, Callable[..., None]] = {
-    **dict.fromkeys(("batch", "slice"), _batched),
+    **dict.fromkeys(("batch", "slice"), _batch_cost),
     **dict.fromkeys(("center", "ljust", "rjust", "zfill"), _by_width),
     **dict.fromkeys(
         "list map max min partition pprint reject rpartition rsplit select sort split splitlines striptags title "
         "unique urlize wordcount".split(),
         _by_parts,
     ),
-    "expandtabs": _tabs,
-    "format": _formatted,
-    "indent": _indented,
-    "join": _joined,
-    "replace": _replaced,
-    "round": _rounded,
-    "sum": _summed,
-    "tojson": _dumped,
-    "wordwrap": _wrapped,
+    "expandtabs": _expandtabs_cost,
+    "format": _format_cost,
+    "indent": _indent_cost,
+    "join": _join_filter_cost,
+    "replace": _replace_cost,
+    "round": _round_cost,
+    "sum": _sum_cost,
+    "tojson": _tojson_cost,
+    "wordwrap": _wordwrap_cost,
 }
 """Costs of text methods and filters, paid before they run; their results are paid for afterwards."""
 
-METHOD_ESTIMATES: Mapping[str, Callable[..., None]] = {**ESTIMATES, "join": _text_joined}
+METHOD_ESTIMATES: Mapping[str, Callable[..., None]] = {**ESTIMATES, "join": _join_method_cost}

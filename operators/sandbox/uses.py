@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-_WALKERS = {"zip", "enumerate", "sorted", "reversed", "list", "tuple", "set", "len", "sum", "any", "all"}
-"""Functions that need something to walk through as each of their arguments."""
+_ITERATING = {"zip", "enumerate", "sorted", "reversed", "list", "tuple", "set", "len", "sum", "any", "all"}
+"""Functions that iterate over each of their arguments."""
 
 
 def walked_through(code: str) -> frozenset[str]:
-    """The arguments of `main` that it walks through, whatever their value: a number there is an error.
+    """Return the arguments of `main` that it iterates over, so that a number as value would be an error.
 
-    Those that it also sets anew, or asks the type of, are left out. Empty for broken code.
+    Arguments that `main` also assigns, or whose type it checks, are left out. For invalid code, the result is empty.
     """
     try:
         tree = ast.parse(code)
@@ -21,21 +21,21 @@ def walked_through(code: str) -> frozenset[str]:
     main = next((node for node in tree.body if _is_main(node)), None)
     if main is None:
         return frozenset()
-    unsure = {node.id for node in ast.walk(main) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    unsure |= {
+    excluded = {node.id for node in ast.walk(main) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    excluded |= {
         name for node in ast.walk(main) if _is_call(node, {"isinstance", "type", "hasattr"}) for name in _names(node)
     }
-    return frozenset(name for node in ast.walk(main) for name in _walks(node)) - unsure
+    return frozenset(name for node in ast.walk(main) for name in _iterated_names(node)) - excluded
 
 
 def _is_main(node: ast.AST) -> bool:
     return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == "main"
 
 
-def _walks(node: ast.AST) -> Iterator[str]:
+def _iterated_names(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.For | ast.comprehension) and isinstance(node.iter, ast.Name):
         yield node.iter.id
-    elif _is_call(node, _WALKERS):
+    elif _is_call(node, _ITERATING):
         yield from _names(node)
 
 
