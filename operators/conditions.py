@@ -103,8 +103,10 @@ def fault_of(operator: str, value: Any, kind: VariableType) -> str:
     operator = normal(operator)
     known = OPERATORS.get(kind) or sorted({each for operators in OPERATORS.values() for each in operators})
     if operator not in known:
-        what = "" if kind is T.ANY else f" of a {kind.value}"
-        return f"{operator!r} is not a comparison{what}{did_you_mean(operator, known)}; there are: {', '.join(known)}"
+        of_type = "" if kind is T.ANY else f" of a {kind.value}"
+        return (
+            f"{operator!r} is not a comparison{of_type}{did_you_mean(operator, known)}; there are: {', '.join(known)}"
+        )
     if operator in _WITHOUT_VALUE:
         return ""
     if value is None:
@@ -179,18 +181,18 @@ def _compare_by_type(value: Any, operator: str, expected: str | list[str] | None
 
 
 def _boolean(value: bool, operator: str, expected: str | list[str] | None) -> bool:
-    wanted = {"true": True, "1": True, "false": False, "0": False}.get(str(expected).strip().lower())
-    if wanted is None or operator not in ("is", "is not", "=", "≠"):
+    expected_boolean = {"true": True, "1": True, "false": False, "0": False}.get(str(expected).strip().lower())
+    if expected_boolean is None or operator not in ("is", "is not", "=", "≠"):
         raise _unsupported(value, operator, expected)
-    return (value is wanted) is (operator in ("is", "="))
+    return (value is expected_boolean) is (operator in ("is", "="))
 
 
 def _number(value: Any, operator: str, expected: str | list[str] | None) -> bool:
     left, right = as_number(value), as_number(expected)
-    by = _ORDER.get({"is": "=", "is not": "≠"}.get(operator, operator))
-    if left is None or right is None or by is None:
+    compare_numbers = _ORDER.get({"is": "=", "is not": "≠"}.get(operator, operator))
+    if left is None or right is None or compare_numbers is None:
         raise _unsupported(value, operator, expected)
-    return by(left, right)
+    return compare_numbers(left, right)
 
 
 def _text(value: str, operator: str, expected: str | list[str] | None) -> bool:
@@ -219,15 +221,15 @@ def _text(value: str, operator: str, expected: str | list[str] | None) -> bool:
 def _array(values: Sequence[Any], operator: str, expected: str | list[str] | None) -> bool:
     if expected is None:
         raise _unsupported(values, operator, expected)
-    wanted = [expected] if isinstance(expected, str) else expected
+    expected_texts = [expected] if isinstance(expected, str) else expected
     texts = [file_type(value) if isinstance(value, FileDescriptor) else as_text(value) for value in values]
     match operator:
         case "contains":
-            return any(text in texts for text in wanted)
+            return any(text in texts for text in expected_texts)
         case "not contains":
-            return not any(text in texts for text in wanted)
+            return not any(text in texts for text in expected_texts)
         case "all of":
-            return bool(texts) and all(text in wanted for text in texts)
+            return bool(texts) and all(text in expected_texts for text in texts)
         case _:
             raise _unsupported(values, operator, expected)
 

@@ -100,9 +100,9 @@ class StdioServer(_Server):
 
         Caches and durable runs treat it as the same server, so that a project may be moved.
         """
-        seen = self.model_copy()
-        seen._folder = folder
-        return seen
+        server = self.model_copy()
+        server._folder = folder
+        return server
 
     def _program_and_folder(self) -> tuple[str, Path | None]:
         """Return the program and the working directory for the process."""
@@ -133,7 +133,7 @@ class StdioServer(_Server):
         """Secrets that must not appear in errors and logs."""
         named = [value for name, value in self.env.items() if _SECRET.search(name)]
         after = [text for last, text in pairwise(self.args) if _is_option(last)]
-        within = [found[2] for text in (*self.args, *self.env.values()) for found in _SECRET_PART.finditer(text)]
+        within = [match[2] for text in (*self.args, *self.env.values()) for match in _SECRET_PART.finditer(text)]
         return _with_parts([*named, *after, *within])
 
     async def transport(self, stack: AsyncExitStack, stderr: deque[str]) -> Transport:
@@ -170,7 +170,7 @@ class _HttpServer(_Server):
     def secrets(self) -> list[str]:
         """Secrets that must not appear in errors and logs."""
         named = [value for name, value in self.headers.items() if _SECRET.search(name)]
-        within = [found[2] for found in _SECRET_PART.finditer(self.url)]
+        within = [match[2] for match in _SECRET_PART.finditer(self.url)]
         return _with_parts([*named, *within])
 
     def fingerprint(self) -> dict[str, JsonValue]:
@@ -250,7 +250,7 @@ class McpTools(ToolSource):
                     group = ToolGroup(name=self.name, description=self.description, tools=tuple(tools), id=self.id)
                     connecting.deadline = math.inf
                     yield group
-        except Exception as error:  # noqa: BLE001 - one that repeats a secret must not be shown
+        except Exception as error:  # noqa: BLE001 - errors that repeat a secret must be hidden
             inner = _innermost(error)
             if group is not None:
                 raise inner from inner.__cause__
@@ -290,10 +290,10 @@ class McpTools(ToolSource):
             approve=self.approve,
         )
 
-    def _error(self, what: str, stderr: deque[str] | None = None) -> ToolError:
+    def _error(self, problem: str, stderr: deque[str] | None = None) -> ToolError:
         """Return an error about the server, with the last lines of its stderr and without secrets."""
         last_lines = "; its last words:\n  " + "\n  ".join(stderr) if stderr else ""
-        return ToolError(self._without_secrets(f"MCP server {self.name!r} ({self.server.where}) {what}{last_lines}"))
+        return ToolError(self._without_secrets(f"MCP server {self.name!r} ({self.server.where}) {problem}{last_lines}"))
 
     def _without_secrets(self, text: str) -> str:
         return _hide(self.server.secrets, text)

@@ -289,11 +289,11 @@ class NodeOperator(Operator, Generic[ParamsT]):
 
     @cached_property
     def _reads(self) -> Sequence[str]:
-        own = [reference.selector.node for reference in self.references]
+        own_reads = [reference.selector.node for reference in self.references]
         assigners = [assigner for assigners in self._assigned.values() for assigner in assigners]
         outside = read_outside([*self.body.graph().operators.values()]) if self.body else ()
         of_body = [read for read in outside if read != self.get_id()]
-        return tuple(dict.fromkeys([*own, *assigners, *of_body]))
+        return tuple(dict.fromkeys([*own_reads, *assigners, *of_body]))
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
         """Return the issues that the node can determine by itself."""
@@ -322,8 +322,8 @@ class NodeOperator(Operator, Generic[ParamsT]):
         declared = self.outputs(type_of)
         for name, value in failure.values.items():
             if name in declared and not fits(value, declared[name]):
-                what = f"{shown(value)} is no {declared[name].value}, which the output {name!r} is"
-                yield Fault("failure.values", what, "wrong-type")
+                problem = f"{shown(value)} is no {declared[name].value}, which the output {name!r} is"
+                yield Fault("failure.values", problem, "wrong-type")
 
     @property
     def settings(self) -> Mapping[str, JsonValue]:

@@ -123,14 +123,14 @@ def rewritten(read: Any, written: Any, change: Change) -> Any:
             return written if text == written else text
         case (list() | tuple(), list() | tuple()):  # the last fields of a tuple may be omitted
             known, raws = cast("Sequence[Any]", read), cast("Sequence[Any]", written)
-            inner = [rewritten(one, raw, change) for one, raw in zip(known, raws, strict=False)]
-            same = all(new is raw for new, raw in zip(inner, raws, strict=False))
-            return raws if same else [*inner, *raws[len(inner) :]]
+            inner = [rewritten(item, raw, change) for item, raw in zip(known, raws, strict=False)]
+            is_unchanged = all(new is raw for new, raw in zip(inner, raws, strict=False))
+            return raws if is_unchanged else [*inner, *raws[len(inner) :]]
         case _, Mapping() if isinstance(read, Mapping) or hasattr(read, "_asdict"):
             fields = cast("Mapping[str, Any]", read if isinstance(read, Mapping) else read._asdict())
             given = cast("Mapping[str, Any]", written)
-            made = {key: rewritten(fields.get(key), raw, change) for key, raw in given.items()}
-            return given if all(made[key] is raw for key, raw in given.items()) else made
+            changed = {key: rewritten(fields.get(key), raw, change) for key, raw in given.items()}
+            return given if all(changed[key] is raw for key, raw in given.items()) else changed
         case _:
             return written
 

@@ -395,8 +395,8 @@ class Operator(BaseOperator[T]):
             lesson: Lesson from the last round.
         """
         call = OperatorCall.of(reasoner, job, workflow_messages, previous_expert_outputs, lesson)
-        said = await Operator.run(self, call)  # not `self.run`: the `run` of a subclass may call `execute`
-        return cast("WorkflowMessage", said)
+        message = await Operator.run(self, call)  # not `self.run`: the `run` of a subclass may call `execute`
+        return cast("WorkflowMessage", message)
 
     @refusing_jobs
     async def run(self, call: OperatorCall) -> Answer:
@@ -497,22 +497,22 @@ class Operator(BaseOperator[T]):
         if self._knowledge_base is None:
             return Knowledge()
         query = f"{job.goal}\n{job.context}".strip()
-        found = self._knowledge_base.retrieve(query)
+        knowledge = self._knowledge_base.retrieve(query)
         previous = next((turn.text for turn in reversed(job.turns) if turn.role == "user"), "") if self.memory else ""
         if not previous.strip():
-            return found
-        return _interleaved(found, self._knowledge_base.retrieve(f"{previous}\n{query}"))
+            return knowledge
+        return _interleaved(knowledge, self._knowledge_base.retrieve(f"{previous}\n{query}"))
 
     async def _search_knowledge(self, job: Job) -> Knowledge:
         """Search the knowledge base in a thread, and emit an event with the passages found."""
-        found = await asyncio.to_thread(self.get_knowledge, job)  # may read files
-        if not isinstance(found, Knowledge):  # pyright: ignore[reportUnnecessaryIsInstance] - of a user's class
+        knowledge = await asyncio.to_thread(self.get_knowledge, job)  # may read files
+        if not isinstance(knowledge, Knowledge):  # pyright: ignore[reportUnnecessaryIsInstance] - of a user's class
             raise InputError(
-                f"operator {self.get_id()!r}: its knowledge base gave {type(found).__name__}, not Knowledge"
+                f"operator {self.get_id()!r}: its knowledge base gave {type(knowledge).__name__}, not Knowledge"
             )
-        passages = found.passages
+        passages = knowledge.passages
         emit(KnowledgeRetrieved(sources=tuple(p.source for p in passages), scores=tuple(p.score for p in passages)))
-        return found
+        return knowledge
 
     def get_env_insights(self) -> list[Insight] | None:
         """Return the insights of earlier runs about the environment, best first; None without insights.

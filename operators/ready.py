@@ -31,10 +31,10 @@ def web_reader(services: Services) -> Tool:
         Args:
             url: The address, http or https.
         """
-        found = await services.fetch(url, services.guard)
-        if found.status >= 400:
-            raise ToolError(f"the page answers with status {found.status}")
-        return _page_text(found)[:MOST_TEXT]
+        page = await services.fetch(url, services.guard)
+        if page.status >= 400:
+            raise ToolError(f"the page answers with status {page.status}")
+        return _page_text(page)[:MOST_TEXT]
 
     return Tool.of(read_page, name="web_reader")
 
@@ -51,8 +51,8 @@ def web_search(services: Services) -> Tool:
         """
         if services.search is None:
             raise ToolError("no search provider is set; name one as `search` in the services")
-        found = await services.search.search(query, limit=max(1, min(limit, 50)))
-        return {"results": as_outputs(found)["search_results"]}
+        results = await services.search.search(query, limit=max(1, min(limit, 50)))
+        return {"results": as_outputs(results)["search_results"]}
 
     return Tool.of(search, name="web_search")
 
@@ -76,18 +76,18 @@ def wikipedia(services: Services, address: str = WIKIPEDIA) -> Tool:
             raise ToolError(
                 f"{language!r} is not the code of a language; write it as in wikipedia.org addresses, such as en, de or zh"
             )
-        asked = (
+        query_string = (
             f"?action=query&format=json&formatversion=2&generator=search&gsrsearch={quote(query)}&gsrlimit=3"
             "&prop=extracts|info&exintro=1&explaintext=1&exlimit=3&inprop=url"
         )
-        found = await services.fetch(address.format(language=language) + asked, services.guard)
+        response = await services.fetch(address.format(language=language) + query_string, services.guard)
         try:
-            said = json.loads(found.body)
-            pages = cast("list[Mapping[str, Any]]", said.get("query", {}).get("pages", []))
+            body = json.loads(response.body)
+            pages = cast("list[Mapping[str, Any]]", body.get("query", {}).get("pages", []))
             ordered = sorted(pages, key=lambda page: page.get("index", 0))
             texts = [f"# {page['title']}\n{page.get('fullurl', '')}\n\n{page.get('extract', '')}" for page in ordered]
         except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
-            raise ToolError(f"the answer of Wikipedia could not be read (status {found.status})") from error
+            raise ToolError(f"the answer of Wikipedia could not be read (status {response.status})") from error
         return "\n\n".join(texts)[:MOST_TEXT] or f"no article fits {query!r}"
 
     return Tool.of(look_up, name="wikipedia")
@@ -112,9 +112,9 @@ def current_time() -> Tool:
     return Tool.of(now, name="current_time")
 
 
-def _page_text(found: Fetched) -> str:
-    text = found.text()
-    if found.content_type not in ("text/html", "application/xhtml+xml"):
+def _page_text(page: Fetched) -> str:
+    text = page.text()
+    if page.content_type not in ("text/html", "application/xhtml+xml"):
         return text
     from operad.operators.media.documents import (
         html_as_markdown,

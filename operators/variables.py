@@ -139,7 +139,7 @@ class Text(str):
 
     def renamed(self, name: Callable[[Selector], str]) -> str:
         """Return the text with each reference to a variable replaced by the result of `name`."""
-        return _REFERENCE.sub(lambda found: name(Selector(found["variable"], found["node"])), self)
+        return _REFERENCE.sub(lambda match: name(Selector(match["variable"], match["node"])), self)
 
     def reselected(self, change: Callable[[Selector], Selector]) -> str:
         """Return the text with each variable replaced by the result of `change`; quotes of references remain."""
@@ -158,7 +158,7 @@ class Text(str):
     @property
     def misshapen(self) -> list[str]:
         """Parts of the text that look like references but are invalid."""
-        return [found for found in _ANY_REFERENCE.findall(self) if not _REFERENCE.fullmatch(found)]
+        return [reference for reference in _ANY_REFERENCE.findall(self) if not _REFERENCE.fullmatch(reference)]
 
 
 def _refuse_selector(value: object) -> object:
@@ -236,7 +236,7 @@ class Variables:
         if "{{#" not in template:
             return template
         write = self._writing.answer if answer else self._writing.text
-        return _REFERENCE.sub(lambda found: write(self.get(Selector(found["variable"], found["node"]))), template)
+        return _REFERENCE.sub(lambda match: write(self.get(Selector(match["variable"], match["node"]))), template)
 
 
 def _part(value: Any, path: str) -> Any:

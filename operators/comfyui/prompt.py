@@ -20,8 +20,8 @@ _VALUE = "__value__"
 def issues_of(nodes: Mapping[str, Any]) -> Iterator[Issue]:
     """Yield the faults of a workflow that can be found without the node classes of a server."""
     if isinstance(nodes.get("nodes"), list):
-        what = "is as the page saves it; export it for the API in ComfyUI, or by operad convert --to comfyui-api"
-        yield Issue("format", what)
+        problem = "is as the page saves it; export it for the API in ComfyUI, or by operad convert --to comfyui-api"
+        yield Issue("format", problem)
         return
     if not nodes:
         yield Issue("no-nodes", "is empty: give the nodes as {id: {class_type, inputs}}")
@@ -36,11 +36,13 @@ def issues_of(nodes: Mapping[str, Any]) -> Iterator[Issue]:
             match value:
                 case [str() as source, int() as slot] if not isinstance(slot, bool):
                     if source not in nodes:
-                        what = f"{name}: there is no node {source!r}{did_you_mean(source, nodes)}"
-                        yield Issue("dangling-edge", what, node_id)
+                        problem = f"{name}: there is no node {source!r}{did_you_mean(source, nodes)}"
+                        yield Issue("dangling-edge", problem, node_id)
                 case list():
-                    what = f'{name}: must be a link [id, slot]; write a list that is a value as {{"{_VALUE}": [...]}}'
-                    yield Issue("misshapen-link", what, node_id)
+                    problem = (
+                        f'{name}: must be a link [id, slot]; write a list that is a value as {{"{_VALUE}": [...]}}'
+                    )
+                    yield Issue("misshapen-link", problem, node_id)
                 case _:
                     pass
 
@@ -51,12 +53,12 @@ def unknown_place(nodes: Mapping[str, Any], place: str) -> Issue | None:
     node_id, _, name = place.partition(".")
     if node_id not in inputs:
         hint = did_you_mean(place, [f"{each}.{known}" for each in inputs for known in inputs[each]])
-        there = shorten([f"{each} ({mapping_of(node).get('class_type')})" for each, node in nodes.items()])
-        return Issue("unknown-node", f"there is no node {node_id!r}{hint}; there are: {there}", place)
+        known_nodes = shorten([f"{each} ({mapping_of(node).get('class_type')})" for each, node in nodes.items()])
+        return Issue("unknown-node", f"there is no node {node_id!r}{hint}; there are: {known_nodes}", place)
     if name not in inputs[node_id]:
         kind, known = mapping_of(nodes[node_id]).get("class_type"), inputs[node_id]
-        what = f"{name!r} is not an input of {kind}{did_you_mean(name, known)}; it has: {shorten(known) or 'none'}"
-        return Issue("unknown-input", what, place)
+        problem = f"{name!r} is not an input of {kind}{did_you_mean(name, known)}; it has: {shorten(known) or 'none'}"
+        return Issue("unknown-input", problem, place)
     return None
 
 

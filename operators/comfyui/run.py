@@ -124,18 +124,18 @@ class _Steps:
 
     def _finish(self, node: Any) -> None:
         if isinstance(node, str) and node in self._steps:
-            most = self._steps[node][1]
-            self._steps[node] = most, most
+            total = self._steps[node][1]
+            self._steps[node] = total, total
 
-    def _step(self, node: Any, value: Any, most: Any) -> None:
+    def _step(self, node: Any, value: Any, total: Any) -> None:
         if not (isinstance(node, str) and node in self._steps):
             return
-        if isinstance(value, int | float) and isinstance(most, int | float) and 1 <= most <= MAX_STEPS:
-            step = 0 if math.isnan(value) else max(0, min(value, most))
-            self._steps[node] = int(step), int(most)
+        if isinstance(value, int | float) and isinstance(total, int | float) and 1 <= total <= MAX_STEPS:
+            step = 0 if math.isnan(value) else max(0, min(value, total))
+            self._steps[node] = int(step), int(total)
 
     def _emit(self) -> None:
-        counts = sum(done for done, _ in self._steps.values()), sum(most for _, most in self._steps.values())
+        counts = sum(done for done, _ in self._steps.values()), sum(total for _, total in self._steps.values())
         if counts != self._emitted:
             self._emitted = counts
             emit(Progress(done=counts[0], total=counts[1]))
@@ -146,8 +146,8 @@ async def _follow(server: ComfyUIServer, socket: ClientConnection, prompt_id: st
     from websockets.exceptions import WebSocketException
 
     try:
-        async for said in socket:
-            message = _read(said if isinstance(said, bytes) else server.hidden(said))
+        async for received in socket:
+            message = _read(received if isinstance(received, bytes) else server.hidden(received))
             data = mapping_of(message.get("data"))
             if data.get("prompt_id", prompt_id) != prompt_id:
                 continue
@@ -159,12 +159,12 @@ async def _follow(server: ComfyUIServer, socket: ClientConnection, prompt_id: st
         _logger.warning("the websocket of a ComfyUI run broke off; its history is asked instead: %s", describe(error))
 
 
-def _read(said: str | bytes) -> Mapping[str, Any]:
+def _read(data: str | bytes) -> Mapping[str, Any]:
     """Return a parsed message; an empty mapping for an image and for invalid data."""
-    if isinstance(said, bytes):
+    if isinstance(data, bytes):
         return {}
     try:
-        return mapping_of(parsed(said))
+        return mapping_of(parsed(data))
     except ValueError:
         return {}
 
@@ -180,9 +180,9 @@ async def _wait_for_record(server: ComfyUIServer, prompt_id: str) -> Mapping[str
     pause = _FIRST_PAUSE
     while True:
         try:
-            found = await server.history(prompt_id)
-            if found is not None:
-                return found
+            record = await server.history(prompt_id)
+            if record is not None:
+                return record
             absences = 0 if await server.has_queued(prompt_id) else absences + 1
             failures = 0
         except FetchError as error:
@@ -198,8 +198,8 @@ async def _wait_for_record(server: ComfyUIServer, prompt_id: str) -> Mapping[str
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _raise_if_failed(found: Mapping[str, Any]) -> None:
-    status = mapping_of(found.get("status"))
+def _raise_if_failed(record: Mapping[str, Any]) -> None:
+    status = mapping_of(record.get("status"))
     if status.get("status_str") != "error":
         return
     for each in list_of(status.get("messages")):
@@ -214,8 +214,8 @@ def _raise_if_failed(found: Mapping[str, Any]) -> None:
 def _raise_failure(kind: str, data: Mapping[str, Any]) -> None:
     node = f"node {short(data.get('node_id'))!r} ({short(data.get('node_type'))})"
     if kind == "execution_error":
-        what = ": ".join(filter(None, (short(data.get("exception_type")), short(data.get("exception_message")))))
-        raise ComfyUIError(f"{node} failed on the ComfyUI server: {what or 'it does not say why; see its log'}")
+        reason = ": ".join(filter(None, (short(data.get("exception_type")), short(data.get("exception_message")))))
+        raise ComfyUIError(f"{node} failed on the ComfyUI server: {reason or 'it does not say why; see its log'}")
     if kind == "execution_interrupted":
         raise ComfyUIError(f"somebody interrupted the run on the ComfyUI server, at {node}")
 

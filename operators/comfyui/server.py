@@ -128,15 +128,15 @@ class ComfyUIServer:
             InvalidError: The server refuses the workflow or parts of it; all errors of the nodes are listed.
             FetchError: The server cannot be reached, or gives another answer.
         """
-        asked = {"prompt": nodes, "client_id": client_id}
-        answer = await self._ask("/prompt", json.dumps(asked).encode(), "application/json")
+        request = {"prompt": nodes, "client_id": client_id}
+        answer = await self._ask("/prompt", json.dumps(request).encode(), "application/json")
         if answer.status not in (200, 400):
             raise self._status_error("/prompt", answer)
-        said = mapping_of(self._json("/prompt", answer))
-        issues = _refusals(said)
+        answer_body = mapping_of(self._json("/prompt", answer))
+        issues = _refusals(answer_body)
         if issues:
             raise InvalidError(f"ComfyUI server {self.url} refuses the workflow", issues)
-        prompt_id = said.get("prompt_id")
+        prompt_id = answer_body.get("prompt_id")
         if answer.status == 400 or not isinstance(prompt_id, str):
             raise self.unlike("/prompt", "it tells neither a prompt_id nor what is wrong")
         return prompt_id
@@ -184,23 +184,23 @@ class ComfyUIServer:
 
     async def history(self, prompt_id: str) -> Mapping[str, Any] | None:
         """Return the server's record of a run; None until the run has ended."""
-        said = await self._get(f"/history/{quote(prompt_id, safe='')}")
-        if not isinstance(said, dict):
+        answer = await self._get(f"/history/{quote(prompt_id, safe='')}")
+        if not isinstance(answer, dict):
             raise self.unlike("/history", "it is not an object")
-        found = mapping_of(said).get(prompt_id)
-        if found is not None and not isinstance(found, dict):
+        record = mapping_of(answer).get(prompt_id)
+        if record is not None and not isinstance(record, dict):
             raise self.unlike("/history", "the run is not an object")
-        return mapping_of(found) if found is not None else None
+        return mapping_of(record) if record is not None else None
 
     async def has_queued(self, prompt_id: str) -> bool:
         """Return True if a run is waiting or in progress."""
-        running, waiting = await self._queue()
-        return any(_run_and_client(each)[0] == prompt_id for each in (*running, *waiting))
+        running, pending = await self._queue()
+        return any(_run_and_client(each)[0] == prompt_id for each in (*running, *pending))
 
     async def withdraw(self, client_id: str) -> None:
         """Remove the waiting runs of a client from the queue, and interrupt those in progress."""
-        running, waiting = await self._queue()
-        if ids := [_run_and_client(each)[0] for each in waiting if _run_and_client(each)[1] == client_id]:
+        running, pending = await self._queue()
+        if ids := [_run_and_client(each)[0] for each in pending if _run_and_client(each)[1] == client_id]:
             await self._post("/queue", {"delete": ids})
             running, _ = await self._queue()  # a waiting run may have begun meanwhile
         for each in running:
@@ -222,8 +222,8 @@ class ComfyUIServer:
         answer = await self._ask("/upload/image", form.read(), form.headers["content-type"])
         if answer.status != 200:
             raise self._status_error("/upload/image", answer)
-        said = mapping_of(self._json("/upload/image", answer))
-        name, folder = said.get("name"), said.get("subfolder")
+        answer_body = mapping_of(self._json("/upload/image", answer))
+        name, folder = answer_body.get("name"), answer_body.get("subfolder")
         if not isinstance(name, str):
             raise self.unlike("/upload/image", "it tells no name")
         return f"{folder}/{name}" if isinstance(folder, str) and folder else name
@@ -241,8 +241,8 @@ class ComfyUIServer:
         return answer.body
 
     async def _queue(self) -> tuple[list[Any], list[Any]]:
-        said = mapping_of(await self._get("/queue"))
-        return [*list_of(said.get("queue_running"))], [*list_of(said.get("queue_pending"))]
+        queue = mapping_of(await self._get("/queue"))
+        return [*list_of(queue.get("queue_running"))], [*list_of(queue.get("queue_pending"))]
 
     async def _get(self, path: str) -> Any:
         answer = await self._ask(path)
@@ -250,8 +250,8 @@ class ComfyUIServer:
             raise self._status_error(path, answer)
         return self._json(path, answer)
 
-    async def _post(self, path: str, said: Mapping[str, Any]) -> None:
-        answer = await self._ask(path, json.dumps(said).encode(), "application/json")
+    async def _post(self, path: str, value: Mapping[str, Any]) -> None:
+        answer = await self._ask(path, json.dumps(value).encode(), "application/json")
         if answer.status != 200:
             raise self._status_error(path, answer)
 
@@ -293,7 +293,7 @@ class ComfyUIServer:
 
     def _error_text(self, answer: Fetched) -> str:
         text = "" if "html" in answer.content_type else self.hidden(answer.body.decode(errors="replace"))
-        return f": {said}" if (said := short(text)) else ""
+        return f": {shortened}" if (shortened := short(text)) else ""
 
     def unlike(self, path: str, why: str) -> FetchError:
         """Return the error for an answer that does not come from a ComfyUI server."""
@@ -327,16 +327,16 @@ def _run_and_client(written: Any) -> tuple[str, str]:
             return "", ""
 
 
-def _refusals(said: Mapping[str, Any]) -> list[Issue]:
+def _refusals(answer: Mapping[str, Any]) -> list[Issue]:
     """Return the errors of a refused workflow: of each node with its class and input, or else of the whole workflow."""
     issues: list[Issue] = []
-    for node_id, written in mapping_of(said.get("node_errors")).items():
+    for node_id, written in mapping_of(answer.get("node_errors")).items():
         node = mapping_of(written)
         for each in map(mapping_of, list_of(node.get("errors"))):
             name = short(mapping_of(each.get("extra_info")).get("input_name"))
             place = f"{name} of {short(node.get('class_type'))}" if name else short(node.get("class_type"))
             issues.append(_refusal(each, f"{place}: ", node_id))
-    if not issues and isinstance(whole := said.get("error"), dict | str):
+    if not issues and isinstance(whole := answer.get("error"), dict | str):
         error = mapping_of(whole) if isinstance(whole, dict) else {"message": whole}
         issues.append(_refusal(error, "", short(mapping_of(error.get("extra_info")).get("node_id"))))
     left_out = len(issues) - _MAX_ISSUES
@@ -345,6 +345,6 @@ def _refusals(said: Mapping[str, Any]) -> list[Issue]:
 
 
 def _refusal(error: Mapping[str, Any], place: str, where: str) -> Issue:
-    said = ": ".join(filter(None, (short(error.get("message")), short(error.get("details")))))
+    reason = ": ".join(filter(None, (short(error.get("message")), short(error.get("details")))))
     code = short(error.get("type")).replace("_", "-") or "refused"
-    return Issue(code, f"{place}{said or 'the server does not say why'}", where[:100])
+    return Issue(code, f"{place}{reason or 'the server does not say why'}", where[:100])

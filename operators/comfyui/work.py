@@ -97,10 +97,10 @@ async def run_comfyui(server: ComfyUIServer, work: ComfyUIWork) -> Made:
             try:
                 data = await server.view(output, room, work.timeout)
             except FetchError as error:
-                kept = f"; they are in {files[0].path.parent}" if files else ""
+                location = f"; they are in {files[0].path.parent}" if files else ""
                 raise FetchError(
                     f"{work.who}: file {output.filename[:200]!r} of node {output.node[:100]!r} cannot be fetched: {error}; "
-                    f"{len(files)} of {len(outputs)} files were, and `max_bytes` allows {work.max_bytes:,} bytes in all{kept}",
+                    f"{len(files)} of {len(outputs)} files were, and `max_bytes` allows {work.max_bytes:,} bytes in all{location}",
                     transient=error.transient,
                 ) from error
             room -= len(data)

@@ -33,7 +33,7 @@ async def run(what: str, command: Sequence[str | Path], given: bytes, *, seconds
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=folder)
         try:
-            output, errors = await asyncio.wait_for(process.communicate(given), seconds)
+            stdout, stderr = await asyncio.wait_for(process.communicate(given), seconds)
         except asyncio.TimeoutError as error:
             raise MediaError(f"{what}: took more than {seconds:g} s and was stopped; is the text too long?") from error
         finally:
@@ -41,9 +41,9 @@ async def run(what: str, command: Sequence[str | Path], given: bytes, *, seconds
                 process.kill()
                 await process.wait()
     if process.returncode:
-        reason = " ".join(errors.decode(errors="replace").split())[-500:]
+        reason = " ".join(stderr.decode(errors="replace").split())[-500:]
         raise MediaError(f"{what}: {reason or f'its program ended with code {process.returncode}'}")
-    return output
+    return stdout
 
 
 def python(script: str) -> list[str]:

@@ -41,8 +41,8 @@ def echarts_option(chart_type: ChartType, title: str, data: str, categories: str
             "each number needs its own, with ';' between them"
         )
     option = _pie(numbers, names) if chart_type == "pie" else _axes(chart_type, numbers, names)
-    shown = json.dumps({"title": {"left": "center", "text": title}, **option}, indent=2, ensure_ascii=False)
-    return f"```echarts\n{shown}\n```"
+    option_json = json.dumps({"title": {"left": "center", "text": title}, **option}, indent=2, ensure_ascii=False)
+    return f"```echarts\n{option_json}\n```"
 
 
 def _items(what: str, text: str) -> list[str]:

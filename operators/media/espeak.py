@@ -29,13 +29,13 @@ class _Voice(ctypes.Structure):
 
 def main() -> None:
     """Read ``{"text", "voice"}`` as JSON, and write the file; on an error, exit with a message."""
-    given = json.load(sys.stdin.buffer)
+    request = json.load(sys.stdin.buffer)
     loader: Any = import_module("espeakng_loader")
     library = ctypes.CDLL(loader.get_library_path())
     rate: int = library.espeak_Initialize(_SYNCHRONOUS, 0, loader.get_data_path().encode(), 0)
     if rate <= 0:
         sys.exit(f"espeak-ng cannot start (code {rate}); reinstall espeakng-loader")
-    _select_voice(library, given["voice"])
+    _select_voice(library, request["voice"])
     samples = bytearray()
 
     @_SynthCallback
@@ -45,7 +45,7 @@ def main() -> None:
         return 0
 
     library.espeak_SetSynthCallback(collect)
-    text = given["text"].encode()
+    text = request["text"].encode()
     failed = library.espeak_Synth(text, ctypes.c_size_t(len(text) + 1), 0, _CHARACTERS, 0, _UTF8, None, None)
     if failed or library.espeak_Synchronize() or not any(samples):
         sys.exit("nothing is heard of it; is it in a language that the voice speaks?")

@@ -23,8 +23,8 @@ def unfenced(text: str, languages: Collection[str]) -> str:
         return text
     is_open = False
     for line in inner:
-        if (found := _FENCE.fullmatch(line)) and found[1][0] == opening[1][0]:
-            if is_open and found[2]:
+        if (fence := _FENCE.fullmatch(line)) and fence[1][0] == opening[1][0]:
+            if is_open and fence[2]:
                 return text  # the first fence is closed already: there are several blocks
             is_open = not is_open
     return text if is_open else "\n".join(inner)
@@ -36,6 +36,6 @@ def first_fenced(text: str, language: str) -> str:
     for number, line in enumerate(lines):
         if (opening := _FENCE.fullmatch(line)) and opening[2].lower() == language:
             body = lines[number + 1 :]
-            ends = (at for at, after in enumerate(body) if after.strip().startswith(opening[1]))
-            return "\n".join(body[: next(ends, len(body))])
+            closings = (at for at, after in enumerate(body) if after.strip().startswith(opening[1]))
+            return "\n".join(body[: next(closings, len(body))])
     return unfenced(text, {""})

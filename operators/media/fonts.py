@@ -60,14 +60,14 @@ def cjk_fonts(what: str, text: str) -> list[CjkFont]:
     missing = {ord(letter) for letter in _LETTER.findall(text)}
     if not missing:
         return []
-    found: list[CjkFont] = []
+    fonts: list[CjkFont] = []
     for font in _installed(text):
         covered = _letters(font.path, font.index) & missing
         if covered:
-            found.append(CjkFont(font.family, Path(font.path)))
+            fonts.append(CjkFont(font.family, Path(font.path)))
             missing -= covered
         if not missing:
-            return found
+            return fonts
     letters = "".join(map(chr, sorted(missing)[:10])) + ("…" if len(missing) > 10 else "")
     raise MediaError(
         f"{what}: no installed font has the letters {letters}; install one, for example "
@@ -80,17 +80,19 @@ def _installed(text: str) -> list[Any]:
     regular weight.
     """
     typst: Any = import_module("typst")
-    own = font_folder()
+    own_folder = font_folder()
     language = "JP" if _KANA.search(text) else "KR" if _HANGUL.search(text) else "SC"
     fonts = [
         font
-        for font in typst.Fonts(font_paths=[own] if own else []).fonts()
-        if font.path and font.style == "normal" and (_FAMILY.search(font.family) or Path(font.path).parent == own)
+        for font in typst.Fonts(font_paths=[own_folder] if own_folder else []).fonts()
+        if font.path
+        and font.style == "normal"
+        and (_FAMILY.search(font.family) or Path(font.path).parent == own_folder)
     ]
     return sorted(
         fonts,
         key=lambda font: (
-            Path(font.path).parent != own,
+            Path(font.path).parent != own_folder,
             not font.family.endswith(language),
             abs(font.weight - 400),
             font.family,

@@ -93,21 +93,21 @@ async def export_markdown(text: str, target: MarkdownTarget) -> bytes:
         return _bytes(text)
     if target == "xlsx":
         need(what, "openpyxl", "markdown_it")
-        asked = {"text": text, "memory": _MEMORY}
-        return await run(what, python("workbook.py"), json.dumps(asked).encode(), seconds=_SECONDS)
+        request = {"text": text, "memory": _MEMORY}
+        return await run(what, python("workbook.py"), json.dumps(request).encode(), seconds=_SECONDS)
     pandoc = _pandoc(what)
     if target in ("docx", "pptx", "html"):
         return await _convert(what, pandoc, target, text)
     need(what, "typst", "fontTools")
     fonts = await asyncio.to_thread(cjk_fonts, what, text)
     markup = await _convert(what, pandoc, target, text)
-    given = {
+    typst_request = {
         "source": _preamble(target, fonts) + markup.decode() + _height_check(target),
         "format": target,
         "fonts": [str(font.path.parent) for font in fonts],
         "memory": _MEMORY,
     }
-    return await run(what, python("typeset.py"), json.dumps(given).encode(), seconds=_SECONDS)
+    return await run(what, python("typeset.py"), json.dumps(typst_request).encode(), seconds=_SECONDS)
 
 
 async def _convert(what: str, pandoc: Path, target: str, text: str) -> bytes:

@@ -58,10 +58,10 @@ def _svg(what: str, code: str) -> bytes:
     try:
         return renderer.mermaid_to_svg(code)
     except Exception as error:  # may raise anything for a hostile diagram
-        if found := _PLACE.fullmatch(str(error)):
-            place = f"line {found['line']}, column {found['column']}: " if int(found["line"]) else ""
-            reason = " ".join(found["reason"].split())[:300]
-            raise MediaError(f"{what}: {place}{reason} ({found['kind']})") from error
+        if place_match := _PLACE.fullmatch(str(error)):
+            place = f"line {place_match['line']}, column {place_match['column']}: " if int(place_match["line"]) else ""
+            reason = " ".join(place_match["reason"].split())[:300]
+            raise MediaError(f"{what}: {place}{reason} ({place_match['kind']})") from error
         raise MediaError(f"{what}: it cannot be drawn: {describe(error)[:300]}") from error
 
 
@@ -75,7 +75,7 @@ def _png(what: str, svg: bytes) -> bytes:
             "that a picture may have; make an svg, which has no bound, or a smaller diagram"
         )
     fonts = cjk_fonts(what, "".join(root.itertext()))
-    own = Path(str(import_module("mermaid_render").__file__)).with_name("fonts").glob("*.ttf")
+    own_fonts = Path(str(import_module("mermaid_render").__file__)).with_name("fonts").glob("*.ttf")
     resvg: Any = import_module("resvg_py")
     try:
         return bytes(
@@ -84,7 +84,7 @@ def _png(what: str, svg: bytes) -> bytes:
                 zoom=zoom,
                 background="white",
                 font_family="Noto Sans",
-                font_files=[*map(str, own), *(str(font.path) for font in fonts)],
+                font_files=[*map(str, own_fonts), *(str(font.path) for font in fonts)],
             )
         )
     except ValueError as error:

@@ -61,8 +61,8 @@ async def speak(text: str, voice: str | None = None) -> bytes:
         )
     need(what, "espeakng_loader")
     plain = text.replace("\0", " ").encode("utf-8", errors="replace").decode()
-    given = {"text": plain, "voice": voice_for(text) if voice is None else voice}
-    return await run(what, python("espeak.py"), json.dumps(given).encode(), seconds=_SECONDS)
+    request = {"text": plain, "voice": voice_for(text) if voice is None else voice}
+    return await run(what, python("espeak.py"), json.dumps(request).encode(), seconds=_SECONDS)
 
 
 def voice_for(text: str) -> str:

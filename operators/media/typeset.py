@@ -13,20 +13,20 @@ def main() -> None:
     """Read ``{"source", "format", "fonts", "memory"}`` as JSON and write the file; on an error, exit with a message."""
     import typst
 
-    given = json.load(sys.stdin.buffer)
-    bound(given["memory"])
+    request = json.load(sys.stdin.buffer)
+    bound(request["memory"])
     try:
-        made = typst.compile(
-            given["source"].encode(),
+        output = typst.compile(
+            request["source"].encode(),
             root=".",  # an empty folder
             package_path=".",
             package_cache_path=".",
-            font_paths=given["fonts"],
-            format=given["format"],
+            font_paths=request["fonts"],
+            format=request["format"],
         )
     except typst.TypstError as error:
         sys.exit("; ".join([error.message.removeprefix("assertion failed: "), *error.hints]))
-    sys.stdout.buffer.write(made)
+    sys.stdout.buffer.write(output)
 
 
 def bound(memory: int) -> None:

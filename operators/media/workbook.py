@@ -39,9 +39,9 @@ def main() -> None:
     """Read ``{"text", "memory"}`` as JSON, and write the workbook; on an error, exit with a message."""
     import json
 
-    given = json.load(sys.stdin.buffer)
-    bound(given["memory"])
-    tables = list(tables_of(given["text"]))
+    request = json.load(sys.stdin.buffer)
+    bound(request["memory"])
+    tables = list(tables_of(request["text"]))
     if not tables:
         sys.exit("the text has no table; write one as | a | b | with a line |---|---| below its header")
     book(tables).save(sys.stdout.buffer)
@@ -87,10 +87,10 @@ def book(tables: Sequence[Table]) -> Any:
     from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
     from openpyxl.styles import Font
 
-    made = Workbook()
-    made.remove(made.worksheets[0])
+    workbook = Workbook()
+    workbook.remove(workbook.worksheets[0])
     for number, table in enumerate(tables, 1):
-        sheet = made.create_sheet(sheet_title(table.title, number))
+        sheet = workbook.create_sheet(sheet_title(table.title, number))
         for row, cells in enumerate(table.rows, 1):
             for column, text in enumerate(cells, 1):
                 cell = sheet.cell(row, column)
@@ -100,7 +100,7 @@ def book(tables: Sequence[Table]) -> Any:
                 if row == 1:
                     cell.font = Font(bold=True)
         sheet.freeze_panes = "A2"
-    return made
+    return workbook
 
 
 def sheet_title(heading: str, number: int) -> str:

@@ -78,10 +78,10 @@ class ComfyUINode(NodeOperator[ComfyUIParams]):
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Yield the faults of the workflow, and inputs that it does not have."""
-        found = list(issues_of(self.params.workflow))
-        for issue in found:
+        issues = list(issues_of(self.params.workflow))
+        for issue in issues:
             yield Fault(f"workflow.{issue.where}" if issue.where else "workflow", issue.message, issue.code)
-        for place in self.params.inputs if not found else ():
+        for place in self.params.inputs if not issues else ():
             if issue := unknown_place(self.params.workflow, place):
                 yield Fault(f"inputs.{place}", issue.message, issue.code)
 
@@ -108,18 +108,18 @@ class ComfyUINode(NodeOperator[ComfyUIParams]):
     def _who(self) -> str:
         return f"node {self.get_id()!r} (comfyui)"
 
-    def _value(self, place: str, given: Any, call: NodeCall) -> Any:
-        if isinstance(given, Text):
-            return call.text(given)
-        if not isinstance(given, Selector):
-            return given
-        value = call.get(given)
+    def _value(self, place: str, declared: Any, call: NodeCall) -> Any:
+        if isinstance(declared, Text):
+            return call.text(declared)
+        if not isinstance(declared, Selector):
+            return declared
+        value = call.get(declared)
         files: Sequence[Any] = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else []
         if not any(isinstance(each, FileDescriptor) for each in files):
             return value if isinstance(value, FileDescriptor) else plain(value)
         if len(files) > 1:
             raise NodeError(
-                f"{self._who}: inputs.{place}: variable {str(given)!r} has {len(files)} files, and an input takes one; "
+                f"{self._who}: inputs.{place}: variable {str(declared)!r} has {len(files)} files, and an input takes one; "
                 "choose one with a list-operator"
             )
         return files[0]

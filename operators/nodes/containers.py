@@ -150,7 +150,7 @@ def _body(node: NodeOperator[Any]) -> Workflow:
 
 
 def _inner_call(
-    call: NodeCall, node_id: str, variables: Values, now: tuple[Values, Sequence[str]] | None = None
+    call: NodeCall, node_id: str, variables: Values, conversation: tuple[Values, Sequence[str]] | None = None
 ) -> OperatorCall:
     """Return the call of the nodes inside: with the node's own variables, and the messages of nodes outside.
 
@@ -158,13 +158,13 @@ def _inner_call(
         call: Call of the node.
         node_id: Id of the node.
         variables: Variables of the node for the nodes inside.
-        now: Current values of variables of the conversation, and ids of the nodes outside whose assignments of these
-            variables are outdated.
+        conversation: Current values of variables of the conversation, and ids of the nodes outside whose assignments of
+            these variables are outdated.
     """
     own_message = WorkflowMessage(outputs=dict(variables), operator_id=node_id, job_id=call.job.id)
     outside = [message for message in call.messages if message.operator_id != node_id]
-    if now is not None:
-        values, outdated = now
+    if conversation is not None:
+        values, outdated = conversation
         outside = [
             message.model_copy(update={"outputs": {**message.outputs, **values}})
             if message.operator_id == "conversation"
@@ -261,11 +261,11 @@ class Loop(NodeOperator[LoopParams]):
     @cached_property
     def references(self) -> Sequence[Reference]:
         """Variables of other nodes that the initial values and the conditions refer to."""
-        own = self.get_id()
+        own_id = self.get_id()
         return [
             each
             for each in super().references
-            if not (each.where.startswith("break_conditions") and each.selector.node == own)
+            if not (each.where.startswith("break_conditions") and each.selector.node == own_id)
         ]
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
@@ -273,9 +273,9 @@ class Loop(NodeOperator[LoopParams]):
         names = [variable.name for variable in self.params.variables]
         yield from doubles("variables", names)
         for number, variable in enumerate(self.params.variables):
-            given = variable.value
-            if not isinstance(given, Selector) and not fits(given, variable.type):
-                yield Fault(f"variables[{number}]", f"{shown(given)} is no {variable.type.value}")
+            initial = variable.value
+            if not isinstance(initial, Selector) and not fits(initial, variable.type):
+                yield Fault(f"variables[{number}]", f"{shown(initial)} is no {variable.type.value}")
         kinds = {variable.name: variable.type for variable in self.params.variables} | {"index": T.NUMBER}
         for number, condition in enumerate(self.params.break_conditions):
             where = f"break_conditions[{number}]"
@@ -298,7 +298,7 @@ class Loop(NodeOperator[LoopParams]):
         passes = 0
         carried: dict[str, Any] = {}
         parts: list[WorkflowMessage] = []
-        own = {variable.name for variable in self.params.variables}
+        own_names = {variable.name for variable in self.params.variables}
         while passes < self.params.loop_count and not self._has_ended(call, {**values, "index": passes}):
             inside = _inner_call(
                 call, self.get_id(), {**values, "index": passes}, self._current_conversation(call, carried)
@@ -310,8 +310,8 @@ class Loop(NodeOperator[LoopParams]):
             except Exception as error:
                 raise OperadError(f"pass {passes} of loop {self.get_id()!r}: {describe(error)}") from error
             assigned = message.outputs["assigned"]
-            values |= {name: value for name, value in assigned.items() if name in own}
-            carried |= {name: value for name, value in assigned.items() if name not in own}
+            values |= {name: value for name, value in assigned.items() if name in own_names}
+            carried |= {name: value for name, value in assigned.items() if name not in own_names}
             parts += [message] if message.parts else []
             passes += 1
             if message.outputs["ended"]:

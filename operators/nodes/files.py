@@ -43,12 +43,12 @@ class DocumentExtractor(NodeOperator[ExtractorParams]):
 
     async def compute(self, call: NodeCall) -> Values:
         """Read the file, or each file of a list."""
-        given = call.get(self.params.variable_selector)
-        if given is None:
+        value = call.get(self.params.variable_selector)
+        if value is None:
             return {"text": None}
-        if isinstance(given, list | tuple):
-            return {"text": [await self._read(each) for each in cast("Sequence[Any]", given)]}
-        return {"text": await self._read(given)}
+        if isinstance(value, list | tuple):
+            return {"text": [await self._read(each) for each in cast("Sequence[Any]", value)]}
+        return {"text": await self._read(value)}
 
     async def _read(self, file: Any) -> str:
         if not isinstance(file, FileDescriptor):
@@ -171,8 +171,8 @@ class TextToImage(MakesFiles):
                 f"node {self.get_id()!r} (text2image): no model makes images; for operad run, set OPERAD_IMAGE_MODEL and "
                 "OPENAI_API_KEY, or services: images: in YAML; in Python, give Services(images=ImageModel(…))"
             )
-        made = await self.services.images.generate(call.text(self.params.prompt))
-        return self.keep(*((data, suffix_of(mime_type)) for data, mime_type in made))
+        images = await self.services.images.generate(call.text(self.params.prompt))
+        return self.keep(*((data, suffix_of(mime_type)) for data, mime_type in images))
 
 
 class EChartsParams(NodeParams):

@@ -201,12 +201,12 @@ def _json_or(text: str, otherwise: Any) -> Any:
     return value
 
 
-def _file(given: JsonValue) -> FileDescriptor:
-    if isinstance(given, Mapping) and isinstance(path := given.get("path"), str):
+def _file(value: JsonValue) -> FileDescriptor:
+    if isinstance(value, Mapping) and isinstance(path := value.get("path"), str):
         return FileDescriptor.of(Path(path))
-    if not isinstance(given, str):
-        raise InputError(f"{shown(given)} is not the path of a file")
-    return FileDescriptor.of(Path(given))
+    if not isinstance(value, str):
+        raise InputError(f"{shown(value)} is not the path of a file")
+    return FileDescriptor.of(Path(value))
 
 
 class Output(NamedTuple):

@@ -102,10 +102,10 @@ class _Request(NodeOperator[ParamsT]):
         """Return the types of the outputs."""
         return {"body": T.STRING, "status_code": T.NUMBER, "headers": T.OBJECT, "files": T.ARRAY_FILE}
 
-    def _url(self, given: Selector | Text, call: NodeCall) -> str:
-        url = call.get(given) if isinstance(given, Selector) else call.text(given)
+    def _url(self, declared: Selector | Text, call: NodeCall) -> str:
+        url = call.get(declared) if isinstance(declared, Selector) else call.text(declared)
         if not isinstance(url, str) or not url.strip():
-            named = f"variable {str(given)!r}" if isinstance(given, Selector) else "url"
+            named = f"variable {str(declared)!r}" if isinstance(declared, Selector) else "url"
             raise NodeError(
                 f"node {self.get_id()!r} ({self.type}): {named} is {type_of(url)}, and an address is needed: {shown(url)}"
             )
@@ -221,15 +221,15 @@ class Request(_Request[RequestParams]):
                 value = ast.literal_eval(text.strip())
                 return json.dumps(value, ensure_ascii=False).encode()
             except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-                what = f"node {self.get_id()!r} (request): its body is not JSON: {error}: {shown(text)}"
-                raise NodeError(what) from error
+                problem = f"node {self.get_id()!r} (request): its body is not JSON: {error}: {shown(text)}"
+                raise NodeError(problem) from error
         return json.dumps(value, ensure_ascii=False).encode()
 
     def _files(self, value: Selector | Text, call: NodeCall) -> list[FileDescriptor]:
         if not isinstance(value, Selector):
             return []
-        given = call.get(value)
-        listed = cast("Sequence[Any]", given) if isinstance(given, list | tuple) else [given]
+        variable = call.get(value)
+        listed = cast("Sequence[Any]", variable) if isinstance(variable, list | tuple) else [variable]
         wrong = next((each for each in listed if not isinstance(each, FileDescriptor) and each is not None), None)
         if wrong is not None:
             raise NodeError(

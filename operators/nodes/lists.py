@@ -99,15 +99,15 @@ class ListOperator(NodeOperator[ListOperatorParams]):
 
     async def compute(self, call: NodeCall) -> Values:
         """Apply the operations in order."""
-        given = call.get(self.params.variable)
-        if given is None:
-            given = []
-        if not isinstance(given, list | tuple):
+        value = call.get(self.params.variable)
+        if value is None:
+            value = []
+        if not isinstance(value, list | tuple):
             raise NodeError(
-                f"node {self.get_id()!r} (list-operator): variable {str(self.params.variable)!r} is {type_of(given)}, "
-                f"and a list is needed: {shown(given)}"
+                f"node {self.get_id()!r} (list-operator): variable {str(self.params.variable)!r} is {type_of(value)}, "
+                f"and a list is needed: {shown(value)}"
             )
-        items = list(cast("Sequence[Any]", given))
+        items = list(cast("Sequence[Any]", value))
         for operation in (self.params.operator, *self.params.then):
             items = self._apply(items, operation, call)
         return {

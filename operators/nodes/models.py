@@ -95,10 +95,12 @@ class AskingParams(NodeParams):
         if not isinstance(model, Model) or not hasattr(reasoner, "with_model"):
             return reasoner
         known = {name: value for name, value in self.sampling.items() if name in SAMPLING}
-        own = {name: value for name, value in known.items() if name in _MODEL_FIELDS and isinstance(value, int | float)}
+        fields = {
+            name: value for name, value in known.items() if name in _MODEL_FIELDS and isinstance(value, int | float)
+        }
         rest = {name: value for name, value in known.items() if name not in _MODEL_FIELDS}
         return cast("Any", reasoner).with_model(
-            model.model_copy(update={**own, "parameters": {**model.parameters, **rest}})
+            model.model_copy(update={**fields, "parameters": {**model.parameters, **rest}})
         )
 
 
@@ -206,8 +208,8 @@ class LLM(AskingNode[LLMParams]):
             yield from (Fault(where, told(issue), issue.code) for issue in wrong)
             for name in () if wrong else names_of(message.text):
                 if name not in names:
-                    what = f"{name!r} is not among its variables{did_you_mean(name, names)}"
-                    yield Fault(where, what, "undefined-variable")
+                    problem = f"{name!r} is not among its variables{did_you_mean(name, names)}"
+                    yield Fault(where, problem, "undefined-variable")
 
     async def compute(self, call: NodeCall) -> NodeResult:
         """Ask the model with the messages, files and earlier turns."""

@@ -89,8 +89,8 @@ class KnowledgeRetrieval(NodeOperator[KnowledgeParams]):
                 f"node {self.get_id()!r} (knowledge-retrieval): no knowledge base is called {name!r}"
                 f"{did_you_mean(name, known)}; there are: {', '.join(known) or 'none; name them in Services(knowledge=…)'}"
             )
-        found = await asyncio.to_thread(known[name].retrieve, as_text(call.get(self.params.query)))
-        return {"result": [{"content": p.text, "source": p.source, "score": p.score} for p in found.passages]}
+        knowledge = await asyncio.to_thread(known[name].retrieve, as_text(call.get(self.params.query)))
+        return {"result": [{"content": p.text, "source": p.source, "score": p.score} for p in knowledge.passages]}
 
 
 class ToolParams(NodeParams):
@@ -157,7 +157,7 @@ class ToolNode(NodeOperator[ToolParams]):
         outputs = {"text": whole(text), "json": values}
         return NodeResult(outputs, text=text, status=message.status, parts=(message,))
 
-    def _value(self, call: NodeCall, given: Any) -> Any:
-        if isinstance(given, Selector):
-            return plain(call.get(given))
-        return call.text(given) if isinstance(given, Text) else given
+    def _value(self, call: NodeCall, declared: Any) -> Any:
+        if isinstance(declared, Selector):
+            return plain(call.get(declared))
+        return call.text(declared) if isinstance(declared, Text) else declared

@@ -92,13 +92,13 @@ class Code(NodeOperator[CodeParams]):
         wrong = check_code(self.params.code, self.services.code)
         yield from (Fault("code", told(issue), issue.code) for issue in wrong)
         if not any(issue.code == "code" for issue in wrong):
-            given = [each.name for each in self.params.variables]
-            yield from (Fault("variables", fault) for fault in parameters_of(self.params.code).mismatches(given))
+            arguments = [each.name for each in self.params.variables]
+            yield from (Fault("variables", fault) for fault in parameters_of(self.params.code).mismatches(arguments))
         walked = walked_through(self.params.code)
         for number, (name, selector) in enumerate(self.params.variables):
             if name in walked and (kind := type_of(selector)) in (T.NUMBER, T.BOOLEAN):
-                what = f"{name!r} is {kind.value}, and main walks through it, which needs a list or a text"
-                yield Fault(f"variables[{number}]", what, "wrong-type")
+                problem = f"{name!r} is {kind.value}, and main walks through it, which needs a list or a text"
+                yield Fault(f"variables[{number}]", problem, "wrong-type")
 
     async def compute(self, call: NodeCall) -> Values:
         """Call main and return the declared outputs."""
@@ -228,8 +228,8 @@ class VariableAggregator(NodeOperator[AggregatorParams]):
         """Return the first variable that has a value; with groups, of each group."""
         if not self.params.groups:
             return {"output": self._first(call, self.params.variables)}
-        found = {group.name: self._first(call, group.variables) for group in self.params.groups}
-        return {name: {"output": value} for name, value in found.items() if value is not None}
+        values = {group.name: self._first(call, group.variables) for group in self.params.groups}
+        return {name: {"output": value} for name, value in values.items() if value is not None}
 
     def _first(self, call: NodeCall, variables: Sequence[Selector]) -> Any:
         values = (call.get(selector) for selector in variables if selector in call.variables)
@@ -287,32 +287,32 @@ class Assigner(NodeOperator[AssignerParams]):
         for number, (target, operation, given) in enumerate(self.params.assignments):
             where, kind = f"assignments[{number}]", type_of(target)
             needed = _REQUIRED_TYPES.get(operation, kind)
-            wanted = kind.item or T.ANY if operation == "append" else kind
+            permitted = kind.item or T.ANY if operation == "append" else kind
             if not kind.may_be(needed):
-                what = f"{operation} needs {needed.value}, and {str(target)!r} is {kind.value}"
-                yield Fault(where, what, "wrong-type")
+                problem = f"{operation} needs {needed.value}, and {str(target)!r} is {kind.value}"
+                yield Fault(where, problem, "wrong-type")
             elif operation in _WITHOUT_VALUE:
                 continue
             elif given is None:
                 yield Fault(where, f"{operation} needs a value")
             elif isinstance(given, Selector):
-                if not type_of(given).may_be(wanted):
-                    what = f"{str(given)!r} is {type_of(given).value}, and {operation} needs {wanted.value}"
-                    yield Fault(where, what, "wrong-type")
-            elif not fits(given, wanted):
-                yield Fault(where, f"{shown(given)} is no {wanted.value}", "wrong-type")
+                if not type_of(given).may_be(permitted):
+                    problem = f"{str(given)!r} is {type_of(given).value}, and {operation} needs {permitted.value}"
+                    yield Fault(where, problem, "wrong-type")
+            elif not fits(given, permitted):
+                yield Fault(where, f"{shown(given)} is no {permitted.value}", "wrong-type")
 
     async def compute(self, call: NodeCall) -> Values:
         """Return the new values, computed in order; an operation whose value is None changes nothing."""
         values: dict[str, Any] = {}
-        own = self.get_id()
-        assigned = {**self._assigned, **{target: [*self._assigned.get(target, ()), own] for target in self.assigns}}
+        own_id = self.get_id()
+        assigned = {**self._assigned, **{target: [*self._assigned.get(target, ()), own_id] for target in self.assigns}}
         for number, (target, operation, given) in enumerate(self.params.assignments):
-            messages = [*call.messages, WorkflowMessage(outputs=dict(values), operator_id=own)]
-            now = Variables(messages, assigned, self._writing)
-            old = now.get(target)
-            value = now.get(given) if isinstance(given, Selector) else given
-            value = now.text(value) if isinstance(value, Text) else value
+            messages = [*call.messages, WorkflowMessage(outputs=dict(values), operator_id=own_id)]
+            current = Variables(messages, assigned, self._writing)
+            old = current.get(target)
+            value = current.get(given) if isinstance(given, Selector) else given
+            value = current.text(value) if isinstance(value, Text) else value
             if value is None and operation not in _WITHOUT_VALUE:
                 values[target.variable] = old
                 continue
@@ -406,5 +406,5 @@ class Conversation(NodeOperator[ConversationParams]):
 
     async def compute(self, call: NodeCall) -> Values:
         """Return the kept variables of the session."""
-        kept = self.services.conversations.get(call.job.session_id)
-        return {variable.name: kept.get(variable.name, variable.value) for variable in self.params.variables}
+        stored = self.services.conversations.get(call.job.session_id)
+        return {variable.name: stored.get(variable.name, variable.value) for variable in self.params.variables}

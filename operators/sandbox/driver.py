@@ -39,6 +39,10 @@ def call_main(code: str, arguments: dict[str, Any], by_position: list[str], *, a
         return {"error": "MemoryError", "line": 0}
     except BaseException as error:  # noqa: BLE001 - SystemExit of a snippet is its failure, too
         lines = [frame.lineno or 0 for frame in traceback.extract_tb(error.__traceback__) if frame.filename == _FILE]
-        said = str(error)
+        message = str(error)
         kind = type(error).__name__
-        return {"error": f"{kind}: {said}" if said else kind, "line": lines[-1] if lines else 0, "returned": called}
+        return {
+            "error": f"{kind}: {message}" if message else kind,
+            "line": lines[-1] if lines else 0,
+            "returned": called,
+        }

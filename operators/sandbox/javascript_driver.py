@@ -55,18 +55,18 @@ def call_javascript(code: str, arguments: str, memory_bytes: int) -> dict[str, A
         context.eval(_CALL)
         while context.execute_pending_job():
             pass
-        said = context.eval("__said")
+        outcome = context.eval("__said")
     except quickjs.JSException as error:
         text, _, stack = str(error).partition("\n")
         if text in ("null", "InternalError: out of memory"):
             return {"error": f"out of memory: it wanted more than {memory_bytes:,} bytes, the limit memory_bytes"}
         return {"error": text, "line": _line(stack)}
-    if not isinstance(said, str):
+    if not isinstance(outcome, str):
         return {"error": "main returned a promise that nothing settles", "line": 0}
-    told = json.loads(said)
-    return told if "error" not in told else {"error": str(told["error"]), "line": _line(str(told["stack"]))}
+    result = json.loads(outcome)
+    return result if "error" not in result else {"error": str(result["error"]), "line": _line(str(result["stack"]))}
 
 
 def _line(stack: str) -> int:
-    found = _AT.search(stack)
-    return int(found[1]) if found else 0
+    match = _AT.search(stack)
+    return int(match[1]) if match else 0

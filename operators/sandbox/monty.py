@@ -154,8 +154,8 @@ def _message(error: MontyError) -> str:
         text = text.removeprefix("json.")
     elif kind == "KeyError" and not _NO_TEXT.fullmatch(key := text.removeprefix("KeyError: ")):
         text = f"KeyError: {key!r}"  # CPython quotes texts
-    if found := _NO_FORMAT.fullmatch(text):
-        text = f"TypeError: unsupported format string passed to {found[1]}.__format__"
+    if format_error := _NO_FORMAT.fullmatch(text):
+        text = f"TypeError: unsupported format string passed to {format_error[1]}.__format__"
     if kind == "NotImplementedError":
         text = text.replace("The monty syntax parser does not yet support", "the sandbox does not support")
     elif kind == "SyntaxError":

@@ -81,12 +81,12 @@ async def run_in_process(task: Mapping[str, Any], limits: CodeLimits, send: Send
     if result is None:
         status = process.returncode or 0
         ended = signal.Signals(-status).name if status < 0 else f"status {status}"
-        what = (
+        reason = (
             f"it ran longer than {limits.seconds:g} s, the limit seconds; let it do less"
             if ended == "SIGXCPU"
             else f"its process ended with {ended}, perhaps for want of memory ({limits.memory_bytes:,} bytes)"
         )
-        raise CodeError(f"the snippet failed: {what}")
+        raise CodeError(f"the snippet failed: {reason}")
     return result
 
 
@@ -108,8 +108,8 @@ async def _talk(
                 line = await asyncio.wait_for(stdout.readline(), seconds)
             message = cast("dict[str, Any]", json.loads(line)) if line else None
         except asyncio.TimeoutError as error:
-            what = f"it ran longer than {seconds:g} s, the limit seconds; let it do less"
-            raise CodeError(f"the snippet failed: TimeoutError: {what}") from error
+            reason = f"it ran longer than {seconds:g} s, the limit seconds; let it do less"
+            raise CodeError(f"the snippet failed: TimeoutError: {reason}") from error
         except ValueError as error:
             raise CodeError("main returned more than the limit output_chars; return less") from error
         if message is None or "fetch" not in message:
@@ -125,8 +125,8 @@ async def _answer_request(request: Mapping[str, Any], send: Send | None) -> dict
     try:
         body = None if request["body"] is None else base64.b64decode(request["body"], validate=True)
         headers = {str(name): str(value) for name, value in request["headers"].items()}
-        found = await send(str(request["method"]), str(request["url"]), headers, body)
+        response = await send(str(request["method"]), str(request["url"]), headers, body)
     except (OperadError, binascii.Error, KeyError, AttributeError, TypeError) as error:
         return {"error": str(error)}
-    body = base64.b64encode(found.body).decode("ascii")
-    return {"status": found.status, "url": found.url, "headers": dict(found.headers), "body": body}
+    body = base64.b64encode(response.body).decode("ascii")
+    return {"status": response.status, "url": response.url, "headers": dict(response.headers), "body": body}

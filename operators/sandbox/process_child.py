@@ -99,12 +99,12 @@ def _seconds_used() -> int:
     return int(used.ru_utime + used.ru_stime)
 
 
-def _limit_memory(most: int) -> None:
+def _limit_memory(additional: int) -> None:
     """Limit the address space to its current size plus `most` bytes."""
     with suppress(OSError, ValueError):
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
         used = pages * os.sysconf("SC_PAGE_SIZE")
-        resource.setrlimit(resource.RLIMIT_AS, (used + most, used + most))
+        resource.setrlimit(resource.RLIMIT_AS, (used + additional, used + additional))
 
 
 def _isolate_network() -> None:
@@ -165,13 +165,13 @@ def _guard_requests(input_lines: IO[str], output: IO[str]) -> None:
     def fetch(method: str, url: str, headers: Any, body: Any) -> dict[str, Any]:
         body = body.read() if hasattr(body, "read") else body
         body = body.encode() if isinstance(body, str) else body
-        wanted = {
+        request_data = {
             "method": method,
             "url": url,
             "headers": {str(name): _text(value) for name, value in headers},
             "body": None if body is None else base64.b64encode(body).decode("ascii"),
         }
-        output.write(json.dumps({"fetch": wanted}) + "\n")
+        output.write(json.dumps({"fetch": request_data}) + "\n")
         answer = json.loads(input_lines.readline())
         return answer if "error" in answer else {**answer, "body": io.BytesIO(base64.b64decode(answer["body"]))}
 
@@ -209,9 +209,9 @@ def _guard_urllib(fetch: Callable[[str, str, Any, Any], dict[str, Any]]) -> None
         headers = email.message.Message()
         for name, value in answer["headers"].items():
             headers[name] = value
-        found: Any = urllib.response.addinfourl(answer["body"], headers, answer["url"], answer["status"])
-        found.msg = ""
-        return found
+        response: Any = urllib.response.addinfourl(answer["body"], headers, answer["url"], answer["status"])
+        response.msg = ""
+        return response
 
     class Plain(urllib.request.HTTPHandler):
         def http_open(self, req: urllib.request.Request) -> Any:

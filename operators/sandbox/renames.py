@@ -35,12 +35,12 @@ def argument_renamed(code: str, old: str, new: str) -> str:
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.arg)]
     if new in map(_id, names) or {old, new} & set(_other_names(tree)):
         raise RenameError(f"the code uses {old!r} or {new!r} for something else, too; {_BY_HAND}")
-    found = [node for node in names if _id(node) == old]
-    candidates = [_replace_at(code, [(node.lineno, node.col_offset, old, new) for node in found])]
+    renamed = [node for node in names if _id(node) == old]
+    candidates = [_replace_at(code, [(node.lineno, node.col_offset, old, new) for node in renamed])]
     candidates += [
         re.sub(rf"(?<![\w.]){re.escape(old)}(?!\w)", new, code)
     ]  # before 3.12, names in f-strings have no positions
-    for node in found:
+    for node in renamed:
         if isinstance(node, ast.Name):
             node.id = new
         else:

@@ -37,7 +37,7 @@ class CodeError(OperadError):
     """A snippet that cannot be run, failed, reached a limit, or returned no dict.
 
     Attributes:
-        line: The line of the snippet at fault, from 1; 0 where none is known.
+        line: Line of the fault in the snippet, counted from 1; 0 if unknown.
     """
 
     def __init__(self, message: str, *, line: int = 0) -> None:
@@ -137,9 +137,9 @@ def read(code: str) -> Snippet:
             case _:
                 pass
     if main is None:
-        others = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-        has = f"; it has {shorten(others)}" if others else ""
-        raise CodeError(f"the snippet has no main{has}; define `def main(a, b):` that returns a dict{_hint(code)}")
+        other_names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        hint = f"; it has {shorten(other_names)}" if other_names else ""
+        raise CodeError(f"the snippet has no main{hint}; define `def main(a, b):` that returns a dict{_hint(code)}")
     return Snippet(
         code=with_given(code, tree),
         parameters=_parameters(main.args),

@@ -38,7 +38,7 @@ class TemplateError(OperadError):
     """A template that cannot be read, failed, or reached a limit.
 
     Attributes:
-        line: The line of the template at fault, from 1; 0 where none is known.
+        line: Line of the fault in the template, counted from 1; 0 if unknown.
     """
 
     def __init__(self, message: str, *, line: int = 0) -> None:
@@ -93,17 +93,17 @@ def render_template(
         except TypeError as error:
             raise InputError(f"variable {name!r} of a template: {error}; give values that JSON has") from error
     bounded = environment(budget)
-    ready = bounded.template_class.from_code(bounded, compiled, bounded.make_globals(None))
+    prepared = bounded.template_class.from_code(bounded, compiled, bounded.make_globals(None))
     pieces: list[str] = []
     size = 0
     try:
-        for piece in ready.generate(dict(variables)):
+        for piece in prepared.generate(dict(variables)):
             size += len(piece)
             if size > limits.output_chars:
                 raise LimitError(f"it renders more than {limits.output_chars:,} characters, the limit output_chars")
             pieces.append(piece)
     except Exception as error:
-        raise _render_error(error, template, ready) from error
+        raise _render_error(error, template, prepared) from error
     return "".join(pieces)
 
 
@@ -121,13 +121,14 @@ def check_template(template: str) -> list[Issue]:
         tree = _parse(template)
     except TemplateError as error:
         references = [
-            Issue("reference", f"{_cut(found[0])}: {_NO_REFERENCES}", _where(_line(template, found.start())))
-            for found in _REFERENCE.finditer(template)
+            Issue("reference", f"{_cut(match[0])}: {_NO_REFERENCES}", _where(_line(template, match.start())))
+            for match in _REFERENCE.finditer(template)
         ]
         return references or [Issue("template", str(error), _where(error.line))]
-    others = tree.find_all((nodes.Include, nodes.Extends, nodes.Import, nodes.FromImport))
+    loading = tree.find_all((nodes.Include, nodes.Extends, nodes.Import, nodes.FromImport))
     return [
-        Issue("template", "there are no other templates here; write all in one", _where(node.lineno)) for node in others
+        Issue("template", "there are no other templates here; write all in one", _where(node.lineno))
+        for node in loading
     ]
 
 
@@ -222,7 +223,7 @@ def _parse(template: str) -> nodes.Template:
     return READING.parse(template)
 
 
-def _render_error(error: Exception, template: str, ready: Template) -> TemplateError:
+def _render_error(error: Exception, template: str, rendered: Template) -> TemplateError:
     """Return the error of a failed rendering, with its line in the template."""
     from jinja2 import TemplateError as JinjaError
 
@@ -231,8 +232,8 @@ def _render_error(error: Exception, template: str, ready: Template) -> TemplateE
     line = 0
     trace = error.__traceback__
     while trace:
-        if trace.tb_frame.f_globals.get("__jinja_template__") is ready:
-            line = ready.get_corresponding_lineno(trace.tb_lineno)
+        if trace.tb_frame.f_globals.get("__jinja_template__") is rendered:
+            line = rendered.get_corresponding_lineno(trace.tb_lineno)
         trace = trace.tb_next
     if isinstance(error, RecursionError):
         text = "RecursionError: its macros, loops or values are nested too deeply"

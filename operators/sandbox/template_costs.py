@@ -52,12 +52,12 @@ _PERCENT = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(\*|\d*)(?:\.(\*|\d*))?")
 
 def pay_for_percent(budget: Budget, text: str, values: Any) -> None:
     """Charge the estimated size of a text formatted by `%`."""
-    found = _PERCENT.findall(text)
-    for widths in found:
+    fields = _PERCENT.findall(text)
+    for widths in fields:
         if "*" in widths:
             raise LimitError("a width in a format cannot be '*' here; write the number")
         budget.pay(sum(width_of(width) for width in widths if width))
-    budget.pay(size_of(budget, values) * len(found) + len(text))
+    budget.pay(size_of(budget, values) * len(fields) + len(text))
 
 
 def by_length(budget: Budget, value: Any, *args: Any, **kwargs: Any) -> None:

@@ -32,15 +32,15 @@ class _Maker(Endpoint):
 
     timeout: float = Field(default=300.0, gt=0)
 
-    async def _ask(self, asked: Callable[[AsyncOpenAI], AbstractAsyncContextManager[Any]]) -> tuple[bytes, str]:
+    async def _ask(self, request: Callable[[AsyncOpenAI], AbstractAsyncContextManager[Any]]) -> tuple[bytes, str]:
         """Return the body of an answer and its media type."""
-        return await self._within_total_timeout(self._ask_once(asked))
+        return await self._within_total_timeout(self._ask_once(request))
 
-    async def _ask_once(self, asked: Callable[[AsyncOpenAI], AbstractAsyncContextManager[Any]]) -> tuple[bytes, str]:
+    async def _ask_once(self, request: Callable[[AsyncOpenAI], AbstractAsyncContextManager[Any]]) -> tuple[bytes, str]:
         key = key_text(self.api_key)
         body = bytearray()
         async with self._client(self.base_url, key) as client, AsyncExitStack() as stack:
-            response = await self._send(lambda: stack.enter_async_context(asked(client)), client.api_key)
+            response = await self._send(lambda: stack.enter_async_context(request(client)), client.api_key)
             try:
                 async for data in response.iter_bytes():
                     body += data
@@ -57,15 +57,15 @@ class ImageModel(_Maker):
     """Model at an endpoint that generates images.
 
     Attributes:
-        name: The model's name at the endpoint.
-        base_url: Where the endpoint is; ``/images/generations`` follows.
-        api_key: The key, or None for endpoints that want none. Never shown.
-        timeout: Seconds that the endpoint may be silent.
-        total_timeout: Seconds that a call may take from its first request to the end of the answer, retries and
-            the waits between them included.
-        max_retries: How often a call that was refused for the time being (429, 5xx, no connection)
-            is tried again; each retry is a `ModelRetried` event.
-        size: Width and height in pixels, as ``1024x1024``; None leaves it to the endpoint.
+        name: Name of the model at the endpoint.
+        base_url: URL of the endpoint, without ``/images/generations``.
+        api_key: API key; None for endpoints without keys. Never shown.
+        timeout: Maximum time without data from the endpoint, in seconds.
+        total_timeout: Maximum duration of a call in seconds, from the first request to the end of the answer, including
+            retries and the waits between them.
+        max_retries: Maximum number of retries of a call after a temporary failure (429, 5xx, no connection); each retry
+            emits a `ModelRetried` event.
+        size: Width and height in pixels, such as ``1024x1024``; None for the endpoint's default.
     """
 
     size: str | None = None
@@ -104,35 +104,35 @@ class ImageModel(_Maker):
             raise self._protocol_error("its answer holds no image")
         guard = Guard((urlsplit(self.base_url).netloc.rpartition("@")[2],), self.timeout, MAX_ANSWER_BYTES)
         try:
-            found = await fetch(urljoin(self.base_url, url), guard=guard)
+            response = await fetch(urljoin(self.base_url, url), guard=guard)
         except FetchError as error:
             raise ModelError(
                 f"{self.describe()} drew an image that cannot be fetched: {error}", transient=error.transient
             ) from error
-        mime_type = image_type(found.body) or found.content_type
-        if found.status >= 400 or not mime_type.startswith("image/"):
+        mime_type = image_type(response.body) or response.content_type
+        if response.status >= 400 or not mime_type.startswith("image/"):
             raise ModelError(
                 f"{self.describe()} drew an image that is not where it should be "
-                f"(status {found.status}, {mime_type or 'of no type'})",
-                transient=found.status >= 500,
+                f"(status {response.status}, {mime_type or 'of no type'})",
+                transient=response.status >= 500,
             )
-        return found.body, mime_type
+        return response.body, mime_type
 
 
 class SpeechModel(_Maker):
     """Model at an endpoint that generates speech.
 
     Attributes:
-        name: The model's name at the endpoint.
-        base_url: Where the endpoint is; ``/audio/speech`` follows.
-        api_key: The key, or None for endpoints that want none. Never shown.
-        timeout: Seconds that the endpoint may be silent.
-        total_timeout: Seconds that a call may take from its first request to the end of the answer, retries and
-            the waits between them included.
-        max_retries: How often a call that was refused for the time being (429, 5xx, no connection)
-            is tried again; each retry is a `ModelRetried` event.
-        voice: Who speaks, as the endpoint names them.
-        format: Of the sound.
+        name: Name of the model at the endpoint.
+        base_url: URL of the endpoint, without ``/audio/speech``.
+        api_key: API key; None for endpoints without keys. Never shown.
+        timeout: Maximum time without data from the endpoint, in seconds.
+        total_timeout: Maximum duration of a call in seconds, from the first request to the end of the answer, including
+            retries and the waits between them.
+        max_retries: Maximum number of retries of a call after a temporary failure (429, 5xx, no connection); each retry
+            emits a `ModelRetried` event.
+        voice: Name of the voice at the endpoint.
+        format: Format of the audio.
     """
 
     voice: str = "alloy"

@@ -52,12 +52,12 @@ class SearchProvider(Protocol):
 
 
 class SerpApi(Value):
-    """Google, by way of SerpApi or what speaks as it does.
+    """Google search by SerpApi, or a server with the same API.
 
     Attributes:
-        api_key: The key. Never shown.
-        base_url: Where it is asked; may be this machine.
-        timeout: Seconds that a search may take.
+        api_key: API key. Never shown.
+        base_url: URL of the API; may be on this machine.
+        timeout: Maximum duration of a search, in seconds.
     """
 
     api_key: ApiKey
@@ -78,22 +78,22 @@ class SerpApi(Value):
             params={"engine": "google", "q": query, "num": str(limit), "api_key": key},
             guard=Guard(allowed_hosts=(urlsplit(self.base_url).netloc,), timeout=self.timeout),
         )
-        said = self._read(answer)
-        if (error := said.get("error")) and not _is_without_results(said):
+        body = self._read(answer)
+        if (error := body.get("error")) and not _is_without_results(body):
             raise self._refused(answer.status, shown(without_key(str(error), key)))
         if answer.status >= 400:
             raise self._refused(answer.status, "no reason is given")
-        found = said.get("organic_results")
-        results = [_result(cast("dict[str, Any]", one)) for one in _list(found) if isinstance(one, dict)]
+        organic_results = body.get("organic_results")
+        results = [_result(cast("dict[str, Any]", item)) for item in _list(organic_results) if isinstance(item, dict)]
         return [result for result in results if result.url][:limit]
 
     def _read(self, answer: Fetched) -> dict[str, Any]:
         try:
-            said = json.loads(answer.body)
+            body = json.loads(answer.body)
         except (ValueError, RecursionError):
-            said = None
-        if isinstance(said, dict):
-            return cast("dict[str, Any]", said)
+            body = None
+        if isinstance(body, dict):
+            return cast("dict[str, Any]", body)
         if answer.status >= 400:
             return {}
         raise FetchError(f"{self.base_url} does not speak SerpApi's protocol: its answer is not a JSON object")
@@ -108,32 +108,34 @@ class SerpApi(Value):
 def as_outputs(results: list[SearchResult]) -> dict[str, list[dict[str, str]]]:
     """Return the ``json`` output of a search node: the results twice, under Google's names and under common names."""
     return {
-        "organic_results": [{"title": one.title, "link": one.url, "snippet": one.content} for one in results],
+        "organic_results": [
+            {"title": result.title, "link": result.url, "snippet": result.content} for result in results
+        ],
         "search_results": [
             {
-                "title": one.title,
-                "url": one.url,
-                "content": one.content,
-                "site_name": one.site_name,
-                "date": one.date,
+                "title": result.title,
+                "url": result.url,
+                "content": result.content,
+                "site_name": result.site_name,
+                "date": result.date,
             }
-            for one in results
+            for result in results
         ],
     }
 
 
-def _is_without_results(said: dict[str, Any]) -> bool:
+def _is_without_results(body: dict[str, Any]) -> bool:
     """Return True if the error only reports that there are no results; its status is 200."""
-    return "hasn't returned any results" in str(said["error"])
+    return "hasn't returned any results" in str(body["error"])
 
 
 def _list(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def _result(found: dict[str, Any]) -> SearchResult:
+def _result(item: dict[str, Any]) -> SearchResult:
     def text(name: str) -> str:
-        value = found.get(name)
+        value = item.get(name)
         return value.strip() if isinstance(value, str) else ""
 
     return SearchResult(text("title"), text("link"), text("snippet"), text("source"), text("date"))

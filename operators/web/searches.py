@@ -26,8 +26,8 @@ class _Provider(Value):
     """A provider that is asked by HTTP.
 
     Attributes:
-        base_url: The address of the provider; may be on this machine.
-        timeout: Seconds that a search may take.
+        base_url: URL of the provider; may be on this machine.
+        timeout: Maximum duration of a search, in seconds.
     """
 
     base_url: str
@@ -56,23 +56,23 @@ class _Provider(Value):
     def _results(self, answer: Fetched, limit: int) -> list[SearchResult]:
         """Return the results of a JSON answer with a list `results` of objects."""
         try:
-            said = json.loads(answer.body)
+            body = json.loads(answer.body)
         except (ValueError, RecursionError) as error:
             raise FetchError(f"{self.base_url} answers no JSON; is this the address of such a provider?") from error
-        found = cast("Mapping[str, Any]", said).get("results") if isinstance(said, dict) else None
-        if not isinstance(found, list):
+        results_list = cast("Mapping[str, Any]", body).get("results") if isinstance(body, dict) else None
+        if not isinstance(results_list, list):
             raise FetchError(f"{self.base_url} answers JSON without a list `results`; is it such a provider?")
-        items = [cast("Mapping[str, Any]", each) for each in cast("list[Any]", found) if isinstance(each, dict)]
+        items = [cast("Mapping[str, Any]", each) for each in cast("list[Any]", results_list) if isinstance(each, dict)]
         results = [_result(item) for item in items]
         return [result for result in results if result.url][:limit]
 
 
 class SearxNG(_Provider):
-    """A SearXNG server, whose settings allow the format json.
+    """Search provider: a SearXNG server whose settings allow the format json.
 
     Attributes:
-        base_url: Its address, such as ``http://localhost:8080``.
-        timeout: Seconds that a search may take.
+        base_url: URL of the server, such as ``http://localhost:8080``.
+        timeout: Maximum duration of a search, in seconds.
     """
 
     async def search(self, query: str, *, limit: int = 10) -> list[SearchResult]:
@@ -85,12 +85,12 @@ class SearxNG(_Provider):
 
 
 class Tavily(_Provider):
-    """Tavily.
+    """Search provider: Tavily.
 
     Attributes:
-        api_key: The key. Never shown.
-        base_url: Its address.
-        timeout: Seconds that a search may take.
+        api_key: API key. Never shown.
+        base_url: URL of the API.
+        timeout: Maximum duration of a search, in seconds.
     """
 
     api_key: ApiKey
@@ -111,11 +111,11 @@ class Tavily(_Provider):
 
 
 class DuckDuckGo(_Provider):
-    """DuckDuckGo's page without scripts, which needs no key; too many searches from one address are refused.
+    """Search provider: DuckDuckGo's HTML page, without key. Too many searches from one IP address are refused.
 
     Attributes:
-        base_url: Its address.
-        timeout: Seconds that a search may take.
+        base_url: URL of the page.
+        timeout: Maximum duration of a search, in seconds.
     """
 
     base_url: str = "https://html.duckduckgo.com"
@@ -137,9 +137,9 @@ class DuckDuckGo(_Provider):
         return results[:limit]
 
 
-def _result(found: Mapping[str, Any]) -> SearchResult:
+def _result(item: Mapping[str, Any]) -> SearchResult:
     def text(*names: str) -> str:
-        return next((value.strip() for name in names if isinstance(value := found.get(name), str)), "")
+        return next((value.strip() for name in names if isinstance(value := item.get(name), str)), "")
 
     return SearchResult(
         text("title"), text("url"), text("content"), text("engine"), text("publishedDate", "published_date")

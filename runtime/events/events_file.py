@@ -76,7 +76,7 @@ class EventsFile:
         self.unknown += event is None
         return event
 
-    def _line_error(self, what: str) -> InputError:
+    def _line_error(self, problem: str) -> InputError:
         return InputError(
-            f"{self.path}: line {self.line} {what}; give a file that operad run --events FILE.jsonl has written"
+            f"{self.path}: line {self.line} {problem}; give a file that operad run --events FILE.jsonl has written"
         )

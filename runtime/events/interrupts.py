@@ -66,13 +66,13 @@ async def ask(scope: events.Scope, question: Question) -> Any:
     journal = root.journal
     loop = asyncio.get_running_loop()
     began = loop.time()
-    async with AsyncExitStack() as waiting:
+    async with AsyncExitStack() as stack:
         answer = questions.ask(question)
-        waiting.callback(questions.withdraw, question.id)
+        stack.callback(questions.withdraw, question.id)
         if journal is not None and (kept_answer := await journal.answer_to(question, scope)) is not None:
             return kept_answer[0]
         for outer in scope.outwards():
-            await waiting.enter_async_context(outer.run.waiting(outer))
+            await stack.enter_async_context(outer.run.waiting(outer))
         scope.write(events.Interrupted(interrupt_id=question.id, question=question.text, schema=question.schema_))
         scope.waits_for += 1
         if scope.waits_for == 1:

@@ -155,5 +155,5 @@ def check_listener(listener: Listener, name: str) -> None:
         InvalidError: The listener is not callable, or is a coroutine function.
     """
     if not callable(listener) or inspect.iscoroutinefunction(listener):
-        told = "is not a plain function of an event; listeners are called, and not awaited"
-        raise InvalidError(f"workflow {name!r}", [Issue("listener", told, repr(listener))])
+        problem = "is not a plain function of an event; listeners are called, and not awaited"
+        raise InvalidError(f"workflow {name!r}", [Issue("listener", problem, repr(listener))])

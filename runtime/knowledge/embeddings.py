@@ -45,9 +45,9 @@ def vectors_of(texts: Sequence[str], embeddings: Embeddings) -> Any:
         ModelError: The call of the model fails.
     """
     np = need_numpy()
-    given = embeddings.embed(texts)
+    returned = embeddings.embed(texts)
     try:
-        vectors = np.asarray(given, dtype="float32")
+        vectors = np.asarray(returned, dtype="float32")
     except (TypeError, ValueError) as error:
         raise InputError(f"{embeddings.identity}: gives no vectors of one width: {error}") from error
     if vectors.ndim != 2 or len(vectors) != len(texts) or not 0 < vectors.shape[1] <= MAX_WIDTH:

@@ -331,12 +331,12 @@ class _File:
 
     def _load(self, operator: str | None) -> list[KeptInsight]:
         with self._file.connection() as connection:
-            found = (
+            rows = (
                 connection.execute(f"{_ROWS} LIMIT ?", (MOST_PER_OPERATOR * MOST_OPERATORS,))
                 if operator is None
                 else connection.execute(f"{_ROWS} WHERE operator = ? LIMIT ?", (operator, MOST_PER_OPERATOR))
             ).fetchall()
-        return _best_first(KeptInsight(*row) for row in found)
+        return _best_first(KeptInsight(*row) for row in rows)
 
     def _remove(self, keys: Collection[str] | None) -> None:
         with self._file.connection() as connection:
@@ -354,12 +354,12 @@ class _File:
             with self._file.transaction() as connection:
                 now = time.time()
                 for operator, experience in experiences.items():
-                    found = connection.execute(f"{_ROWS} WHERE operator = ?", (operator,)).fetchall()
-                    before = {KeptInsight(*row) for row in found}
-                    after = set(experience.after(operator, before, now))
-                    gone = [(operator, entry.key) for entry in before - after]
-                    connection.executemany("DELETE FROM insights WHERE operator = ? AND key = ?", gone)
-                    new = [astuple(entry) for entry in after - before]
+                    rows = connection.execute(f"{_ROWS} WHERE operator = ?", (operator,)).fetchall()
+                    old = {KeptInsight(*row) for row in rows}
+                    updated = set(experience.after(operator, old, now))
+                    removed = [(operator, entry.key) for entry in old - updated]
+                    connection.executemany("DELETE FROM insights WHERE operator = ? AND key = ?", removed)
+                    new = [astuple(entry) for entry in updated - old]
                     connection.executemany("INSERT INTO insights VALUES (?, ?, ?, ?, ?, ?, ?, ?)", new)
                 connection.execute(
                     "DELETE FROM insights WHERE operator IN "

@@ -287,8 +287,10 @@ class PassageIndex:
                     "JOIN files ON files.id = passages.file WHERE passages.id IN (SELECT value FROM json_each(?))",
                     (json.dumps(list(batch)),),
                 )
-                found = {hit.id: hit for hit in _hits(rows, among)}
-                hits += [replace(found[number], score=score) for number, score in batch.items() if number in found]
+                hits_by_id = {hit.id: hit for hit in _hits(rows, among)}
+                hits += [
+                    replace(hits_by_id[number], score=score) for number, score in batch.items() if number in hits_by_id
+                ]
                 if len(hits) >= most:
                     break
         return hits[:most]
@@ -401,5 +403,5 @@ def _add_word_scores(connection: sqlite3.Connection, query: str, numbers: Any, s
     np = need_numpy()
     matching = "SELECT rowid, -rank FROM found WHERE found MATCH ?"
     rows = np.array(connection.execute(matching, (_match_expression(connection, query),)).fetchall()).reshape(-1, 2)
-    _, places, found = np.intersect1d(numbers, rows[:, 0], assume_unique=True, return_indices=True)
-    scores[places] += rows[found, 1]
+    _, places, matches = np.intersect1d(numbers, rows[:, 0], assume_unique=True, return_indices=True)
+    scores[places] += rows[matches, 1]

@@ -56,7 +56,7 @@ class RunInsights:
             return []
         try:
             return self.store.recall(operator)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the run goes on
+        except Exception as error:  # noqa: BLE001 - the run continues without insights
             self._report_failure(error)
             return []
 
@@ -70,8 +70,8 @@ class RunInsights:
             case RoundFinished():
                 self._record_verdict(event)
             case RunFinished() | RunFailed():
-                if found := self._experiences(ended=isinstance(event, RunFinished)):
-                    self.store.learn(found, self._report_failure)
+                if experiences := self._experiences(ended=isinstance(event, RunFinished)):
+                    self.store.learn(experiences, self._report_failure)
             case _:
                 pass
 
@@ -109,22 +109,22 @@ class RunInsights:
         Args:
             ended: True if the run ended with a verdict; otherwise, the success of unblamed operators is unknown.
         """
-        found: defaultdict[str, Experience] = defaultdict(Experience)
+        experiences: defaultdict[str, Experience] = defaultdict(Experience)
         for (path, operator), recalled in self._recalled[()].items():
             verdict = self._verdicts.get(path[:-1]) if ended else None
             for key, blamed in recalled.blamed_since.items():
                 if blamed or verdict:
                     helped = not blamed and verdict is not None and verdict.status is WorkflowStatus.SUCCESS
-                    used, successes = found[operator].shown.get(key, (0, 0))
-                    found[operator].shown[key] = (used + 1, successes + helped)
+                    used, successes = experiences[operator].shown.get(key, (0, 0))
+                    experiences[operator].shown[key] = (used + 1, successes + helped)
         for workflow_path, operator, job, lesson in self._lessons:
             succeeded = ended and self._verdicts[workflow_path].status is WorkflowStatus.SUCCESS
-            lessons = found[operator].lessons
+            lessons = experiences[operator].lessons
             lessons[job, lesson] = lessons.get((job, lesson), True) and succeeded
         for (_, operator), recalled in self._recalled[()].items():
-            if operator in found:
-                found[operator].label = recalled.event.operator_id
-        return dict(found)
+            if operator in experiences:
+                experiences[operator].label = recalled.event.operator_id
+        return dict(experiences)
 
     def _report_failure(self, error: Exception) -> None:
         if not self._failed:

@@ -178,7 +178,7 @@ class Endpoint(Value):
         from openai import APIError
 
         clock = asyncio.get_running_loop().time
-        ends = clock() + self.total_timeout
+        deadline = clock() + self.total_timeout
         for retry in count(1):
             try:
                 return await ask()
@@ -188,7 +188,7 @@ class Endpoint(Value):
                     await heed(failure)
                 delay = failure.retry_after or _pause(retry)
                 again = failure.transient and _header(error, "x-should-retry") != "false"
-                if not again or retry > self.max_retries or delay > LONGEST_PAUSE or clock() + delay >= ends:
+                if not again or retry > self.max_retries or delay > LONGEST_PAUSE or clock() + delay >= deadline:
                     raise failure from error
             emit(ModelRetried(call_id=call_id, model=self.name, error=str(failure), delay=delay, retry=retry))
             await asyncio.sleep(delay)
@@ -202,9 +202,9 @@ class Endpoint(Value):
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise self._protocol_error(f"its answer cannot be read ({type(error).__name__})") from error
 
-    def _protocol_error(self, what: str) -> ModelError:
+    def _protocol_error(self, problem: str) -> ModelError:
         return ModelError(
-            f"{self.describe()} does not speak the OpenAI {self._protocol} protocol: {what}; "
+            f"{self.describe()} does not speak the OpenAI {self._protocol} protocol: {problem}; "
             "check the base URL, which usually ends in /v1"
         )
 
@@ -214,8 +214,8 @@ class Endpoint(Value):
         # Depending on its version, openai raises errors of its HTTP library, too.
         if isinstance(error, APIError):
             _remove_key(error, key)
-        why = describe(error.__cause__ or error)
-        return ModelError(f"{self.describe()} broke off its answer: {why}; try again", transient=True)
+        reason = describe(error.__cause__ or error)
+        return ModelError(f"{self.describe()} broke off its answer: {reason}; try again", transient=True)
 
     def _failure(self, error: APIError, key: str) -> ModelError:
         """Return the error to raise for an error of openai, with a remedy; the key is removed from both."""
@@ -230,9 +230,9 @@ class Endpoint(Value):
                 f"{model} was silent for {self.timeout:g} s; raise the timeout, or ask for less", transient=True
             )
         if isinstance(error, APIConnectionError):
-            why = error.__cause__ or error
+            reason = error.__cause__ or error
             return ModelError(
-                f"{model}: cannot connect ({why}); check that the address is right and the endpoint is running",
+                f"{model}: cannot connect ({reason}); check that the address is right and the endpoint is running",
                 transient=True,
             )
         status = cast("int | None", getattr(error, "status_code", None))
@@ -299,8 +299,8 @@ _FILTER_CODES = ("content_filter", "content_policy_violation")
 
 def _pause(retry: int) -> float:
     """Return the number of seconds before a retry: doubled for each retry, and reduced at random by up to a quarter."""
-    most = min(_FIRST_PAUSE * 2 ** min(retry - 1, 64), _LAST_PAUSE)
-    return most * random.uniform(0.75, 1)  # noqa: S311 - jitter, not a secret
+    maximum = min(_FIRST_PAUSE * 2 ** min(retry - 1, 64), _LAST_PAUSE)
+    return maximum * random.uniform(0.75, 1)  # noqa: S311 - jitter, not a secret
 
 
 async def _only_at(base_url: Any, model: str, request: Any) -> None:
@@ -324,14 +324,14 @@ async def _limit_size(model: str, response: Any) -> None:
     The beginning of the response is kept in its ``extensions``, for `beginning`.
     """
     aiter_unlimited = response.aiter_bytes
-    kept = response.extensions["operad"] = bytearray()
+    beginning_bytes = response.extensions["operad"] = bytearray()
 
     async def aiter_bytes(chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
         size = 0
         async for part in aiter_unlimited(chunk_size):
             size += len(part)
-            if len(kept) < _BEGINNING:
-                kept.extend(part[: _BEGINNING - len(kept)])
+            if len(beginning_bytes) < _BEGINNING:
+                beginning_bytes.extend(part[: _BEGINNING - len(beginning_bytes)])
             if size > MOST_BYTES:
                 raise ModelError(f"{model} sends more than the {MOST_BYTES:,} bytes that an answer may have")
             yield part
@@ -365,14 +365,14 @@ def _retry_after(error: APIError) -> float | None:
 
     ``Retry-After`` is defined in RFC 9110, section 10.2.3; ``retry-after-ms``, in milliseconds, is OpenAI's.
     """
-    given, milliseconds = _header(error, "retry-after"), _header(error, "retry-after-ms")
+    header, milliseconds = _header(error, "retry-after"), _header(error, "retry-after-ms")
     try:
-        seconds = float(milliseconds) / 1000 if milliseconds else float(given)
+        seconds = float(milliseconds) / 1000 if milliseconds else float(header)
     except ValueError:
         from email.utils import parsedate_to_datetime
 
         try:
-            seconds = parsedate_to_datetime(given).timestamp() - time.time()
+            seconds = parsedate_to_datetime(header).timestamp() - time.time()
         except (ValueError, OverflowError):
             return None
     return seconds if 0 < seconds < math.inf else None

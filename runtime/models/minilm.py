@@ -77,8 +77,8 @@ class MiniLM:
         return tokenizer
 
     def _mean_vectors(self, session: Any, ids: Any) -> Any:
-        given = {"input_ids": ids, "attention_mask": ids * 0 + 1, "token_type_ids": ids * 0}
-        [states] = session.run(None, {each.name: given[each.name] for each in session.get_inputs()})
+        inputs = {"input_ids": ids, "attention_mask": ids * 0 + 1, "token_type_ids": ids * 0}
+        [states] = session.run(None, {each.name: inputs[each.name] for each in session.get_inputs()})
         means = states.mean(axis=1)
         return means / self._np.linalg.norm(means, axis=1, keepdims=True)
 

@@ -217,7 +217,7 @@ class Model(Endpoint):
             return self._completed(turn, clock() - start), turn.refusal
 
     @asynccontextmanager
-    async def _admitted(self, own: Limiter | None) -> AsyncGenerator[list[Limiter], None]:
+    async def _admitted(self, own_limiter: Limiter | None) -> AsyncGenerator[list[Limiter], None]:
         """Wait until the limits of the enclosing workflows and of the endpoint admit the call; yield their limiters.
 
         The time limits of the operator are paused during the wait.
@@ -228,8 +228,8 @@ class Model(Endpoint):
         """
         scopes = list(scope.outwards()) if (scope := current_scope()) else []
         limiters = [limiter for scope in reversed(scopes) for limiter in scope.run.calls]
-        if own:
-            limiters.append(own)
+        if own_limiter:
+            limiters.append(own_limiter)
         shared = shared_limits()
         async with AsyncExitStack() as admitted:
             with standing_still(scopes[0].deadlines if scopes and limiters else ()):

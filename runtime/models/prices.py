@@ -49,8 +49,8 @@ def known_price(name: str, base_url: str, environ: Mapping[str, str]) -> Price |
     except ValueError:  # the first call reports the invalid URL
         return None
     hosts = [parts.netloc.rpartition("@")[2].lower(), parts.hostname or ""]
-    own = own_file(environ)
-    tables = [read_prices(own), _shipped()] if own else [_shipped()]
+    users_file = own_file(environ)
+    tables = [read_prices(users_file), _shipped()] if users_file else [_shipped()]
     for listed_name in (name, _DATE.sub("", name)):
         for table in tables:
             for host in hosts:
@@ -65,8 +65,8 @@ def own_file(environ: Mapping[str, str]) -> Path | None:
     The path is the value of ``OPERAD_PRICES``, or else ``operad/prices.yaml`` in ``$XDG_CONFIG_HOME``, by default
     ``~/.config``, if that file exists.
     """
-    if given := environ.get("OPERAD_PRICES"):
-        return Path(given)
+    if path := environ.get("OPERAD_PRICES"):
+        return Path(path)
     folder = config_folder(environ)
     file = folder and folder / "prices.yaml"
     return file if file and os.path.exists(file) else None  # False without permission, too
@@ -126,15 +126,15 @@ def _issues_of_price(document: Document, path: Path_, price: Any) -> Iterator[Is
     if not isinstance(price, dict):
         yield Issue("value", "must be a mapping: {prompt: …, completion: …}", document.where(path))
         return
-    given = cast("dict[str, Any]", price)
-    for key in (key for key in given if key not in _KEYS):
+    fields = cast("dict[str, Any]", price)
+    for key in (key for key in fields if key not in _KEYS):
         message = f"unknown key{did_you_mean(key, _KEYS)}; known: {', '.join(_KEYS)}"
         yield Issue("unknown-key", message, document.where((*path, key)))
     for key in _KEYS:
-        if key not in given:
+        if key not in fields:
             message = f"{key!r} is missing: what a million such tokens cost, in US dollars; 0 if nothing"
             yield Issue("missing-key", message, document.where(path))
-        elif problem := _price_fault(given[key]):
+        elif problem := _price_fault(fields[key]):
             yield Issue("value", problem, document.where((*path, key)))
 
 

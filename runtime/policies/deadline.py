@@ -70,11 +70,11 @@ class Deadline:
         if self.expired:
             self._expire()
         elif run is not None or idle is not None:
-            ends = (
+            limits = (
                 self._began + run if run is not None else None,
                 self._last_sign + idle if idle is not None else None,
             )
-            self._timer = self._loop.call_at(min(end for end in ends if end is not None), self._check_limits)
+            self._timer = self._loop.call_at(min(end for end in limits if end is not None), self._check_limits)
 
 
 @contextmanager

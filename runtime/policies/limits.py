@@ -46,10 +46,10 @@ class Limits:
     tokens_per_minute: int | None = None
 
     def __post_init__(self) -> None:
-        given = {limit.name: getattr(self, limit.name) for limit in fields(self)}
+        limits = {limit.name: getattr(self, limit.name) for limit in fields(self)}
         issues = [
             Issue("limits", f"must be at least 1, or None for no limit, not {value!r}", f"Limits.{name}")
-            for name, value in given.items()
+            for name, value in limits.items()
             if value is not None and value < 1
         ]
         if issues:

@@ -97,9 +97,11 @@ class Retry:
 
     def delay(self, attempt: int, error: BaseException) -> float:
         """Return the number of seconds to wait after an attempt failed with an error."""
-        most = min(self.max_delay, self.first_delay * 2 ** min(attempt - 1, 64))
-        asked = max((link.retry_after or 0.0 for link in causes(error) if isinstance(link, ModelError)), default=0.0)
-        return max(asked, random.uniform(0, most))  # noqa: S311 - jitter, not a secret
+        maximum = min(self.max_delay, self.first_delay * 2 ** min(attempt - 1, 64))
+        requested = max(
+            (link.retry_after or 0.0 for link in causes(error) if isinstance(link, ModelError)), default=0.0
+        )
+        return max(requested, random.uniform(0, maximum))  # noqa: S311 - jitter, not a secret
 
 
 def _error_types(on: Any) -> tuple[type[Exception], ...]:
@@ -120,10 +122,10 @@ def retry_of(given: Any) -> Any:
     return Retry(attempts=given) if is_number else given  # pyright: ignore[reportArgumentType] - 2.5 is refused by Retry
 
 
-def _timeout_of(given: Any) -> Any:
+def _timeout_of(timeout: Any) -> Any:
     """Return a `Timeout` for a duration; other values are returned unchanged."""
-    is_duration = isinstance(given, int | float | timedelta) and not isinstance(given, bool)
-    return Timeout(run=given) if is_duration else given
+    is_duration = isinstance(timeout, int | float | timedelta) and not isinstance(timeout, bool)
+    return Timeout(run=timeout) if is_duration else timeout
 
 
 def causes(error: BaseException) -> list[BaseException]:
@@ -210,13 +212,13 @@ class Budget:
             usage: Usage so far.
             by_next: True to check before another call, which needs a rest of each limit.
         """
-        for unit, used, most in (
+        for unit, used, limit in (
             ("tokens", usage.tokens, self.tokens),
             ("calls", usage.calls, self.calls),
             ("cost", usage.cost, self.cost),
         ):
-            if most is not None and (used > most or (by_next and used >= most)):
-                return f"{used:,} of {most:,} {unit}" if isinstance(most, int) else f"{used:.6g} of {most:g} {unit}"
+            if limit is not None and (used > limit or (by_next and used >= limit)):
+                return f"{used:,} of {limit:,} {unit}" if isinstance(limit, int) else f"{used:.6g} of {limit:g} {unit}"
         return ""
 
 
@@ -273,9 +275,9 @@ class Policy:
         fallback: Executes | Completes | WorkflowMessage | str | Literal[False] | None = None,
         cache: Cache | Literal[False] | None = None,
     ) -> None:
-        given: dict[str, Any] = {"retry": retry_of(retry), "timeout": _timeout_of(timeout), "cache": cache}
+        values: dict[str, Any] = {"retry": retry_of(retry), "timeout": _timeout_of(timeout), "cache": cache}
         for name, kind in (("retry", Retry), ("timeout", Timeout), ("cache", Cache)):
-            part = given[name]
+            part = values[name]
             if part is not None and part is not False and not isinstance(part, kind):
                 issue = Issue(name, f"expected {kind.__name__}, got {part!r}", f"Policy.{name}")
                 raise InvalidError("Policy", [issue])
@@ -286,7 +288,7 @@ class Policy:
             kind = type(fallback).__name__
             issue = Issue("fallback", f"expected an operator, model, message or text, got {kind}", "Policy.fallback")
             raise InvalidError("Policy", [issue])
-        _set(self, **given, fallback=fallback)
+        _set(self, **values, fallback=fallback)
 
     def or_else(self, default: Policy) -> Policy:
         """Return this policy, with unset values taken from `default`."""

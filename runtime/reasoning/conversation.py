@@ -199,21 +199,21 @@ class Conversation:
         answer = "answer" if "answer" not in self._tools else "give_answer"
         known = "\n".join(f"- {tool.name}: {tool.description}" for tool in self._tools.values())
         choice = _object_schema({"tool": {"type": "string", "enum": [answer, *self._tools]}})
-        asked = f"Choose the tool to use next, or {answer!r} if you can answer now.\n{known}\n- {answer}: answer now"
-        name = str((await self._decide(asked, choice)).get("tool", answer))
+        question = f"Choose the tool to use next, or {answer!r} if you can answer now.\n{known}\n- {answer}: answer now"
+        name = str((await self._decide(question, choice)).get("tool", answer))
         tool = self._tools.get(name)
         if tool is None:
             return None
         arguments: dict[str, Any] = {}
         if tool.parameters.get("properties"):
-            asked = f"Give the arguments for the tool {name!r}: {tool.description}"
-            arguments = await self._decide(asked, tool.parameters)
+            question = f"Give the arguments for the tool {name!r}: {tool.description}"
+            arguments = await self._decide(question, tool.parameters)
         return ToolCall(id=f"call_{new_id()}", name=name, arguments=json.dumps(arguments, ensure_ascii=False))
 
-    async def _decide(self, asked: str, schema: Schema) -> dict[str, Any]:
+    async def _decide(self, question: str, schema: Schema) -> dict[str, Any]:
         """Ask for a decision in a copy of the conversation, so that question and answer are not added to this one."""
         aside = Conversation(self.model, self._messages)
-        aside.say(asked)
+        aside.say(question)
         return cast("dict[str, Any]", json.loads(await aside.answer(Form(schema), max_repairs=1)))
 
     async def _call(self, call: ToolCall) -> str:
@@ -227,7 +227,7 @@ class Conversation:
             finally:
                 emit(ToolCalled(call_id=call.id, tool=call.name, arguments=arguments))
             result, failed = await self._tool_result(call.name, arguments), False
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the model receives any error of a tool
             result = _error_text(error)
         except asyncio.CancelledError as error:
             if _is_cancelled():
@@ -274,7 +274,7 @@ def _error_text(error: BaseException) -> str:
     """Return an error of a tool as text for a model."""
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - others wrote this error, its text too
+    except Exception:  # noqa: BLE001 - `__str__` of a user's class may raise anything
         return f"{type(error).__name__}, whose text cannot be read"
 
 

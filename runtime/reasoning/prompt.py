@@ -192,11 +192,11 @@ def _without_mapped_list(messages: Sequence[WorkflowMessage]) -> Iterator[Workfl
     items = _map_items(messages)
     for message in messages:
         lists = [name for name, value in message.outputs.items() if _contains_item(value, items)]
-        others = {name: value for name, value in message.outputs.items() if name not in lists}
+        other_outputs = {name: value for name, value in message.outputs.items() if name not in lists}
         if not lists:
             yield message
-        elif others:
-            yield message.model_copy(update={"outputs": others, "scratchpad": _json(others), "parts": ()})
+        elif other_outputs:
+            yield message.model_copy(update={"outputs": other_outputs, "scratchpad": _json(other_outputs), "parts": ()})
 
 
 def _map_items(messages: Iterable[WorkflowMessage]) -> list[object]:
@@ -219,15 +219,15 @@ def _text_of(message: WorkflowMessage) -> str:
 
 def _transcript(task: Task, budget: int) -> Iterator[str]:
     """Yield instruction and message of each operator of the transcript, cut so that their total fits the budget."""
-    shown = {message.operator_id for message in task.workflow_messages}
-    steps = [(step, "" if step.operator_id in shown else _text_of(step.message)) for step in task.transcript]
+    shown_ids = {message.operator_id for message in task.workflow_messages}
+    steps = [(step, "" if step.operator_id in shown_ids else _text_of(step.message)) for step in task.transcript]
     max_length = _fair_share(
         [len(text) for step, message_text in steps for text in (step.instruction, message_text)], budget
     )
     for step, message_text in steps:
         parts = [f"Its instruction:\n{fence(cut(step.instruction, max_length))}"] if step.instruction else []
         parts += [f"What it said:\n{fence(cut(message_text, max_length))}"] if message_text else []
-        parts += ["What it said is shown above."] if step.operator_id in shown else []
+        parts += ["What it said is shown above."] if step.operator_id in shown_ids else []
         after = f" (after {', '.join(step.before)})" if step.before else ""
         yield _titled(f"{step.operator_id}{after}", "\n".join(parts))
 

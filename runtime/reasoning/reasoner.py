@@ -324,10 +324,10 @@ class _ModelChoice:
         return model.fingerprint()
 
 
-def _at_least(least: int, **given: int) -> None:
-    for name, number in given.items():
-        if number < least:
-            raise InputError(f"{name} must be at least {least}, not {number}")
+def _at_least(minimum: int, **numbers: int) -> None:
+    for name, number in numbers.items():
+        if number < minimum:
+            raise InputError(f"{name} must be at least {minimum}, not {number}")
 
 
 def _form(task: Task) -> Form | None:

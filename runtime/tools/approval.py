@@ -33,10 +33,10 @@ async def approve(tool: str, arguments: Mapping[str, Any]) -> None:
     allowed = scope.run.questions.allowed
     if tool in allowed:
         return
-    shown = json.dumps(dict(arguments), ensure_ascii=False, default=str)
-    question = f"Allow the tool {tool} with {shown}? Answer yes, no or always (for the rest of this run)."
+    arguments_text = json.dumps(dict(arguments), ensure_ascii=False, default=str)
+    question = f"Allow the tool {tool} with {arguments_text}? Answer yes, no or always (for the rest of this run)."
     answer = await interrupt(question, {"enum": list(ANSWERS)})
     if answer == "always":
         allowed.add(tool)
     elif answer != "yes":
-        raise ToolError(f"a person did not allow {tool} with {shown}")
+        raise ToolError(f"a person did not allow {tool} with {arguments_text}")

@@ -34,7 +34,7 @@ class Docstring:
     def parse(cls, docstring: str | None) -> Docstring:
         """Parse a docstring; without a section on arguments, the whole docstring is the text."""
         lines = cleandoc(docstring or "").splitlines()
-        kept: list[str] = []
+        text_lines: list[str] = []
         arguments: dict[str, str] = {}
         at = 0
         while at < len(lines):
@@ -51,10 +51,10 @@ class Docstring:
             elif _REST_TYPE.match(line):
                 end = _end_of_indented(lines, at + 1)
             else:
-                kept.append(line)
+                text_lines.append(line)
                 end = at + 1
             at = end
-        return cls(text=re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip(), arguments=arguments)
+        return cls(text=re.sub(r"\n{3,}", "\n\n", "\n".join(text_lines)).strip(), arguments=arguments)
 
 
 def _entries(lines: list[str], entry: re.Pattern[str]) -> dict[str, str]:
@@ -65,10 +65,10 @@ def _entries(lines: list[str], entry: re.Pattern[str]) -> dict[str, str]:
     current: list[str] = []
     entry_indent = next((_indent(line) for line in lines if line.strip()), 0)
     for line in lines:
-        found = entry.match(line.strip()) if _indent(line) == entry_indent else None
-        if found:
-            current = [found.groupdict().get("text") or ""]
-            for name in found["names"].split(","):
+        match = entry.match(line.strip()) if _indent(line) == entry_indent else None
+        if match:
+            current = [match.groupdict().get("text") or ""]
+            for name in match["names"].split(","):
                 descriptions[name.strip().lstrip("*")] = current
         elif line.strip():
             current.append(line.strip())

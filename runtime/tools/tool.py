@@ -219,24 +219,24 @@ def tool_in(module: ModuleType, module_path: str, name: str, description: str = 
     if not hasattr(module, name):
         public = [known for known in vars(module) if not known.startswith("_")]
         raise ToolError(f"tool {name!r}: module {module_path!r} has no {name!r}{did_you_mean(name, public)}")
-    found = getattr(module, name)
-    if isinstance(found, type):
+    attribute = getattr(module, name)
+    if isinstance(attribute, type):
         try:
-            found = cast("type[Any]", found)()
+            attribute = cast("type[Any]", attribute)()
         except (Exception, SystemExit) as error:
             raise ToolError(
                 f"tool {name!r}: class {module_path}.{name} cannot be instantiated without arguments: {describe(error)}"
             ) from error
-    if isinstance(found, Tool):
-        return found.model_copy(update={"description": description}) if description else found
-    if is_described(found):
-        return tool_of(found, **({"description": description} if description else {}))
-    if not callable(found):
+    if isinstance(attribute, Tool):
+        return attribute.model_copy(update={"description": description}) if description else attribute
+    if is_described(attribute):
+        return tool_of(attribute, **({"description": description} if description else {}))
+    if not callable(attribute):
         raise ToolError(
-            f"tool {name!r}: {module_path}.{name} gives {found!r}; "
+            f"tool {name!r}: {module_path}.{name} gives {attribute!r}; "
             "it must be a function, a Tool, or a class whose instances are one or can be called"
         )
-    return Tool.of(found, name=name, description=description)
+    return Tool.of(attribute, name=name, description=description)
 
 
 @overload

@@ -255,11 +255,11 @@ class Toolkit:
 
     def subgraph(self, ids: Iterable[str]) -> Toolkit:
         """Return a toolkit of the items with these ids and the edges between them; unknown ids are ignored."""
-        kept = dict.fromkeys(key for key in ids if key in self._items)
+        known_ids = dict.fromkeys(key for key in ids if key in self._items)
         result = Toolkit()
-        result._items = {key: self._items[key] for key in kept}
+        result._items = {key: self._items[key] for key in known_ids}
         result._scores = {
-            start: {end: score for end, score in self._scores[start].items() if end in kept} for start in kept
+            start: {end: score for end, score in self._scores[start].items() if end in known_ids} for start in known_ids
         }
         return result
 
@@ -293,8 +293,8 @@ class Toolkit:
         names = {key: f"n{number}" for number, key in enumerate(self._items)}
         lines = ["flowchart LR"]
         for key, item in self._items.items():
-            left, right = next(shape for kind, shape in _SHAPES.items() if isinstance(item, kind))
-            lines.append(f'    {names[key]}{left}"{_escaped(item.name)}"{right}')
+            opening, closing = next(shape for kind, shape in _SHAPES.items() if isinstance(item, kind))
+            lines.append(f'    {names[key]}{opening}"{_escaped(item.name)}"{closing}')
         for start, scores in self._scores.items():
             for end, score in scores.items():
                 arrow = "-->" if isinstance(self._items[end], Action) else "-.->"

@@ -127,7 +127,7 @@ class OperatorError(OperadError):
     Attributes:
         workflow: Name of the operator's workflow.
         round: Round of the workflow, counted from 1.
-        cancelled: Paths of the operators that were stopped because of it.
+        cancelled: Paths of the operators that were stopped because of the error.
         finished: Messages of the operators that had finished, by id; those of the items of a failed map, by the map's
             id and the item's index.
     """
@@ -168,11 +168,11 @@ def _class_for(kind: type[BaseException]) -> type[OperatorError]:
         return OperatorError
     members = {"__module__": OperatorError.__module__, "__qualname__": "OperatorError", "__getattr__": _cause_attribute}
     try:
-        made = type("OperatorError", (OperatorError, kind), members)
-        made.__new__(made, "")
+        combined = type("OperatorError", (OperatorError, kind), members)
+        combined.__new__(combined, "")
     except Exception:  # noqa: BLE001 - a user's class may raise anything
         return OperatorError
-    return cast("type[OperatorError]", made)
+    return cast("type[OperatorError]", combined)
 
 
 def _cause_attribute(error: OperatorError, name: str) -> Any:
@@ -318,8 +318,8 @@ class PausedError(OperadError):
     def __init__(self, run_id: str, questions: Sequence[Question]) -> None:
         self.run_id = run_id
         self.questions = tuple(questions)
-        asked = "\n  ".join(f"{question.id}: {question.text}" for question in questions)
-        super().__init__(f"run {run_id!r} waits for answers; give them to resume(run_id, {{id: answer}}):\n  {asked}")
+        listed = "\n  ".join(f"{question.id}: {question.text}" for question in questions)
+        super().__init__(f"run {run_id!r} waits for answers; give them to resume(run_id, {{id: answer}}):\n  {listed}")
 
 
 class ModelError(OperadError):
@@ -407,7 +407,7 @@ class RunningLoopError(OperadError):
 
 
 def describe(error: BaseException) -> str:
-    """Return an error in one line: Operad's errors as their text, others with their type in front."""
+    """Return an error as text: Operad's errors by their message, other errors by type and message."""
     if isinstance(error, OperadError):
         return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

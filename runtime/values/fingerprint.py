@@ -34,7 +34,7 @@ def fingerprint(value: object) -> JsonValue:
     Raises:
         InputError: The value, or a part of it, has no fingerprint and no JSON form.
     """
-    thing: Any = value
+    anything: Any = value
     if isinstance(value, Fingerprinted) and not isinstance(value, type):
         return value.fingerprint()
     if isinstance(value, Enum):
@@ -52,11 +52,11 @@ def fingerprint(value: object) -> JsonValue:
     elif isinstance(value, partial):
         bound = cast("partial[Any]", value)
         return [fingerprint(bound.func), fingerprint(bound.args), fingerprint(bound.keywords)]
-    elif callable(thing):
-        return name_of(thing if hasattr(thing, "__qualname__") else type(thing))
+    elif callable(anything):
+        return name_of(anything if hasattr(anything, "__qualname__") else type(anything))
     raise InputError(
-        f"{type(thing).__name__} has no JSON form and no fingerprint(), so its values cannot be distinguished from "
-        f"each other: {repr(thing)[:100]}"
+        f"{type(anything).__name__} has no JSON form and no fingerprint(), so its values cannot be distinguished from "
+        f"each other: {repr(anything)[:100]}"
     )
 
 
@@ -76,5 +76,5 @@ def lasting(name: str) -> str:
     >>> lasting("operad.runtime.workflow.workflow._Within")
     'operad.Within'
     """
-    own = _OWN_CLASS.fullmatch(name)
-    return f"operad.{own[1]}" if own else name
+    own_class = _OWN_CLASS.fullmatch(name)
+    return f"operad.{own_class[1]}" if own_class else name

@@ -114,10 +114,10 @@ def bracket_slip(text: str) -> Slip | None:
 def _end_of_quote(text: str, at: int) -> int:
     """Return the position of the quote that closes the one at position `at`; -1 if there is none."""
     if text[at] == "'":
-        found = re.compile(r"(?:[^']|'')*'").match(text, at + 1)
+        match = re.compile(r"(?:[^']|'')*'").match(text, at + 1)
     else:
-        found = re.compile(r'(?:[^"\\]|\\.)*"', re.DOTALL).match(text, at + 1)
-    return found.end() - 1 if found else -1
+        match = re.compile(r'(?:[^"\\]|\\.)*"', re.DOTALL).match(text, at + 1)
+    return match.end() - 1 if match else -1
 
 
 def lone_word(text: str) -> str:
@@ -127,8 +127,10 @@ def lone_word(text: str) -> str:
         >>> lone_word("nonsense"), lone_word("a | b"), lone_word("In one sentence.")
         ('nonsense', 'a | b', '')
     """
-    is_one = bool(_ONE_WORD.fullmatch(text)) and text[0] not in _BRACKETS and text[-1] not in "}]" and ":" not in text
-    return text if is_one or _ALTERNATIVES.fullmatch(text) or _FOREIGN_TYPE.fullmatch(text) else ""
+    is_single = (
+        bool(_ONE_WORD.fullmatch(text)) and text[0] not in _BRACKETS and text[-1] not in "}]" and ":" not in text
+    )
+    return text if is_single or _ALTERNATIVES.fullmatch(text) or _FOREIGN_TYPE.fullmatch(text) else ""
 
 
 def choice_of(text: str, types: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -170,8 +172,10 @@ def is_of_a_type(text: str, types: Mapping[str, Any]) -> bool:
         types: The words that are types.
     """
     word = text.strip()
-    bare = word.lower().removesuffix("[]").removesuffix("?")
-    return bare in types or bool(_ALTERNATIVES.fullmatch(word)) or any(_is_near(word.lower(), each) for each in types)
+    type_word = word.lower().removesuffix("[]").removesuffix("?")
+    return (
+        type_word in types or bool(_ALTERNATIVES.fullmatch(word)) or any(_is_near(word.lower(), each) for each in types)
+    )
 
 
 def word_slip(text: str, key: str, types: Sequence[str]) -> str | None:
@@ -200,9 +204,11 @@ def _correction(word: str, types: Sequence[str]) -> str | None:
     Words that resemble types are misspelt types, types of other languages, and types with ``[]`` or ``?`` behind them.
     """
     lowered = word.lower()
-    bare = lowered.removesuffix("[]").removesuffix("?")
-    if bare != lowered and bare in types:
-        return f"; write [{bare}]" if lowered.endswith("[]") else f"; write {bare} | null, or KEY?: {bare}"
+    type_word = lowered.removesuffix("[]").removesuffix("?")
+    if type_word != lowered and type_word in types:
+        return (
+            f"; write [{type_word}]" if lowered.endswith("[]") else f"; write {type_word} | null, or KEY?: {type_word}"
+        )
     if foreign := _FOREIGN_TYPE.fullmatch(word):
         return f"; write {_EQUIVALENTS.get(foreign[1].lower(), 'a JSON Schema')}"
     if lowered in _EQUIVALENTS:

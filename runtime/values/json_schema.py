@@ -65,21 +65,21 @@ def _bounded_class(validator: Any) -> Any:
     """Return a validator class derived from `validator`, with keyword functions whose time is bounded."""
     from jsonschema import validators
 
-    own: Mapping[str, Any] = validator.VALIDATORS
-    following = {keyword: _counting_references(own[keyword]) for keyword in _REFERENCE_KEYWORDS if keyword in own}
-    bounded = {keyword: rule for keyword, rule in _BOUNDED_KEYWORDS.items() if keyword in own}
+    rules: Mapping[str, Any] = validator.VALIDATORS
+    following = {keyword: _counting_references(rules[keyword]) for keyword in _REFERENCE_KEYWORDS if keyword in rules}
+    bounded = {keyword: rule for keyword, rule in _BOUNDED_KEYWORDS.items() if keyword in rules}
     return cast("Any", validators).extend(validator, bounded | following)
 
 
 def _counting_references(
-    own: Callable[..., Iterator[ValidationError] | None],
+    rule: Callable[..., Iterator[ValidationError] | None],
 ) -> Callable[..., Iterator[ValidationError]]:
-    def follow(*given: Any) -> Iterator[ValidationError]:
-        left = _references_left.get()
-        if not left:
+    def follow(*arguments: Any) -> Iterator[ValidationError]:
+        references_left = _references_left.get()
+        if not references_left:
             raise EndlessSchemaError(f"it follows more than {MOST_REFERENCES:,} references")
-        _references_left.set(left - 1)
-        yield from own(*given) or ()
+        _references_left.set(references_left - 1)
+        yield from rule(*arguments) or ()
 
     return follow
 
@@ -107,8 +107,8 @@ def _additional_properties(validator: Any, inner: Any, instance: Any, schema: An
             yield from validator.descend(value, inner, path=name)
 
 
-def _unique_items(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    items = cast("list[Any]", instance) if wanted and isinstance(instance, list) else []
+def _unique_items(validator: Any, is_required: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    items = cast("list[Any]", instance) if is_required and isinstance(instance, list) else []
     if len({json.dumps(item, sort_keys=True) for item in items}) < len(items):
         yield _error(f"{items!r} has non-unique elements")
 

@@ -132,10 +132,10 @@ class Usage(Value):
         """Return the cost as text: ``0.0123 USD``, ``unknown`` or ``0.0123 USD + 3 calls of unknown price``."""
         if self.known_cost is None:
             return "unknown"
-        others = (
+        unpriced_calls = (
             f" + {self.unpriced:,} call{'s' if self.unpriced > 1 else ''} of unknown price" if self.unpriced else ""
         )
-        return f"{_dollars(self.cost)} USD{others}"
+        return f"{_dollars(self.cost)} USD{unpriced_calls}"
 
     @property
     def tokens(self) -> int:
@@ -177,9 +177,9 @@ class WorkflowMessage(Value):
         ports: Ports taken, among those that edges leave from; None for all.
         blame: Ids of the operators at fault.
         score: Quality of the work; larger is better. None if it was not measured.
-        job_id: Id of its job.
-        operator_id: Id of the operator that wrote it.
-        usage: Its usage and cost.
+        job_id: Id of the job.
+        operator_id: Id of the operator that wrote the message.
+        usage: Usage and cost of the operator.
         parts: Messages that this one joins: those of several end operators, in the order in which they were added, or
             of the items of a map.
         item: Item of the list, in a part of a map's message.
@@ -270,7 +270,7 @@ class StepRecord(Value):
     Attributes:
         operator_id: The operator.
         instruction: Purpose of the operator; empty if it declares none.
-        before: Ids of the operators before it.
+        before: Ids of the direct predecessors.
         message: Message of the operator.
     """
 
@@ -303,11 +303,11 @@ class Job(Value):
         goal: The task, in words. May be left out for a job with inputs.
         context: Background for the task.
         id: Id of the job.
-        session_id: Id of its conversation.
-        assigned_expert_name: Name of the expert to do it, if assigned.
+        session_id: Id of the conversation.
+        assigned_expert_name: Name of the assigned expert, if any.
         files: Files for the task.
         inputs: Named values for the task.
-        turns: The conversation before it, the oldest turn first; a model gets each as a message of its own.
+        turns: Earlier turns of the conversation, oldest first; a model receives each as a separate message.
     """
 
     goal: str
@@ -345,8 +345,8 @@ class SubJob(Job):
 
     Attributes:
         parent_id: Id of the whole job, also for a part of a part.
-        completion_criteria: Criteria by which it counts as done.
-        dependencies: Ids of the parts whose results it needs.
+        completion_criteria: Criteria for the completion of the part.
+        dependencies: Ids of the parts whose results this part needs.
     """
 
     parent_id: str = ""

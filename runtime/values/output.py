@@ -185,9 +185,9 @@ def _typed_dict(kind: Any) -> Any:
     if kind.__class__.__module__ == TypedDict.__module__:
         return kind
     hints = get_type_hints(kind, include_extras=True)
-    made: Any = TypedDict(kind.__name__, hints, total=kind.__total__)  # type: ignore[misc]
-    made.__required_keys__, made.__optional_keys__ = kind.__required_keys__, kind.__optional_keys__
-    return made
+    converted: Any = TypedDict(kind.__name__, hints, total=kind.__total__)  # type: ignore[misc]
+    converted.__required_keys__, converted.__optional_keys__ = kind.__required_keys__, kind.__optional_keys__
+    return converted
 
 
 def _closed(part: Any) -> Any:

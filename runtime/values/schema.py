@@ -343,9 +343,9 @@ def _refuse_broken(text: str, whole: str, offset: int, braced: bool) -> None:
     slip = bracket_slip(text) if text[0] in "{[" or text[-1] in "}]" else None
     if slip is None or slip.at is None:
         return
-    begins = text[0] == "{" or braced or (text[0] == "[" and "]" not in text)
-    ends = slip.at == len(text) - 1 and "\n" not in text and _KEY_AND_COLON.match(text)
-    if begins or ends:
+    begins_as_form = text[0] == "{" or braced or (text[0] == "[" and "]" not in text)
+    ends_as_form = slip.at == len(text) - 1 and "\n" not in text and _KEY_AND_COLON.match(text)
+    if begins_as_form or ends_as_form:
         raise invalid_schema(slip.code, said_of(slip, whole, offset))
 
 
@@ -374,7 +374,7 @@ def _is_schema(parsed: Any) -> TypeGuard[Schema]:
     structured = {key for key, kind in _STRUCTURE.items() if isinstance(value.get(key), kind)}
     kind = value.get("type")
     kinds = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
-    typed = bool(kinds) and all(isinstance(one, str) and one in _JSON_TYPES for one in kinds)
+    typed = bool(kinds) and all(isinstance(name, str) and name in _JSON_TYPES for name in kinds)
     if typed and structured & {"properties", "items", "enum"}:
         return True
     known = value.keys() <= _ANNOTATIONS | _STRUCTURE.keys() | _keywords()
@@ -425,7 +425,7 @@ def faults(schema: Schema, value: Any) -> list[str]:
         json.dumps(value, allow_nan=False)
         errors = sorted(schema_errors(schema, value), key=lambda error: error.json_path)
         places = ["" if error.json_path == "$" else f"{error.json_path}: " for error in errors]
-        found = [f"{place}{shortened(error.message)}" for place, error in zip(places, errors, strict=True)]
+        messages = [f"{place}{shortened(error.message)}" for place, error in zip(places, errors, strict=True)]
     except Unresolvable as error:
         raise invalid_schema("reference", f"the reference {error} has no target in this schema") from error
     except RecursionError as error:
@@ -436,5 +436,5 @@ def faults(schema: Schema, value: Any) -> list[str]:
         return ["a number is too large; give a smaller one"]
     except ValueError:
         return ["NaN and Infinity are not JSON; give a number that is finite"]
-    more = len(found) - MAX_ERRORS
-    return [*found[:MAX_ERRORS], f"and {more} more"] if more > 0 else found
+    more = len(messages) - MAX_ERRORS
+    return [*messages[:MAX_ERRORS], f"and {more} more"] if more > 0 else messages

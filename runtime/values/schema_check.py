@@ -80,14 +80,14 @@ def _keys(value: Any) -> list[Any]:
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
     """Yield all objects inside a value."""
-    waiting: list[Any] = [value]
-    while waiting:
-        part = waiting.pop()
+    pending: list[Any] = [value]
+    while pending:
+        part = pending.pop()
         if isinstance(part, dict):
             yield cast("dict[str, Any]", part)
-            waiting += cast("dict[str, Any]", part).values()
+            pending += cast("dict[str, Any]", part).values()
         elif isinstance(part, list):
-            waiting += cast("list[Any]", part)
+            pending += cast("list[Any]", part)
 
 
 def shortened(text: str, most: int = 300) -> str:

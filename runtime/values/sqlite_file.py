@@ -187,7 +187,7 @@ class SqliteFile:
 def _identity(path: str | Path) -> tuple[int, int] | None:
     """Return device and inode of the file at a path; None if there is no file."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -24,7 +24,7 @@ class RepeatedKey(NamedTuple):
 
 def repeated_keys(text: str) -> Iterator[RepeatedKey]:
     """Yield the repeated keys of a valid JSON text, in the order of the text."""
-    line_starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    line_starts = [0, *(newline.end() for newline in re.finditer("\n", text))]
     enclosing_keys: list[set[str]] = []  # per enclosing object or list, the keys so far; empty for lists
     last_string: re.Match[str] | None = None
     for token in _TOKEN.finditer(text):

@@ -58,7 +58,7 @@ def requirement(fault: Mapping[str, Any]) -> str:
 
 def nearest_choice(fault: Mapping[str, Any]) -> str:
     """Return ``" (did you mean 'x'?)"`` for a text that is nearly one of the permitted ones, or an empty string."""
-    expected, given = fault.get("ctx", {}).get("expected"), fault["input"]
-    if fault["type"] not in ("enum", "literal_error") or not isinstance(given, str) or len(given) > 100:
+    expected, value = fault.get("ctx", {}).get("expected"), fault["input"]
+    if fault["type"] not in ("enum", "literal_error") or not isinstance(value, str) or len(value) > 100:
         return ""
-    return did_you_mean(given, _CHOICE.findall(str(expected)))
+    return did_you_mean(value, _CHOICE.findall(str(expected)))

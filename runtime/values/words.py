@@ -50,13 +50,13 @@ def words(text: str) -> list[str]:
     >>> words("用PDF存知识库。")
     ['用', 'pdf', '存知', '知识', '识库']
     """
-    found: list[str] = []
+    result: list[str] = []
     for run in _word_pattern().finditer(unicodedata.normalize("NFKC", text)):
         word = run.group()
         if run.lastgroup and len(word) > 1:
-            found += map("".join, pairwise(word))
+            result += map("".join, pairwise(word))
             continue
-        found.append(word.casefold())
+        result.append(word.casefold())
         if not word.islower() and len(parts := _camel_case_boundary().split(word)) > 1:
-            found += map(str.casefold, parts)
-    return found
+            result += map(str.casefold, parts)
+    return result
