@@ -165,6 +165,7 @@ def compare(value: Any, operator: str, expected: str | list[str] | None) -> bool
 
 
 def _compare_by_type(value: Any, operator: str, expected: str | list[str] | None) -> bool:
+    """Return True if a comparison holds for a value other than None, by the type of the value."""
     if isinstance(value, bool):
         return _boolean(value, operator, expected)
     if operator in _ORDER or isinstance(value, int | float):

@@ -314,6 +314,11 @@ def _mcp() -> tuple[Any, Callable[..., Client]]:
 
 
 async def _list_tools(client: Client) -> list[ListedTool]:
+    """Return all tools of a server.
+
+    Raises:
+        ToolError: There are more than `MOST_TOOLS`.
+    """
     page = await client.list_tools()
     tools = list(page.tools)
     while page.next_cursor and len(tools) <= MOST_TOOLS:
@@ -336,6 +341,7 @@ def _text(result: CallToolResult) -> str:
 
 
 def _block_text(block: ContentBlock) -> str:
+    """Return a block of a tool's result as text; binary content is replaced by a description."""
     if block.type == "text":
         return block.text
     if block.type == "resource_link":

@@ -58,6 +58,7 @@ def _hints(declared: type[Any]) -> Mapping[str, Any]:
 
 
 def _bare_type(hint: Any) -> Any:
+    """Return a type without annotations and None; None for other unions."""
     if get_origin(hint) is Annotated:
         return _bare_type(get_args(hint)[0])
     if get_origin(hint) in (Union, types.UnionType):
@@ -120,6 +121,7 @@ def _selector(value: Any) -> Any:
 
 
 def _tuple(hint: Any, value: Any) -> Any:
+    """Return a tuple as a list of its fields in order; a value of another form is unchanged."""
     hints, names = _hints(hint), _field_names(hint)
     if isinstance(value, list):
         given = cast("list[Any]", value)
@@ -152,6 +154,7 @@ def _plain_value(value: Any) -> Any:
 
 
 def _with_names(hint: Any, value: Any) -> Any:
+    """Return a value of a declared type with names in place of lists; see `named`."""
     if hint is Selector:
         written = ".".join(reversed(value)) if _are_texts(value) else value
         return written if _selector(written) == value else value
@@ -168,6 +171,7 @@ def _with_names(hint: Any, value: Any) -> Any:
 
 
 def _named_tuple(hint: Any, value: Any) -> Any:
+    """Return a list as a mapping of field names to values, without optional fields that have their default."""
     names, hints, defaults = _field_names(hint), _hints(hint), _defaults(hint)
     given = cast("list[Any]", value)
     if (

@@ -218,6 +218,11 @@ class NodeOperator(Operator, Generic[ParamsT]):
 
     @classmethod
     def _read_params(cls, id: str, params: Any) -> Any:
+        """Return validated parameters.
+
+        Raises:
+            InvalidError: The parameters do not fit their declaration.
+        """
         if isinstance(params, cls.params_type):
             return params
         try:
@@ -314,6 +319,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
         return {**declared, **self.outputs(type_of), **dict.fromkeys(ERROR_OUTPUTS, VariableType.STRING)}
 
     def _failure_faults(self, type_of: TypeOf) -> Iterator[Fault]:
+        """Yield the faults of the parameter `failure`."""
         failure = self.params.failure
         if failure is None:
             return

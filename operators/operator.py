@@ -581,6 +581,7 @@ class Operator(BaseOperator[T]):
         )
 
     async def _build_task(self, call: OperatorCall) -> Task:
+        """Return the task for the reasoner: configuration, recommendation, knowledge and insights for a call."""
         config, job = self.config, call.job
         recommended = self._recommend()
         knowledge = self.get_knowledge(job) if self._knowledge_base is None else await self._search_knowledge(job)
@@ -622,8 +623,8 @@ def _configured(
     if isinstance(config, OperatorConfig):
         if given := [name for name, value in arguments.items() if value is not None and value not in ("", (), [])]:
             raise InputError(
-                f"{class_name}(config): {', '.join(given)} belong in the OperatorConfig; or give the instruction as text: "
-                f"{class_name}('…', {given[0]}=…)"
+                f"{class_name}(config): {', '.join(given)} belong in the OperatorConfig; or give the instruction as "
+                f"text: {class_name}('…', {given[0]}=…)"
             )
         return config, Output(str) if not config.output_schema else Output(None, config.output_schema)
     if not isinstance(config, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -642,6 +643,11 @@ def _configured(
 
 
 def _with_retry(policy: Policy | None, retry: Retry | int | Literal[False], operator_id: str) -> Policy:
+    """Return a policy with these retries.
+
+    Raises:
+        InputError: The policy has retries already, or they are invalid.
+    """
     if policy is not None and policy.retry is not None:
         raise InputError(f"operator {operator_id!r}: retry: the policy has one, too; give it in one of the two")
     try:

@@ -113,6 +113,7 @@ def current_time() -> Tool:
 
 
 def _page_text(page: Fetched) -> str:
+    """Return a page as Markdown if it is HTML, otherwise its text."""
     text = page.text()
     if page.content_type not in ("text/html", "application/xhtml+xml"):
         return text

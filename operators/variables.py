@@ -240,6 +240,7 @@ class Variables:
 
 
 def _part(value: Any, path: str) -> Any:
+    """Return the part of a value at a path of names and indices; None if there is none."""
     for name in path.split(".") if path else ():
         if isinstance(value, FileDescriptor):
             value = file_parts(value).get(name)

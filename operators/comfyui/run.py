@@ -199,6 +199,7 @@ async def _wait_for_record(server: ComfyUIServer, prompt_id: str) -> Mapping[str
 
 
 def _raise_if_failed(record: Mapping[str, Any]) -> None:
+    """Raise ComfyUIError if the record of a run reports an error."""
     status = mapping_of(record.get("status"))
     if status.get("status_str") != "error":
         return
@@ -212,6 +213,7 @@ def _raise_if_failed(record: Mapping[str, Any]) -> None:
 
 
 def _raise_failure(kind: str, data: Mapping[str, Any]) -> None:
+    """Raise ComfyUIError if a message reports an error or an interruption."""
     node = f"node {short(data.get('node_id'))!r} ({short(data.get('node_type'))})"
     if kind == "execution_error":
         reason = ": ".join(filter(None, (short(data.get("exception_type")), short(data.get("exception_message")))))
@@ -221,6 +223,7 @@ def _raise_failure(kind: str, data: Mapping[str, Any]) -> None:
 
 
 async def _withdraw(server: ComfyUIServer, client_id: str) -> None:
+    """Remove a run from the server, or log a warning if that fails; cancellation is delayed meanwhile."""
     import anyio
 
     try:

@@ -258,6 +258,11 @@ class ComfyUIServer:
     async def _ask(
         self, path: str, body: bytes | None = None, content_type: str = "", guard: Guard | None = None
     ) -> Fetched:
+        """Send a request to the server, and return its response.
+
+        Raises:
+            FetchError: The server cannot be reached.
+        """
         try:
             return await fetch(
                 self.url + path,

@@ -100,7 +100,8 @@ async def run_comfyui(server: ComfyUIServer, work: ComfyUIWork) -> Made:
                 location = f"; they are in {files[0].path.parent}" if files else ""
                 raise FetchError(
                     f"{work.who}: file {output.filename[:200]!r} of node {output.node[:100]!r} cannot be fetched: {error}; "
-                    f"{len(files)} of {len(outputs)} files were, and `max_bytes` allows {work.max_bytes:,} bytes in all{location}",
+                    f"{len(files)} of {len(outputs)} files were, and `max_bytes` allows {work.max_bytes:,} bytes in all"
+                    f"{location}",
                     transient=error.transient,
                 ) from error
             room -= len(data)

@@ -104,6 +104,11 @@ def read_document(file: FileDescriptor, max_chars: int = MAX_DOCUMENT_CHARS) -> 
 
 
 def _content(file: FileDescriptor) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        InputError: The file is too large, or cannot be read.
+    """
     if file.size > MAX_FILE_BYTES:
         raise InputError(too_large(file.size))
     try:
@@ -247,6 +252,7 @@ def html_as_markdown(text: str) -> str:
 
 
 def _eml(data: bytes, suffix: str) -> Iterator[str]:
+    """Yield the headers, names of attachments, and text of an email."""
     message = email.message_from_bytes(data, policy=email.policy.default)
     for name in ("From", "To", "Cc", "Date", "Subject"):
         if message[name]:

@@ -109,6 +109,11 @@ class ComfyUINode(NodeOperator[ComfyUIParams]):
         return f"node {self.get_id()!r} (comfyui)"
 
     def _value(self, place: str, declared: Any, call: NodeCall) -> Any:
+        """Return the value for an input: a file, a text, or a JSON value.
+
+        Raises:
+            NodeError: The variable has several files.
+        """
         if isinstance(declared, Text):
             return call.text(declared)
         if not isinstance(declared, Selector):
@@ -119,8 +124,8 @@ class ComfyUINode(NodeOperator[ComfyUIParams]):
             return value if isinstance(value, FileDescriptor) else plain(value)
         if len(files) > 1:
             raise NodeError(
-                f"{self._who}: inputs.{place}: variable {str(declared)!r} has {len(files)} files, and an input takes one; "
-                "choose one with a list-operator"
+                f"{self._who}: inputs.{place}: variable {str(declared)!r} has {len(files)} files, and an input takes "
+                "one; choose one with a list-operator"
             )
         return files[0]
 

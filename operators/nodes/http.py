@@ -103,6 +103,11 @@ class _Request(NodeOperator[ParamsT]):
         return {"body": T.STRING, "status_code": T.NUMBER, "headers": T.OBJECT, "files": T.ARRAY_FILE}
 
     def _url(self, declared: Selector | Text, call: NodeCall) -> str:
+        """Return the URL from a variable or a text.
+
+        Raises:
+            NodeError: The value is not a text, or is empty.
+        """
         url = call.get(declared) if isinstance(declared, Selector) else call.text(declared)
         if not isinstance(url, str) or not url.strip():
             named = f"variable {str(declared)!r}" if isinstance(declared, Selector) else "url"
@@ -112,6 +117,11 @@ class _Request(NodeOperator[ParamsT]):
         return url
 
     def _outputs_of(self, fetched: Fetched) -> Values:
+        """Return the outputs for a response.
+
+        Raises:
+            FetchError: The status is 400 or more, and the node declares its behaviour on failure.
+        """
         if self.params.failure is not None and fetched.status >= 400:
             raise FetchError(
                 f"node {self.get_id()!r} ({self.type}): the address answers with status {fetched.status}",
@@ -226,6 +236,7 @@ class Request(_Request[RequestParams]):
         return json.dumps(value, ensure_ascii=False).encode()
 
     def _files(self, value: Selector | Text, call: NodeCall) -> list[FileDescriptor]:
+        """Return the files of a variable; none for a text."""
         if not isinstance(value, Selector):
             return []
         variable = call.get(value)

@@ -70,6 +70,7 @@ class ListOperator(NodeOperator[ListOperatorParams]):
             yield from self._operation_faults(f"then[{number}]", operation, type_of)
 
     def _operation_faults(self, where: str, operation: Sequence[Any], type_of: TypeOf) -> Iterator[Fault]:
+        """Yield the faults of an operation."""
         name, *rest = operation or [""]
         if name not in _OPERATIONS:
             known = ", ".join(_OPERATIONS[:-1])
@@ -87,6 +88,7 @@ class ListOperator(NodeOperator[ListOperatorParams]):
             yield from self._filter_faults(where, rest, type_of)
 
     def _filter_faults(self, where: str, comparison: Sequence[Any], type_of: TypeOf) -> Iterator[Fault]:
+        """Yield the faults of the comparison of a filter."""
         operator, value, part = [*comparison, None, None][:3]
         kind = type_of(self.params.variable).item or T.ANY
         if part is not None and part not in FILE_PARTS:
@@ -117,6 +119,11 @@ class ListOperator(NodeOperator[ListOperatorParams]):
         }
 
     def _apply(self, items: list[Any], operation: Sequence[Any], call: NodeCall) -> list[Any]:
+        """Return a list after an operation.
+
+        Raises:
+            NodeError: The operation cannot be applied to these items.
+        """
         name, first, *rest = [*operation, None] if len(operation) == 1 else operation
         match name:
             case "all":
@@ -167,6 +174,7 @@ def _property_of(item: Any, part: str) -> Any:
 
 
 def _ordered(items: list[Any], node_id: str, part: str, *, descending: bool) -> list[Any]:
+    """Return a list sorted by its items, files by one of their properties."""
     keys = [_property_of(item, part) for item in items]
     try:
         order = sorted(range(len(items)), key=keys.__getitem__, reverse=descending)

@@ -112,6 +112,7 @@ class Code(NodeOperator[CodeParams]):
         return {output.name: self._of(output, returned) for output in self.params.outputs}
 
     def _of(self, output: Declared, returned: Mapping[str, Any]) -> Any:
+        """Return the value of an output from what main returned; booleans become numbers if the output is one."""
         if output.name not in returned:
             raise NodeError(
                 f"node {self.get_id()!r} (code): main returned no {output.name!r}, which is declared; "

@@ -163,6 +163,7 @@ def _dot(called: ast.Attribute, lines: list[bytes]) -> tuple[int, int] | None:
 
 
 def _deletion(target: ast.expr) -> str:
+    """Return the statement that replaces the deletion of an item or a variable."""
     if not isinstance(target, ast.Subscript):
         return f"{ast.unparse(target)} = None"
     key = target.slice
@@ -181,6 +182,7 @@ def _end(node: ast.expr | ast.stmt) -> tuple[int, int]:
 
 
 def _plain_import(node: ast.Import) -> Iterator[str]:
+    """Yield the statements that replace ``import a, b``."""
     for alias in node.names:
         if alias.name not in GIVEN:
             yield f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else "")
@@ -192,6 +194,7 @@ def _plain_import(node: ast.Import) -> Iterator[str]:
 
 
 def _from_import(node: ast.ImportFrom) -> Iterator[str]:
+    """Yield the statements that replace ``from a import b, c``."""
     module = node.module or ""
     for alias in node.names:
         named = f" as {alias.asname}" if alias.asname else ""

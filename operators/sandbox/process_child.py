@@ -149,6 +149,7 @@ class _Guard:
             self._is_checking = False
 
     def _check(self, event: str, path: str, arguments: tuple[Any, ...]) -> None:
+        """Raise PermissionError if a file operation is not permitted for a path."""
         if (path + os.sep).startswith(self._writable) or path == os.devnull:
             return
         flags = arguments[2] if event == "open" and len(arguments) > 2 and isinstance(arguments[2], int) else 0
@@ -197,6 +198,7 @@ def _guard_requests(input_lines: IO[str], output: IO[str]) -> None:
 
 
 def _guard_urllib(fetch: Callable[[str, str, Any, Any], dict[str, Any]]) -> None:
+    """Make `urllib.request` send through `fetch`."""
     import email.message
     import urllib.error
     import urllib.request

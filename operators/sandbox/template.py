@@ -174,6 +174,7 @@ def name_changed(template: str, old: str, new: str) -> str:
 
 
 def _rename_tokens(template: str, old: str, new: str) -> str:
+    """Return a template in which all tokens of a name are replaced, except those of attributes."""
     from operad.operators.sandbox.bounded_jinja import READING
 
     pieces: list[str] = []

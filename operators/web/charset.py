@@ -46,6 +46,7 @@ def _declared(body: bytes, content_type: str) -> str:
 
 
 def _detected(body: bytes) -> str:
+    """Return the detected encoding of a text: UTF-8, or chardet's guess."""
     try:
         body.decode()
     except UnicodeDecodeError:

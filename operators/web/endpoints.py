@@ -95,6 +95,7 @@ class ImageModel(_Maker):
         return [await self._image(answer) for answer in images]
 
     async def _image(self, answer: Any) -> tuple[bytes, str]:
+        """Return an image from an item of the answer: its data, or the content of its URL."""
         with self._checked_protocol():
             encoded, url = answer.get("b64_json"), answer.get("url")
             data = base64.b64decode(encoded or "", validate=True)

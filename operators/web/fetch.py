@@ -158,7 +158,8 @@ async def fetch(
             return await _follow(request, guard, progress)
     except TimeoutError as error:
         raise FetchError(
-            f"{progress}: took longer than the {guard.timeout:g} s that it may; {progress.received:,} bytes of an answer had come",
+            f"{progress}: took longer than the {guard.timeout:g} s that it may; "
+            f"{progress.received:,} bytes of an answer had come",
             transient=True,
         ) from error
     except (BlockedAddressError, BlockedURLError) as error:

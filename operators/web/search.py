@@ -88,6 +88,7 @@ class SerpApi(Value):
         return [result for result in results if result.url][:limit]
 
     def _read(self, answer: Fetched) -> dict[str, Any]:
+        """Return the JSON object of an answer; an empty one for an error without JSON."""
         try:
             body = json.loads(answer.body)
         except (ValueError, RecursionError):

@@ -364,6 +364,7 @@ def _vectors_by_text(connection: sqlite3.Connection, path: str) -> dict[tuple[st
 
 
 def _remove(connection: sqlite3.Connection, path: str) -> None:
+    """Remove a file with its passages and vectors."""
     row = connection.execute("SELECT id FROM files WHERE path = ?", (path,)).fetchone()
     if row:
         connection.execute("DELETE FROM found WHERE rowid IN (SELECT id FROM passages WHERE file = ?)", row)

@@ -165,6 +165,7 @@ def table_lines(rows: Iterable[tuple[int, Sequence[object]]]) -> Iterator[tuple[
 
 
 def _cell(value: object) -> str:
+    """Return the text of a cell for a Markdown table."""
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer():

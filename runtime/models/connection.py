@@ -41,6 +41,7 @@ class Connections(WeakKeyDictionary[asyncio.AbstractEventLoop, Connection]):
 
 
 async def _close_at_end(client: AsyncOpenAI, connections: ref[Connections]) -> AsyncGenerator[None, None]:
+    """Wait until the generator is closed, then close the client and forget its connection."""
     loop, owner = asyncio.get_running_loop(), connections()
     assert owner is not None  # noqa: S101 - it asks for this
     finalizer = finalize(owner, _close_soon, loop, client)  # holds a reference to the client

@@ -174,6 +174,7 @@ class EmbeddedModel(Model):
         return server.base_url, server.key
 
     def _serve(self) -> _Server:
+        """Return the server of the weights file; check the file and start the server on first use."""
         with _starting:
             key = (self.weights, self.context_tokens)
             path = self.weights or default_weights()
@@ -223,6 +224,12 @@ atexit.register(_servers.clear)
 
 
 def _start(weights: Path, context_tokens: int, *, small: bool) -> _Server:
+    """Start a server for a weights file, and wait until it is ready.
+
+    Raises:
+        MissingExtraError: xllamacpp is not installed.
+        ModelError: The file is not a model, or the server does not start.
+    """
     # By default, idle threads of OpenMP spin and occupy the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")

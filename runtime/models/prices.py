@@ -103,6 +103,7 @@ def _shipped() -> Prices:
 
 
 def _issues(document: Document) -> Iterator[Issue]:
+    """Yield the faults of a file of prices."""
     for host, models in document.data.items():
         if problem := _host_fault(host, models):
             yield Issue("host", problem, document.where((host,)))
@@ -123,6 +124,7 @@ def _host_fault(host: str, models: Any) -> str:
 
 
 def _issues_of_price(document: Document, path: Path_, price: Any) -> Iterator[Issue]:
+    """Yield the faults of the entry for a model."""
     if not isinstance(price, dict):
         yield Issue("value", "must be a mapping: {prompt: …, completion: …}", document.where(path))
         return

@@ -194,6 +194,7 @@ class _File:
         self._file.close()
 
     def _remove_old(self, connection: sqlite3.Connection) -> None:
+        """Remove expired messages, and the oldest ones beyond the maximum number."""
         if self._max_age is not None:
             connection.execute("DELETE FROM answers WHERE stored < ?", (time.time() - self._max_age,))
         connection.execute(

@@ -255,6 +255,11 @@ def _read(form: Form, turn: Completion) -> Any:
 
 
 def _parse_arguments(call: ToolCall) -> dict[str, Any]:
+    """Return the arguments of a tool call.
+
+    Raises:
+        ToolError: They are not a JSON object.
+    """
     try:
         arguments = json.loads(call.arguments or "{}", parse_constant=_refuse_constant)
     except ValueError as error:

@@ -84,6 +84,7 @@ class Connections:
         return tuple(by_name.values())
 
     async def _open(self, source: ToolSource) -> ToolGroup:
+        """Return the tools of a source; open it on first use."""
         if self._closing.is_set():
             raise ToolError(f"tools {source.name!r} cannot be opened: the run they belong to has ended")
         opened = self._opened.get(source.id)

@@ -85,6 +85,11 @@ class Signature:
         }
 
     def _parameters(self, function: Callable[..., Any]) -> list[inspect.Parameter]:
+        """Return the parameters of a function, without those bound by a partial.
+
+        Raises:
+            ToolError: There is no signature, or a parameter cannot be given by name.
+        """
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError) as error:
@@ -147,6 +152,7 @@ def _is_context(annotation: Any) -> bool:
 
 
 def _model_of(parameters: Iterable[inspect.Parameter], namespace: dict[str, Any]) -> type[BaseModel]:
+    """Return the pydantic model for parameters, with types resolved in a namespace."""
     fields: dict[str, Any] = {}
     for number, parameter in enumerate(parameters):
         annotation = Any if parameter.annotation is parameter.empty else parameter.annotation

@@ -324,6 +324,7 @@ class Toolkit:
             self._connect(action.id, item.id, score)
 
     def _checked(self, neighbours: Neighbours) -> list[tuple[Action, float]]:
+        """Return neighbours as a list, after checking that they are in the toolkit and that scores are from 0 to 1."""
         pairs = list(neighbours)
         for action, score in pairs:
             if action.id not in self._items:
@@ -333,6 +334,7 @@ class Toolkit:
         return pairs
 
     def _add_item(self, item: Action | Tool | ToolGroup) -> None:
+        """Add an item, and the tools of a group with edges to them."""
         existing = self._items.get(item.id, item)
         if type(existing) is not type(item):
             raise ToolError(f"{existing.name!r} and {item.name!r} have the same id: {item.id!r}")
@@ -352,6 +354,7 @@ class Toolkit:
         self._remove_id(item.id)
 
     def _remove_id(self, key: str) -> None:
+        """Remove an item with its edges, and the tools and groups that no other item calls."""
         called = [end for end in self._scores.pop(key) if not isinstance(self._items[end], Action)]
         del self._items[key]
         for scores in self._scores.values():

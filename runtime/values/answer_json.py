@@ -60,6 +60,7 @@ def _fenced(text: str) -> Iterator[str]:
 
 
 def _embedded(text: str) -> Iterator[Any]:
+    """Yield the JSON values amid prose: those that begin at one of the first `MAX_STARTS` brackets."""
     decoder = json.JSONDecoder()
     at = 0
     for start in islice(re.finditer(r"[{\[]", text), MAX_STARTS):
@@ -73,6 +74,7 @@ def _embedded(text: str) -> Iterator[Any]:
 
 
 def _repaired(text: str) -> Iterator[Any]:
+    """Yield the object or list of a text, after repairing its JSON; nothing if that is impossible."""
     import json_repair
 
     try:

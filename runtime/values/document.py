@@ -204,6 +204,11 @@ class _Reader:
         self.issues: list[Issue] = []
 
     def read(self) -> YamlValues:
+        """Return the values of the whole text.
+
+        Raises:
+            InvalidError: The text has faults, or exceeds a limit.
+        """
         documents = 0
         try:
             while self._loader.check_event():
@@ -233,6 +238,11 @@ class _Reader:
             self._alias(event)
 
     def _alias(self, event: Any) -> None:
+        """Add the value of an alias, as a key or a value.
+
+        Raises:
+            InvalidError: The anchor is missing, or the alias is inside its own anchor.
+        """
         anchor: str = event.anchor
         if any(enclosing.anchor == anchor for enclosing in self._stack):
             raise self._refusal("cycle", f"*{anchor[:80]} contains itself")
@@ -270,6 +280,7 @@ class _Reader:
             self._anchored[event.anchor] = (value, size, self._current_line)
 
     def _value(self, event: Any) -> Any:
+        """Return the value of a scalar by its tag; if tag or value are invalid, report a fault and return None."""
         tag = event.tag
         if tag is None or tag == "!":
             tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)
@@ -300,6 +311,7 @@ class _Reader:
         self._lines[id(enclosing.value), key] = self._current_line
 
     def _begin(self, event: Any) -> None:
+        """Begin a mapping or a list."""
         if self._wants_key():
             is_template = isinstance(event, yaml.MappingStartEvent) and event.flow_style
             hint = "; put a text that begins with {{ in quotes" if is_template else ""
@@ -315,6 +327,7 @@ class _Reader:
         self._stack.append(_Open(value, event.anchor, self._current_line))
 
     def _add(self, value: Any, size: int, line: int) -> None:
+        """Add a finished value to the innermost open mapping or list; without one, it is the whole value."""
         if not self._stack:
             self._whole, self._first_line = value, line
             return
@@ -328,6 +341,7 @@ class _Reader:
             enclosing.key = None
 
     def _count_values(self, size: int) -> None:
+        """Count values towards `MAX_VALUES`."""
         self._count += size
         if self._count > MAX_VALUES:
             raise self._refusal("size", f"holds more than {MAX_VALUES:,} values once its aliases are replaced")
@@ -341,6 +355,7 @@ class _Reader:
 
 
 def _issue(error: yaml.YAMLError, text: str, name: str) -> Issue:
+    """Return the issue for an error of the YAML parser, with its position and line."""
     mark: Any = getattr(error, "problem_mark", None)
     if mark is None:
         return Issue("yaml", str(error), name)

@@ -74,6 +74,8 @@ def _bounded_class(validator: Any) -> Any:
 def _counting_references(
     rule: Callable[..., Iterator[ValidationError] | None],
 ) -> Callable[..., Iterator[ValidationError]]:
+    """Return a keyword function for references that limits their number to `MOST_REFERENCES`."""
+
     def follow(*arguments: Any) -> Iterator[ValidationError]:
         references_left = _references_left.get()
         if not references_left:

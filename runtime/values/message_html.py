@@ -31,7 +31,8 @@ def message_html(message: WorkflowMessage) -> str:
         for part in message.parts
     )
     operator = f" · {escape(message.operator_id)}" if message.operator_id else ""
-    return f"<div><p><b>{message.status.value}</b>{operator}{used(message.usage)}</p><table><tbody>{rows}</tbody></table>{parts}</div>"
+    head = f"<p><b>{message.status.value}</b>{operator}{used(message.usage)}</p>"
+    return f"<div>{head}<table><tbody>{rows}</tbody></table>{parts}</div>"
 
 
 def used(usage: Usage) -> str:

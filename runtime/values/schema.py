@@ -243,6 +243,7 @@ class _Derivation:
         self._nodes = 0
 
     def derive(self, example: Any, path: PathInForm = ()) -> Schema:
+        """Return the schema of an example, whose path in the whole form is given for errors."""
         self._nodes += 1
         if len(path) > MAX_DEPTH:
             raise invalid_schema("too-deep", f"nested more than {MAX_DEPTH} deep")

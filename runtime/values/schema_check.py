@@ -37,6 +37,7 @@ def check_schema(schema: Schema) -> None:
 
 
 def _reference_issues(schema: Schema) -> Iterator[Issue]:
+    """Yield an issue for each reference of a schema without a target inside it."""
     from referencing import Registry
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012

@@ -138,6 +138,7 @@ class SqliteFile:
         return [os.path.realpath(self.path) + suffix for suffix in ("-wal", "-shm")]
 
     def _open(self) -> sqlite3.Connection:
+        """Open the file, create its tables if it is new, and return the connection."""
         import sqlite3
 
         if self._kind.private and self.path != ":memory:":

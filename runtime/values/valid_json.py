@@ -68,6 +68,7 @@ def _without_json_form(value: object) -> Any:
 
 
 def _cleaned(value: Any) -> Any:
+    """Return a value with NaN and infinities replaced by None, and keys converted to JSON keys, at any depth."""
     if isinstance(value, dict):
         return {
             key if key is None or isinstance(key, str | int) else str(key): _cleaned(each)
