@@ -28,7 +28,7 @@ class ConditionError(OperadError):
     """A condition that a value cannot be compared by."""
 
 
-def _written(value: object) -> object:
+def _as_written(value: object) -> object:
     return as_text(value) if isinstance(value, bool | int | float) else value
 
 
@@ -39,7 +39,7 @@ class Condition(NamedTuple):
     operator: Annotated[str, Field(description="How to compare; which there are depends on the variable's type.")]
     value: Annotated[
         Text | list[str] | None,
-        BeforeValidator(_written),
+        BeforeValidator(_as_written),
         Field(description="What to compare with, as a string; none for empty, exists and such."),
     ] = None
 
@@ -167,36 +167,36 @@ def compare(value: Any, operator: str, expected: str | list[str] | None) -> bool
 def _compare_by_type(value: Any, operator: str, expected: str | list[str] | None) -> bool:
     """Return True if a comparison holds for a value other than None, by the type of the value."""
     if isinstance(value, bool):
-        return _boolean(value, operator, expected)
-    if operator in _ORDER or isinstance(value, int | float):
-        return _number(value, operator, expected)
+        return _compare_boolean(value, operator, expected)
+    if operator in _NUMBER_COMPARISONS or isinstance(value, int | float):
+        return _compare_number(value, operator, expected)
     if isinstance(value, FileDescriptor):
         value = file_type(value)
     if isinstance(value, str):
-        return _text(value, operator, expected)
+        return _compare_text(value, operator, expected)
     if isinstance(value, list | tuple):
-        return _array(cast("Sequence[Any]", value), operator, expected)
+        return _compare_array(cast("Sequence[Any]", value), operator, expected)
     if operator in ("is", "is not"):
         return (as_text(value) == expected) is (operator == "is")
     raise _unsupported(value, operator, expected)
 
 
-def _boolean(value: bool, operator: str, expected: str | list[str] | None) -> bool:
+def _compare_boolean(value: bool, operator: str, expected: str | list[str] | None) -> bool:
     expected_boolean = {"true": True, "1": True, "false": False, "0": False}.get(str(expected).strip().lower())
     if expected_boolean is None or operator not in ("is", "is not", "=", "≠"):
         raise _unsupported(value, operator, expected)
     return (value is expected_boolean) is (operator in ("is", "="))
 
 
-def _number(value: Any, operator: str, expected: str | list[str] | None) -> bool:
+def _compare_number(value: Any, operator: str, expected: str | list[str] | None) -> bool:
     left, right = as_number(value), as_number(expected)
-    compare_numbers = _ORDER.get({"is": "=", "is not": "≠"}.get(operator, operator))
+    compare_numbers = _NUMBER_COMPARISONS.get({"is": "=", "is not": "≠"}.get(operator, operator))
     if left is None or right is None or compare_numbers is None:
         raise _unsupported(value, operator, expected)
     return compare_numbers(left, right)
 
 
-def _text(value: str, operator: str, expected: str | list[str] | None) -> bool:
+def _compare_text(value: str, operator: str, expected: str | list[str] | None) -> bool:
     if expected is None:
         raise _unsupported(value, operator, expected)
     if operator in ("in", "not in"):
@@ -219,7 +219,7 @@ def _text(value: str, operator: str, expected: str | list[str] | None) -> bool:
             raise _unsupported(value, operator, expected)
 
 
-def _array(values: Sequence[Any], operator: str, expected: str | list[str] | None) -> bool:
+def _compare_array(values: Sequence[Any], operator: str, expected: str | list[str] | None) -> bool:
     if expected is None:
         raise _unsupported(values, operator, expected)
     expected_texts = [expected] if isinstance(expected, str) else expected
@@ -235,7 +235,7 @@ def _array(values: Sequence[Any], operator: str, expected: str | list[str] | Non
             raise _unsupported(values, operator, expected)
 
 
-_ORDER: Mapping[str, Callable[[float, float], bool]] = {
+_NUMBER_COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     "=": lambda left, right: left == right,
     "≠": lambda left, right: left != right,
     ">": lambda left, right: left > right,

@@ -236,7 +236,7 @@ class McpTools(ToolSource):
             MissingExtraError: The `mcp` package is not installed.
             ToolError: The server does not start, does not answer in time, or breaks off.
         """
-        anyio, client_of = _mcp()
+        anyio, client_of = _import_mcp()
         stderr: deque[str] = deque(maxlen=_STDERR_LINES)
         group: ToolGroup | None = None
         try:
@@ -254,7 +254,7 @@ class McpTools(ToolSource):
             inner = _innermost(error)
             if group is not None:
                 raise inner from inner.__cause__
-            raise self._error(f"cannot be used: {describe(inner)}", stderr) from self._shown(error)
+            raise self._error(f"cannot be used: {describe(inner)}", stderr) from self._as_cause(error)
         if connecting.cancelled_caught:
             raise self._error(f"did not answer within {self.server.timeout:g} s", stderr)
 
@@ -270,8 +270,8 @@ class McpTools(ToolSource):
                 result = await client.call_tool(listed.name, arguments, self.server.call_timeout)
             except Exception as error:  # noqa: BLE001 - as above
                 problem = f"broke off the call of tool {listed.name!r}: {describe(error)}"
-                raise self._error(problem) from self._shown(error)
-            text = self._without_secrets(_text(result))
+                raise self._error(problem) from self._as_cause(error)
+            text = self._without_secrets(_result_text(result))
             if result.is_error:
                 raise ToolError(text or f"tool {listed.name!r} failed and does not say why")
             return text
@@ -298,13 +298,13 @@ class McpTools(ToolSource):
     def _without_secrets(self, text: str) -> str:
         return _hide(self.server.secrets, text)
 
-    def _shown(self, error: Exception) -> Exception | None:
+    def _as_cause(self, error: Exception) -> Exception | None:
         """Return the error, to be chained as the cause; None if its traceback contains a secret."""
         text = "".join(traceback.format_exception(error))
         return error if self._without_secrets(text) == text else None
 
 
-def _mcp() -> tuple[Any, Callable[..., Client]]:
+def _import_mcp() -> tuple[Any, Callable[..., Client]]:
     try:
         import anyio
         from mcp import Client
@@ -333,7 +333,7 @@ async def _accept(name: str, result: CallToolResult) -> None:
     """Accept a result without validation."""
 
 
-def _text(result: CallToolResult) -> str:
+def _result_text(result: CallToolResult) -> str:
     """Return a result as text for a model; structured content is used only if there is no other content."""
     if not result.content and result.structured_content is not None:
         return json.dumps(result.structured_content, ensure_ascii=False)

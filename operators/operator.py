@@ -252,7 +252,7 @@ class Operator(BaseOperator[T]):
             "examples": examples,
         }
         arguments |= {"ports": ports} if memory else {"ports": ports, "memory": False}
-        config, self._output = _configured(type(self).__name__, config, arguments)
+        config, self._output = _configuration(type(self).__name__, config, arguments)
         if knowledge_base is not None and not callable(getattr(knowledge_base, "retrieve", None)):
             issue = Issue(
                 "knowledge-base", f"has no method retrieve(query): {knowledge_base!r}; see Documents", config.id
@@ -364,7 +364,7 @@ class Operator(BaseOperator[T]):
             InputError: The knowledge base, or an object bound to a tool, has no fingerprint.
         """
         scope = current_scope()
-        insights = self._shown(scope.run.job) if scope else ()
+        insights = self._relevant_insights(scope.run.job) if scope else ()
         values: dict[str, JsonValue] = {
             "type": name_of(type(self)),
             "config": self.config.fingerprint(),
@@ -417,11 +417,11 @@ class Operator(BaseOperator[T]):
             async with connections() as opened:
                 return await Operator.run(self, replace(call, connections=opened))
         task, output, operator_id = await self._build_task(call), self._output, self.get_id()
-        read: Callable[[str], WorkflowMessage] = partial(self._said, call.job, operator_id)
+        read: Callable[[str], WorkflowMessage] = partial(self._message_without_port, call.job, operator_id)
         if self.ports:
             routed = routing_schema(self.schema, self.config.output_schema, self.ports)
             task = task.model_copy(update={"output_schema": json.dumps(routed, ensure_ascii=False)})
-            read = partial(self._routed, call.job, operator_id, routed)
+            read = partial(self._message_with_port, call.job, operator_id, routed)
 
         def fitting(text: str) -> WorkflowMessage:
             message = read(text)
@@ -437,7 +437,7 @@ class Operator(BaseOperator[T]):
             operator_id=operator_id,
         )
 
-    def _said(self, job: Job, operator_id: str, text: str) -> WorkflowMessage:
+    def _message_without_port(self, job: Job, operator_id: str, text: str) -> WorkflowMessage:
         """Return the message for an answer without a port."""
         outputs = _outputs_from(text) if self.config.output_schema else {}
         return WorkflowMessage(scratchpad=text, outputs=outputs, job_id=job.id, operator_id=operator_id)
@@ -469,7 +469,7 @@ class Operator(BaseOperator[T]):
         freed._own_reasoner = None
         return freed
 
-    def _routed(self, job: Job, operator_id: str, schema: Schema, text: str) -> WorkflowMessage:
+    def _message_with_port(self, job: Job, operator_id: str, schema: Schema, text: str) -> WorkflowMessage:
         """Return the message for an answer with a port: as JSON, or the name of the port alone."""
         one_word = self.schema is None and text.strip() in self.ports
         answer: dict[str, Any] = {PORT: text.strip()} if one_word else validate(schema, text)
@@ -521,12 +521,12 @@ class Operator(BaseOperator[T]):
         with insights, the method is called in a thread, because it may read a file.
         """
         insights = current_insights()
-        if insights is None or self._identity is None:
+        if insights is None or self._insights_key is None:
             return None
-        return insights.recall(self._identity)
+        return insights.recall(self._insights_key)
 
     @cached_property
-    def _identity(self) -> str | None:
+    def _insights_key(self) -> str | None:
         """Key of the operator's insights; None if the operator has no fingerprint."""
         try:
             return cache_key(name_of(type(self)), self.config)
@@ -534,20 +534,20 @@ class Operator(BaseOperator[T]):
             _logger.warning("operator %r learns nothing from earlier runs: %s", self.get_id(), error)
             return None
 
-    def _shown(self, job: Job) -> tuple[Insight, ...]:
+    def _relevant_insights(self, job: Job) -> tuple[Insight, ...]:
         """Return the insights for a job."""
         return relevant(self.get_env_insights() or (), job)
 
-    async def _recall(self, job: Job, insights: RunInsights | None) -> tuple[Insight, ...]:
+    async def _recall_insights(self, job: Job, insights: RunInsights | None) -> tuple[Insight, ...]:
         """Return the insights for a job, read in a thread, and emit an event with those of the workflow's store."""
         if insights is None:
-            return self._shown(job)
-        shown = await asyncio.to_thread(self._shown, job)
-        if self._identity is not None:
+            return self._relevant_insights(job)
+        shown = await asyncio.to_thread(self._relevant_insights, job)
+        if self._insights_key is not None:
             learned = [insight for insight in shown if insight.key]
             emit(
                 InsightsRecalled(
-                    operator=self._identity,
+                    operator=self._insights_key,
                     about=about(job),
                     insights=tuple(insight.key for insight in learned),
                     texts=tuple(insight.text for insight in learned),
@@ -596,7 +596,7 @@ class Operator(BaseOperator[T]):
             workflow_messages=call.messages,
             previous_expert_outputs=call.previous,
             knowledge=knowledge,
-            insights=await self._recall(job, call.insights) if recalls else (),
+            insights=await self._recall_insights(job, call.insights) if recalls else (),
             lesson=call.lesson or "",
             files=job.files,
         )
@@ -616,7 +616,7 @@ def _interleaved(alone: Knowledge, together: Knowledge) -> Knowledge:
     return Knowledge(passages=tuple(best.values())[:size])
 
 
-def _configured(
+def _configuration(
     class_name: str, config: OperatorConfig | str, arguments: Mapping[str, Any]
 ) -> tuple[OperatorConfig, Output[Any]]:
     """Return the configuration from the arguments of an operator, and the type of its answers."""

@@ -224,7 +224,7 @@ class Variables:
         name, _, rest = selector.variable.partition(".")
         if selector.variable in outputs:
             return outputs[selector.variable]
-        return _part(outputs.get(name), rest)
+        return _part_at(outputs.get(name), rest)
 
     def text(self, template: Text, *, answer: bool = False) -> str:
         """Return the template with its variables replaced by their values.
@@ -239,7 +239,7 @@ class Variables:
         return _REFERENCE.sub(lambda match: write(self.get(Selector(match["variable"], match["node"]))), template)
 
 
-def _part(value: Any, path: str) -> Any:
+def _part_at(value: Any, path: str) -> Any:
     """Return the part of a value at a path of names and indices; None if there is none."""
     for name in path.split(".") if path else ():
         if isinstance(value, FileDescriptor):

@@ -13,7 +13,7 @@ from operad.runtime.values.file import FileDescriptor
 Place = tuple[str, str]
 """An input of a node: id of the node and name of the input."""
 
-_VALUE = "__value__"
+_VALUE_KEY = "__value__"
 """Key of an object around a list value; a bare list would be a link."""
 
 
@@ -40,7 +40,7 @@ def issues_of(nodes: Mapping[str, Any]) -> Iterator[Issue]:
                         yield Issue("dangling-edge", problem, node_id)
                 case list():
                     problem = (
-                        f'{name}: must be a link [id, slot]; write a list that is a value as {{"{_VALUE}": [...]}}'
+                        f'{name}: must be a link [id, slot]; write a list that is a value as {{"{_VALUE_KEY}": [...]}}'
                     )
                     yield Issue("misshapen-link", problem, node_id)
                 case _:
@@ -91,7 +91,7 @@ def with_values(nodes: Mapping[str, Any], values: Mapping[Place, Any]) -> dict[s
     """Return a workflow in which inputs, also those with links, are replaced by values."""
     changed = {node_id: {**node, "inputs": dict(mapping_of(node.get("inputs")))} for node_id, node in nodes.items()}
     for (node_id, name), value in values.items():
-        changed[node_id]["inputs"][name] = {_VALUE: list_of(value)} if isinstance(value, list) else value
+        changed[node_id]["inputs"][name] = {_VALUE_KEY: list_of(value)} if isinstance(value, list) else value
     return changed
 
 

@@ -53,7 +53,7 @@ async def run(server: ComfyUIServer, nodes: Mapping[str, Any]) -> Mapping[str, A
         MissingExtraError: A package is not installed.
     """
     client_id = new_id()
-    steps = _Steps(nodes)
+    steps = _StepCounter(nodes)
     async with server.listen(client_id) as socket:
         try:
             prompt_id = await server.submit(nodes, client_id)
@@ -90,7 +90,7 @@ def _output(node_id: str, value: Mapping[str, Any]) -> Output | None:
             return None
 
 
-class _Steps:
+class _StepCounter:
     """Counter of the steps of a run, which emits `Progress` events."""
 
     def __init__(self, nodes: Iterable[str]) -> None:
@@ -111,7 +111,7 @@ class _Steps:
             case "executed":
                 self._finish(node)
             case "progress":
-                self._step(node, data.get("value"), data.get("max"))
+                self._set_step(node, data.get("value"), data.get("max"))
             case _:
                 return kind == "execution_success"
         self._emit()
@@ -127,7 +127,7 @@ class _Steps:
             total = self._steps[node][1]
             self._steps[node] = total, total
 
-    def _step(self, node: Any, value: Any, total: Any) -> None:
+    def _set_step(self, node: Any, value: Any, total: Any) -> None:
         if not (isinstance(node, str) and node in self._steps):
             return
         if isinstance(value, int | float) and isinstance(total, int | float) and 1 <= total <= MAX_STEPS:
@@ -141,7 +141,7 @@ class _Steps:
             emit(Progress(done=counts[0], total=counts[1]))
 
 
-async def _follow(server: ComfyUIServer, socket: ClientConnection, prompt_id: str, steps: _Steps) -> None:
+async def _follow(server: ComfyUIServer, socket: ClientConnection, prompt_id: str, steps: _StepCounter) -> None:
     """Read messages of the websocket until the run has ended, or the connection is closed."""
     from websockets.exceptions import WebSocketException
 

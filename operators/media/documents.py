@@ -63,7 +63,7 @@ _CONTROL = re.compile("[\0-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _DETECTION_BYTES = 2**18
 """Number of bytes from which the encoding of a text is guessed."""
 
-_WIDER = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949", "iso-8859-1": "cp1252"}
+_SUPERSETS = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949", "iso-8859-1": "cp1252"}
 """Supersets of detected encodings, which are mostly meant."""
 
 _NOT_DETECTED = ("mac", "cp4", "cp7", "cp8")
@@ -91,7 +91,7 @@ def read_document(file: FileDescriptor, max_chars: int = MAX_DOCUMENT_CHARS) -> 
     """
     suffix = PurePath(file.name).suffix.lower()
     try:
-        data = _content(file)
+        data = _read_content(file)
         need_extra(suffix)
         return _joined(_READERS.get(suffix, _text)(data, suffix), max_chars)
     except InputError as error:
@@ -103,7 +103,7 @@ def read_document(file: FileDescriptor, max_chars: int = MAX_DOCUMENT_CHARS) -> 
         raise InputError(f"{file.path}: is no {suffix or 'text'} file that can be read: {reason}") from error
 
 
-def _content(file: FileDescriptor) -> bytes:
+def _read_content(file: FileDescriptor) -> bytes:
     """Return the content of a file.
 
     Raises:
@@ -159,7 +159,7 @@ def _decoded(data: bytes, suffix: str) -> str:
     except InputError as error:
         if suffix in OLD_FORMATS:
             raise
-        if kind := _binary(data):
+        if kind := _binary_kind(data):
             raise InputError(f"is {kind}, not text; is its name right?") from error
         text = "" if b"\0" in data else _detected(data)
         if not text or _CONTROL.search(text):
@@ -167,7 +167,7 @@ def _decoded(data: bytes, suffix: str) -> str:
         return text
 
 
-def _binary(data: bytes) -> str:
+def _binary_kind(data: bytes) -> str:
     """Return the description of a binary type by the first bytes of a file; empty if unknown."""
     if data.startswith(b"RIFF"):
         return _RIFF.get(data[8:12], "")
@@ -180,7 +180,7 @@ def _detected(data: bytes) -> str:
     """Return a text decoded by its detected encoding, or by cp1252; empty if neither fits."""
     chardet: Any = import_module("chardet")
     guess = str(chardet.detect(data[:_DETECTION_BYTES])["encoding"] or "").lower()
-    likely = "" if guess.startswith(_NOT_DETECTED) else _WIDER.get(guess, guess)
+    likely = "" if guess.startswith(_NOT_DETECTED) else _SUPERSETS.get(guess, guess)
     for encoding in (likely, "cp1252"):
         try:
             return data.decode(encoding)

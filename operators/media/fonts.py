@@ -61,8 +61,8 @@ def cjk_fonts(what: str, text: str) -> list[CjkFont]:
     if not missing:
         return []
     fonts: list[CjkFont] = []
-    for font in _installed(text):
-        covered = _letters(font.path, font.index) & missing
+    for font in _installed_fonts(text):
+        covered = _code_points(font.path, font.index) & missing
         if covered:
             fonts.append(CjkFont(font.family, Path(font.path)))
             missing -= covered
@@ -75,7 +75,7 @@ def cjk_fonts(what: str, text: str) -> list[CjkFont]:
     )
 
 
-def _installed(text: str) -> list[Any]:
+def _installed_fonts(text: str) -> list[Any]:
     """Return the upright fonts with such letters: first those for the language of the text, then by distance from the
     regular weight.
     """
@@ -107,7 +107,7 @@ def font_folder() -> Path | None:
 
 
 @lru_cache(maxsize=32)
-def _letters(path: str, index: int) -> frozenset[int]:
+def _code_points(path: str, index: int) -> frozenset[int]:
     """Return the code points of the letters of a font; empty for a broken font."""
     fonts: Any = import_module("fontTools.ttLib")
     try:

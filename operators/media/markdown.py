@@ -90,7 +90,7 @@ async def export_markdown(text: str, target: MarkdownTarget) -> bytes:
     text = unfenced(text, {"markdown", "md", "gfm"})
     check_text(what, text, MAX_MARKDOWN_CHARS)
     if target == "md":
-        return _bytes(text)
+        return _encode(text)
     if target == "xlsx":
         need(what, "openpyxl", "markdown_it")
         request = {"text": text, "memory": _MEMORY}
@@ -117,7 +117,7 @@ async def _convert(what: str, pandoc: Path, target: str, text: str) -> bytes:
         f"--lua-filter={Path(__file__).with_name('markdown.lua')}", *_WRITERS[target], "--output=-",
         "+RTS", f"-M{_MEMORY}", "-RTS",
     ]  # fmt: skip
-    return await run(what, command, _bytes(text), seconds=_SECONDS)
+    return await run(what, command, _encode(text), seconds=_SECONDS)
 
 
 def _pandoc(what: str) -> Path:
@@ -131,7 +131,7 @@ def _pandoc(what: str) -> Path:
     raise MissingExtraError(f"{what} needs the package pypandoc-binary: pip install 'operad[media]'")
 
 
-def _bytes(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode("utf-8", errors="replace")  # replaces lone surrogates
 
 

@@ -180,15 +180,15 @@ class Request(_Request[RequestParams]):
         )
         headers = dict(named_lines(call.text(params.headers)))
         if params.authorization is not None:
-            headers |= self._key(params.authorization, call)
-        content, kind = await self._body(params.body, call) if params.body is not None else (None, "")
+            headers |= self._authorization_header(params.authorization, call)
+        content, kind = await self._encoded_body(params.body, call) if params.body is not None else (None, "")
         named = {name.lower() for name in headers}
         if kind and (kind.startswith("multipart/") or "content-type" not in named):
             headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
             headers["Content-Type"] = kind
         return Sent(method=params.method.upper(), params=query, headers=headers, body=content)
 
-    def _key(self, authorization: Authorization, call: NodeCall) -> Mapping[str, str]:
+    def _authorization_header(self, authorization: Authorization, call: NodeCall) -> Mapping[str, str]:
         key = call.text(authorization.key)
         if not key.strip():
             raise NodeError(f"node {self.get_id()!r} (request): the key of its authorization is empty; give one")
@@ -197,7 +197,7 @@ class Request(_Request[RequestParams]):
         scheme = {"bearer": "Bearer ", "basic": "Basic "}.get(authorization.type, "")
         return {authorization.header or "Authorization": f"{scheme}{key}"}
 
-    async def _body(self, body: Body, call: NodeCall) -> tuple[bytes, str]:
+    async def _encoded_body(self, body: Body, call: NodeCall) -> tuple[bytes, str]:
         """Return the body and its media type; the type is empty for binary bodies."""
         if body.type in ("json", "raw-text", "binary"):
             if len(body.parts) != 1:
@@ -207,18 +207,18 @@ class Request(_Request[RequestParams]):
             value = body.parts[0].value
             if body.type == "binary":
                 files = self._files(value, call)
-                return (await _read(files[0]) if files else b""), ""
-            if body.type == "json" and isinstance(value, Text) and (filled := _json_filled(value, call)) is not None:
+                return (await _read_file(files[0]) if files else b""), ""
+            if body.type == "json" and isinstance(value, Text) and (filled := _filled_json(value, call)) is not None:
                 return filled, _TYPES[body.type]
             text = call.text(value) if isinstance(value, Text) else str(call.get(value))
-            return (self._json(text) if body.type == "json" else text.encode()), _TYPES[body.type]
+            return (self._json_body(text) if body.type == "json" else text.encode()), _TYPES[body.type]
         texts = [(call.text(p.name), call.text(p.value)) for p in body.parts if isinstance(p.value, Text)]
         if body.type == "x-www-form-urlencoded":
             return urlencode(dict(texts)).encode(), _TYPES[body.type]
         files = [(call.text(p.name), file) for p in body.parts for file in self._files(p.value, call)]
-        return _form(texts, [(name, file, await _read(file)) for name, file in files])
+        return _multipart_form(texts, [(name, file, await _read_file(file)) for name, file in files])
 
-    def _json(self, text: str) -> bytes:
+    def _json_body(self, text: str) -> bytes:
         """Return a JSON text as the bytes to send; single quotes and trailing commas are repaired.
 
         Raises:
@@ -249,7 +249,7 @@ class Request(_Request[RequestParams]):
         return [each for each in listed if isinstance(each, FileDescriptor)]
 
 
-def _json_filled(template: Text, call: NodeCall) -> bytes | None:
+def _filled_json(template: Text, call: NodeCall) -> bytes | None:
     """Return a JSON template with the variables in its strings replaced; None if the template itself is not JSON.
 
     Values are escaped, so that quotes in them do not end a string.
@@ -278,13 +278,15 @@ def named_lines(text: str) -> list[tuple[str, str]]:
     return [(name.strip(), value.strip()) for name, _, value in pairs]
 
 
-async def _read(file: FileDescriptor) -> bytes:
+async def _read_file(file: FileDescriptor) -> bytes:
     if file.size > MAX_SENT_FILE:
         raise InputError(f"{file.name}: has {file.size:,} bytes, more than the {MAX_SENT_FILE:,} that are sent")
     return await asyncio.to_thread(file.path.read_bytes)
 
 
-def _form(texts: Sequence[tuple[str, str]], files: Sequence[tuple[str, FileDescriptor, bytes]]) -> tuple[bytes, str]:
+def _multipart_form(
+    texts: Sequence[tuple[str, str]], files: Sequence[tuple[str, FileDescriptor, bytes]]
+) -> tuple[bytes, str]:
     """Return the body of a multipart form (RFC 7578) and its media type."""
     try:
         import httpx

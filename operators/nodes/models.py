@@ -215,7 +215,7 @@ class LLM(AskingNode[LLMParams]):
         """Ask the model with the messages, files and earlier turns."""
         params = self.params
         named = [*params.files, *(each for message in params.prompt for each in _file_variables(message))]
-        files = [file for selector in dict.fromkeys(named) for file in _files(call.get(selector))]
+        files = [file for selector in dict.fromkeys(named) for file in _files_of(call.get(selector))]
         turns: list[Turn] = []
         rules: list[str] = []
         for message in params.prompt:
@@ -281,7 +281,7 @@ def _context_text(value: Any) -> str:
     return "\n".join(as_text(each) for each in texts).strip()
 
 
-def _files(value: Any) -> list[FileDescriptor]:
+def _files_of(value: Any) -> list[FileDescriptor]:
     values = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else [value]
     return [each for each in values if isinstance(each, FileDescriptor)]
 

@@ -119,7 +119,7 @@ class ToolNode(NodeOperator[ToolParams]):
         """Call the tool, or run the workflow of this name."""
         name, workflows = self.params.tool, self.services.workflows
         if name in workflows:
-            return await self._run(workflows[name], call)
+            return await self._run_workflow(workflows[name], call)
         async with connections() as opened:
             tools = {tool.name: tool for tool in await opened.tools(self.services.known_tools)}
             tool = tools.get(self.params.tool)
@@ -129,7 +129,9 @@ class ToolNode(NodeOperator[ToolParams]):
                     f"node {self.get_id()!r} (tool): no tool is called {name!r}{did_you_mean(name, known)}; "
                     f"there are: {', '.join(known) or 'none; name them in Services(tools=…)'}"
                 )
-            result = await tool.call({name: self._value(call, given) for name, given in self.params.arguments.items()})
+            result = await tool.call(
+                {name: self._argument_value(call, given) for name, given in self.params.arguments.items()}
+            )
         value = result
         if isinstance(result, str):
             try:
@@ -144,9 +146,9 @@ class ToolNode(NodeOperator[ToolParams]):
         """The workflow with the name of the tool, if there is one."""
         return [workflow for name, workflow in self.services.workflows.items() if name == self.params.tool]
 
-    async def _run(self, workflow: Workflow, call: NodeCall) -> NodeResult:
+    async def _run_workflow(self, workflow: Workflow, call: NodeCall) -> NodeResult:
         """Run a workflow as a tool: its answer becomes ``text``, its outputs become ``json``."""
-        inputs = {name: as_input(self._value(call, given)) for name, given in self.params.arguments.items()}
+        inputs = {name: as_input(self._argument_value(call, given)) for name, given in self.params.arguments.items()}
         job = Job(goal=call.job.goal, context=call.job.context, session_id=call.job.session_id, inputs=inputs)
         message = await run_inside(
             workflow, OperatorCall(call.reasoner, job, previous=call.previous, lesson=call.lesson), self.get_id()
@@ -157,7 +159,7 @@ class ToolNode(NodeOperator[ToolParams]):
         outputs = {"text": whole(text), "json": values}
         return NodeResult(outputs, text=text, status=message.status, parts=(message,))
 
-    def _value(self, call: NodeCall, declared: Any) -> Any:
+    def _argument_value(self, call: NodeCall, declared: Any) -> Any:
         if isinstance(declared, Selector):
             return plain(call.get(declared))
         return call.text(declared) if isinstance(declared, Text) else declared

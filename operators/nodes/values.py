@@ -109,9 +109,9 @@ class Code(NodeOperator[CodeParams]):
             if self.params.language == "javascript"
             else await call_code(code, arguments, limits, self.services.send_for_code)
         )
-        return {output.name: self._of(output, returned) for output in self.params.outputs}
+        return {output.name: self._output_value(output, returned) for output in self.params.outputs}
 
-    def _of(self, output: Declared, returned: Mapping[str, Any]) -> Any:
+    def _output_value(self, output: Declared, returned: Mapping[str, Any]) -> Any:
         """Return the value of an output from what main returned; booleans become numbers if the output is one."""
         if output.name not in returned:
             raise NodeError(
@@ -228,11 +228,11 @@ class VariableAggregator(NodeOperator[AggregatorParams]):
     async def compute(self, call: NodeCall) -> Values:
         """Return the first variable that has a value; with groups, of each group."""
         if not self.params.groups:
-            return {"output": self._first(call, self.params.variables)}
-        values = {group.name: self._first(call, group.variables) for group in self.params.groups}
+            return {"output": self._first_present(call, self.params.variables)}
+        values = {group.name: self._first_present(call, group.variables) for group in self.params.groups}
         return {name: {"output": value} for name, value in values.items() if value is not None}
 
-    def _first(self, call: NodeCall, variables: Sequence[Selector]) -> Any:
+    def _first_present(self, call: NodeCall, variables: Sequence[Selector]) -> Any:
         values = (call.get(selector) for selector in variables if selector in call.variables)
         return next((value for value in values if value is not None), None)
 
@@ -318,7 +318,7 @@ class Assigner(NodeOperator[AssignerParams]):
                 values[target.variable] = old
                 continue
             try:
-                values[target.variable] = _assigned(old, operation, value)
+                values[target.variable] = _apply_operation(old, operation, value)
             except (TypeError, ValueError, ArithmeticError) as error:
                 raise NodeError(
                     f"node {self.get_id()!r} (assigner): assignments[{number}]: {operation} on {str(target)!r}, which is "
@@ -337,7 +337,7 @@ _REQUIRED_TYPES: Mapping[str, VariableType] = {
 """Types that operations require; other operations support every type."""
 
 
-def _assigned(old: Any, operation: Operation, value: Any) -> Any:
+def _apply_operation(old: Any, operation: Operation, value: Any) -> Any:
     """Return the new value of a variable after an operation."""
     match operation:
         case "set":

@@ -65,15 +65,15 @@ def check_code(code: str, limits: CodeLimits = USUAL) -> list[Issue]:
     try:
         snippet = read(code)
     except CodeError as error:
-        return [Issue("code", str(error), _where(error.line))]
+        return [Issue("code", str(error), _location(error.line))]
     if snippet.of_packages(limits.packages):
         return []
     issues = [
-        Issue("import", f"import {name}: the sandbox lacks it; it has {monty.HAS}", _where(line))
+        Issue("import", f"import {name}: the sandbox lacks it; it has {monty.HAS}", _location(line))
         for name, line in snippet.lacking
     ]
     if unknown := monty.unsupported(snippet):
-        issues.append(Issue("code", unknown[0], _where(unknown[1])))
+        issues.append(Issue("code", unknown[0], _location(unknown[1])))
     return issues
 
 
@@ -97,7 +97,7 @@ def run_code(code: str, arguments: Mapping[str, Any], limits: CodeLimits = USUAL
             of JSON values.
         InputError: The arguments have no JSON form, or do not fit into the sandbox's memory.
     """
-    snippet, text = _prepared(code, arguments)
+    snippet, text = _prepare(code, arguments)
     return dict_of(*monty.run(snippet, text, limits), limits)
 
 
@@ -123,14 +123,14 @@ async def call_code(
     packages = read(code).of_packages(limits.packages)
     if not packages:
         return await asyncio.to_thread(run_code, code, arguments, limits)
-    snippet, text = _prepared(code, arguments)
+    snippet, text = _prepare(code, arguments)
     result = await run_in_process(task_of(snippet, text, packages), limits, send)
     if "error" in result:
         raise failure(snippet.source, result)
     return dict_of(result.get("text"), str(result.get("kind")), limits)
 
 
-def _prepared(code: str, arguments: Mapping[str, Any]) -> tuple[Snippet, str]:
+def _prepare(code: str, arguments: Mapping[str, Any]) -> tuple[Snippet, str]:
     """Return the parsed snippet, and its arguments as JSON, after checking that they fit."""
     snippet = read(code)
     if mismatches := snippet.parameters.mismatches(arguments):
@@ -188,5 +188,5 @@ def _with_article(kind: str) -> str:
     return "None" if kind == "NoneType" else f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
-def _where(line: int) -> str:
+def _location(line: int) -> str:
     return f"line {line}" if line else ""

@@ -44,7 +44,7 @@ NAMES = "_given_modules"
 _FUNCTIONS = frozenset({"callable", "compile"})
 """Built-in functions that the sandbox lacks."""
 
-_RUNNING = frozenset({"eval", "exec"})
+_CODE_RUNNERS = frozenset({"eval", "exec"})
 """Built-in functions that run code."""
 
 
@@ -75,7 +75,7 @@ def with_given(code: str, tree: ast.Module) -> str:
     own_names |= {node.arg for node in nodes if isinstance(node, ast.arg)}
     uses_streams = any(name in GIVEN and name in ("io", "contextlib") for node in nodes for name in _imported(node))
     replaced = ({*_FUNCTIONS, "exec", "print", "sys"} if uses_streams else _FUNCTIONS) - own_names
-    checked = _RUNNING - own_names
+    checked = _CODE_RUNNERS - own_names
     lines = [line.encode() for line in re.split(r"\r\n?|\n", code)]  # the lines that Python counts
     edits = [edit for node in nodes for edit in _node_edits(node, lines, replaced, checked)]
     for _, edit in sorted(enumerate(edits), key=lambda each: (each[1].begin, each[0]), reverse=True):

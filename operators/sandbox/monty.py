@@ -38,13 +38,13 @@ _LONGEST_TEXT = 500
 _MOST_CHECKS = 20
 """Maximum number of syntax checks of a snippet; after that, it gets no messages of CPython."""
 
-_NO_FORMAT = re.compile(
+_UNSUPPORTED_FORMAT = re.compile(
     r"ValueError: Unknown format code '.' for object of type '(dict|list|tuple|set|bytes|NoneType)'"
 )
-_NO_TEXT = re.compile(r"KeyError|-?[\d.]+|None|True|False|[(\[].*", re.DOTALL)
+_NON_TEXT_KEY = re.compile(r"KeyError|-?[\d.]+|None|True|False|[(\[].*", re.DOTALL)
 """Messages of KeyError whose key is probably not a text: the sandbox prints texts without quotes."""
 
-_STARTING = threading.Lock()
+_pool_lock = threading.Lock()
 
 
 def unsupported(snippet: Snippet) -> tuple[str, int] | None:
@@ -55,7 +55,7 @@ def unsupported(snippet: Snippet) -> tuple[str, int] | None:
         try:
             session.feed_run("raise KeyboardInterrupt\n" + snippet.code)  # everything is parsed, but nothing runs
         except MontyError as error:
-            if isinstance(error, MontySyntaxError) or _kind(error) == "NotImplementedError":
+            if isinstance(error, MontySyntaxError) or _error_type(error) == "NotImplementedError":
                 lines = [frame.line - 1 for frame in _frames(error)]
                 return _message(error), lines[-1] if lines else 0
     return None
@@ -94,7 +94,7 @@ def run(snippet: Snippet, arguments: str, limits: CodeLimits) -> tuple[str | Non
                 f"{snippet.code}\n{call}", print_callback=_discard, external_lookup={"_syntax_error": _SyntaxChecks()}
             )
         except MontyError as error:
-            _explain(error, snippet.source, limits)
+            _raise_code_error(error, snippet.source, limits)
     text, kind = cast("list[object]", returned) if isinstance(returned, list) else (None, None)
     if not isinstance(kind, str) or not isinstance(text, str | None):
         return None, ""
@@ -114,7 +114,7 @@ import json as _json
 """
 
 
-def _explain(error: MontyError, code: str, limits: CodeLimits) -> NoReturn:
+def _raise_code_error(error: MontyError, code: str, limits: CodeLimits) -> NoReturn:
     """Raise the CodeError for an error of the sandbox, with its line in the snippet."""
     from pydantic_monty import MontyCrashedError
 
@@ -149,12 +149,12 @@ def _explain(error: MontyError, code: str, limits: CodeLimits) -> NoReturn:
 def _message(error: MontyError) -> str:
     """Return type and message of an error, as CPython would write them, cut to `_LONGEST_TEXT` characters."""
     text = str(error)
-    kind = _kind(error)
+    kind = _error_type(error)
     if kind == "JSONDecodeError":
         text = text.removeprefix("json.")
-    elif kind == "KeyError" and not _NO_TEXT.fullmatch(key := text.removeprefix("KeyError: ")):
+    elif kind == "KeyError" and not _NON_TEXT_KEY.fullmatch(key := text.removeprefix("KeyError: ")):
         text = f"KeyError: {key!r}"  # CPython quotes texts
-    if format_error := _NO_FORMAT.fullmatch(text):
+    if format_error := _UNSUPPORTED_FORMAT.fullmatch(text):
         text = f"TypeError: unsupported format string passed to {format_error[1]}.__format__"
     if kind == "NotImplementedError":
         text = text.replace("The monty syntax parser does not yet support", "the sandbox does not support")
@@ -163,7 +163,7 @@ def _message(error: MontyError) -> str:
     return short(text, _LONGEST_TEXT)
 
 
-def _kind(error: MontyError) -> str:
+def _error_type(error: MontyError) -> str:
     return type(error.exception()).__name__
 
 
@@ -198,7 +198,7 @@ def _session(limits: CodeLimits) -> MontySession:
     Raises:
         OperadError: This process was forked from a process that ran snippets.
     """
-    with _STARTING:
+    with _pool_lock:
         pool, process = _pool()
     if process != os.getpid():
         raise OperadError(

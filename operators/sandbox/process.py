@@ -73,7 +73,7 @@ async def run_in_process(task: Mapping[str, Any], limits: CodeLimits, send: Send
             limit=6 * limits.output_chars + 2**20,  # JSON escapes a character by at most six
         )
         try:
-            result = await _talk(process, task, limits, send)
+            result = await _exchange(process, task, limits, send)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -90,7 +90,7 @@ async def run_in_process(task: Mapping[str, Any], limits: CodeLimits, send: Send
     return result
 
 
-async def _talk(
+async def _exchange(
     process: asyncio.subprocess.Process, task: Mapping[str, Any], limits: CodeLimits, send: Send | None
 ) -> dict[str, Any] | None:
     """Send the task, serve the snippet's requests, and return its result; None if the process ended early."""

@@ -30,7 +30,7 @@ MOST_FILES = 256
 DEEPEST = 1_000
 """Maximum depth of nested calls."""
 
-_REFUSED = (
+_FORBIDDEN_EVENTS = (
     "socket.",
     "subprocess.",
     "os.system",
@@ -48,7 +48,7 @@ _REFUSED = (
 )
 """Forbidden operations of a snippet, by prefixes of Python's audit events."""
 
-_FILES = ("open", "os.", "shutil.", "glob.", "pathlib.", "sqlite3.", "tempfile.")
+_FILE_EVENTS = ("open", "os.", "shutil.", "glob.", "pathlib.", "sqlite3.", "tempfile.")
 
 
 def main() -> None:
@@ -136,9 +136,9 @@ class _Guard:
         self._is_checking = False
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event.startswith(_REFUSED):
+        if event.startswith(_FORBIDDEN_EVENTS):
             raise PermissionError(f"a snippet may not use {event}")
-        if self._is_checking or not event.startswith(_FILES) or not arguments:
+        if self._is_checking or not event.startswith(_FILE_EVENTS) or not arguments:
             return
         self._is_checking = True
         try:

@@ -127,9 +127,9 @@ def _keys(main: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.Constant
     names = {value.id for value in dicts if isinstance(value, ast.Name)}
     for node in own_nodes:
         match node:
-            case ast.Assign(targets=targets, value=value) if any(_is_one(each, names) for each in targets):
+            case ast.Assign(targets=targets, value=value) if any(_is_named(each, names) for each in targets):
                 dicts.append(value)
-            case ast.AnnAssign(target=target, value=value) if _is_one(target, names):
+            case ast.AnnAssign(target=target, value=value) if _is_named(target, names):
                 dicts.append(value)
             case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant() as key) if name in names:
                 yield key
@@ -158,7 +158,7 @@ def _keys(main: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.Constant
                 raise RenameError(f"main returns something else than a dict with its keys; {_BY_HAND}")
 
 
-def _is_one(node: ast.expr, names: set[str]) -> bool:
+def _is_named(node: ast.expr, names: set[str]) -> bool:
     return isinstance(node, ast.Name) and node.id in names
 
 

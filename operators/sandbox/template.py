@@ -121,13 +121,13 @@ def check_template(template: str) -> list[Issue]:
         tree = _parse(template)
     except TemplateError as error:
         references = [
-            Issue("reference", f"{_cut(match[0])}: {_NO_REFERENCES}", _where(_line(template, match.start())))
+            Issue("reference", f"{_cut(match[0])}: {_NO_REFERENCES}", _location(_line_of(template, match.start())))
             for match in _REFERENCE.finditer(template)
         ]
-        return references or [Issue("template", str(error), _where(error.line))]
+        return references or [Issue("template", str(error), _location(error.line))]
     loading = tree.find_all((nodes.Include, nodes.Extends, nodes.Import, nodes.FromImport))
     return [
-        Issue("template", "there are no other templates here; write all in one", _where(node.lineno))
+        Issue("template", "there are no other templates here; write all in one", _location(node.lineno))
         for node in loading
     ]
 
@@ -251,11 +251,11 @@ def _error_at(line: int, template: str, text: str) -> TemplateError:
     return TemplateError(f"the template failed{place}: {text[:500]}", line=line)
 
 
-def _line(template: str, position: int) -> int:
+def _line_of(template: str, position: int) -> int:
     return len(_LINE_BREAK.findall(template, 0, position)) + 1
 
 
-def _where(line: int) -> str:
+def _location(line: int) -> str:
     return f"line {line}" if line else ""
 
 

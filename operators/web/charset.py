@@ -12,7 +12,7 @@ _DECLARED = re.compile(
 _TEXT_CODECS = re.compile(r"ascii|big5|cp\d|euc|gb|hz|iso|johab|koi8|latin|mac|shift|tis|utf-?(8|16|32)")
 """Names of codecs that decode text in linear time, unlike some of Python's."""
 
-_WIDER = {"gb2312": "gb18030", "gbk": "gb18030", "iso8859-1": "cp1252", "ascii": "cp1252"}
+_SUPERSETS = {"gb2312": "gb18030", "gbk": "gb18030", "iso8859-1": "cp1252", "ascii": "cp1252"}
 """Encodings that are meant by these labels on the web (WHATWG's Encoding Standard)."""
 
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
@@ -62,4 +62,4 @@ def _text_codec(name: str) -> str:
         codec = codecs.lookup(name.strip()).name
     except (LookupError, ValueError):
         return ""
-    return _WIDER.get(codec, codec) if _TEXT_CODECS.match(codec) else ""
+    return _SUPERSETS.get(codec, codec) if _TEXT_CODECS.match(codec) else ""

@@ -27,16 +27,20 @@ _AUDIO_TYPES = {"mp3": "audio/mpeg", "opus": "audio/ogg", "pcm": "audio/pcm"}
 """Media types of formats that do not have the form ``audio/FORMAT``."""
 
 
-class _Maker(Endpoint):
+class _BytesEndpoint(Endpoint):
     """Endpoint whose answers are bytes; each request uses a connection of its own."""
 
     timeout: float = Field(default=300.0, gt=0)
 
-    async def _ask(self, request: Callable[[AsyncOpenAI], AbstractAsyncContextManager[Any]]) -> tuple[bytes, str]:
+    async def _request_bytes(
+        self, request: Callable[[AsyncOpenAI], AbstractAsyncContextManager[Any]]
+    ) -> tuple[bytes, str]:
         """Return the body of an answer and its media type."""
-        return await self._within_total_timeout(self._ask_once(request))
+        return await self._within_total_timeout(self._request_once(request))
 
-    async def _ask_once(self, request: Callable[[AsyncOpenAI], AbstractAsyncContextManager[Any]]) -> tuple[bytes, str]:
+    async def _request_once(
+        self, request: Callable[[AsyncOpenAI], AbstractAsyncContextManager[Any]]
+    ) -> tuple[bytes, str]:
         key = key_text(self.api_key)
         body = bytearray()
         async with self._client(self.base_url, key) as client, AsyncExitStack() as stack:
@@ -47,13 +51,13 @@ class _Maker(Endpoint):
                     if len(body) > MAX_ANSWER_BYTES:
                         break
             except Exception as error:  # openai also raises errors of its HTTP library
-                raise self._broke_off(error, client.api_key) from error
+                raise self._broken_off_error(error, client.api_key) from error
         if len(body) > MAX_ANSWER_BYTES:
             raise ModelError(f"{self.describe()} says more than the {MAX_ANSWER_BYTES:,} bytes that are taken")
         return bytes(body), str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
-class ImageModel(_Maker):
+class ImageModel(_BytesEndpoint):
     """Model at an endpoint that generates images.
 
     Attributes:
@@ -87,7 +91,9 @@ class ImageModel(_Maker):
         request: dict[str, Any] = {"model": self.name, "prompt": prompt, "n": count}
         if self.size:
             request["size"] = self.size
-        body, _ = await self._ask(lambda client: cast("Any", client.images.with_streaming_response).generate(**request))
+        body, _ = await self._request_bytes(
+            lambda client: cast("Any", client.images.with_streaming_response).generate(**request)
+        )
         with self._checked_protocol():
             images = list(json.loads(body)["data"])[:count]
         if not images:
@@ -120,7 +126,7 @@ class ImageModel(_Maker):
         return response.body, mime_type
 
 
-class SpeechModel(_Maker):
+class SpeechModel(_BytesEndpoint):
     """Model at an endpoint that generates speech.
 
     Attributes:
@@ -148,7 +154,7 @@ class SpeechModel(_Maker):
             ModelError: The endpoint cannot be reached, refuses the call, or breaks off.
         """
         request = {"model": self.name, "input": text, "voice": self.voice, "response_format": self.format}
-        sound, mime_type = await self._ask(
+        sound, mime_type = await self._request_bytes(
             lambda client: cast("Any", client.audio.speech.with_streaming_response).create(**request)
         )
         if not sound or mime_type.startswith("text/") or mime_type == "application/json":

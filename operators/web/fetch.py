@@ -36,10 +36,10 @@ MAX_SHOWN = 200
 
 USER_AGENT = "Mozilla/5.0 (compatible; operad)"
 
-_AROUND = string.whitespace + "<>\"'`“”‘’"
+_STRIPPED = string.whitespace + "<>\"'`“”‘’"
 """Characters that models put around a URL, which are removed."""
 
-_EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
+_ALL_NETWORKS = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
 _REFUSED = {
     ip_network("::ffff:0:0:0/96"): "is translated into IPv4",  # RFC 2765
@@ -49,7 +49,7 @@ _REFUSED = {
 
 _REDIRECTS = {301, 302, 303, 307, 308}
 
-_CARRIED = {"accept", "accept-encoding", "accept-language", "content-type", "user-agent"}
+_CROSS_ORIGIN_HEADERS = {"accept", "accept-encoding", "accept-language", "content-type", "user-agent"}
 """Request headers that are also sent to another origin after a redirect."""
 
 _HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
@@ -151,8 +151,8 @@ async def fetch(
 
     progress = _Progress("")
     try:
-        address = _address(url, params)
-        progress.at = _shown(address)
+        address = _parse_url(url, params)
+        progress.at = _for_display(address)
         request = httpx.Request(method.upper(), address, headers=_headers(headers or {}), content=body)
         with anyio.fail_after(guard.timeout):
             return await _follow(request, guard, progress)
@@ -191,7 +191,7 @@ class _Progress:
         return f"{self.at} (where {self.begun_at} led)" if self.begun_at else self.at
 
 
-def _address(url: str, params: Mapping[str, str] | None) -> httpx.URL:
+def _parse_url(url: str, params: Mapping[str, str] | None) -> httpx.URL:
     """Return a parsed URL with parameters added.
 
     Raises:
@@ -199,7 +199,7 @@ def _address(url: str, params: Mapping[str, str] | None) -> httpx.URL:
     """
     import httpx
 
-    text = url.strip(_AROUND)
+    text = url.strip(_STRIPPED)
     if not text:
         raise FetchError("there is not an address to fetch: it is empty")
     shown = re.split(r"[?#]", text, maxsplit=1)[0][:MAX_SHOWN] if "@" not in text else "the address"
@@ -218,10 +218,10 @@ def _address(url: str, params: Mapping[str, str] | None) -> httpx.URL:
     return address
 
 
-def _shown(address: httpx.URL) -> str:
+def _for_display(address: httpx.URL) -> str:
     """Return a URL for display, without parts that may be secret."""
-    shown = str(address.copy_with(userinfo=b"", query=None, fragment=None))
-    return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
+    text = str(address.copy_with(userinfo=b"", query=None, fragment=None))
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def _headers(given: Mapping[str, str]) -> dict[str, str]:
@@ -252,19 +252,19 @@ async def _follow(request: httpx.Request, guard: Guard, progress: _Progress) -> 
     context, cookies = _certificates(), httpx.Cookies()
     first = progress.at
     for _ in range(guard.max_redirects + 1):
-        progress.at = _shown(request.url)
+        progress.at = _for_display(request.url)
         progress.begun_at = first if progress.at != first else ""
         cookies.set_cookie_header(request)
         async with _open_response(request, guard, context, progress) as response:
             cookies.extract_cookies(response)
             if response.status_code in _REDIRECTS and "location" in response.headers:
-                request = _redirected(request, response)
+                request = _redirect_request(request, response)
                 continue
             return Fetched(
                 status=response.status_code,
                 url=str(request.url),
                 headers={name.lower(): value for name, value in response.headers.items()},
-                body=await _read(response, guard, progress),
+                body=await _read_body(response, guard, progress),
             )
     raise FetchError(f"{progress}: redirects more than the {guard.max_redirects} times that it may")
 
@@ -290,11 +290,11 @@ async def _open_response(
         raise FetchError(f"{progress}: there is no port {port}")
     if len(str(url)) > MAX_URL:
         raise FetchError(f"{progress}: has {len(str(url)):,} characters, more than the {MAX_URL:,} that it may")
-    allowed = _EVERYWHERE if guard.allows(url.host.lower(), port) else ()
+    allowed = _ALL_NETWORKS if guard.allows(url.host.lower(), port) else ()
     policy = Policy(allowed_networks=allowed, allowed_ports=frozenset({port}))
     target = policy.check_url(str(url.copy_with(raw_path=b"/")))
     try:
-        addresses = await _look_up(target.host, port)
+        addresses = await _resolve(target.host, port)
     except (OSError, UnicodeError) as error:
         is_temporary = getattr(error, "errno", 0) == socket.EAI_AGAIN
         raise FetchError(
@@ -314,7 +314,7 @@ async def _open_response(
             yield response
 
 
-async def _look_up(host: str, port: int) -> _Lookup:
+async def _resolve(host: str, port: int) -> _Lookup:
     """Resolve a host in a thread, which is abandoned if the call is cancelled."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[_Lookup] = loop.create_future()
@@ -333,7 +333,7 @@ async def _look_up(host: str, port: int) -> _Lookup:
     return await answer
 
 
-def _redirected(request: httpx.Request, response: httpx.Response) -> httpx.Request:
+def _redirect_request(request: httpx.Request, response: httpx.Response) -> httpx.Request:
     """Return the request that follows from a redirect (RFC 9110, section 15.4).
 
     Raises:
@@ -343,15 +343,15 @@ def _redirected(request: httpx.Request, response: httpx.Response) -> httpx.Reque
 
     try:
         url = request.url.join(response.headers["location"])
-        _ = url.host  # decodes the host, as in `_address`
+        _ = url.host  # decodes the host, as in `_parse_url`
     except (httpx.InvalidURL, ValueError) as error:
-        raise FetchError(f"{_shown(request.url)}: redirects to what is not an address of the web") from error
+        raise FetchError(f"{_for_display(request.url)}: redirects to what is not an address of the web") from error
     status, method = response.status_code, request.method
     becomes_get = method != "HEAD" if status == 303 else status in {301, 302} and method == "POST"
     dropped = {"host", "content-length", "cookie", *(["content-type"] if becomes_get else [])}
     headers = {name: value for name, value in request.headers.items() if name not in dropped}
     if not _same_origin(request.url, url):
-        headers = {name: value for name, value in headers.items() if name in _CARRIED}
+        headers = {name: value for name, value in headers.items() if name in _CROSS_ORIGIN_HEADERS}
     return httpx.Request(
         "GET" if becomes_get else method, url, headers=headers, content=b"" if becomes_get else request.content
     )
@@ -365,7 +365,7 @@ def _same_origin(url: httpx.URL, other_url: httpx.URL) -> bool:
     return upgraded or (url.scheme, url.port) == (other_url.scheme, other_url.port)
 
 
-async def _read(response: httpx.Response, guard: Guard, progress: _Progress) -> bytes:
+async def _read_body(response: httpx.Response, guard: Guard, progress: _Progress) -> bytes:
     """Return the body, uncompressed; httpx would decompress it without a limit.
 
     Raises:

@@ -78,16 +78,16 @@ class SerpApi(Value):
             params={"engine": "google", "q": query, "num": str(limit), "api_key": key},
             guard=Guard(allowed_hosts=(urlsplit(self.base_url).netloc,), timeout=self.timeout),
         )
-        body = self._read(answer)
+        body = self._json_object(answer)
         if (error := body.get("error")) and not _is_without_results(body):
-            raise self._refused(answer.status, shown(without_key(str(error), key)))
+            raise self._refusal(answer.status, shown(without_key(str(error), key)))
         if answer.status >= 400:
-            raise self._refused(answer.status, "no reason is given")
+            raise self._refusal(answer.status, "no reason is given")
         organic_results = body.get("organic_results")
         results = [_result(cast("dict[str, Any]", item)) for item in _list(organic_results) if isinstance(item, dict)]
         return [result for result in results if result.url][:limit]
 
-    def _read(self, answer: Fetched) -> dict[str, Any]:
+    def _json_object(self, answer: Fetched) -> dict[str, Any]:
         """Return the JSON object of an answer; an empty one for an error without JSON."""
         try:
             body = json.loads(answer.body)
@@ -99,7 +99,7 @@ class SerpApi(Value):
             return {}
         raise FetchError(f"{self.base_url} does not speak SerpApi's protocol: its answer is not a JSON object")
 
-    def _refused(self, status: int, reason: str) -> FetchError:
+    def _refusal(self, status: int, reason: str) -> FetchError:
         remedy = {401: "; check the key", 429: "; wait, or see what is left of the quota"}.get(status, "")
         # Status 429 stands for too many searches at once, and for a used up quota.
         transient = status >= 500 or (status == 429 and "run out" not in reason)

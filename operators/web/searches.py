@@ -35,7 +35,7 @@ class _Provider(Value):
 
     _indifferent: ClassVar[frozenset[str]] = frozenset({"timeout"})
 
-    async def _ask(self, path: str, key: str = "", **request: Any) -> Fetched:
+    async def _request(self, path: str, key: str = "", **request: Any) -> Fetched:
         """Return the response of the provider to a request.
 
         Raises:
@@ -81,7 +81,7 @@ class SearxNG(_Provider):
         Raises:
             FetchError: The server cannot be reached, refuses, or answers no JSON.
         """
-        return self._results(await self._ask("/search", params={"q": query, "format": "json"}), limit)
+        return self._results(await self._request("/search", params={"q": query, "format": "json"}), limit)
 
 
 class Tavily(_Provider):
@@ -107,7 +107,7 @@ class Tavily(_Provider):
         key = key_text(self.api_key)
         headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
         body = json.dumps({"query": query, "max_results": limit})
-        return self._results(await self._ask("/search", key, method="POST", headers=headers, body=body), limit)
+        return self._results(await self._request("/search", key, method="POST", headers=headers, body=body), limit)
 
 
 class DuckDuckGo(_Provider):
@@ -127,7 +127,7 @@ class DuckDuckGo(_Provider):
             FetchError: DuckDuckGo cannot be reached, or asks for a person.
         """
         headers = {"content-type": "application/x-www-form-urlencoded"}
-        answer = await self._ask("/html/", method="POST", headers=headers, body=urlencode({"q": query}))
+        answer = await self._request("/html/", method="POST", headers=headers, body=urlencode({"q": query}))
         page = answer.text()
         results = list(_page_results(page))
         if not results and (answer.status == 202 or "anomaly" in page):

@@ -161,10 +161,10 @@ class Experience:
         for key, (used, helped) in self.shown.items():
             if key in entries:
                 entries[key] = entries[key].counted(used, helped, now)
-        wordings = {key: _wording(entry.text) for key, entry in entries.items()}
+        wordings = {key: _wording_of(entry.text) for key, entry in entries.items()}
         new: set[str] = set()
         for (job, text), succeeded in [*self.lessons.items()][-MOST_PER_OPERATOR:]:
-            wording = _wording(text)
+            wording = _wording_of(text)
             equal_insights = (
                 e for key, e in entries.items() if wordings[key] == wording and similarity(e.about, job) >= SIMILAR
             )
@@ -374,7 +374,7 @@ def _best_first(entries: Iterable[KeptInsight]) -> list[KeptInsight]:
     return sorted(entries, key=lambda entry: entry.worth, reverse=True)
 
 
-def _wording(text: str) -> Sequence[str]:
+def _wording_of(text: str) -> Sequence[str]:
     """Return the words of a lesson; lessons with the same words are equal."""
     return words(text) or [text]
 

@@ -54,7 +54,7 @@ _SLIDE = re.compile(r"^<!-- Slide number: (\d+) -->$", re.MULTILINE)
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 """First bytes of files in old formats, and of encrypted files in new formats."""
 
-_pdfium = threading.Lock()
+_pdfium_lock = threading.Lock()
 """Lock of PDFium, which is not thread-safe."""
 
 
@@ -217,7 +217,7 @@ def pages(data: bytes) -> list[str]:
         InputError: The file needs a password, or none of its pages has text.
     """
     pdfium: Any = import_module("pypdfium2")
-    with _pdfium:
+    with _pdfium_lock:
         try:
             document = pdfium.PdfDocument(data)
         except pdfium.PdfiumError as error:
@@ -277,18 +277,18 @@ def check_packed(data: bytes, streamed: tuple[str, ...] = ()) -> None:
             ):  # other methods unpack without a limit
                 raise InputError(f"packs its {entry.filename} by a method that no office program uses; save it anew")
             if entry.filename.startswith(streamed):
-                for _ in _pieces(packed, entry):
+                for _ in _unpacked_pieces(packed, entry):
                     pass
                 continue
             nesting = _NestingCheck(entry.filename)
-            for piece in _pieces(packed, entry):
+            for piece in _unpacked_pieces(packed, entry):
                 tags += piece.count(b"<")
                 _check_tags(tags)
                 nesting.feed(piece)
             nesting.close()
 
 
-def _pieces(packed: ZipFile, entry: ZipInfo) -> Iterator[bytes]:
+def _unpacked_pieces(packed: ZipFile, entry: ZipInfo) -> Iterator[bytes]:
     """Yield the content of a part in pieces.
 
     Raises:
@@ -323,7 +323,7 @@ class _NestingCheck:
         self._depth = 0
         self._parser_error = expat.ExpatError
         self._parser: Any = expat.ParserCreate()
-        self._parser.StartElementHandler, self._parser.EndElementHandler = self._begin, self._end
+        self._parser.StartElementHandler, self._parser.EndElementHandler = self._begin_element, self._end_element
 
     def feed(self, piece: bytes, *, last: bool = False) -> None:
         """Check the next piece.
@@ -344,10 +344,10 @@ class _NestingCheck:
         """Check that the part is complete; raises the errors of `feed`."""
         self.feed(b"", last=True)
 
-    def _begin(self, *_: object) -> None:
+    def _begin_element(self, *_: object) -> None:
         self._depth += 1
         if self._depth > MAX_NESTED:
             raise InputError(f"nests elements deeper than the {MAX_NESTED} levels that are read")
 
-    def _end(self, _: str) -> None:
+    def _end_element(self, _: str) -> None:
         self._depth -= 1

@@ -23,7 +23,7 @@ def steps_of(schema: Any) -> tuple[Step, ...]:
     if not isinstance(schema, dict) or "properties" not in schema:
         return ()
     steps: list[Step] = []
-    for part in _parts(cast("dict[str, Any]", schema), before="") or ():
+    for part in _steps_of_value(cast("dict[str, Any]", schema), before="") or ():
         start = _QUOTE if all(text.startswith(_QUOTE) for text in part) else ""
         if len(part) == 1:
             start = part[0]
@@ -47,7 +47,7 @@ _KEYS = {"type", "enum", "const", "properties", "required", "additionalPropertie
 """Supported keys of a schema; any other key may exclude a choice."""
 
 
-def _parts(schema: Any, before: str = " ") -> list[Step] | None:
+def _steps_of_value(schema: Any, before: str = " ") -> list[Step] | None:
     """Return the steps of answers to a schema, with `before` in front; None if it permits more than choices."""
     if not isinstance(schema, dict) or schema.keys() - _KEYS:
         return None
@@ -61,7 +61,7 @@ def _parts(schema: Any, before: str = " ") -> list[Step] | None:
         return None
     parts: list[Step] = [(f"{before}{{",)]
     for number, (key, inner) in enumerate(properties.items()):
-        inner_parts = _parts(inner)
+        inner_parts = _steps_of_value(inner)
         if inner_parts is None:
             return None
         parts += [(f"{', ' if number else ''}{_text(key)}:",), *inner_parts]

@@ -122,13 +122,13 @@ class EmbeddedModel(Model):
         plain = self.weights is None and "extra_body" not in request
         steps = steps_of(form.get("json_schema", {}).get("schema")) if plain else ()
         if steps:
-            async for chunk in self._chosen(connection, request, steps, call_id):
+            async for chunk in self._choice_chunks(connection, request, steps, call_id):
                 yield chunk
             return
         async for chunk in super()._chunks(connection, request, call_id):
             yield chunk
 
-    async def _chosen(
+    async def _choice_chunks(
         self, connection: Connection, request: dict[str, Any], steps: tuple[Step, ...], call_id: str
     ) -> AsyncGenerator[Any, None]:
         """Yield the chunks of an answer that is assembled from `steps`, with a request for each token that chooses."""
@@ -175,7 +175,7 @@ class EmbeddedModel(Model):
 
     def _serve(self) -> _Server:
         """Return the server of the weights file; check the file and start the server on first use."""
-        with _starting:
+        with _start_lock:
             key = (self.weights, self.context_tokens)
             path = self.weights or default_weights()
             if key not in _servers or (self.weights, self.sha256) not in _checked:
@@ -216,7 +216,7 @@ class _Server:
     """Server object; the server stops when the object is garbage-collected."""
 
 
-_starting = threading.Lock()
+_start_lock = threading.Lock()
 _servers: dict[tuple[Path | None, int], _Server] = {}
 _checked: set[tuple[Path | None, str | None]] = set()
 """Weights files with the expected hash that was verified."""

@@ -48,9 +48,9 @@ MOST_BYTES = 2**27
 LONGEST_PAUSE = 120.0
 """Maximum wait before a retry, in seconds; if an endpoint asks for a longer one, the call fails."""
 
-_FIRST_PAUSE = 0.5
+_FIRST_RETRY_DELAY = 0.5
 """Maximum wait before the first retry, in seconds; doubled for each further retry."""
-_LAST_PAUSE = 8.0
+_MAX_RETRY_DELAY = 8.0
 """Maximum wait before any retry, in seconds, if the endpoint asks for none."""
 _BEGINNING = 2**16
 """Number of bytes kept from the beginning of an answer, to describe an invalid one."""
@@ -137,7 +137,7 @@ class Endpoint(Value):
             http_client=http,
         )
         http.event_hooks = {
-            "request": [partial(_only_at, client.base_url, self.describe())],
+            "request": [partial(_refuse_other_origin, client.base_url, self.describe())],
             "response": [partial(_limit_size, self.describe())],
         }
         return client
@@ -183,10 +183,10 @@ class Endpoint(Value):
             try:
                 return await ask()
             except APIError as error:
-                failure = self._failure(error, key)
+                failure = self._error_for(error, key)
                 if heed is not None:
                     await heed(failure)
-                delay = failure.retry_after or _pause(retry)
+                delay = failure.retry_after or _retry_delay(retry)
                 again = failure.transient and _header(error, "x-should-retry") != "false"
                 if not again or retry > self.max_retries or delay > LONGEST_PAUSE or clock() + delay >= deadline:
                     raise failure from error
@@ -208,7 +208,7 @@ class Endpoint(Value):
             "check the base URL, which usually ends in /v1"
         )
 
-    def _broke_off(self, error: Exception, key: str) -> ModelError:
+    def _broken_off_error(self, error: Exception, key: str) -> ModelError:
         from openai import APIError
 
         # Depending on its version, openai raises errors of its HTTP library, too.
@@ -217,11 +217,11 @@ class Endpoint(Value):
         reason = describe(error.__cause__ or error)
         return ModelError(f"{self.describe()} broke off its answer: {reason}; try again", transient=True)
 
-    def _failure(self, error: APIError, key: str) -> ModelError:
+    def _error_for(self, error: APIError, key: str) -> ModelError:
         """Return the error to raise for an error of openai, with a remedy; the key is removed from both."""
         from openai import APIConnectionError, APITimeoutError
 
-        if isinstance(error.__cause__, ModelError):  # of `_only_at`: a redirect to another origin
+        if isinstance(error.__cause__, ModelError):  # of `_refuse_other_origin`: a redirect to another origin
             return ModelError(str(error.__cause__))
         _remove_key(error, key)
         model, message = self.describe(), _message_of(error)
@@ -236,7 +236,7 @@ class Endpoint(Value):
                 transient=True,
             )
         status = cast("int | None", getattr(error, "status_code", None))
-        body = _body(error)
+        body = _error_body(error)
         if body.get("type") == "exceed_context_size_error" or body.get("code") == "context_length_exceeded":
             return RequestError(
                 f"{model}: the prompt has too many tokens: {message}; give it less, or use a larger model"
@@ -297,13 +297,13 @@ _FILTER_CODES = ("content_filter", "content_policy_violation")
 """Error codes of endpoints for requests that a content filter refuses."""
 
 
-def _pause(retry: int) -> float:
+def _retry_delay(retry: int) -> float:
     """Return the number of seconds before a retry: doubled for each retry, and reduced at random by up to a quarter."""
-    maximum = min(_FIRST_PAUSE * 2 ** min(retry - 1, 64), _LAST_PAUSE)
+    maximum = min(_FIRST_RETRY_DELAY * 2 ** min(retry - 1, 64), _MAX_RETRY_DELAY)
     return maximum * random.uniform(0.75, 1)  # noqa: S311 - jitter, not a secret
 
 
-async def _only_at(base_url: Any, model: str, request: Any) -> None:
+async def _refuse_other_origin(base_url: Any, model: str, request: Any) -> None:
     """Refuse a request to another origin than the endpoint's, because it would carry the key and the prompt there.
 
     Raises:
@@ -378,7 +378,7 @@ def _retry_after(error: APIError) -> float | None:
     return seconds if 0 < seconds < math.inf else None
 
 
-def _body(error: APIError) -> Mapping[str, Any]:
+def _error_body(error: APIError) -> Mapping[str, Any]:
     body: Any = error.body
     return cast("Mapping[str, Any]", body) if isinstance(body, Mapping) else {}
 
@@ -394,7 +394,7 @@ def _message_of(error: APIError) -> str:
     if isinstance(body, str) and body:
         title = page_title(body)
         return shown(body) if title is None else f"a web page, {title!r}" if title else "a web page"
-    if message := _body(error).get("message"):
+    if message := _error_body(error).get("message"):
         return shown(str(message))
     return shown(json.dumps(body, ensure_ascii=False)) if body else shown(error.message)
 

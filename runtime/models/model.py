@@ -166,7 +166,7 @@ class Model(Endpoint):
                 names = tuple(tool.name for tool in tools)
                 emit(ModelAsked(call_id=call_id, model=self.name, messages=shown_messages(messages), tools=names))
             try:
-                completion, refusal = await self._within_total_timeout(self._turn(connection, request, call_id))
+                completion, refusal = await self._within_total_timeout(self._request_turn(connection, request, call_id))
             except Exception as error:
                 emit(ModelFailed(call_id=call_id, model=self.name, error=describe(error)))
                 raise
@@ -191,7 +191,9 @@ class Model(Endpoint):
             raise RequestError(f"{self.describe()}: the model refuses to answer: {shown(refusal)}; change the prompt")
         return completion
 
-    async def _turn(self, connection: Connection, request: dict[str, Any], call_id: str) -> tuple[Completion, str]:
+    async def _request_turn(
+        self, connection: Connection, request: dict[str, Any], call_id: str
+    ) -> tuple[Completion, str]:
         """Return the completion of a streamed turn, and the text with which the model refuses to answer, if it does.
 
         Raises:
@@ -214,7 +216,7 @@ class Model(Endpoint):
                 if text:
                     emit(TokenStreamed(text=text))
         with self._checked_protocol():
-            return self._completed(turn, clock() - start), turn.refusal
+            return self._completion_of(turn, clock() - start), turn.refusal
 
     @asynccontextmanager
     async def _admitted(self, own_limiter: Limiter | None) -> AsyncGenerator[list[Limiter], None]:
@@ -301,15 +303,15 @@ class Model(Endpoint):
                     heard = True
                     yield chunk
             if not heard:
-                raise self._no_stream(without_key(beginning(stream.response), client.api_key))
+                raise self._no_stream_error(without_key(beginning(stream.response), client.api_key))
         except ModelError:
             raise
         except (ValueError, RecursionError) as error:
             raise self._protocol_error("it sent something that is not JSON") from error
         except Exception as error:
-            raise self._broke_off(error, client.api_key) from error
+            raise self._broken_off_error(error, client.api_key) from error
 
-    def _no_stream(self, text: str) -> ModelError:
+    def _no_stream_error(self, text: str) -> ModelError:
         """Return the error for an answer that is not a stream of events."""
         title = page_title(text)
         if title is not None:
@@ -323,7 +325,7 @@ class Model(Endpoint):
             )
         return self._protocol_error(f"it answered with plain JSON: {shown(text)}")
 
-    def _completed(self, turn: Turn, seconds: float) -> Completion:
+    def _completion_of(self, turn: Turn, seconds: float) -> Completion:
         """Return the completion of a received turn.
 
         Raises:

@@ -96,7 +96,7 @@ class Limiter:
             endpoint: The endpoint's address and, if it has separate limits for each key or model, key and model.
             limits: The limits of the endpoint.
         """
-        with _making:
+        with _limiters_lock:
             limiter = _limiters.get((endpoint, limits))
             if limiter is None:
                 limiter = _limiters[endpoint, limits] = Limiter(limits, endpoint, everywhere=True)
@@ -112,7 +112,7 @@ class Limiter:
             call = _Call(loop, behind_others=last is not None and (last.behind_others or last.loop is not loop))
             self._queue[call] = None
         try:
-            while (opens := self._enter(call)) is not None:
+            while (opens := self._try_to_admit(call)) is not None:
                 await call.until(opens)
             yield
         finally:
@@ -135,13 +135,13 @@ class Limiter:
                 until = asyncio.get_running_loop().time() + min(seconds, LONGEST_HOLD_OFF)
                 self._held_until = max(self._held_until, until)
 
-    def _enter(self, call: _Call) -> float | None:
+    def _try_to_admit(self, call: _Call) -> float | None:
         """Admit the call and return None, or return the time to try again; infinity to wait until the call is woken."""
         with self._lock:
             if call in self._inside:
                 return None
             now = call.loop.time()
-            opens = self._opens(call, now)
+            opens = self._admission_time(call, now)
             if opens > now:
                 return opens
             self._admit(call, now)
@@ -154,9 +154,9 @@ class Limiter:
         if self.limits.requests_per_minute is not None:
             self._begun.append(now)
 
-    def _opens(self, call: _Call, now: float) -> float:
+    def _admission_time(self, call: _Call, now: float) -> float:
         """Return the time when the call may be admitted or must look again: `now` or earlier to admit it at once."""
-        self._forget(now)
+        self._drop_expired(now)
         if next(iter(self._queue), None) is not call:
             return now + _LOOP_CHECK_SECONDS if call.behind_others else math.inf
         limits = self.limits
@@ -169,7 +169,7 @@ class Limiter:
             opens = max(opens, self._spent[0][0] + WINDOW)
         return opens
 
-    def _forget(self, now: float) -> None:
+    def _drop_expired(self, now: float) -> None:
         """Drop entries older than a minute, and calls whose event loop was closed."""
         while self._begun and self._begun[0] + WINDOW <= now:
             self._begun.popleft()
@@ -189,7 +189,7 @@ class Limiter:
                 self._queue.pop(first, None)
                 continue
             now = first.loop.time()
-            opens = self._opens(first, now)
+            opens = self._admission_time(first, now)
             if opens <= now:
                 self._admit(first, now)
             try:
@@ -253,7 +253,7 @@ class Place:
             await held.aclose()
 
 
-_making = threading.Lock()
+_limiters_lock = threading.Lock()
 # Keeps the newest limiters alive, so that a model created anew for each job still counts the calls of the last minute.
 _newest: deque[Limiter] = deque(maxlen=64)
 _limiters: WeakValueDictionary[tuple[str, Limits], Limiter] = WeakValueDictionary()

@@ -186,7 +186,7 @@ class MonoModelReasoner:
             InvalidError: The `output_schema` is invalid.
         """
         form = _form(task)
-        conversation = Conversation(self.model, await _opening(task, self.model), task.tools)
+        conversation = Conversation(self.model, await _opening_messages(task, self.model), task.tools)
         draft = await conversation.work(self._max_rounds)
         return await conversation.answer(form, draft, self._max_repairs)
 
@@ -285,8 +285,8 @@ class DualModelReasoner:
             InvalidError: The `output_schema` is invalid.
         """
         form = _form(task)
-        actor = Conversation(self.actor, await _opening(task, self.actor), task.tools)
-        thinker = Conversation(self.thinker, _thinker_opening(await _opening(task, self.thinker)))
+        actor = Conversation(self.actor, await _opening_messages(task, self.actor), task.tools)
+        thinker = Conversation(self.thinker, _thinker_opening(await _opening_messages(task, self.thinker)))
         for _ in range(self._max_rounds):
             step: dict[str, Any] = json.loads(await thinker.answer(Form(STEP), max_repairs=self._max_repairs))
             if step["finished"]:
@@ -335,7 +335,7 @@ def _form(task: Task) -> Form | None:
     return None if schema is None else Form.of(schema)
 
 
-async def _opening(task: Task, model: Model) -> list[dict[str, Any]]:
+async def _opening_messages(task: Task, model: Model) -> list[dict[str, Any]]:
     """Return the rendered task; its JSON Schema is left out if the endpoint enforces it from the first turn."""
     begins_with_tools = bool(task.tools) and model.tools == "native"
     is_enforced = model.structured and not begins_with_tools and is_json_schema(task.output_schema)

@@ -89,17 +89,17 @@ class Toolkit:
     @property
     def actions(self) -> tuple[Action, ...]:
         """All actions, in the order in which they were added."""
-        return self._all(Action)
+        return self._items_of(Action)
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         """All tools, in the order in which they were added; tools of sources are known only while these are open."""
-        return self._all(Tool)
+        return self._items_of(Tool)
 
     @property
     def tool_groups(self) -> tuple[ToolGroup, ...]:
         """All tool groups and sources, in the order in which they were added."""
-        return self._all(ToolGroup)
+        return self._items_of(ToolGroup)
 
     def get_action(self, id_or_name: str) -> Action:
         """Return the action with this id, or else the only action with this name.
@@ -110,7 +110,7 @@ class Toolkit:
         by_id = [action for action in self.actions if action.id == id_or_name]
         found = by_id or [action for action in self.actions if action.name == id_or_name]
         if not found:
-            raise self._unknown(id_or_name, self.actions)
+            raise self._unknown_error(id_or_name, self.actions)
         if len(found) > 1:
             raise ToolError(f"{len(found)} actions of the toolkit are named {id_or_name!r}: get one by its id")
         return found[0]
@@ -126,8 +126,8 @@ class Toolkit:
         Raises:
             ToolError: A neighbour is not in the toolkit, or a score is not from 0 to 1.
         """
-        following = self._checked(next_actions)
-        preceding = self._checked(prev_actions)
+        following = self._checked_neighbours(next_actions)
+        preceding = self._checked_neighbours(prev_actions)
         self._add_item(action)
         for tool in cast("Sequence[Tool | ToolGroup]", action.tools):
             self._add_item(tool)
@@ -154,7 +154,7 @@ class Toolkit:
         Raises:
             ToolError: An action is not in the toolkit, or a score is not from 0 to 1.
         """
-        self._add_called(tool, connected_actions)
+        self._add_with_callers(tool, connected_actions)
 
     def add_tool_group(self, group: ToolGroup, connected_actions: Neighbours = ()) -> None:
         """Add a tool group with its tools, or a source.
@@ -166,7 +166,7 @@ class Toolkit:
         Raises:
             ToolError: An action is not in the toolkit, or a score is not from 0 to 1.
         """
-        self._add_called(group, connected_actions)
+        self._add_with_callers(group, connected_actions)
 
     def remove_action(self, action: Action) -> None:
         """Remove an action, and the tools and groups that no other item calls.
@@ -248,7 +248,7 @@ class Toolkit:
         by_id = [tool for tool in self.tools if tool.id == id_or_name]
         found = by_id or [tool for tool in self.tools if tool.name == id_or_name]
         if not found:
-            raise self._unknown(id_or_name, self.tools)
+            raise self._unknown_error(id_or_name, self.tools)
         if len(found) > 1:
             raise ToolError(f"{len(found)} tools of the toolkit are named {id_or_name!r}: get one by its id")
         return found[0]
@@ -285,7 +285,7 @@ class Toolkit:
             near = {target for start in frontier for target in self._targets(start, threshold)} - reached.keys()
             frontier = [action for action in known if action in near]
             reached |= {action: known[action] for action in frontier}
-        tools = {tool.id: tool for action in reached.values() for tool in self._called(action, threshold)}
+        tools = {tool.id: tool for action in reached.values() for tool in self._tools_called_by(action, threshold)}
         return Recommendation(actions=tuple(reached.values()), tools=tuple(tools.values()))
 
     def to_mermaid(self) -> str:
@@ -301,13 +301,13 @@ class Toolkit:
                 lines.append(f"    {names[start]} {arrow}|{score:g}| {names[end]}")
         return "\n".join(lines) + "\n"
 
-    def _all(self, kind: type[Node]) -> tuple[Node, ...]:
+    def _items_of(self, kind: type[Node]) -> tuple[Node, ...]:
         return tuple(item for item in self._items.values() if isinstance(item, kind))
 
     def _targets(self, start: str, threshold: float) -> list[str]:
         return [end for end, score in self._scores.get(start, {}).items() if score >= threshold]
 
-    def _called(self, caller: Action | ToolGroup, threshold: float) -> Iterator[Tool | ToolSource]:
+    def _tools_called_by(self, caller: Action | ToolGroup, threshold: float) -> Iterator[Tool | ToolSource]:
         """Yield the tools that an action or a group calls; groups are replaced by their tools."""
         known = caller.id in self._items
         items = [self._items[end] for end in self._targets(caller.id, threshold)] if known else caller.tools
@@ -315,20 +315,20 @@ class Toolkit:
             if isinstance(item, Tool | ToolSource):
                 yield item
             elif isinstance(item, ToolGroup):
-                yield from self._called(item, threshold)
+                yield from self._tools_called_by(item, threshold)
 
-    def _add_called(self, item: Tool | ToolGroup, actions: Neighbours) -> None:
-        callers = self._checked(actions)
+    def _add_with_callers(self, item: Tool | ToolGroup, actions: Neighbours) -> None:
+        callers = self._checked_neighbours(actions)
         self._add_item(item)
         for action, score in callers:
             self._connect(action.id, item.id, score)
 
-    def _checked(self, neighbours: Neighbours) -> list[tuple[Action, float]]:
+    def _checked_neighbours(self, neighbours: Neighbours) -> list[tuple[Action, float]]:
         """Return neighbours as a list, after checking that they are in the toolkit and that scores are from 0 to 1."""
         pairs = list(neighbours)
         for action, score in pairs:
             if action.id not in self._items:
-                raise self._unknown(action.name, self.actions)
+                raise self._unknown_error(action.name, self.actions)
             if not 0 <= score <= 1:
                 raise ToolError(f"the score of action {action.name!r} is {score}: a score is from 0 to 1")
         return pairs
@@ -350,7 +350,7 @@ class Toolkit:
 
     def _remove(self, item: Action | Tool | ToolGroup, same_kind: Sequence[Action | Tool | ToolGroup]) -> None:
         if item.id not in self._items:
-            raise self._unknown(item.name, same_kind)
+            raise self._unknown_error(item.name, same_kind)
         self._remove_id(item.id)
 
     def _remove_id(self, key: str) -> None:
@@ -363,7 +363,7 @@ class Toolkit:
             if end in self._items and not any(end in scores for scores in self._scores.values()):
                 self._remove_id(end)
 
-    def _unknown(self, name: str, same_kind: Sequence[Action | Tool | ToolGroup]) -> ToolError:
+    def _unknown_error(self, name: str, same_kind: Sequence[Action | Tool | ToolGroup]) -> ToolError:
         return ToolError(f"{name!r} is not in the toolkit{did_you_mean(name, [item.name for item in same_kind])}")
 
 

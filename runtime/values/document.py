@@ -115,7 +115,7 @@ def parse_yaml(text: str, name: str) -> YamlValues:
     try:
         return reader.read()
     except yaml.YAMLError as error:
-        raise InvalidError(f"{name} is not YAML", [*reader.issues, _issue(error, text, name)]) from error
+        raise InvalidError(f"{name} is not YAML", [*reader.issues, _syntax_issue(error, text, name)]) from error
 
 
 def parse_document(text: str, name: str, *, list_as: str = "") -> Document:
@@ -166,7 +166,7 @@ def _by_path(data: Any, first: int, lines: Mapping[tuple[int, str | int], int]) 
             pending += [(item, (*path, key), lines[id(holder), key]) for key, item in children]
 
 
-class _Open:
+class _Container:
     """A mapping or a list whose end has not been read yet.
 
     Attributes:
@@ -193,9 +193,9 @@ class _Reader:
         self._loader: Any = parser(text)
         self._text = text
         self._name = name
-        self._stack: list[_Open] = []
+        self._stack: list[_Container] = []
         self._anchored: dict[str, tuple[Any, int, int]] = {}
-        self._whole: Any = None
+        self._top_value: Any = None
         self._first_line = 0
         self._count = 0
         self._current_line = 0
@@ -216,24 +216,24 @@ class _Reader:
                 self._current_line = event.start_mark.line + 1
                 documents += isinstance(event, yaml.DocumentStartEvent)
                 if documents > 1:
-                    raise self._refusal("yaml", "a second document begins here; put it into a file of its own")
+                    raise self._error("yaml", "a second document begins here; put it into a file of its own")
                 self._handle(event)
         finally:
             self._loader.dispose()
         if self.issues:
             raise InvalidError(f"{self._name} cannot be read", self.issues)
-        return YamlValues(self._whole, self._lines, self._anchors, self._first_line)
+        return YamlValues(self._top_value, self._lines, self._anchors, self._first_line)
 
     def _handle(self, event: Any) -> None:
         if isinstance(event, yaml.ScalarEvent):
             self._scalar(event)
         elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
-            self._begin(event)
+            self._begin_container(event)
         elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
             done = self._stack.pop()
             if done.anchor:
                 self._anchored[done.anchor] = (done.value, done.size, done.line)
-            self._add(done.value, done.size, done.line)
+            self._add_value(done.value, done.size, done.line)
         elif isinstance(event, yaml.AliasEvent):
             self._alias(event)
 
@@ -245,7 +245,7 @@ class _Reader:
         """
         anchor: str = event.anchor
         if any(enclosing.anchor == anchor for enclosing in self._stack):
-            raise self._refusal("cycle", f"*{anchor[:80]} contains itself")
+            raise self._error("cycle", f"*{anchor[:80]} contains itself")
         if anchor not in self._anchored:
             problem = f"there is no anchor &{anchor[:80]}{did_you_mean(anchor[:80], self._anchored)}"
             mark = event.start_mark
@@ -256,30 +256,30 @@ class _Reader:
             )
             raise InvalidError(f"{self._name} is not YAML", [*self.issues, issue])
         value, size, line = self._anchored[anchor]
-        if self._wants_key():
+        if self._expects_key():
             if not isinstance(value, str):
-                raise self._refusal("key", "a key must be plain text")
-            self._key(value)
+                raise self._error("key", "a key must be plain text")
+            self._set_key(value)
             return
         self._count_values(size)
-        self._add(value, size, line)
+        self._add_value(value, size, line)
 
     def _scalar(self, event: Any) -> None:
         text: str = event.value
         size = 1 + len(text) // TEXT_SIZE
-        if self._wants_key():
+        if self._expects_key():
             if text == "<<" and event.implicit[0]:
-                raise self._refusal("key", "merge keys (<<) are not supported; write the keys themselves")
-            self._key(text)
+                raise self._error("key", "merge keys (<<) are not supported; write the keys themselves")
+            self._set_key(text)
             value: Any = text
         else:
-            value = self._value(event)
+            value = self._scalar_value(event)
             self._count_values(1)
-            self._add(value, size if event.anchor else 1, self._current_line)
+            self._add_value(value, size if event.anchor else 1, self._current_line)
         if event.anchor:
             self._anchored[event.anchor] = (value, size, self._current_line)
 
-    def _value(self, event: Any) -> Any:
+    def _scalar_value(self, event: Any) -> Any:
         """Return the value of a scalar by its tag; if tag or value are invalid, report a fault and return None."""
         tag = event.tag
         if tag is None or tag == "!":
@@ -300,36 +300,36 @@ class _Reader:
             self._report("tag", f"this value cannot be read: {problem}")
             return None
 
-    def _wants_key(self) -> bool:
+    def _expects_key(self) -> bool:
         return bool(self._stack) and isinstance(self._stack[-1].value, dict) and self._stack[-1].key is None
 
-    def _key(self, key: str) -> None:
+    def _set_key(self, key: str) -> None:
         enclosing = self._stack[-1]
         if key in enclosing.value:
             self._report("duplicate-key", f"duplicate key {key!r}")
         enclosing.key = key
         self._lines[id(enclosing.value), key] = self._current_line
 
-    def _begin(self, event: Any) -> None:
+    def _begin_container(self, event: Any) -> None:
         """Begin a mapping or a list."""
-        if self._wants_key():
+        if self._expects_key():
             is_template = isinstance(event, yaml.MappingStartEvent) and event.flow_style
             hint = "; put a text that begins with {{ in quotes" if is_template else ""
-            raise self._refusal("key", f"a key must be plain text{hint}")
+            raise self._error("key", f"a key must be plain text{hint}")
         if event.tag not in _COLLECTIONS:
             self._report("tag", f"the tag {event.tag!r} is not allowed here")
         if len(self._stack) > MAX_DEPTH:
-            raise self._refusal("depth", f"is nested deeper than {MAX_DEPTH} levels")
+            raise self._error("depth", f"is nested deeper than {MAX_DEPTH} levels")
         self._count_values(1)
         value: dict[str, Any] | list[Any] = {} if isinstance(event, yaml.MappingStartEvent) else []
         if event.anchor:
             self._anchors[id(value)] = event.anchor
-        self._stack.append(_Open(value, event.anchor, self._current_line))
+        self._stack.append(_Container(value, event.anchor, self._current_line))
 
-    def _add(self, value: Any, size: int, line: int) -> None:
+    def _add_value(self, value: Any, size: int, line: int) -> None:
         """Add a finished value to the innermost open mapping or list; without one, it is the whole value."""
         if not self._stack:
-            self._whole, self._first_line = value, line
+            self._top_value, self._first_line = value, line
             return
         enclosing = self._stack[-1]
         enclosing.size += size
@@ -344,17 +344,17 @@ class _Reader:
         """Count values towards `MAX_VALUES`."""
         self._count += size
         if self._count > MAX_VALUES:
-            raise self._refusal("size", f"holds more than {MAX_VALUES:,} values once its aliases are replaced")
+            raise self._error("size", f"holds more than {MAX_VALUES:,} values once its aliases are replaced")
 
     def _report(self, code: str, message: str) -> None:
         self.issues.append(Issue(code, message, f"{self._name}:{self._current_line}"))
 
-    def _refusal(self, code: str, message: str) -> InvalidError:
+    def _error(self, code: str, message: str) -> InvalidError:
         self._report(code, message)
         return InvalidError(f"{self._name} cannot be read", self.issues)
 
 
-def _issue(error: yaml.YAMLError, text: str, name: str) -> Issue:
+def _syntax_issue(error: yaml.YAMLError, text: str, name: str) -> Issue:
     """Return the issue for an error of the YAML parser, with its position and line."""
     mark: Any = getattr(error, "problem_mark", None)
     if mark is None:

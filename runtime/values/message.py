@@ -157,8 +157,8 @@ NO_USAGE = Usage()
 
 
 _set = object.__setattr__
-_STAMP = {"operator_id", "job_id", "usage"}
-_TEXT = {"scratchpad", *_STAMP}
+_STAMP_FIELDS = {"operator_id", "job_id", "usage"}
+_TEXT = {"scratchpad", *_STAMP_FIELDS}
 _TEXT_AND_OUTPUTS = {"outputs", *_TEXT}
 
 
@@ -216,7 +216,7 @@ class WorkflowMessage(Value):
         """Return the message with this operator, job and usage: itself, or a copy."""
         if self.operator_id == operator_id and self.job_id == job_id and self.usage is usage:
             return self
-        return self._copied({"operator_id": operator_id, "job_id": job_id, "usage": usage}, _STAMP)
+        return self._copied({"operator_id": operator_id, "job_id": job_id, "usage": usage}, _STAMP_FIELDS)
 
     def changed(self, **fields: Any) -> WorkflowMessage:
         """Return a copy with other values of some fields, without validation: `model_copy`, but faster."""

@@ -254,13 +254,13 @@ class _Derivation:
         if isinstance(example, list):
             return self._array(cast("list[Any]", example), path)
         if isinstance(example, str):
-            return self._text_of(example, path)
+            return self._text(example, path)
         for kind, name in ((bool, "boolean"), (int, "integer"), (float, "number")):
             if isinstance(example, kind):
                 return {"type": name}
         return {}
 
-    def _text_of(self, example: str, path: PathInForm) -> Schema:
+    def _text(self, example: str, path: PathInForm) -> Schema:
         if example in TYPE_WORDS:
             return dict(TYPE_WORDS[example])
         if (choice := choice_of(example, TYPE_WORDS)) is not None:
@@ -272,7 +272,7 @@ class _Derivation:
 
     def _object(self, example: dict[Any, Any], path: PathInForm) -> Schema:
         choices = example.get("enum")
-        if len(example) == 1 and isinstance(choices, list) and choices and _are_plain(cast("list[Any]", choices)):
+        if len(example) == 1 and isinstance(choices, list) and choices and _are_scalars(cast("list[Any]", choices)):
             return {"enum": choices}
         properties: dict[str, Schema] = {}
         required: list[str] = []
@@ -299,7 +299,7 @@ class _Derivation:
         return {"type": "array", "items": {"anyOf": item_schemas} if len(item_schemas) > 1 else item_schemas[0]}
 
 
-def _are_plain(values: list[Any]) -> bool:
+def _are_scalars(values: list[Any]) -> bool:
     return not any(isinstance(each, dict | list) for each in values)
 
 
@@ -378,14 +378,14 @@ def _is_schema(parsed: Any) -> TypeGuard[Schema]:
     typed = bool(kinds) and all(isinstance(name, str) and name in _JSON_TYPES for name in kinds)
     if typed and structured & {"properties", "items", "enum"}:
         return True
-    known = value.keys() <= _ANNOTATIONS | _STRUCTURE.keys() | _keywords()
+    known = value.keys() <= _ANNOTATIONS | _STRUCTURE.keys() | _schema_keywords()
     if structured:
         return known
     return known and typed and not any(value.get(key) in TYPE_WORDS for key in ("title", "description"))
 
 
 @cache
-def _keywords() -> frozenset[str]:
+def _schema_keywords() -> frozenset[str]:
     from jsonschema import Draft202012Validator
 
     return frozenset(Draft202012Validator.VALIDATORS)

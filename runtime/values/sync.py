@@ -22,7 +22,7 @@ T = TypeVar("T")
 LONGEST_WIND_UP = 1.0
 """Seconds that runs have to clean up when the process ends."""
 
-_first_call = threading.Lock()  # `cache` alone may start several loops for concurrent first callers
+_loop_lock = threading.Lock()  # `cache` alone may start several loops for concurrent first callers
 
 
 MOST_THREADS = 64
@@ -63,7 +63,7 @@ def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
         pass
     else:
         raise RunningLoopError(f"an event loop is running here, and waiting would block it: use `await {instead}`")
-    with _first_call:
+    with _loop_lock:
         loop = _background_loop(os.getpid())
     tasks: list[asyncio.Task[Any]] = []
 
@@ -98,11 +98,11 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 def _background_loop(pid: int) -> asyncio.AbstractEventLoop:  # a forked process needs its own
     loop = asyncio.new_event_loop()
     threading.Thread(target=_keep_running, args=(loop,), name=f"operad-{pid}", daemon=True).start()
-    atexit.register(_wind_up, loop, pid)
+    atexit.register(_cancel_runs_at_exit, loop, pid)
     return loop
 
 
-def _wind_up(loop: asyncio.AbstractEventLoop, pid: int) -> None:
+def _cancel_runs_at_exit(loop: asyncio.AbstractEventLoop, pid: int) -> None:
     """Cancel runs that are still in progress when the process ends, and give them time to clean up."""
     if os.getpid() == pid:
         with suppress(TimeoutError, FutureTimeoutError, CancelledError):
