@@ -32,7 +32,7 @@ from operad.operators.sandbox.template_costs import (
 
 
 class _ChargingTransformer(NodeTransformer):
-    """Rewrites the syntax tree of a template so that all its operations are charged to the budget.
+    """Transformer that rewrites a template so that all its operations are charged to the budget.
 
     Loops are wrapped in a filter, and so are expressions that create values without an operator, a filter or a call:
     literals of lists and dicts, slices, ``~``. Text becomes a constant, which is charged whenever it is rendered.

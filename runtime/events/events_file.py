@@ -50,7 +50,7 @@ class EventsFile:
 
     @property
     def rest(self) -> int:
-        """Return the number of bytes after the last complete line, which is being written or was cut off."""
+        """Number of bytes after the last complete line, which is being written or was cut off."""
         return self.path.stat().st_size - self._read
 
     def _new_events(self, file: BinaryIO) -> Iterator[Event]:

@@ -68,7 +68,7 @@ def shared_limits() -> SharedLimits | None:
 
 
 async def hold_off(limiter: Limiter | None, failure: ModelError) -> None:
-    """If the endpoint asked a failed call to wait, make all other calls wait as long."""
+    """Make all calls wait if the endpoint asked a failed call to wait."""
     if limiter and failure.retry_after:
         limiter.hold_off(failure.retry_after)
         if shared := shared_limits():

@@ -46,7 +46,7 @@ def _set(value: object, **fields: Any) -> None:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Retry:
-    """Retries after an error; wherever one is accepted, ``retry=3`` is short for ``Retry(attempts=3)``.
+    """Retries after an error; for every parameter ``retry``, ``retry=3`` is short for ``Retry(attempts=3)``.
 
         from datetime import timedelta
         from operad import Operator, Policy, Retry

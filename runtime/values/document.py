@@ -186,7 +186,7 @@ class _Container:
 
 
 class _Reader:
-    """Builds values from the parser's events, without recursion, and checks the limits while reading."""
+    """Builder of values from the parser's events, without recursion, which checks the limits while reading."""
 
     def __init__(self, text: str, name: str) -> None:
         parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast

@@ -207,7 +207,7 @@ class WorkflowMessage(Value):
         return values if self.item is not None else {name: value for name, value in values.items() if name != "item"}
 
     def _repr_html_(self) -> str:
-        """HTML for notebooks."""
+        """Return the message as HTML, for notebooks."""
         from operad.runtime.values.message_html import message_html
 
         return message_html(cast("Any", self))

@@ -237,7 +237,7 @@ def is_strict(schema: Any) -> bool:
 
 
 class _Derivation:
-    """Derives a schema from an example, within `MAX_NODES` and `MAX_DEPTH`."""
+    """Derivation of a schema from an example, within `MAX_NODES` and `MAX_DEPTH`."""
 
     def __init__(self) -> None:
         self._nodes = 0
