@@ -371,7 +371,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
             result = self._result(await running)
         except BudgetError:
             raise
-        except Exception as error:  # noqa: BLE001 - raised again, unless the workflow goes on after any failure
+        except Exception as error:  # noqa: BLE001 - raised again, unless the workflow continues after a failure
             result = self._failure_result(error)
         return WorkflowMessage(
             scratchpad=result.text,

@@ -50,9 +50,9 @@ class CodeLimits:
     """Limits of a snippet.
 
     Attributes:
-        seconds: Computing time, in seconds.
-        memory_bytes: Memory, including the arguments, in bytes.
-        output_chars: Length of its return value as JSON, in characters.
+        seconds: Maximum computing time, in seconds.
+        memory_bytes: Maximum memory, including the arguments, in bytes.
+        output_chars: Maximum length of the return value as JSON, in characters.
         packages: Packages that snippets may import, such as ``pandas``. A snippet that imports one runs in a limited
             process (`operad.operators.sandbox.process`) instead of the sandbox.
     """

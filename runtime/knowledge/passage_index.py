@@ -69,8 +69,8 @@ class IndexedFile:
 
     Attributes:
         size: Size in bytes.
-        mtime_ns: Time of its last change; 0 if its content must be read again.
-        sha256: Hash of its content, in hexadecimal.
+        mtime_ns: Modification time, in nanoseconds since the epoch; 0 if the content must be read again.
+        sha256: SHA-256 of the content, in hexadecimal.
         skipped: Reason for which the file is left out; empty if it is not.
         passages: Number of passages of the file.
     """

@@ -15,7 +15,7 @@ class HasId(Protocol):
 
 
 Blamable = str | HasId | Callable[..., Any]
-"""An operator at fault: its id, the operator itself, or the function that it was made of."""
+"""Operator at fault: its id, the operator itself, or the function from which it was created."""
 
 
 def ids_of_blamed(blame: Sequence[Blamable] | Blamable) -> tuple[str, ...]:

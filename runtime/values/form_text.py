@@ -3,7 +3,7 @@
 The grammar, as JSON or as YAML: a form is a mapping of keys to values, a list of values, or a JSON Schema; a value is a
 type (`string`, `number`, `integer`, `boolean`, `any`), a choice (``a | b`` or ``{enum: [a, b]}``), a number, true,
 false, null, a text that describes a string, or a form. A key that ends with ``?`` may be missing from the answer.
-A single word that stands alone is a type or refused; several words that stand alone are a description.
+A text that is a single word must be a type; a text of several words is a description.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Slip(NamedTuple):
 
     Attributes:
         what: Description of the fault and its remedy.
-        at: Place, in characters.
+        at: Position of the fault in the form, in characters; None if unknown.
         code: Kind of fault.
     """
 
@@ -138,7 +138,7 @@ def choice_of(text: str, types: Mapping[str, Any]) -> dict[str, Any] | None:
 
     Args:
         text: The text.
-        types: The schemas of the words that are types.
+        types: Schemas of the type words.
 
     Example:
         >>> choice_of("a | b", {}), choice_of("1 | 2", {})

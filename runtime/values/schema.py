@@ -52,7 +52,7 @@ TYPE_WORDS: Mapping[str, Schema] = {
     "int": {"type": "integer"},
     "bool": {"type": "boolean"},
 }
-"""Words that stand for a type in an example. Any other text describes a string."""
+"""Words for types in an example. Any other text describes a string."""
 
 _JSON_TYPES = {"string", "number", "integer", "boolean", "object", "array", "null"}
 _STRUCTURE: Mapping[str, type | tuple[type, ...]] = {
@@ -104,9 +104,10 @@ def parse_output_schema(text: str) -> Schema | None:
     Markdown, several words, ``string``, an empty text   none
     ===================================================  ==============================================
 
-    A list stands for any number of its items, ``...`` among them for "and so on", null for any value, ``{enum: [a, b]}``
-    for one of these. A text that begins with a brace is read, or refused with the place of the fault: an unclosed
-    bracket, a key that is duplicate or has no value, a misspelt type, or a type of another language (`strng`, `list`).
+    A list permits any number of its items; ``...`` in a list or a mapping is ignored. Null permits any value,
+    ``{enum: [a, b]}`` one of the listed values. A text that begins with a brace is either parsed or refused with the
+    position of the fault: an unclosed bracket, a duplicate key, a key without a value, a misspelt type, or a type of
+    another language (`strng`, `list`).
 
     Returns:
         A JSON Schema, or None for prose, which a model gets as it is.
@@ -184,7 +185,7 @@ def is_json_schema(text: str) -> bool:
 def validate(schema: Schema, text: str, *, repair: bool = True) -> Any:
     """Return the value of an answer, after checking that it fits the schema.
 
-    The JSON may stand in a code fence or amid prose.
+    The JSON may be in a code fence or amid prose.
 
     Args:
         schema: The schema.
