@@ -56,8 +56,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 D = TypeVar("D", bound="Database")
 
-# This module joins its threads at exit. It is imported first because exit functions run in reverse order, and `_exiting`
-# must be set before the threads are joined.
+# This module joins its threads at exit. It is imported first because exit functions run in reverse order, and
+# `_exiting` must be set before the threads are joined.
 import_module("concurrent.futures.thread")
 _exiting = threading.Event()
 _at_exit: Callable[[Callable[[], None]], None] = cast("Any", threading)._register_atexit
