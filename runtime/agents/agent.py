@@ -23,7 +23,7 @@ class Profile(Value):
 
     Attributes:
         name: Name of the agent.
-        description: Its abilities, inputs and results.
+        description: Abilities of the agent, its inputs and its results.
     """
 
     name: str
@@ -31,16 +31,16 @@ class Profile(Value):
 
 
 class Agent:
-    """A workflow with its reasoner (Chat2Graph, Agent module).
+    """Workflow with a profile and a reasoner (Chat2Graph, Agent module).
 
         advisor = Agent(Profile(name="Adviser"), flow, MonoModelReasoner())
         print(advisor.execute(Job("Is the moon made of cheese?")).scratchpad)
 
     Args:
         profile: Name and description.
-        workflow: The workflow; questions, resuming and cancelling are its methods.
+        workflow: The workflow. Use its methods to answer questions of runs, and to resume or cancel runs.
         reasoner: The reasoner.
-        memory: Tokens that a conversation may have in a prompt.
+        memory: Maximum number of tokens of a conversation in a prompt.
     """
 
     def __init__(self, profile: Profile, workflow: Workflow, reasoner: Reasoner, memory: int = DEFAULT_TOKENS) -> None:
@@ -50,7 +50,7 @@ class Agent:
         self.memory = memory
 
     def check_model(self) -> None:
-        """Raise InputError if its operators ask a model and none is configured; see `Workflow.check_model`."""
+        """Raise InputError if operators ask a model and none is configured; see `Workflow.check_model`."""
         self.workflow.check_model(self.reasoner)
 
     def execute(
@@ -61,7 +61,7 @@ class Agent:
         *,
         run_id: str | None = None,
     ) -> WorkflowMessage:
-        """Do the job and wait for it; for callers without an event loop. See `aexecute`.
+        """Do the job and return the message of the run; for callers without an event loop. See `aexecute`.
 
         Raises:
             RunningLoopError: An event loop is running here: await `aexecute` instead.
@@ -77,7 +77,7 @@ class Agent:
         *,
         run_id: str | None = None,
     ) -> WorkflowMessage:
-        """Do the job; see `Workflow.aexecute`."""
+        """Do the job and return the message of the run; see `Workflow.aexecute`."""
         return await self.workflow.aexecute(job, self.reasoner, workflow_messages, lesson, run_id=run_id)
 
     def stream(
@@ -92,7 +92,7 @@ class Agent:
         return self.workflow.stream(job, self.reasoner, workflow_messages, lesson, run_id=run_id)
 
     def chat(self, id: str | None = None, *, store: ChatStore | str | Path | None = None) -> Chat:
-        """Begin a conversation, or go on with one; see `Workflow.chat`."""
+        """Start or continue a conversation; see `Workflow.chat`."""
         return Chat(self.workflow, self.reasoner, id, store=store, memory=self.memory)
 
 
@@ -103,8 +103,8 @@ class Expert(Agent):
         expert = Expert(profile, Workflow(facts >> answer), MonoModelReasoner())
         message = expert.execute(Job("Is this so? The moon has air."))
 
-    The verdict of its evaluator decides how a job continues. On EXECUTION_ERROR, while the workflow has
-    rounds left, the operators at fault run again with the lesson. The other verdicts concern the caller:
-    INPUT_DATA_ERROR, with a lesson for the producer of the input; and
-    JOB_TOO_COMPLICATED_ERROR, to split the job. A `Leader` handles them.
+    The verdict of the workflow's evaluator decides how a job continues. After EXECUTION_ERROR, the operators at fault
+    run again with the lesson while the workflow has rounds left. The caller handles the other verdicts:
+    INPUT_DATA_ERROR, with a lesson for the producer of the input, and JOB_TOO_COMPLICATED_ERROR, which asks to split
+    the job. A `Leader` does so.
     """

@@ -12,7 +12,7 @@ from operad.runtime.values.errors import Issue, did_you_mean
 from operad.runtime.values.message import Job, SubJob, Value
 
 MAX_SUB_JOBS = 64
-"""Maximum number of parts a job may be split into at once."""
+"""Maximum number of parts of one split."""
 
 _ID = re.compile(r"[\w-]([\w -]{0,62}[\w-])?")
 
@@ -31,9 +31,9 @@ class JobGraph(Value):
 
     @classmethod
     def of(cls, answer: Mapping[str, Any], job: Job) -> JobGraph:
-        """Return the graph described by an answer of the form `split.split_schema`; it may be invalid: see `check`.
+        """Return the graph that an answer of the form `split.split_schema` describes; `check` finds its issues.
 
-        The parts of a part get its id in front of theirs, so that every sub-job of a job has an id of its own.
+        The ids of the parts of a sub-job begin with the id of that sub-job, so that ids are unique in the whole job.
         """
         prefix = _prefix(job)
         shared: dict[str, Any] = {
@@ -59,18 +59,18 @@ class JobGraph(Value):
 
     @classmethod
     def alone(cls, job: Job, expert: str) -> JobGraph:
-        """Return a graph of one part, the whole job, for one expert."""
+        """Return a graph with a single part: the whole job, for one expert."""
         own: dict[str, Any] = {"id": "job", "parent_id": job.id, "dependencies": (), "assigned_expert_name": expert}
         return cls(sub_jobs=(SubJob(**{**dict(job), **own}),))
 
     @property
     def tails(self) -> tuple[str, ...]:
-        """Ids of the parts that no other part needs: their results are the job's."""
+        """Ids of the parts on which no other part depends; their results are the result of the job."""
         needed = {other for part in self.sub_jobs for other in part.dependencies}
         return tuple(part.id for part in self.sub_jobs if part.id not in needed)
 
     def check(self, job: Job, experts: Collection[str]) -> list[Issue]:
-        """Return all faults of a split of a job for a leader of these experts."""
+        """Return all issues of the graph as a split of a job among the experts with these names."""
         ids, prefix = [part.id for part in self.sub_jobs], _prefix(job)
         if not ids:
             return [Issue("empty", "there is no sub-job: name at least one")]
@@ -100,6 +100,7 @@ class JobGraph(Value):
         return issues + self._cycles(ids, prefix)
 
     def _cycles(self, ids: Sequence[str], prefix: str) -> list[Issue]:
+        """Return an issue if dependencies form a cycle; unknown dependencies are ignored."""
         known = {part.id: [other for other in part.dependencies if other in ids] for part in self.sub_jobs}
         try:
             Plan(known)
@@ -110,4 +111,5 @@ class JobGraph(Value):
 
 
 def _prefix(job: Job) -> str:
+    """Return the prefix of the ids of a job's parts; empty for a job that is not a sub-job."""
     return f"{job.id}." if isinstance(job, SubJob) else ""

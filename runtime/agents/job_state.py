@@ -15,29 +15,30 @@ from operad.runtime.values.errors import (
 from operad.runtime.values.message import NO_USAGE, Job, WorkflowMessage, WorkflowStatus
 
 Given = tuple[tuple[str, str, dict[str, Any]], ...]
-"""Input of a sub-job: authors, texts and outputs."""
+"""Input of a sub-job: id, text and outputs of each message."""
 
 Done = dict[str, tuple[Given, WorkflowMessage]]
+"""Input and message of finished sub-jobs, by id."""
 
 
 @dataclass(slots=True, eq=False)
 class JobState:
-    """State of a job.
+    """State of a job of a leader.
 
     Attributes:
         job: The job.
-        given: Results of earlier experts.
-        lesson: Advice after the last attempt.
+        given: Messages of earlier experts.
+        lesson: Lesson from an earlier attempt.
         graph: Split of the job.
-        graphs: Splits of its sub-jobs, by their ids.
+        graphs: Splits of sub-jobs, by sub-job id.
         done: Input and message of each finished sub-job.
-        kept: Finished sub-jobs whose messages are reused if their input is the same.
+        kept: Sub-jobs that finished in an earlier execution; their messages are reused if their input is the same.
         blamed: Number of times that each sub-job was found at fault and repeated.
-        again: Blamed sub-jobs that have not begun again yet.
-        lessons: Lesson for each sub-job.
-        task: Task that does the job, while it is in progress.
-        ended: Reason for which it was ended from outside.
-        forgotten: True if nothing is kept when it ends.
+        again: Blamed sub-jobs that have not started again yet.
+        lessons: Lessons for each sub-job.
+        task: Task that executes the job, while it is in progress.
+        ended: Reason for which the job was stopped; empty if it was not.
+        forgotten: True if the state is removed when the job ends.
     """
 
     job: Job
@@ -56,15 +57,15 @@ class JobState:
 
     @property
     def running(self) -> bool:
-        """True while a task does the job."""
+        """True while a task executes the job."""
         task = self.task
         return task is not None and not task.get_loop().is_closed()
 
     def end(self, why: str) -> None:
-        """End the job from outside.
+        """Stop the job for a reason; can be called in any thread.
 
         Raises:
-            InputError: The job has ended already.
+            InputError: The job has already ended.
         """
         task = self.task
         if task is None or not self.running:
@@ -77,18 +78,18 @@ class JobState:
         return tuple(message for _, message in self.done.values())
 
     def done_by_then(self) -> str:
-        """Return the names of the finished sub-jobs, for an error."""
+        """Return a sentence that lists the finished sub-jobs, for an error."""
         return f"Done by then: {shorten(list(self.done)) or 'nothing'}."
 
     def teach(self, sub_job_id: str, lesson: str) -> None:
-        """Repeat a sub-job, or those of its parts that deliver its result, with a lesson."""
-        if sub_job_id not in self.again:  # several sub-jobs may blame it at once
+        """Have a sub-job run again with a lesson; if it is split, the tails among its parts."""
+        if sub_job_id not in self.again:  # counted once, even if several sub-jobs blame it at the same time
             self.blamed[sub_job_id] += 1
             self.again.add(sub_job_id)
-        for known in (self.done, self.kept):
-            known.pop(sub_job_id, None)
-        earlier = [known for known in self.lessons.get(sub_job_id, []) if known != lesson]
-        self.lessons[sub_job_id] = [*earlier, lesson]
+        for finished in (self.done, self.kept):
+            finished.pop(sub_job_id, None)
+        other_lessons = [other for other in self.lessons.get(sub_job_id, []) if other != lesson]
+        self.lessons[sub_job_id] = [*other_lessons, lesson]
         if graph := self.graphs.get(sub_job_id):
             for tail in graph.tails:
                 self.teach(tail, lesson)
@@ -97,7 +98,7 @@ class JobState:
 
 
 def failed_outcome(work: JobState, why: str, verdict: WorkflowMessage | None = None) -> WorkflowMessage:
-    """Return the message of a job that failed: the verdict that ended it, and all results so far."""
+    """Return the message of a job that failed: the verdict that ended it, with the messages of finished sub-jobs."""
     verdict = verdict or WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR)
     return verdict.model_copy(
         update={
@@ -108,9 +109,9 @@ def failed_outcome(work: JobState, why: str, verdict: WorkflowMessage | None = N
     )
 
 
-def is_same(one: object, other: object) -> bool:
-    """Return True if they are equal; not where an output of somebody's own cannot be compared."""
+def is_same(first: object, second: object) -> bool:
+    """Return True if two values are equal; False if comparing them raises, as a user's outputs may."""
     try:
-        return bool(one == other)
+        return bool(first == second)
     except Exception:  # noqa: BLE001
         return False

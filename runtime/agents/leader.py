@@ -40,41 +40,40 @@ from operad.runtime.workflow.within import run_inside
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 MAX_OPEN_JOBS = 1_000
-"""Number of jobs that ended early a leader remembers, so that they can be recovered."""
+"""Maximum number of jobs which ended early that a leader remembers, so that they can be recovered."""
 
 
 class Leader(Agent):
-    """Splits a job into a graph of sub-jobs for its experts (Chat2Graph, Leader).
+    """Agent that splits a job into a graph of sub-jobs for its experts (Chat2Graph, Leader).
 
         team = [Expert(Profile(name="Fact checker"), Workflow(facts), MonoModelReasoner())]
         leader = Leader(Profile(name="Editor"), team, MonoModelReasoner())
         print(leader)
 
-    Independent sub-jobs run concurrently; each gets the results of those that it
-    depends on. A job whose `assigned_expert_name` is set goes to that expert unsplit. The leader handles
-    verdicts of experts as follows:
+    Independent sub-jobs run concurrently. Each gets the results of the sub-jobs that it depends on. A job with an
+    `assigned_expert_name` goes to that expert without a split. The leader handles the verdicts of experts as follows:
 
-    - SUCCESS: the sub-jobs that wait for it may begin.
+    - SUCCESS: the sub-jobs that depend on the sub-job may start.
     - EXECUTION_ERROR, after all rounds of the expert's workflow: the job ends with that verdict.
-    - INPUT_DATA_ERROR: the sub-jobs that it blames, or all that it depends on, are done again with its
-      lesson, and so are all that depend on them. For a sub-job without predecessors, the job ends with that verdict.
-    - JOB_TOO_COMPLICATED_ERROR: the sub-job is split, and its parts take its place.
+    - INPUT_DATA_ERROR: the predecessors that the verdict blames, or all predecessors, run again with its lesson, and
+      so do all sub-jobs that depend on them. For a sub-job without predecessors, the job ends with that verdict.
+    - JOB_TOO_COMPLICATED_ERROR: the sub-job is split, and its parts replace it.
 
     Args:
         profile: Name and description.
-        experts: Its team.
-        reasoner: Reasoner for splitting.
+        experts: The team of the leader.
+        reasoner: Reasoner that splits jobs.
         actions: Actions that help to split well.
-        toolkit: The graph that recommends actions and tools; by default just these actions.
-        max_splits: Maximum number of tries for a valid split.
-        life_cycles: Maximum number of times that a sub-job is done because its result is found at fault,
-            the first time included.
+        toolkit: The graph that recommends actions and tools; by default only these actions.
+        max_splits: Maximum number of attempts to get a valid split.
+        life_cycles: Maximum number of times that a sub-job runs, including the first time, if its result is found at
+            fault.
         max_depth: Maximum number of levels of nested parts.
         budget: Budget of a whole job.
-        memory: Tokens that a conversation may have in a prompt.
+        memory: Maximum number of tokens of a conversation in a prompt.
 
     Raises:
-        InvalidError: There are no experts, or two with one name; a number is below 1.
+        InvalidError: There are no experts, two experts have the same name, or a number is below 1.
     """
 
     def __init__(
@@ -109,18 +108,20 @@ class Leader(Agent):
             toolkit or Toolkit.of(actions),
             max_splits,
         )
-        self._lead = _Lead({expert.profile.name: expert for expert in experts}, splitter, life_cycles, max_depth)
+        self._leader_operator = _LeaderOperator(
+            {expert.profile.name: expert for expert in experts}, splitter, life_cycles, max_depth
+        )
         workflow = BuiltinWorkflow(name=profile.name, budget=budget)
-        workflow.add_operator(self._lead)
+        workflow.add_operator(self._leader_operator)
         super().__init__(profile, workflow, reasoner, memory)
 
     @property
     def experts(self) -> tuple[Expert, ...]:
-        """Its team."""
-        return tuple(self._lead.experts.values())
+        """The team of the leader."""
+        return tuple(self._leader_operator.experts.values())
 
     def check_model(self) -> None:
-        """Raise InputError if no model is configured for it, or for an expert whose operators ask one."""
+        """Raise InputError if no model is configured for the leader, or for an expert whose operators ask a model."""
         check: Callable[[], None] | None = getattr(self.reasoner, "check_model", None)
         if check:
             check()
@@ -129,70 +130,70 @@ class Leader(Agent):
 
     @property
     def open_jobs(self) -> tuple[str, ...]:
-        """Ids of the jobs in progress, and of those that ended early and can be recovered."""
-        return tuple(self._lead.works)
+        """Ids of the jobs in progress, and of jobs that ended early and can be recovered."""
+        return tuple(self._leader_operator.job_states)
 
     def job_graph(self, job_id: str, sub_job_id: str | None = None) -> JobGraph | None:
-        """Return the split of an open job, or of one of its sub-jobs; None if it is not split.
+        """Return the split of an open job, or of one of its sub-jobs; None if there is no split.
 
         Raises:
-            InputError: There is no such open job.
+            InputError: No open job has this id.
         """
-        work = self._lead.find(job_id)
-        return work.graph if sub_job_id is None else work.graphs.get(sub_job_id)
+        state = self._leader_operator.find(job_id)
+        return state.graph if sub_job_id is None else state.graphs.get(sub_job_id)
 
     def stop(self, job_id: str, reason: str = "") -> None:
-        """End a job, which `recover` can continue; callable from any thread.
+        """Stop a job, which `recover` can continue; can be called in any thread.
 
-        Its caller gets a message with EXECUTION_ERROR and the results of its parts so far.
+        The caller that waits for the job gets a message with EXECUTION_ERROR and the results of the finished parts.
 
         Raises:
-            InputError: No such job is in progress.
+            InputError: No job with this id is in progress.
         """
-        self._lead.find(job_id).end(f"The job was stopped{_because(reason)}")
+        self._leader_operator.find(job_id).end(f"The job was stopped{_with_reason(reason)}")
 
     def fail(self, job_id: str, reason: str = "") -> None:
-        """End a job for good: as `stop`, without keeping its results.
+        """Stop a job like `stop`, but forget its results, so that it cannot be recovered.
 
         Raises:
-            InputError: There is no such open job.
+            InputError: No open job has this id.
         """
-        work = self._lead.find(job_id)
-        work.forgotten = True
-        if work.running:
-            work.end(f"The job was failed{_because(reason)}")
+        state = self._leader_operator.find(job_id)
+        state.forgotten = True
+        if state.running:
+            state.end(f"The job was failed{_with_reason(reason)}")
         else:
-            self._lead.works.pop(job_id, None)
+            self._leader_operator.job_states.pop(job_id, None)
 
     async def arecover(self, job_id: str, *, run_id: str | None = None) -> WorkflowMessage:
-        """Continue a job that was stopped, cancelled, or ended with an error; finished sub-jobs are not done again.
+        """Continue a job that was stopped, was cancelled or failed; finished sub-jobs do not run again.
 
         Raises:
-            InputError: There is no such job, or it is being done.
-            Exception: As `aexecute`.
+            InputError: No open job has this id, or the job is in progress.
+            Exception: The errors of `aexecute`.
         """
-        work = self._lead.find(job_id)
-        if work.running:
-            raise InputError(_being_done(job_id))
-        return await self.aexecute(work.job, work.given, work.lesson, run_id=run_id)
+        state = self._leader_operator.find(job_id)
+        if state.running:
+            raise InputError(_already_running(job_id))
+        return await self.aexecute(state.job, state.given, state.lesson, run_id=run_id)
 
     def recover(self, job_id: str, *, run_id: str | None = None) -> WorkflowMessage:
-        """The same as `arecover`, for callers without an event loop."""
+        """Continue a job like `arecover`, and wait for it; for callers without an event loop."""
         return run_sync(partial(self.arecover, job_id, run_id=run_id), instead="Leader.arecover(…)")
 
 
-class _Lead(BaseOperator[Any]):
-    """The operator of a leader's workflow."""
+class _LeaderOperator(BaseOperator[Any]):
+    """Single operator of a leader's workflow: it splits jobs and runs their parts."""
 
     def __init__(self, experts: Mapping[str, Expert], splitter: Splitter, life_cycles: int, max_depth: int) -> None:
         self.experts = experts
         self.splitter = splitter
         self.life_cycles = life_cycles
         self.max_depth = max_depth
-        self.works: dict[str, JobState] = {}
-        self._taking_up = Lock()
+        self.job_states: dict[str, JobState] = {}
+        self._preparing = Lock()
 
-    asks_model = False  # to be called before splitting; experts have reasoners of their own
+    asks_model = False  # a job with an assigned expert needs no split, and experts have their own reasoners
 
     @property
     def runs_workflows(self) -> Sequence[Workflow]:
@@ -202,68 +203,70 @@ class _Lead(BaseOperator[Any]):
         return "leader"
 
     def find(self, job_id: str) -> JobState:
-        work = self.works.get(job_id)
-        if work is None:
-            hint = did_you_mean(job_id, tuple(self.works))
+        state = self.job_states.get(job_id)
+        if state is None:
+            hint = did_you_mean(job_id, tuple(self.job_states))
             raise InputError(f"no open job has the id {job_id!r}{hint}; it ended, or never was")
-        return work
+        return state
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         given = [*call.previous, *call.messages]
-        with self._taking_up:  # another event loop, in another thread, may use the same leader
-            work = self._take_up(call.job, given, call.lesson)
-            task = work.task = asyncio.ensure_future(self._do(call.reasoner, work))
+        with self._preparing:  # another event loop, in another thread, may use the same leader
+            state = self._prepare(call.job, given, call.lesson)
+            task = state.task = asyncio.ensure_future(self._run_job(call.reasoner, state))
         done = False
         try:
             await ended(task)
-            # whatever its experts raised while it was being ended
-            stopped = bool(work.ended) and (task.cancelled() or task.exception() is not None)
-            message = failed_outcome(work, work.ended) if stopped else self._result(task, work)
+            # A job that was stopped has this outcome whatever its experts raised meanwhile.
+            stopped = bool(state.ended) and (task.cancelled() or task.exception() is not None)
+            message = failed_outcome(state, state.ended) if stopped else self._result(task, state)
             done = message.status is WorkflowStatus.SUCCESS
             return message
         finally:
-            if (done or work.forgotten) and self.works.get(_key(call.job)) is work:
-                del self.works[_key(call.job)]
-            work.task = None
+            if (done or state.forgotten) and self.job_states.get(_job_key(call.job)) is state:
+                del self.job_states[_job_key(call.job)]
+            state.task = None
 
-    def _take_up(self, job: Job, given: list[WorkflowMessage], lesson: str | None) -> JobState:
-        work = self.works.get(_key(job))
-        same = work is not None and is_same((work.job, work.given, work.lesson), (job, given, lesson))
-        if work and work.running:
+    def _prepare(self, job: Job, given: list[WorkflowMessage], lesson: str | None) -> JobState:
+        """Return the state with which a job starts: the state of the same job if it ended early, or a new one."""
+        state = self.job_states.get(_job_key(job))
+        same = state is not None and is_same((state.job, state.given, state.lesson), (job, given, lesson))
+        if state and state.running:
             if same:
-                raise InputError(_being_done(job.id))
+                raise InputError(_already_running(job.id))
             return JobState(job, given, lesson)  # the same job with other input, such as the items of a map
-        if work is None or not same:
-            work = JobState(job, given, lesson)
-        work.kept = dict(work.done)
-        work.ended = ""
-        work.blamed.clear()
-        work.again.clear()
-        self.works.pop(_key(job), None)
-        self.works[_key(job)] = work  # move it to the end
-        for other in [key for key, one in list(self.works.items()) if not one.running][:-MAX_OPEN_JOBS]:
-            self.works.pop(other, None)
-        return work
+        if state is None or not same:
+            state = JobState(job, given, lesson)
+        state.kept = dict(state.done)
+        state.ended = ""
+        state.blamed.clear()
+        state.again.clear()
+        self.job_states.pop(_job_key(job), None)
+        self.job_states[_job_key(job)] = state  # moved to the end, as the newest
+        for key in [key for key, other in list(self.job_states.items()) if not other.running][:-MAX_OPEN_JOBS]:
+            self.job_states.pop(key, None)
+        return state
 
-    async def _do(self, reasoner: Reasoner, work: JobState) -> WorkflowMessage:
-        job, expert = work.job, work.job.assigned_expert_name
+    async def _run_job(self, reasoner: Reasoner, state: JobState) -> WorkflowMessage:
+        """Split a job if it has no assigned expert, and run its parts."""
+        job, expert = state.job, state.job.assigned_expert_name
         if isinstance(job, SubJob) and expert not in self.experts:
             expert = None  # the assigned expert is this leader, as an expert of another team
-        if work.graph is None and expert is not None:
+        if state.graph is None and expert is not None:
             self._require(expert)
-            work.graph = JobGraph.alone(job, expert)
-        if work.graph is None:
-            work.graph = await self.split(reasoner, job, work.given, work.lesson)
-        return await self.have_done(reasoner, work, job, work.graph, work.given, depth=1)
+            state.graph = JobGraph.alone(job, expert)
+        if state.graph is None:
+            state.graph = await self.split(reasoner, job, state.given, state.lesson)
+        return await self.run_parts(reasoner, state, job, state.graph, state.given, depth=1)
 
-    async def have_done(
-        self, reasoner: Reasoner, work: JobState, job: Job, graph: JobGraph, given: list[WorkflowMessage], depth: int
+    async def run_parts(
+        self, reasoner: Reasoner, state: JobState, job: Job, graph: JobGraph, given: list[WorkflowMessage], depth: int
     ) -> WorkflowMessage:
-        """Do the parts of a job, or of a sub-job."""
+        """Run the parts of a job or of a sub-job as a workflow, and return its message."""
         parts = graph.sub_jobs
         name = job.id if isinstance(job, SubJob) else self.splitter.leader
         workflow = BuiltinWorkflow(len(parts) * (self.life_cycles - 1) + 1, name=name)
-        assignments = {part.id: _Assignment(self, work, part, depth) for part in parts}
+        assignments = {part.id: _Assignment(self, state, part, depth) for part in parts}
         for part in parts:
             workflow.add_operator(assignments[part.id], [assignments[other] for other in part.dependencies])
         return await run_inside(workflow, OperatorCall(reasoner, job, previous=tuple(given)))
@@ -271,7 +274,7 @@ class _Lead(BaseOperator[Any]):
     async def split(
         self, reasoner: Reasoner, job: Job, given: Sequence[WorkflowMessage], lesson: str | None
     ) -> JobGraph:
-        """Return a split of the job, or of a sub-job; the kept one, if the run was interrupted after it."""
+        """Return a split of the job or of a sub-job; in a resumed run, the stored split if there is one."""
 
         async def work() -> WorkflowMessage:
             graph = await self.splitter.split(reasoner, job, given, lesson)
@@ -287,7 +290,8 @@ class _Lead(BaseOperator[Any]):
                 f"there are: {', '.join(names)}"
             )
 
-    def _result(self, task: asyncio.Task[WorkflowMessage], work: JobState) -> WorkflowMessage:
+    def _result(self, task: asyncio.Task[WorkflowMessage], state: JobState) -> WorkflowMessage:
+        """Return the message of a job that ended, also if a verdict of an expert ended it; raise its other errors."""
         try:
             return task.result()
         except OperatorError as error:
@@ -295,17 +299,17 @@ class _Lead(BaseOperator[Any]):
             if failed is None:
                 raise
             if failed.verdict:
-                return failed_outcome(work, str(failed), failed.verdict)
-            text = f"{str(failed).rstrip('.')}. {work.done_by_then()}"
+                return failed_outcome(state, str(failed), failed.verdict)
+            text = f"{str(failed).rstrip('.')}. {state.done_by_then()}"
             raise JobError(text, operator_id=failed.operator_id) from failed.__cause__
 
 
 class _Assignment(BaseOperator[Any]):
-    """A sub-job as an operator, executed by its expert."""
+    """Operator that runs a sub-job: by its expert or, after a split, by its parts."""
 
-    def __init__(self, lead: _Lead, work: JobState, part: SubJob, depth: int) -> None:
-        self._lead = lead
-        self._work = work
+    def __init__(self, leader_operator: _LeaderOperator, state: JobState, part: SubJob, depth: int) -> None:
+        self._leader_operator = leader_operator
+        self._state = state
         self._part = part
         self._depth = depth
 
@@ -321,32 +325,33 @@ class _Assignment(BaseOperator[Any]):
         return self._part.id
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        work, part = self._work, self._part
+        state, part = self._state, self._part
         needed = [m for m in call.messages if m.operator_id in part.dependencies]
-        earlier = [m for m in call.messages if m.operator_id not in part.dependencies]
+        own_messages = [m for m in call.messages if m.operator_id not in part.dependencies]
         given = [*call.previous, *needed]
-        seen = tuple((m.operator_id, m.scratchpad, m.outputs) for m in given)
-        work.again.discard(part.id)
-        kept = work.kept.pop(part.id, None)
-        if kept is not None and is_same(kept[0], seen):
+        signature = tuple((m.operator_id, m.scratchpad, m.outputs) for m in given)
+        state.again.discard(part.id)
+        kept = state.kept.pop(part.id, None)
+        if kept is not None and is_same(kept[0], signature):
             return kept[1].model_copy(update={"usage": NO_USAGE})
-        if graph := work.graphs.get(part.id):
-            message = await self._by_parts(call.reasoner, graph, given)
+        if graph := state.graphs.get(part.id):
+            message = await self._run_parts(call.reasoner, graph, given)
         else:
-            message = await self._by_expert(call.reasoner, given, earlier)
-        work.done[part.id] = (seen, message.stamped(part.id, call.job.id, message.usage))
+            message = await self._run_expert(call.reasoner, given, own_messages)
+        state.done[part.id] = (signature, message.stamped(part.id, call.job.id, message.usage))
         return message
 
-    async def _by_expert(
-        self, reasoner: Reasoner, given: list[WorkflowMessage], earlier: list[WorkflowMessage]
+    async def _run_expert(
+        self, reasoner: Reasoner, given: list[WorkflowMessage], own_messages: list[WorkflowMessage]
     ) -> WorkflowMessage:
-        work, part = self._work, self._part
-        expert = self._lead.experts[part.assigned_expert_name or ""]
-        lessons = [*([work.lesson] if work.lesson else []), *work.lessons.get(part.id, [])]
+        """Have the assigned expert do the sub-job, and handle its verdict."""
+        state, part = self._state, self._part
+        expert = self._leader_operator.experts[part.assigned_expert_name or ""]
+        lessons = [*([state.lesson] if state.lesson else []), *state.lessons.get(part.id, [])]
         try:
             verdict = await run_inside(
                 expert.workflow,
-                OperatorCall(expert.reasoner, part, tuple(earlier), tuple(given), "\n".join(lessons) or None),
+                OperatorCall(expert.reasoner, part, tuple(own_messages), tuple(given), "\n".join(lessons) or None),
             )
         except (InvalidError, OperatorError, SkippedError) as error:
             fault = fault_in(error)
@@ -361,22 +366,26 @@ class _Assignment(BaseOperator[Any]):
             self._blame_input(verdict, given)
         if verdict.status is WorkflowStatus.EXECUTION_ERROR:
             raise self._error(verdict, [part.id])
-        if self._depth >= self._lead.max_depth:
-            raise self._error(verdict, [part.id], f"; parts of parts go {self._lead.max_depth} levels deep at most")
-        why = "\n".join(filter(None, (verdict.evaluation, verdict.lesson)))
+        if self._depth >= self._leader_operator.max_depth:
+            raise self._error(
+                verdict, [part.id], f"; parts of parts go {self._leader_operator.max_depth} levels deep at most"
+            )
+        split_lesson = "\n".join(filter(None, (verdict.evaluation, verdict.lesson)))
         try:
-            graph = work.graphs[part.id] = await self._lead.split(reasoner, part, given, why)
+            graph = state.graphs[part.id] = await self._leader_operator.split(reasoner, part, given, split_lesson)
         except BudgetError:
             raise
         except Exception as error:
             text = f"sub-job {part.id!r} is too complicated, and could not be split: {describe(error)}"
             raise JobError(text, operator_id=part.id) from error
-        work.lessons.update((tail, work.lessons[part.id]) for tail in graph.tails if part.id in work.lessons)
-        return await self._by_parts(reasoner, graph, given)
+        state.lessons.update((tail, state.lessons[part.id]) for tail in graph.tails if part.id in state.lessons)
+        return await self._run_parts(reasoner, graph, given)
 
-    async def _by_parts(self, reasoner: Reasoner, graph: JobGraph, given: list[WorkflowMessage]) -> WorkflowMessage:
+    async def _run_parts(self, reasoner: Reasoner, graph: JobGraph, given: list[WorkflowMessage]) -> WorkflowMessage:
+        """Run the parts of the sub-job; a fault in the input of the sub-job blames its predecessors."""
+        leader, depth = self._leader_operator, self._depth + 1
         try:
-            return await self._lead.have_done(reasoner, self._work, self._part, graph, given, self._depth + 1)
+            return await leader.run_parts(reasoner, self._state, self._part, graph, given, depth)
         except OperatorError as error:
             failed = _job_error(error)
             if failed is None:
@@ -387,21 +396,22 @@ class _Assignment(BaseOperator[Any]):
             raise failed from failed.__cause__
 
     def _blame_input(self, verdict: WorkflowMessage, given: Iterable[WorkflowMessage]) -> NoReturn:
-        """Repeat the sub-jobs before it; if the fault came from further out, leave it to the outer leader."""
-        work, needs = self._work, self._part.dependencies
-        outside = {message.operator_id for message in given} - set(needs)
-        blamed = [who for who in verdict.blame if who in needs]
+        """Repeat the predecessors that a verdict blames, or all, by raising a FaultError; a JobError ends the job."""
+        state, predecessors = self._state, self._part.dependencies
+        life_cycles = self._leader_operator.life_cycles
+        outside = {message.operator_id for message in given} - set(predecessors)
+        blamed = [name for name in verdict.blame if name in predecessors]
         if not blamed and outside.isdisjoint(verdict.blame):
-            blamed = list(needs)
+            blamed = list(predecessors)
         if not blamed:
-            raise self._error(verdict, [who for who in verdict.blame if who in outside])
-        why = verdict.evaluation or "its input is at fault"
-        lesson = verdict.lesson or why
-        for who in blamed:
-            if who not in work.again and work.blamed[who] + 1 >= self._lead.life_cycles:
-                raise self._error(verdict, [who], f"; {who!r} has used its {self._lead.life_cycles} life cycles")
-            work.teach(who, lesson)
-        raise FaultError(why, lesson=lesson, blame=blamed)
+            raise self._error(verdict, [name for name in verdict.blame if name in outside])
+        evaluation = verdict.evaluation or "its input is at fault"
+        lesson = verdict.lesson or evaluation
+        for name in blamed:
+            if name not in state.again and state.blamed[name] + 1 >= life_cycles:
+                raise self._error(verdict, [name], f"; {name!r} has used its {life_cycles} life cycles")
+            state.teach(name, lesson)
+        raise FaultError(evaluation, lesson=lesson, blame=blamed)
 
     def _error(self, verdict: WorkflowMessage, blame: Sequence[str], also: str = "") -> JobError:
         part = self._part
@@ -414,23 +424,24 @@ class _Assignment(BaseOperator[Any]):
 
 
 def _input_error(fault: FaultError) -> WorkflowMessage:
-    """Return a fault that an expert's operator found in others' results, in the form of a verdict."""
+    """Return a verdict for a fault that an expert's operator found in its input."""
     status = WorkflowStatus.INPUT_DATA_ERROR
     return WorkflowMessage(status=status, evaluation=str(fault), lesson=fault.lesson, blame=fault.blame)
 
 
 def _job_error(error: BaseException) -> JobError | None:
+    """Return the `JobError` in the chain of causes of an error, if there is one."""
     return next((link for link in causes(error) if isinstance(link, JobError)), None)
 
 
-def _key(job: Job) -> str:
-    """Return the key of a job; a sub-job's own id is not unique among jobs."""
+def _job_key(job: Job) -> str:
+    """Return the key of a job among open jobs; for a sub-job it includes the parent's id, to be unique."""
     return f"{job.parent_id}/{job.id}" if isinstance(job, SubJob) else job.id
 
 
-def _being_done(job_id: str) -> str:
+def _already_running(job_id: str) -> str:
     return f"job {job_id!r} is being done; wait for it, or stop it first"
 
 
-def _because(reason: str) -> str:
+def _with_reason(reason: str) -> str:
     return f": {reason}" if reason else ""

@@ -19,19 +19,19 @@ from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import validate
 
 MAX_TOLD = 50
-"""Maximum number of faults of a split that are listed."""
+"""Maximum number of issues of a split that are listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Splitter:
-    """Requests splits of jobs until one is valid.
+    """Request for splits of jobs, which is repeated until a split is valid.
 
     Attributes:
         leader: Name of the leader, for errors.
         experts: Profiles of the experts.
         actions: Actions that help to split well.
         toolkit: The graph that recommends actions and tools.
-        max_splits: Maximum number of tries.
+        max_splits: Maximum number of attempts.
     """
 
     leader: str
@@ -43,10 +43,16 @@ class Splitter:
     async def split(
         self, reasoner: Reasoner, job: Job, given: Sequence[WorkflowMessage], lesson: str | None
     ) -> JobGraph:
-        """Ask a reasoner for a split.
+        """Ask a reasoner for a split, and return it.
+
+        Args:
+            reasoner: The reasoner.
+            job: The job to split.
+            given: Messages of earlier experts.
+            lesson: Lesson for the split.
 
         Raises:
-            AnswerError: None of `max_splits` answers is valid; all faults of the last are listed.
+            AnswerError: None of `max_splits` answers is valid; the issues of the last one are listed.
             InputError: The model is too small to write a valid split.
         """
         if not getattr(reasoner, "writes_prose", True):
@@ -80,34 +86,36 @@ class Splitter:
                     if not issues:
                         emit(JobSplit(sub_jobs=graph.sub_jobs))
                         return graph
-                task = _again(task, answer, issues, lesson)
+                task = _with_issues(task, answer, issues, lesson)
         raise AnswerError(
             "\n  ".join(
                 [
                     f"leader {self.leader!r} made no valid split of job {job.id!r} in {self.max_splits} tries; "
                     "the last one:",
-                    *_told(issues),
+                    *_issue_lines(issues),
                 ]
             )
         )
 
 
-def _again(task: Task, answer: str, issues: Sequence[Issue], lesson: str | None) -> Task:
-    told = "\n".join(["Your last split cannot be used:", *(f"- {issue}" for issue in _told(issues))])
+def _with_issues(task: Task, answer: str, issues: Sequence[Issue], lesson: str | None) -> Task:
+    """Return the task of the next attempt: with the last answer, and its issues as a lesson."""
+    told = "\n".join(["Your last split cannot be used:", *(f"- {issue}" for issue in _issue_lines(issues))])
     verdict = WorkflowMessage(scratchpad=answer, status=WorkflowStatus.EXECUTION_ERROR, operator_id="your last split")
     return task.model_copy(update={"workflow_messages": (verdict,), "lesson": "\n".join(filter(None, (lesson, told)))})
 
 
-def _told(issues: Sequence[Issue]) -> list[str]:
+def _issue_lines(issues: Sequence[Issue]) -> list[str]:
+    """Return issues as texts, at most `MAX_TOLD` and the number of the rest."""
     more = [f"and {len(issues) - MAX_TOLD} more"] if len(issues) > MAX_TOLD else []
     return [*map(str, issues[:MAX_TOLD]), *more]
 
 
 def split_schema(experts: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the JSON Schema of a split; with experts, one that allows only their names."""
+    """Return the JSON Schema of a split, which allows only the given names of experts, or any name by default."""
     text = {"type": "string"}
     expert = {"type": "string", "enum": list(experts)} if experts else text
-    part = _closed(
+    part = _object_schema(
         id={"type": "string", "description": "A short name of its own, one word."},
         goal={"type": "string", "description": "What is to be done."},
         context={"type": "string", "description": "All that one needs to know for it; empty if nothing."},
@@ -115,11 +123,11 @@ def split_schema(experts: Sequence[str] = ()) -> dict[str, Any]:
         dependencies={"type": "array", "items": text, "description": "The ids of the parts whose results it needs."},
         assigned_expert=expert,
     )
-    return _closed(sub_jobs={"type": "array", "items": part})
+    return _object_schema(sub_jobs={"type": "array", "items": part})
 
 
 def split_instruction(experts: Sequence[Profile]) -> str:
-    """Return the instruction for splitting."""
+    """Return the instruction to split a job among experts."""
     team = "\n".join(f"- {expert.name}: {expert.description or 'says nothing about itself'}" for expert in experts)
     return (
         "You lead a team of experts. Split the job into parts, each for one of them, as few as will do: one is enough "
@@ -130,5 +138,6 @@ def split_instruction(experts: Sequence[Profile]) -> str:
     )
 
 
-def _closed(**properties: Any) -> dict[str, Any]:
+def _object_schema(**properties: Any) -> dict[str, Any]:
+    """Return the JSON Schema of an object with exactly these properties."""
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

@@ -1,8 +1,8 @@
 """Lossless conversion between the values of a run (messages, jobs, errors, events) and JSON text.
 
-JSON has no tuples, bytes, files or errors. Each is written as an object with a single key that starts with ``$``;
-an object of the user's with such a key is wrapped in ``$object``. Reading imports and calls nothing by name: an error
-whose class is not loaded is read as an error of the same name and text.
+JSON has no tuples, bytes, files or errors. Each is written as an object with a single key that starts with ``$``. A
+user's object with such a key is wrapped in ``$object``. Reading does not import or call anything that the text names:
+an error whose class is not loaded is read as an error with the same name and text.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from operad.runtime.values.questions import Question
 from operad.runtime.workflow.map import ItemError
 
 MAX_CAUSES = 32
-"""Maximum number of errors kept of a chain of causes."""
+"""Maximum number of errors that are stored of a chain of causes."""
 
 MAX_DEPTH = 100
 """Maximum nesting of values. Within this limit, every written value can be read back on any Python."""
 
 MAX_TEXT = 64 * 2**20
-"""Maximum length, in characters, of a text that is read or written: the input or the outcome of an operator."""
+"""Maximum number of characters of a stored text, such as the input or the outcome of an operator."""
 
 _MODELS: dict[str, type[BaseModel]] = {
     "$message": WorkflowMessage,
@@ -61,7 +61,7 @@ class Files(Protocol):
     """Storage of files."""
 
     def put(self, file: FileDescriptor) -> str:
-        """Store a file; return its digest."""
+        """Store a file, and return its digest."""
         ...
 
     def get(self, digest: str, name: str) -> Any:
@@ -88,10 +88,10 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Codec:
-    """Writes values of a run as text and reads them back.
+    """Conversion of values of a run to text and back.
 
     Args:
-        files: Storage of files; None to keep the path of a file instead of its content.
+        files: Storage of files; None to store the path of a file instead of its content.
     """
 
     def __init__(self, files: Files | None = None) -> None:
@@ -126,7 +126,7 @@ class Codec:
         if len(text) > MAX_TEXT:
             raise InputError(f"the stored value has {len(text):,} characters; the maximum is {MAX_TEXT:,}")
         try:
-            value = self._value(json.loads(text))
+            value = self._read(json.loads(text))
         except InputError:
             raise
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError, msgspec.ValidationError) as error:
@@ -136,7 +136,7 @@ class Codec:
         return value
 
     def dump_events(self, happened: Sequence[events.Event]) -> str:
-        """Return events as text, with their places and times; parts without a JSON form are replaced by their `str`.
+        """Return events as text, with their paths and times; parts without a JSON form are replaced by their `str`.
 
         Raises:
             InputError: The text would be too long.
@@ -153,11 +153,12 @@ class Codec:
             InputError: The text was not written by `dump_events`.
         """
         try:
-            return [_event(name, self._value(fields)) for name, fields in json.loads(text)]
+            return [_read_event(name, self._read(fields)) for name, fields in json.loads(text)]
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError, msgspec.ValidationError) as error:
             raise InputError(f"the stored value cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
 
     def _plain_event(self, event: events.Event) -> list[Any]:
+        """Return an event's type and the fields that differ from their defaults."""
         plain: dict[str, Any] = {}
         for name, default in zip(event.__struct_fields__, _defaults(type(event)), strict=True):
             if (value := getattr(event, name)) == default:
@@ -166,14 +167,16 @@ class Codec:
             try:
                 plain[name] = self._plain(value, ())
             except (InputError, ValueError, RecursionError):
-                plain[name] = self._loosely(value)
+                plain[name] = self._lossy(value)
         return [type(event).__name__, plain]
 
     # Writing: values → plain JSON values
 
     def _plain(self, value: Any, where: _Path) -> Any:
         if len(where) > MAX_DEPTH:
-            raise InputError(f"{_shown(where[:3])}…: is nested too deeply to be kept: {MAX_DEPTH} levels are the most")
+            raise InputError(
+                f"{_path_text(where[:3])}…: is nested too deeply to be kept: {MAX_DEPTH} levels are the most"
+            )
         kind = cast("type[object]", type(value))
         if value is None or kind in (bool, int, str):
             return value
@@ -188,7 +191,7 @@ class Codec:
         tagged = self._tagged(value, where)
         if tagged is None:
             raise InputError(
-                f"{_shown(where)} is {name_of(kind)}, which cannot be kept: give JSON values, bytes or files"
+                f"{_path_text(where)} is {name_of(kind)}, which cannot be kept: give JSON values, bytes or files"
             )
         return tagged
 
@@ -215,37 +218,37 @@ class Codec:
         if isinstance(value, Issue):
             return {"$issue": [value.code, value.message, value.where]}
         if isinstance(value, Outcome):
-            told = [
-                event for event in value.events if type(event).__module__ == events.Event.__module__
-            ]  # events of other types are unknown to a later reader
-            parts = (value.message, value.error, value.usage, told, *([True] if value.traced else []))
-            return {"$outcome": [self._plain(each, where) for each in parts]}
+            # Only Operad's own types of events can be read later.
+            known = [event for event in value.events if type(event).__module__ == events.Event.__module__]
+            parts = (value.message, value.error, value.usage, known, *([True] if value.traced else []))
+            return {"$outcome": [self._plain(part, where) for part in parts]}
         if isinstance(value, events.Event):
             fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in _STAMPED}
-            return {"$event": [type(value).__name__, self._loosely(fields)]}
+            return {"$event": [type(value).__name__, self._lossy(fields)]}
         if isinstance(value, BaseException):
-            return {"$error": self._error(value, where)}
+            return {"$error": self._plain_chain(value, where)}
         return None
 
     def _plain_fields(self, fields: Mapping[str, Any], where: _Path) -> dict[str, Any]:
         return {name: self._plain(value, (*where, f".{name}")) for name, value in fields.items()}
 
-    def _loosely(self, value: Any) -> Any:
-        """Return plain JSON values; parts without a JSON form, which are only displayed, become text."""
+    def _lossy(self, value: Any) -> Any:
+        """Return a value as JSON values for display; parts without a JSON form become text."""
         if isinstance(value, Mapping):
-            return {str(key): self._loosely(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+            return {str(key): self._lossy(item) for key, item in cast("Mapping[Any, Any]", value).items()}
         if isinstance(value, list | tuple):
-            return [self._loosely(item) for item in cast("list[Any]", value)]
+            return [self._lossy(item) for item in cast("list[Any]", value)]
         if isinstance(value, Enum):
             return value.value
         if isinstance(value, BaseModel):
             return value.model_dump(mode="json", fallback=str)
         return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
-    def _error(self, error: BaseException, where: _Path) -> dict[str, Any]:
-        return {"chain": [self._link(link, where) for link in causes(error)[:MAX_CAUSES]]}
+    def _plain_chain(self, error: BaseException, where: _Path) -> dict[str, Any]:
+        return {"chain": [self._plain_error(link, where) for link in causes(error)[:MAX_CAUSES]]}
 
-    def _link(self, error: BaseException, where: _Path) -> dict[str, Any]:
+    def _plain_error(self, error: BaseException, where: _Path) -> dict[str, Any]:
+        """Return an error without its causes; attributes without a JSON form are left out."""
         kind, text = type(error), _text_of(error) or ""
         fields: dict[str, Any] = {}
         for name, value in vars(error).items():
@@ -268,72 +271,74 @@ class Codec:
 
     # Reading: plain JSON values → values
 
-    def _value(self, value: Any) -> Any:
+    def _read(self, value: Any) -> Any:
         if isinstance(value, list):
-            return [self._value(item) for item in cast("list[Any]", value)]
+            return [self._read(item) for item in cast("list[Any]", value)]
         if not isinstance(value, dict):
             return value
-        given = cast("dict[str, Any]", value)
-        if len(given) == 1:
-            (tag, inner) = next(iter(given.items()))
+        fields = cast("dict[str, Any]", value)
+        if len(fields) == 1:
+            (tag, inner) = next(iter(fields.items()))
             if tag.startswith("$"):
-                return self._of_tag(tag, inner)
-        return {key: self._value(item) for key, item in given.items()}
+                return self._read_tagged(tag, inner)
+        return {key: self._read(item) for key, item in fields.items()}
 
-    def _of_tag(self, tag: str, inner: Any) -> Any:
+    def _read_tagged(self, tag: str, inner: Any) -> Any:
         if tag in _MODELS:
-            return self._model(_MODELS[tag], inner)
+            return self._read_model(_MODELS[tag], inner)
         read: dict[str, Callable[[Any], Any]] = {
-            "$tuple": lambda items: tuple(self._value(item) for item in items),
-            "$object": lambda pairs: {self._value(key): self._value(item) for key, item in pairs},
+            "$tuple": lambda items: tuple(self._read(item) for item in items),
+            "$object": lambda pairs: {self._read(key): self._read(item) for key, item in pairs},
             "$bytes": lambda text: base64.b64decode(text, validate=True),
             "$float": lambda text: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[text],
             "$status": WorkflowStatus,
             "$issue": lambda fields: Issue(*map(str, fields)),
-            "$file": self._file,
-            "$event": lambda named: _event(*named),
-            "$error": self._raised,
-            "$outcome": self._outcome,
+            "$file": self._read_file,
+            "$event": lambda named: _read_event(*named),
+            "$error": self._read_errors,
+            "$outcome": self._read_outcome,
         }
         if tag not in read:
             raise InputError(f"the stored value cannot be read: this version of operad does not know the tag {tag!r}")
         return read[tag](inner)
 
-    def _model(self, model: type[BaseModel], inner: dict[str, Any]) -> BaseModel:
+    def _read_model(self, model: type[BaseModel], inner: dict[str, Any]) -> BaseModel:
         try:
-            return model.model_validate({name: self._value(each) for name, each in inner.items()})
+            return model.model_validate({name: self._read(each) for name, each in inner.items()})
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             raise InputError(f"the stored value is not a valid {model.__name__}: {where}: {first['msg']}") from error
 
-    def _file(self, fields: list[Any]) -> FileDescriptor:
+    def _read_file(self, fields: list[Any]) -> FileDescriptor:
         path, name, size, mime_type, digest = fields
-        if self._files:  # only stored files are read, never a path on this machine that the text happens to name
+        if (
+            self._files
+        ):  # the stored content is used, never the path in the text: it could name any file on this machine
             path = self._files.get(digest, name)
         return FileDescriptor(path=path, name=name, size=size, mime_type=mime_type)
 
-    def _outcome(self, fields: list[Any]) -> Outcome:
-        message, error, usage, happened, *traced = map(self._value, fields)
+    def _read_outcome(self, fields: list[Any]) -> Outcome:
+        message, error, usage, happened, *traced = map(self._read, fields)
         if not (isinstance(usage, Usage) and (isinstance(message, WorkflowMessage) or isinstance(error, Exception))):
             raise InputError("the stored outcome of an operator is neither a message nor an error")
         if not all(isinstance(event, events.Event) for event in happened):
             raise InputError("the stored outcome of an operator holds a value that is not an event")
         return Outcome(message, error, usage, tuple(happened), bool(traced))
 
-    def _raised(self, inner: dict[str, Any]) -> BaseException:
-        chain = [self._raised_link(link) for link in inner["chain"][:MAX_CAUSES]]
+    def _read_errors(self, inner: dict[str, Any]) -> BaseException:
+        chain = [self._read_error(link) for link in inner["chain"][:MAX_CAUSES]]
         for error, cause in pairwise(chain):
             error.__cause__ = cause
         return chain[0]
 
-    def _raised_link(self, link: dict[str, Any]) -> Exception:
+    def _read_error(self, link: dict[str, Any]) -> Exception:
         module, name, base, text = (str(link[each]) for each in ("module", "name", "base", "text"))
         kind = _error_class(module, name)
-        fields = {str(field): self._value(value) for field, value in link["fields"].items()}
-        error = _remade(kind, self._value(link["args"]), fields) if kind else None
+        fields = {str(field): self._read(value) for field, value in link["fields"].items()}
+        error = _recreated(kind, self._read(link["args"]), fields) if kind else None
         if error is None or _text_of(error) != text:
-            error = _stranger(module, name, base)(text)
+            error = _stand_in_class(module, name, base)(text)
             vars(error).update(fields)
         if isinstance(error, OperadError):
             error.finished = {}
@@ -342,14 +347,14 @@ class Codec:
 
 @lru_cache
 def _defaults(kind: type[events.Event]) -> tuple[Any, ...]:
-    """Default of each field of an event type; `msgspec.NODEFAULT` for required fields."""
-    return tuple(each.default for each in msgspec.structs.fields(kind))
+    """Return the default of each field of an event type; `msgspec.NODEFAULT` for required fields."""
+    return tuple(field.default for field in msgspec.structs.fields(kind))
 
 
 _STAMPED = frozenset(events.Event.__struct_fields__)
 
 
-def _event(name: str, fields: dict[str, Any]) -> events.Event:
+def _read_event(name: str, fields: dict[str, Any]) -> events.Event:
     event = events.read_event({**fields, "event": name})
     if event is None:
         raise InputError(f"the stored events cannot be read: this version of operad does not know the event {name!r}")
@@ -357,15 +362,17 @@ def _event(name: str, fields: dict[str, Any]) -> events.Event:
 
 
 def _args_of(error: BaseException) -> list[Any]:
+    """Return the arguments from which an error can be created again."""
     if isinstance(error, OSError) and error.filename is not None:
         return [error.errno, error.strerror, error.filename]
     return list(error.args)
 
 
 def _text_of(error: BaseException) -> str | None:
+    """Return the text of an error; None if its `__str__` raises."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - it is somebody's class, made without its constructor
+    except Exception:  # noqa: BLE001 - a user's class, of which this instance was created without the constructor
         return None
 
 
@@ -375,7 +382,7 @@ def _builtin(kind: type[BaseException]) -> type[BaseException]:
 
 
 def _error_class(module: str, name: str) -> type[Exception] | None:
-    """Return the loaded error class with this name, or None. Operad's own errors are found by name in any module."""
+    """Return the loaded error class with this name, or None; the module of Operad's own errors may have changed."""
     own = {kind.__name__: kind for kind in vars(errors).values() if isinstance(kind, type)}
     if module.partition(".")[0] == "operad" and name in own and issubclass(own[name], Exception):
         return own[name]
@@ -385,7 +392,7 @@ def _error_class(module: str, name: str) -> type[Exception] | None:
     return found if isinstance(found, type) and issubclass(found, Exception) else None
 
 
-def _remade(kind: type[Exception], args: list[Any], fields: Mapping[str, Any]) -> Exception | None:
+def _recreated(kind: type[Exception], args: list[Any], fields: Mapping[str, Any]) -> Exception | None:
     """Create an error without calling the constructor of its class; return None if Python refuses."""
     own: Any = _builtin(kind)
     try:
@@ -398,17 +405,20 @@ def _remade(kind: type[Exception], args: list[Any], fields: Mapping[str, Any]) -
 
 
 @lru_cache(maxsize=1000)
-def _stranger(module: str, name: str, base: str) -> type[Exception]:
-    """Create a class that stands for an error class that is not loaded: same name, nearest known base class."""
+def _stand_in_class(module: str, name: str, base: str) -> type[Exception]:
+    """Return a new class for an error class that is not loaded: with the same name and its built-in base class."""
     own: Any = vars(builtins).get(base)
-    if not (isinstance(own, type) and issubclass(own, Exception) and _remade(own, [""], {})):
+    if not (isinstance(own, type) and issubclass(own, Exception) and _recreated(own, [""], {})):
         own = Exception
-    return cast("type[Exception]", type(name.rsplit(".", 1)[-1], (own,), {"__module__": module, "__str__": _said}))
+    return cast(
+        "type[Exception]", type(name.rsplit(".", 1)[-1], (own,), {"__module__": module, "__str__": _stored_text})
+    )
 
 
-def _said(error: BaseException) -> str:
+def _stored_text(error: BaseException) -> str:
     return str(error.args[0])
 
 
-def _shown(where: _Path) -> str:
+def _path_text(where: _Path) -> str:
+    """Return the path of a part of a value, for an error."""
     return "".join(where).removeprefix(".") or "it"

@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
 _GRACE = 2.0
-"""Seconds that a waiting caller may be late before it loses its place."""
+"""Seconds by which a waiting caller may be late before it loses its place."""
 
 _SOON = 0.1
+"""Seconds after which a caller behind more waiting callers than the limit asks again."""
 
 
 _CALL, _TOKENS, _HOLD, _PLACE = "call", "tokens", "hold", "place"
-"""Kinds of rows: a call, tokens, a pause requested by an endpoint, a place in the queue of callers."""
+"""Kinds of rows: a call, tokens, a pause that an endpoint requested, a place in the queue of waiting callers."""
 
 
 class CountedCalls(Database):
-    """The table of counted calls in one database.
+    """Table of counted model calls in one database.
 
     Args:
         url: The database, as returned by `database_url`.
@@ -42,7 +43,7 @@ class CountedCalls(Database):
 
         Args:
             key: Name of the limits.
-            limits: The limits. Only those per minute count here, not the number of concurrent calls.
+            limits: The limits. Only limits per minute are used here, not the number of concurrent calls.
             caller: Id of the caller.
             window: Length of the counting window, in seconds.
 
@@ -52,63 +53,62 @@ class CountedCalls(Database):
         sa, table = self._sa, self._tables.calls
         until, mine = table.c.until, (table.c.key == key) & (table.c.kind == _PLACE) & (table.c.caller == caller)
         with self._engine.begin() as connection:
-            if not self._is_sqlite:  # in SQLite, every transaction has the whole database for itself
+            if not self._is_sqlite:  # in SQLite, every writing transaction locks the whole database
                 number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big", signed=True)
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(:number)"), {"number": number})
             now = self._now_in(connection)
-            over = (until <= now) | (
-                until > now + 2 * LONGEST_HOLD_OFF
-            )  # rows from the future: the database's clock was set back
-            connection.execute(sa.delete(table).where(table.c.key == key, over))
-            came = connection.execute(sa.select(table.c.at).where(mine)).scalar() or now
-            opens = self._opens(connection, key, limits, came, now)
+            from_future = until > now + 2 * LONGEST_HOLD_OFF  # the database's clock was set back
+            expired = (until <= now) | from_future
+            connection.execute(sa.delete(table).where(table.c.key == key, expired))
+            arrived = connection.execute(sa.select(table.c.at).where(mine)).scalar() or now
+            admission = self._admission_time(connection, key, limits, arrived, now)
             connection.execute(sa.delete(table).where(mine))
-            if opens > now:
-                self._count(connection, key, _PLACE, came, opens + _GRACE, caller=caller)
+            if admission > now:
+                self._insert(connection, key, _PLACE, arrived, admission + _GRACE, caller=caller)
             elif limits.requests_per_minute is not None:
-                self._count(connection, key, _CALL, now, now + window, caller=caller)
-            return max(0.0, opens - now)
+                self._insert(connection, key, _CALL, now, now + window, caller=caller)
+            return max(0.0, admission - now)
 
-    def _opens(self, connection: Any, key: str, limits: Limits, came: float, now: float) -> float:
-        """Return the time from which a caller that arrived at `came` may be admitted; a past time means now."""
+    def _admission_time(self, connection: Any, key: str, limits: Limits, arrived: float, now: float) -> float:
+        """Return the time from which a caller that arrived at `arrived` may be admitted; a past time means now."""
         sa, table = self._sa, self._tables.calls
         until = table.c.until
 
-        def those(kind: str) -> Any:
+        def of_kind(kind: str) -> Any:
             return (table.c.key == key) & (table.c.kind == kind)
 
-        opens = connection.execute(sa.select(sa.func.max(until)).where(those(_HOLD))).scalar() or now
+        admission = connection.execute(sa.select(sa.func.max(until)).where(of_kind(_HOLD))).scalar() or now
         if (most := limits.requests_per_minute) is not None:
-            first = those(_PLACE) & (table.c.at < came)
-            before = connection.execute(sa.select(sa.func.count()).select_from(table).where(first)).scalar()
-            # Earlier callers count as admitted; once this call leaves the window, one more fits.
-            last = (
-                sa.select(until).where(those(_CALL)).order_by(until.desc()).offset(max(0, most - 1 - before)).limit(1)
-            )
-            over = connection.execute(last).scalar() or (now + _SOON if before >= most else now)
-            opens = max(opens, over)
+            earlier = of_kind(_PLACE) & (table.c.at < arrived)
+            before = connection.execute(sa.select(sa.func.count()).select_from(table).where(earlier)).scalar()
+            # Callers that wait longer count as admitted. The call selected here is the one whose end of the window
+            # makes room for this caller.
+            offset = max(0, most - 1 - before)
+            call = sa.select(until).where(of_kind(_CALL)).order_by(until.desc()).offset(offset).limit(1)
+            expiry = connection.execute(call).scalar() or (now + _SOON if before >= most else now)
+            admission = max(admission, expiry)
         if (most := limits.tokens_per_minute) is not None:
-            sums = sa.select(sa.func.sum(table.c.tokens), sa.func.min(until)).where(those(_TOKENS))
-            tokens, over = connection.execute(sums).one()
+            sums = sa.select(sa.func.sum(table.c.tokens), sa.func.min(until)).where(of_kind(_TOKENS))
+            tokens, expiry = connection.execute(sums).one()
             if tokens is not None and tokens >= most:
-                opens = max(opens, over)
-        return float(opens)
+                admission = max(admission, expiry)
+        return float(admission)
 
     @patiently
     def spend(self, key: str, tokens: int, window: float = WINDOW) -> None:
-        """Count tokens that were read and written."""
+        """Count the tokens of a model call."""
         with self._engine.begin() as connection:
             now = self._now_in(connection)
-            self._count(connection, key, _TOKENS, now, now + window, tokens=tokens)
+            self._insert(connection, key, _TOKENS, now, now + window, tokens=tokens)
 
     @patiently
     def hold_off(self, key: str, seconds: float) -> None:
         """Admit no call for this many seconds, at most `LONGEST_HOLD_OFF`."""
         with self._engine.begin() as connection:
             now = self._now_in(connection)
-            self._count(connection, key, _HOLD, now, now + min(seconds, LONGEST_HOLD_OFF))
+            self._insert(connection, key, _HOLD, now, now + min(seconds, LONGEST_HOLD_OFF))
 
-    def _count(
+    def _insert(
         self, connection: Any, key: str, kind: str, at: float, until: float, *, tokens: int = 0, caller: str = ""
     ) -> None:
         values = {"key": key, "kind": kind, "at": at, "until": until, "tokens": tokens, "caller": caller}

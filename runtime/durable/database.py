@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 PATIENCE = 300.0
-"""Seconds to keep trying while the database cannot be reached."""
+"""Seconds for which calls are retried while the database cannot be reached."""
 
 IDLE = 10.0
-"""Seconds after which a server aborts the open transaction of a stopped process, which would block others."""
+"""Seconds after which the server aborts an idle transaction: that of a stopped process would block others."""
 
 OLDEST_SQLITE = (3, 35)
 """Lowest version of SQLite with ``RETURNING``, which dbos uses to take work."""
@@ -42,30 +42,30 @@ _PAGES = 500
 """Number of pages of a file that are released at once."""
 
 BREATH = 0.03
-"""Pause in seconds between two parts of long work, in which others may write."""
+"""Seconds to pause between two parts of long work, so that others can write."""
 
 _SECONDS = {"connect_timeout": "10", "keepalives_idle": "10", "keepalives_interval": "5"}
-"""Options of connections to PostgreSQL: a server that is gone without a word is noticed within a minute."""
+"""Options of connections to PostgreSQL, with which an unreachable server is noticed within a minute."""
 
 _PAUSE = 0.5
 _BUSY_MS = 5_000
-_SAID_AGAIN = 30.0
+_LOG_INTERVAL = 30.0
 """Seconds between two log lines about a database that is waited for."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 D = TypeVar("D", bound="Database")
 
-import_module(
-    "concurrent.futures.thread"
-)  # module with threads that are joined at exit; it must be told after `_ending` is set
-_ending = threading.Event()
+# This module joins its threads at exit. It is imported first because exit functions run in reverse order, and
+# `_exiting` must be set before the threads are joined.
+import_module("concurrent.futures.thread")
+_exiting = threading.Event()
 _at_exit: Callable[[Callable[[], None]], None] = cast("Any", threading)._register_atexit
-_at_exit(_ending.set)
+_at_exit(_exiting.set)
 
 
 def patiently(method: Callable[Concatenate[D, P], T]) -> Callable[Concatenate[D, P], T]:
-    """Make a method retry while the database cannot be reached; see `Database.insist`."""
+    """Decorate a method of a database: it is retried while the database cannot be reached; see `Database.insist`."""
 
     @wraps(method)
     def waiting(database: D, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -96,21 +96,20 @@ class Database:
         self.errors: type[Exception] = sa.exc.SQLAlchemyError
         self._is_sqlite = url.get_backend_name() == SQLITE
         self._lock = threading.Lock()
-        self._said = -_SAID_AGAIN
+        self._last_logged = -_LOG_INTERVAL
         if self._is_sqlite:
             _check_version(self.name)
-            _claim(Path(str(url.database)))
+            _create_file(Path(str(url.database)))
         self._engine = self._make_engine(url)
         self._reader = self._engine.execution_options(reads=True)
-        weakref.finalize(
-            self, self._engine.dispose
-        ).atexit = False  # closes the connections of an instance that was dropped without `close`
+        # Close the connections of an instance that is garbage-collected without `close`.
+        weakref.finalize(self, self._engine.dispose).atexit = False
 
     def _make_engine(self, url: URL) -> Any:
         sa = self._sa
         if not self._is_sqlite:
-            wait = {name: seconds for name, seconds in _SECONDS.items() if name not in url.query}
-            address = url.set(drivername=f"{POSTGRES}+psycopg").update_query_dict(wait)
+            timeouts = {name: seconds for name, seconds in _SECONDS.items() if name not in url.query}
+            address = url.set(drivername=f"{POSTGRES}+psycopg").update_query_dict(timeouts)
             options = {"pool_size": 5, "max_overflow": 10, "pool_pre_ping": True}
             # In stricter levels, a transaction that waited for a lock does not see the changes made under that lock.
             engine = sa.create_engine(address, isolation_level="READ COMMITTED", **options)
@@ -128,13 +127,11 @@ class Database:
         def _set_up(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
             connection.isolation_level = None  # SQLAlchemy begins transactions explicitly, as below
             connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
-            if not connection.execute("PRAGMA page_count").fetchone()[
-                0
-            ]:  # in an existing file, this would wait for writers
+            is_new = not connection.execute("PRAGMA page_count").fetchone()[0]
+            if is_new:  # in an existing file, this statement would wait for writers
                 connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # lets the file shrink
-            connection.execute(
-                "PRAGMA journal_mode=WAL"
-            )  # a property of the file, so it holds for dbos as well: a quarter of the time
+            # The journal mode is stored in the file, so that dbos uses it, too. Writing takes a quarter of the time.
+            connection.execute("PRAGMA journal_mode=WAL")
 
         @sa.event.listens_for(engine, "begin")
         def _begin(connection: Any) -> None:  # pyright: ignore[reportUnusedFunction]
@@ -144,48 +141,50 @@ class Database:
         return engine
 
     def insist(self, work: Callable[[], T], patience: float = PATIENCE) -> T:
-        """Run work on the database, with retries while it cannot be reached or another process writes into the file.
+        """Call a function that uses the database, and return its result.
 
-        A stopped process in the middle of a write is waited for without a limit, because only its end frees the file.
+        The call is retried while the database cannot be reached, and while another process writes into an SQLite file.
+        The wait for such a process has no limit, because only its end frees the file.
 
         Args:
             work: Function that uses the database.
-            patience: Seconds to keep trying while the database cannot be reached.
+            patience: Seconds for which the call is retried while the database cannot be reached.
 
         Raises:
-            InputError: The database is gone for too long, another error occurred, or this process ends.
+            InputError: The database is unreachable for too long, another error occurred, or this process exits.
         """
         began = time.monotonic()
         while True:
             try:
                 return work()
             except self.errors as error:
-                waited, is_held = time.monotonic() - began, self._is_sqlite and _is_held(error)
-                if not (is_held or (passes(error) and waited <= patience)) or _ending.is_set():
+                waited, is_held = time.monotonic() - began, self._is_sqlite and _is_locked(error)
+                if not (is_held or (passes(error) and waited <= patience)) or _exiting.is_set():
                     raise self.wrong(error) from error
-                self._say(f"waiting for the database: {_first_line(error)}{self._hint() if is_held else ''}")
-            _ending.wait(_PAUSE)
+                self._log_wait(f"waiting for the database: {_first_line(error)}{self._hint() if is_held else ''}")
+            _exiting.wait(_PAUSE)
 
     def set_up(self, work: Callable[[], T]) -> T:
-        """Run the first, writing, step of dbos as soon as no other process writes.
+        """Call a function that sets up dbos, which writes, as soon as no other process writes; return its result.
 
         Raises:
             InputError: The database cannot be reached or used.
         """
 
         def in_turn() -> T:
-            with self._engine.begin():  # retried here, because dbos itself cannot be interrupted with Ctrl-C
+            with self._engine.begin():  # waits for writers here, because dbos could not be interrupted with Ctrl-C
                 pass
             return work()
 
         return self.insist(in_turn, patience=0.0)
 
-    def _say(self, what: str) -> None:
+    def _log_wait(self, what: str) -> None:
+        """Log a warning about a wait, unless one was logged recently."""
         with self._lock:
             now = time.monotonic()
-            if now - self._said < _SAID_AGAIN:
+            if now - self._last_logged < _LOG_INTERVAL:
                 return
-            self._said = now
+            self._last_logged = now
         _logger.warning("%s: %s", self.name, what)
 
     def _hint(self) -> str:
@@ -199,11 +198,9 @@ class Database:
         )
 
     def wrong(self, error: Exception) -> InputError:
-        """Return an error for people about a fault of the database."""
+        """Return an `InputError` that explains an error of the database."""
         sa = self._sa
-        if isinstance(
-            error, (sa.exc.IntegrityError, sa.exc.DataError)
-        ):  # the value that was refused; writing again cannot help
+        if isinstance(error, (sa.exc.IntegrityError, sa.exc.DataError)):  # the value is refused every time
             return InputError(
                 f"{self.name}: the database refused a row: {_first_line(error)}; this is a bug in operad or dbos, and "
                 f"running the command again does not help: please report it, with {_versions(self._is_sqlite)}; earlier runs "
@@ -220,10 +217,11 @@ class Database:
         )
 
     def give_back_space(self, *, whole: bool = False) -> bool:
-        """Shrink the file of the database to its content, in small steps. A server shrinks its tables by itself.
+        """Shrink an SQLite file to its content, in small steps. A server shrinks its tables by itself.
 
         Args:
-            whole: True to rewrite, once, a file created by an earlier version; all other processes wait meanwhile.
+            whole: True to rewrite a file that an earlier version of Operad created, so that it can shrink in steps. All
+                other processes wait meanwhile.
 
         Returns:
             False if the file cannot shrink in steps, because an earlier version created it.
@@ -250,15 +248,18 @@ class Database:
 
     @contextmanager
     def connection_of_its_own(self) -> Generator[Any, None, None]:
-        """Open a connection of the driver (psycopg) that stays open, outside of the pool and of transactions."""
+        """Yield a psycopg connection outside of the pool, in autocommit mode, and close it at the end."""
         pooled = self._engine.raw_connection()
         with closing(pooled.driver_connection) as connection:
             pooled.detach()
             connection.autocommit = True
             yield connection
 
-    def _glance(self) -> Any:
-        """Open a connection for a single statement that changes no rows; on a server without a transaction: two round trips less."""
+    def _connect_once(self) -> Any:
+        """Return a connection for a single statement that changes no rows.
+
+        On a server, the statement runs without a transaction, which saves two round trips.
+        """
         if self._is_sqlite:
             return self._reader.connect()
         return self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
@@ -269,16 +270,16 @@ class Database:
         Args:
             channel: The channel.
             text: The payload.
-            connection: Connection in the transaction that sends it at its commit; None to send it now, once, without
-                waiting for the disk: it is a hint.
+            connection: Connection whose transaction sends the notification at its commit. None to send it now, without
+                retries and without waiting for the disk, because a notification is only a hint.
         """
-        given = {"channel": channel, "text": text}
+        values = {"channel": channel, "text": text}
         if connection is not None:
-            connection.execute(self._sa.text("SELECT pg_notify(:channel, :text)"), given)
+            connection.execute(self._sa.text("SELECT pg_notify(:channel, :text)"), values)
             return
-        hint = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(:channel, :text)"
-        with self._glance() as own:
-            own.execute(self._sa.text(hint), given)
+        statement = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(:channel, :text)"
+        with self._connect_once() as own_connection:
+            own_connection.execute(self._sa.text(statement), values)
 
     def close(self) -> None:
         """Close all connections."""
@@ -292,6 +293,7 @@ class Database:
 
     @property
     def _now(self) -> Any:
+        """SQL expression of the current time, in seconds since the epoch."""
         clock = (
             "(julianday('now') - 2440587.5) * 86400.0"
             if self._is_sqlite
@@ -304,19 +306,19 @@ class Database:
 
 
 def ping_by_looking(engine: Any) -> None:
-    """Have an engine of PostgreSQL test a connection without a round trip before it is used again.
+    """Make an engine of PostgreSQL test pooled connections without a round trip.
 
-    A server that closes a connection writes to it first. Hence a connection with nothing to read is as good as one
-    that has just answered, and only one with something to read is asked.
+    A server that closes a connection writes to it first. Hence a connection without data to read is still good, and
+    only a connection with data to read is tested with a statement.
     """
-    ask = engine.dialect.do_ping
+    ping = engine.dialect.do_ping
     if engine.dialect.name == SQLITE or not hasattr(select, "poll"):  # a file needs no test, and Windows has no poll
         return
 
     def do_ping(connection: Any) -> bool:
-        looker = select.poll()
-        looker.register(connection.fileno(), select.POLLIN)
-        return ask(connection) if looker.poll(0) else True
+        poll = select.poll()
+        poll.register(connection.fileno(), select.POLLIN)
+        return ping(connection) if poll.poll(0) else True
 
     engine.dialect.do_ping = do_ping
 
@@ -343,8 +345,12 @@ def _versions(is_sqlite: bool) -> str:
     return ", ".join([f"Python {platform.python_version()}", *sqlite, *packages])
 
 
-def _claim(path: Path) -> None:
-    """Create a missing database file, readable by its owner only; of folders, only that of the default place."""
+def _create_file(path: Path) -> None:
+    """Create a missing database file, readable by its owner only, and the folder of the default location.
+
+    Raises:
+        InputError: The file cannot be created, or its folder does not exist.
+    """
     try:
         if path.parent == state_folder():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -359,7 +365,7 @@ def _claim(path: Path) -> None:
 
 
 def passes(error: Exception) -> bool:
-    """Return True for errors that may pass: the connection broke, or the server is starting."""
+    """Return True for a temporary error: the connection broke, or the server is starting."""
     if getattr(getattr(error, "orig", None), "sqlstate", None) == _ENDED_IDLE:
         return True
     if is_missing(error):
@@ -386,20 +392,20 @@ def passes(error: Exception) -> bool:
 
 
 def is_missing(error: Exception) -> bool:
-    """Return True for a missing table or column, which does not pass."""
+    """Return True for the error of a missing table or column, which is permanent."""
     orig = getattr(error, "orig", None)
-    said = _first_line(error).lower()
+    text = _first_line(error).lower()
     return getattr(orig, "sqlstate", None) in _MISSING or any(
-        sign in said for sign in ("no such table", "no such column", "has no column named")
+        sign in text for sign in ("no such table", "no such column", "has no column named")
     )
 
 
-def _is_held(error: Exception) -> bool:
+def _is_locked(error: Exception) -> bool:
     """Return True if another process has been writing into the file for longer than the busy timeout."""
     return "database is locked" in str(getattr(error, "orig", None) or error)
 
 
 def _first_line(error: Exception) -> str:
-    """Return the database's message without the statement and its values."""
-    said = str(getattr(error, "orig", None) or error).strip().splitlines()
-    return said[0] if said else type(error).__name__
+    """Return the first line of a database error, without the statement and its values."""
+    lines = str(getattr(error, "orig", None) or error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -22,11 +22,11 @@ DETAILS: Mapping[str, Sequence[str]] = {
     "_sys_db:SystemDatabase.run_migrations": ["self"],
     "_sys_db:SystemDatabase.verify_migrations": ["self"],
 }
-"""Functions by module and name, and the names of their parameters."""
+"""Names of the parameters of each function, by module and name of the function."""
 
 
 def check_details() -> None:
-    """Check that the installed dbos has these functions.
+    """Check that the installed dbos has the functions in `DETAILS`.
 
     Raises:
         InputError: A function is missing, or takes other parameters.
@@ -34,15 +34,17 @@ def check_details() -> None:
     for place, expected in DETAILS.items():
         found = _parameters(place)
         if found != expected:
-            there = "is missing" if found is None else f"takes ({', '.join(found)}) instead of ({', '.join(expected)})"
+            problem = (
+                "is missing" if found is None else f"takes ({', '.join(found)}) instead of ({', '.join(expected)})"
+            )
             raise InputError(
-                f"dbos {version('dbos')} cannot be used for durable runs: dbos.{place.replace(':', '.')} {there}; "
+                f"dbos {version('dbos')} cannot be used for durable runs: dbos.{place.replace(':', '.')} {problem}; "
                 "install a version that the extra `durable` allows: pip install 'operad[durable]'"
             )
 
 
 def _parameters(place: str) -> Sequence[str] | None:
-    """Return the names of a function's parameters; None if there is no such function."""
+    """Return the names of a function's parameters; None if the function does not exist."""
     module, _, name = place.partition(":")
     try:
         found: Any = reduce(getattr, name.split("."), import_module(f"dbos.{module}"))

@@ -34,23 +34,23 @@ from operad.runtime.durable.work_signal import SAFETY_POLL, WorkSignal
 from operad.runtime.values.errors import InputError
 
 OPERATOR = "operad.operator"
-"""Name of the dbos workflow that does an operator's work."""
+"""Name of the dbos workflow that executes an operator."""
 
-_UNIXEPOCH_KNOWS_SUBSEC = (3, 42)
+_SQLITE_WITH_SUBSEC = (3, 42)
 """First version of SQLite in which ``unixepoch('subsec')`` returns a time; earlier ones return NULL."""
 
 Perform = Callable[[str, str], str]
-"""Function that does an operator's work in a thread of dbos: (step id, request text) → outcome text."""
+"""Function that executes an operator in a thread of dbos: (step id, request text) → outcome text."""
 
 
 class Queues(NamedTuple):
-    """Queues that a process takes work from.
+    """Queues from which a process takes work.
 
     Attributes:
         names: Names of the queues.
-        concurrency: Maximum number of operators of a queue to run at once.
-        recorded: Function called with the id of each step whose outcome was recorded, in a thread of dbos.
-        listening: Function that returns True while `DbosProcess.wake` is called for new work.
+        concurrency: Maximum number of operators of a queue at once.
+        recorded: Function that is called with the id of each step whose outcome was recorded, in a thread of dbos.
+        listening: Function that returns True while wake-ups arrive, so that `DbosProcess.wake` is called for new work.
     """
 
     names: Sequence[str]
@@ -60,7 +60,7 @@ class Queues(NamedTuple):
 
 
 class DbosProcess:
-    """A launched dbos. Create it with `launch`: a process can have one only.
+    """Instance of dbos in this process, created by `launch`; a process can have only one.
 
     Attributes:
         url: The database.
@@ -73,53 +73,56 @@ class DbosProcess:
         self.version = version
         self._perform = perform
         self._queues = queues
-        places = queues.concurrency if len(queues.names) == 1 else 0  # the queue of an operator is not known here
+        places = (
+            queues.concurrency if len(queues.names) == 1 else 0
+        )  # with several queues, that of an operator is unknown
         self._signals = {name: WorkSignal(queues.listening, places) for name in queues.names}
         self._takers: list[threading.Thread] = []
-        self._left = threading.local()
+        self._finished = threading.local()
 
     def take_from(self, queues: Sequence[Any]) -> None:
-        """Begin to take work from queues of dbos, each in a thread that `wake` can wake."""
+        """Start to take work from queues of dbos, each in a thread that `wake` can wake."""
         for queue in queues:
             take = partial(_queue.queue_worker_thread, self._signals[queue.name], _dbos._get_dbos_instance(), queue)
             self._takers.append(threading.Thread(target=take, name=f"queue-worker-{queue.name}", daemon=True))
             self._takers[-1].start()
 
     def wake(self, queue: str = "") -> None:
-        """Look for work in a queue now; in all queues if no name is given."""
+        """Look for work now in a queue, or in all queues if no name is given."""
         for signal in [self._signals[queue]] if queue else self._signals.values():
             signal.wake()
 
     def perform(self, step_id: str, request: str) -> str:
-        """Do an operator's work, in a thread of dbos, which records the outcome next."""
+        """Execute an operator, and return its outcome; called in a thread of dbos, which then records the outcome."""
         for signal in self._signals.values():
             signal.begin()
         try:
             outcome = self._perform(step_id, request)
         except BaseException:
-            self._leave()
+            self._free_places()
             raise
-        self._left.step_id = step_id
+        self._finished.step_id = step_id
         return outcome
 
     def returned(self, *_: object) -> None:
-        """Notice that a thread of dbos has returned its connection, hence ended a transaction.
+        """Report a recorded outcome; called when a thread of dbos returns its connection after a transaction.
 
-        After the work of an operator, this is the transaction that recorded the outcome.
+        The first transaction of the thread after an operator's work is the one that recorded the outcome.
         """
-        step_id = self._left.__dict__.pop("step_id", None)
+        step_id = self._finished.__dict__.pop("step_id", None)
         if step_id is not None:
             self._queues.recorded(step_id)
-            self._leave()
+            self._free_places()
 
-    def _leave(self) -> None:
+    def _free_places(self) -> None:
+        """Tell all queues that an operator has ended."""
         for signal in self._signals.values():
             signal.leave()
 
     def stop(self, seconds: int = 0) -> None:
-        """Stop taking work, wait up to this many seconds for work in progress, and end dbos.
+        """Stop taking work, wait up to this many seconds for work in progress, and stop dbos.
 
-        If another thread is stopping dbos already, wait for it. Afterwards, nothing is taken from queues.
+        If another thread is already stopping dbos, wait for it. When the method returns, no more work is taken.
         """
         global _here
         with _launching:
@@ -134,16 +137,19 @@ class DbosProcess:
 
 
 class LostError(Exception):
-    """The work belongs to another process now; its outcome here is discarded."""
+    """Error of work that belongs to another process now; its outcome in this process is discarded."""
 
 
-def _wait_for_no_other(workflow_id: str, *_: object, **__: object) -> NoReturn:
-    """Replacement of dbos's own waiting, which would block a thread and the exit of the process."""
+def _refuse_to_wait(workflow_id: str, *_: object, **__: object) -> NoReturn:
+    """Raise `LostError`; replaces a function of dbos whose wait would block a thread and the exit of the process."""
     raise LostError(workflow_id)
 
 
-def _is_not_latest(*_: object, **__: object) -> bool:
-    """Replacement of a query before each look into a queue: it finds work without a version, and all work has one here."""
+def _never_latest(*_: object, **__: object) -> bool:
+    """Return False; replaces a query of dbos before each poll of a queue.
+
+    The query is for work without a version, and all work of Operad has a version.
+    """
     return False
 
 
@@ -164,13 +170,13 @@ def launch(
     Args:
         url: The database.
         executor_id: Id that no other process has.
-        perform: Function that does the work of operators.
+        perform: Function that executes operators.
         version: Version of the code; work of other versions is left to other processes.
         queues: Queues to take work from.
 
     Raises:
-        InputError: This process runs dbos already, for the program itself or with another database; or the version of
-            dbos differs in what is relied upon.
+        InputError: This process already runs dbos, for the program itself or with another database; or functions of the
+            installed dbos differ from those that are used here.
     """
     global _here
     with _launching:
@@ -186,7 +192,7 @@ def launch(
             )
         check_details()
         refuse_pickles()
-        _quiet()
+        _silence()
         options: dict[str, Any] = {"connect_args": {"factory": _Connection}} if url.get_backend_name() == SQLITE else {}
         DBOS(
             config={
@@ -201,17 +207,17 @@ def launch(
                 "db_engine_kwargs": options,
             }
         )
-        _quiet()
+        _silence()
         DBOS.listen_queues([])
         registry = _dbos._get_or_create_dbos_registry()
         registry.internal_queue_map.clear()
-        made = [
+        registered = [
             registry._register_internal_queue(
                 name, worker_concurrency=queues.concurrency, polling_interval_sec=SAFETY_POLL
             )
             for name in queues.names
         ]
-        registry.internal_queue_map.clear()  # dbos would start threads for them, without a way to wake them
+        registry.internal_queue_map.clear()  # dbos would start its own threads for the queues, which cannot be woken
         try:
             DBOS.launch()
         except Exception:
@@ -219,58 +225,57 @@ def launch(
                 DBOS.destroy()
             raise
         launched = _dbos._get_dbos_instance()
-        # its threads for new queues, schedules and delays, of which there are none here, would poll every second
+        # Stop the threads of dbos for new queues, schedules and delays, which are not used and poll every second.
         for stop in (*launched.background_thread_stop_events, launched._background_jobs_stop_event):
             stop.set()
         tables = launched._sys_db
-        tables.await_workflow_result = _wait_for_no_other
-        tables._is_latest_version = _is_not_latest
-        _count_milliseconds(tables)
+        tables.await_workflow_result = _refuse_to_wait
+        tables._is_latest_version = _never_latest
+        _record_milliseconds(tables)
         ping_by_looking(tables.engine)
         _here = DbosProcess(url, executor_id, perform, version, queues)
         event.listen(tables.engine, "checkin", _here.returned)
-        _here.take_from(made)
+        _here.take_from(registered)
         return _here
 
 
 def here() -> DbosProcess | None:
-    """Return the dbos that was launched in this process for runs, if any."""
+    """Return the instance of dbos that was launched in this process, or None."""
     return _here
 
 
 def client(url: URL) -> DBOSClient:
-    """Return a dbos client, which reads tables and enqueues work but does none. Missing tables are created."""
+    """Return a client of dbos, which reads tables and enqueues work; missing tables are created."""
     check_details()
     refuse_pickles()
-    _quiet()
-    made = DBOSClient(
+    _silence()
+    new_client = DBOSClient(
         system_database_url=url.render_as_string(hide_password=False),
         serializer=JsonSerializer(),
         application_name="operad",
         sys_db_idle_transaction_timeout_sec=IDLE,
         lazy=True,
     )
-    tables = made._sys_db
+    tables = new_client._sys_db
     try:
         if url.get_backend_name() == SQLITE:
-            event.listen(tables.engine, "connect", _know_unixepoch)
-        _count_milliseconds(tables)
+            event.listen(tables.engine, "connect", _define_unixepoch)
+        _record_milliseconds(tables)
         ping_by_looking(tables.engine)
         try:
-            tables.verify_migrations()  # so that readers do not wait for writers
+            tables.verify_migrations()  # only reads, so that it does not wait for writers
         except DBOSInitializationError:
             tables.run_migrations()
     except Exception:
-        made.destroy()
+        new_client.destroy()
         raise
-    weakref.finalize(
-        made, tables.destroy
-    ).atexit = False  # closes the connections of a client that was dropped without `destroy`
-    return made
+    # Close the connections of a client that is garbage-collected without `destroy`.
+    weakref.finalize(new_client, tables.destroy).atexit = False
+    return new_client
 
 
 def enqueue(client: DBOSClient, requests: Sequence[Request], before_commit: BeforeCommit) -> None:
-    """Put requests into their queues in one transaction; those that are queued or done already stay as they are."""
+    """Put requests into their queues in one transaction; requests that are already queued or done do not change."""
     with client._sys_db.engine.begin() as connection:
         for queue, step_id, text, version in requests:
             client.enqueue_in_transaction(
@@ -286,8 +291,8 @@ def give_back(client: DBOSClient, step_id: str, begun_by: Sequence[str], queue: 
     return client._sys_db.reenqueue_for_recovery(step_id, list(begun_by), queue)
 
 
-def _count_milliseconds(tables: SystemDatabase) -> None:
-    """Record times in SQLite to the millisecond, by the clock of the `Store`; dbos alone records whole seconds."""
+def _record_milliseconds(tables: SystemDatabase) -> None:
+    """Make dbos record times in SQLite in milliseconds, by the clock of `Store`, instead of whole seconds."""
     if tables.engine.dialect.name == SQLITE:
         now = cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
         tables._now_ms_sql = lambda: now
@@ -298,16 +303,16 @@ class _Connection(sqlite3.Connection):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        _know_unixepoch(self)
+        _define_unixepoch(self)
 
 
-def _know_unixepoch(connection: sqlite3.Connection, *_: object) -> None:
-    """Define ``unixepoch('subsec')``, which dbos writes into its tables on Python 3.12 and later, where SQLite lacks it.
+def _define_unixepoch(connection: sqlite3.Connection, *_: object) -> None:
+    """Define ``unixepoch('subsec')`` if this SQLite lacks it.
 
-    The tables hold the expression as a column default, so every inserting connection needs the function: also
-    on an earlier Python, when a later one created the file.
+    On Python 3.12 and later, dbos creates tables with this expression as a column default. Every connection that
+    inserts rows needs the function then, also on an earlier Python.
     """
-    if sqlite3.sqlite_version_info < _UNIXEPOCH_KNOWS_SUBSEC:
+    if sqlite3.sqlite_version_info < _SQLITE_WITH_SUBSEC:
         connection.create_function("unixepoch", 1, _unixepoch)
 
 
@@ -319,7 +324,7 @@ def _is_in_use() -> bool:
     return _dbos._dbos_global_instance is not None
 
 
-def _quiet() -> None:
+def _silence() -> None:
     """Send the messages of dbos to `logging`, like those of any library."""
     log = logging.getLogger("dbos")
     log.handlers.clear()
@@ -333,9 +338,9 @@ def _operator(request: str) -> str:
     process = _here
     step_id = DBOS.workflow_id
     if process is None or step_id is None:
-        raise _LeftError
+        raise _ExitingError
     return process.perform(step_id, request)
 
 
-class _LeftError(BaseException):
-    """The process is about to exit; nothing more is recorded."""
+class _ExitingError(BaseException):
+    """Error that ends work while the process exits, so that dbos records no outcome."""

@@ -22,10 +22,10 @@ class Request(NamedTuple):
     """Request for an operator's work.
 
     Attributes:
-        queue: Queue of the workers that can do it.
+        queue: Queue of the workers that can execute the operator.
         step_id: Id of the work among all runs.
         text: Input of the work.
-        version: Version of the code that can do it.
+        version: Version of the code that workers must have.
     """
 
     queue: str
@@ -35,17 +35,17 @@ class Request(NamedTuple):
 
 
 class Dispatch:
-    """Requests to workers: written together when they are ready together, and waited for by one thread.
+    """Requests of this process to workers, which are written in groups; one thread waits for all outcomes.
 
-    May block while it is created.
+    The constructor may block.
 
     Args:
         store: The tables of runs.
-        executor_id: This process, which workers wake with outcomes.
+        executor_id: Id of this process, with which workers wake it.
     """
 
     def __init__(self, store: Store, executor_id: str) -> None:
-        dbos_process = import_module("operad.runtime.durable.dbos_process")  # not at import: dbos takes a second
+        dbos_process = import_module("operad.runtime.durable.dbos_process")  # imported here: dbos takes a second
         self._store = store
         self._enqueue = dbos_process.enqueue
         self._client: DBOSClient = store.insist(partial(dbos_process.client, store.url), 0.0)
@@ -58,7 +58,7 @@ class Dispatch:
         self._client.destroy()
 
     async def outcome_of(self, request: Request) -> EndedWork:
-        """Have workers do an operator's work; return it once it has ended.
+        """Have workers do an operator's work, and return it when it has ended.
 
         Raises:
             InputError: The request cannot be written.
@@ -68,10 +68,10 @@ class Dispatch:
             return await outcome
 
     async def forget(self, step_id: str) -> None:
-        """Forget the outcome of an operator, so that it can be requested again."""
+        """Delete the outcome of an operator, so that it can be requested again."""
         await in_thread(self._store.insist, partial(self._client.delete_workflows, [step_id]))
 
     def _write(self, requests: Sequence[Request]) -> None:
-        """Write requests, and wake the workers that can do them."""
+        """Write requests into their queues, and wake the workers of these queues."""
         with self._waiting.wakeups.sending({request.queue for request in requests}) as before_commit:
             self._store.insist(partial(self._enqueue, self._client, requests, before_commit))

@@ -27,25 +27,31 @@ BLOCK_BYTES = 2**20
 
 _NAME_BYTES = 200
 
-_MOST_SEEN = 100_000
+_MOST_DIGESTS = 100_000
 
 _SETTLED_SECONDS = 2.0
-"""Minimum age of a change, in seconds, to tell it from the next change: the coarsest clock of a file system."""
+"""Minimum age in seconds of a file's last change for its state to be remembered.
+
+A newer file could change again within the resolution of the file system's clock, without a change of its state.
+"""
 
 _State = tuple[int, int, int, int, int]
-"""File state that changes with every change of a file: used to tell if a file was modified."""
+"""State of a file, by which a modification is noticed: device, inode, size, and times of the last changes."""
 
 
 class FileFolder:
-    """Files by their content in a folder.
+    """Content-addressed files in a folder.
 
-    Other programs may write there: content is compared with its digest when read, and nothing is written or removed
-    through a link.
+    Other programs may write into the folder. So contents are compared with their digests when they are read, and
+    nothing is written or removed through a link.
+
+    Args:
+        root: The folder.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = Path(os.path.realpath(os.path.expanduser(root)))
-        self._seen: dict[_State, str] = {}
+        self._digests: dict[_State, str] = {}
 
     def content(self, key: str) -> Path:
         """Return the path of a content."""
@@ -53,14 +59,14 @@ class FileFolder:
 
     def add(self, path: Path) -> str:
         """Store a file, and return the key of its content."""
-        with self._writing(path):
-            key = self._named(path)
-            if key and self._touch(key):
+        with self._reporting_errors(path):
+            key = self._key_of_named(path)
+            if key and self._extend_grace(key):
                 return key
-            with _given(path) as stream:
+            with _open_given(path) as stream:
                 before = os.fstat(stream.fileno())
-                key = self._seen.get(_state(before))
-                if key and self._is(self.content(key), key) and self._touch(key):
+                key = self._digests.get(_state(before))
+                if key and self._has_content(self.content(key), key) and self._extend_grace(key):
                     return key
                 if before.st_size > MAX_STORED_BYTES:
                     raise InputError(too_large(path, before.st_size))
@@ -68,32 +74,31 @@ class FileFolder:
                     key, size = copied(_read(stream.read, path), out, path)
                     if (size, *_state(os.fstat(stream.fileno()))[:4]) != (before.st_size, *_state(before)[:4]):
                         raise InputError(f"{path}: changed while it was stored; let its writer finish first")
-                    self._place(temporary, out, key)
+                    self._move_into_place(temporary, out, key)
         if time.time() - max(before.st_mtime, before.st_ctime) > _SETTLED_SECONDS:
             self._remember(before, key)
         return key
 
     def bring(self, key: str, blocks: Iterable[bytes], source: str) -> None:
         """Store a content that is downloaded, after checking that it is complete."""
-        with self._writing(source), self._temporary() as (temporary, out):
+        with self._reporting_errors(source), self._temporary() as (temporary, out):
             found, _ = copied(blocks, out, source)
             if found != key:
                 raise InputError(damaged(source))
-            self._place(temporary, out, key)
+            self._move_into_place(temporary, out, key)
 
     def holds(self, key: str) -> bool:
-        """Return True if a content is here, and undamaged."""
         """Return True if a content is stored and undamaged; it is read unless this is known."""
         try:
-            return self._is(self.content(key), key)
+            return self._has_content(self.content(key), key)
         except OSError as error:
             raise InputError(f"{self.content(key)}: cannot be read: {error.strerror or error}") from error
 
     def named(self, key: str, name: str) -> Path:
-        """Return a path of a content under a name."""
-        with self._writing(name):
+        """Return the path of a file with a name that has this content; it is created if missing."""
+        with self._reporting_errors(name):
             path = self._inside("names", key) / name
-            if self._is(path, key):
+            if self._has_content(path, key):
                 return path
             temporary = self._inside("writing") / secrets.token_hex(16)
             try:
@@ -104,16 +109,16 @@ class FileFolder:
                 os.replace(temporary, path)
             finally:
                 temporary.unlink(missing_ok=True)
-            for same in (path, self.content(key)):  # linking changes the state of both
-                self._remember(same.lstat(), key)
+            for link in (path, self.content(key)):  # creating a link changes the state of both
+                self._remember(link.lstat(), key)
             return path
 
     def collect(self, kept: Collection[str]) -> int:
         """Remove contents that are not kept, and return the number of bytes freed."""
         before = time.time() - GRACE_SECONDS
         removed, problems = 0, list[str]()
-        places = [folder for folder in _listed(self.root, problems) if _is_place(folder.name)]
-        for path in (path for folder in places for path in _listed(folder, problems)):
+        folders = [folder for folder in _entries(self.root, problems) if _is_place(folder.name)]
+        for path in (path for folder in folders for path in _entries(folder, problems)):
             if not is_ours(path.parent.name, path.name) or path.name in kept:
                 continue
             try:
@@ -121,7 +126,7 @@ class FileFolder:
                     continue
                 doomed = self._inside("writing") / secrets.token_hex(16)
                 os.replace(path, doomed)
-                if (found := doomed.lstat()).st_mtime >= before:  # it was stored just now
+                if (found := doomed.lstat()).st_mtime >= before:  # it was stored again in this moment
                     os.replace(doomed, path)
                     continue
                 doomed.unlink()
@@ -130,7 +135,7 @@ class FileFolder:
                 continue
             except OSError as error:
                 problems.append(f"{path}: {error.strerror or error}")
-        for names in _listed(self.root / "names", problems):
+        for names in _entries(self.root / "names", problems):
             if names.name not in kept and KEY.fullmatch(names.name) and not os.path.lexists(self.content(names.name)):
                 shutil.rmtree(names, ignore_errors=True)
         if problems:
@@ -139,37 +144,37 @@ class FileFolder:
             )
         return removed
 
-    def _named(self, path: Path) -> str | None:
+    def _key_of_named(self, path: Path) -> str | None:
         """Return the key of a path that `named` returned, derived from its location; None for other paths."""
         key = path.parent.name
         if not KEY.fullmatch(key) or path.parent.parent != self.root / "names":
             return None
-        state, of_content = _regular(path), _regular(self.content(key))
+        state, of_content = _state_of_regular(path), _state_of_regular(self.content(key))
         return key if state and of_content and state[2] == of_content[2] else None
 
-    def _is(self, path: Path, key: str) -> bool:
-        """Return True if a path is a file of this content; it is read unless this is known."""
-        state = _regular(path)
+    def _has_content(self, path: Path, key: str) -> bool:
+        """Return True if a path is a file with this content; it is read unless its state is known."""
+        state = _state_of_regular(path)
         if state is None or state[2] > MAX_STORED_BYTES:
             return False
-        if self._seen.get(state) == key:
+        if self._digests.get(state) == key:
             return True
         digest = hashlib.sha256()
         try:
-            with _opened(path) as stream:
+            with _open_regular(path) as stream:
                 found = os.fstat(stream.fileno())
                 for block in _read(stream.read, path):
                     digest.update(block)
-        except FileNotFoundError:  # collected just now
+        except FileNotFoundError:  # another process has just collected it
             return False
-        self._remember(found, digest.hexdigest())
-        return digest.hexdigest() == key  # state at the time of reading: another thread may have touched the file since
+        self._remember(found, digest.hexdigest())  # with its state when it was read: it may have changed since
+        return digest.hexdigest() == key
 
     def _is_known(self, path: Path, key: str) -> bool:
-        state = _regular(path)
-        return state is not None and self._seen.get(state) == key
+        state = _state_of_regular(path)
+        return state is not None and self._digests.get(state) == key
 
-    def _touch(self, key: str) -> bool:
+    def _extend_grace(self, key: str) -> bool:
         """Restart the grace period of a content; return False if that fails."""
         content = self.content(key)
         is_known = self._is_known(content, key)
@@ -177,28 +182,28 @@ class FileFolder:
             os.utime(content)
             if is_known:
                 self._remember(content.lstat(), key)
-        except OSError:  # collected just now, or a file of another user
+        except OSError:  # another process has just collected it, or it belongs to another user
             return False
         return True
 
     def _remember(self, found: os.stat_result, key: str) -> None:
-        if len(self._seen) >= _MOST_SEEN:
-            self._seen.clear()
-        self._seen[_state(found)] = key
+        """Remember the digest of a file with this state, so that it is not read again."""
+        if len(self._digests) >= _MOST_DIGESTS:
+            self._digests.clear()
+        self._digests[_state(found)] = key
 
-    def _place(self, temporary: Path, out: BinaryIO, key: str) -> None:
-        """Move a file to the place of a content, unless an undamaged one is there."""
+    def _move_into_place(self, temporary: Path, out: BinaryIO, key: str) -> None:
+        """Move a complete temporary file to the path of its content, unless an undamaged file is there."""
         content = self._inside(key[:2]) / key
-        if self._is(content, key) and self._touch(key):
+        if self._has_content(content, key) and self._extend_grace(key):
             return
         out.flush()
         os.fsync(out.fileno())
         os.replace(temporary, content)
         self._remember(content.lstat(), key)
-        for folder in (
-            content.parent,
-            self.root,
-        ):  # the reference may be written next, and must not outlive the file after a power failure
+        # The folders are synced, too: a reference to the file may be written next, and must not survive a power failure
+        # that loses the file.
+        for folder in (content.parent, self.root):
             descriptor = os.open(folder, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
@@ -231,7 +236,8 @@ class FileFolder:
         return folder
 
     @contextmanager
-    def _writing(self, what: object) -> Generator[None, None, None]:
+    def _reporting_errors(self, what: object) -> Generator[None, None, None]:
+        """Raise InputError for an OSError while a file is stored."""
         try:
             yield
         except OSError as error:
@@ -288,16 +294,16 @@ def _state(found: os.stat_result) -> _State:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _regular(path: Path) -> _State | None:
+def _state_of_regular(path: Path) -> _State | None:
     """Return the state of a regular file; None if the path is missing or not a regular file."""
     try:
         found = path.lstat()
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # a zero byte
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: the path has a zero byte
         return None
     return _state(found) if stat.S_ISREG(found.st_mode) else None
 
 
-def _listed(folder: Path, problems: list[str]) -> list[Path]:
+def _entries(folder: Path, problems: list[str]) -> list[Path]:
     """Return the entries of a folder; an empty list for a missing folder or a link."""
     try:
         return list(folder.iterdir()) if stat.S_ISDIR(folder.lstat().st_mode) else []
@@ -308,7 +314,7 @@ def _listed(folder: Path, problems: list[str]) -> list[Path]:
         return []
 
 
-def _opened(path: Path) -> FileIO:
+def _open_regular(path: Path) -> FileIO:
     """Open a regular file for reading, without waiting for pipes or devices."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -317,11 +323,11 @@ def _opened(path: Path) -> FileIO:
     return open(descriptor, "rb", buffering=0)
 
 
-def _given(path: Path) -> FileIO:
+def _open_given(path: Path) -> FileIO:
     """Open a file named by the caller for reading."""
     try:
-        return _opened(path)
-    except (OSError, ValueError) as error:  # a zero byte
+        return _open_regular(path)
+    except (OSError, ValueError) as error:  # ValueError: the path has a zero byte
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path}: cannot be read: {reason}; was it moved or deleted since it was named?") from error
 

@@ -6,8 +6,8 @@ Local and remote stores have the same layout:
     names/abcd…/notes.txt    the same content under a requested name; local only
     writing/…                incomplete files
 
-A folder is used without fsspec, because its files are handed out where they lie: `get` takes 0.3 ms a file, and 4.7 ms
-with fsspec's local file system, which copies them; `put` takes 5.4 ms and 3.2 ms (measured on 2026-11-23).
+A folder is used without fsspec, because `get` can return the paths of its files directly: it takes 0.3 ms per file,
+and 4.7 ms with fsspec's local file system, which copies files. `put` takes 5.4 ms and 3.2 ms (measured on 2026-11-23).
 """
 
 from __future__ import annotations
@@ -29,21 +29,20 @@ from operad.runtime.values.file import FileDescriptor
 
 
 class FileStore:
-    """Files by their content, in a folder or at an fsspec URL.
+    """Content-addressed files in a folder or at an fsspec URL.
 
         store = FileStore("files")
         digest = store.put(FileDescriptor.of("letter.txt"))
         print(store.get(digest, "letter.txt").read_text())
 
-    Files are copied, each content once, and never changed; the original may be deleted. Threads,
-    processes and machines may share a store. All methods read and write files: under an event
-    loop, call them with `asyncio.to_thread`.
+    Each content is stored once, as a copy that never changes; the original file may be deleted. Threads, processes and
+    machines can share a store. All methods read and write files: in an event loop, call them with `asyncio.to_thread`.
 
     Args:
         url: A folder, ``file://`` and a folder, or the address of a remote store such as
             ``s3://bucket/runs``. It is created on first use.
-        cache: Folder for local copies of a remote store's files, used by this store alone;
-            a fresh temporary folder by default.
+        cache: Folder for local copies of a remote store's files, which no other store uses; a new temporary folder by
+            default.
 
     Raises:
         InputError: The address is not valid for a store.
@@ -110,8 +109,8 @@ class FileStore:
             The number of bytes freed.
 
         Raises:
-            InputError: `kept` holds a value that is not a digest, and nothing is removed; or a file could
-                not be removed.
+            InputError: `kept` holds a value that is not a digest, so that nothing is removed; or a file could not be
+                removed.
         """
         keys = frozenset(map(_key, kept))
         removed = self._folder.collect(keys)
@@ -119,6 +118,7 @@ class FileStore:
 
 
 def _key(digest: object) -> str:
+    """Return the hexadecimal digits of a digest, or raise InputError if it is malformed."""
     key = digest.removeprefix("sha256:") if isinstance(digest, str) else ""
     if digest != f"sha256:{key}" or not KEY.fullmatch(key):
         raise InputError(

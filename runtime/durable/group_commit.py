@@ -15,10 +15,10 @@ Value = TypeVar("Value")
 
 
 class GroupCommit(Generic[Value]):
-    """Values on their way into the database.
+    """Queue of values that are written into the database in groups.
 
-    A value is written at once if nothing is being written. All that come meanwhile are written in the next
-    transaction, in their order, so no value waits for others to come.
+    A value is written at once if no other value is being written. Values that arrive meanwhile are written in the next
+    transaction, in their order, so that no value waits for others to arrive.
 
     Args:
         write: Function that writes values in one transaction. It may block.
@@ -40,46 +40,47 @@ class GroupCommit(Generic[Value]):
         await asyncio.wrap_future(self.put_soon(value))
 
     def put_soon(self, value: Value) -> Future[None]:
-        """Have a value written, and return a future that is done when it is committed."""
+        """Start to write a value, and return a future that is done when the value is committed."""
         written = Future[None]()
         with self._lock:
             self._ready.append((value, written))
             self._last = written
-            begins, self._is_writing = not self._is_writing, True
-        if begins:
+            must_start, self._is_writing = not self._is_writing, True
+        if must_start:
             THREADS.submit(self._write_all)
         return written
 
     def wait(self) -> None:
-        """Wait until the values put so far are committed, or cannot be written."""
+        """Wait until all values put so far are committed, or have failed."""
         if (last := self._last) is not None:
             wait([last])
 
     def _write_all(self) -> None:
+        """Write groups of values until no value is ready; runs in a thread."""
         while True:
             with self._lock:
-                these, self._ready = self._ready, []
-                self._is_writing = bool(these)
-            if not these:
+                group, self._ready = self._ready, []
+                self._is_writing = bool(group)
+            if not group:
                 return
-            self._write_these([each for each in these if each[1].set_running_or_notify_cancel()])
+            self._write_group([entry for entry in group if entry[1].set_running_or_notify_cancel()])
 
-    def _write_these(self, these: Sequence[tuple[Value, Future[None]]]) -> None:
-        if not these:  # their callers were cancelled
+    def _write_group(self, group: Sequence[tuple[Value, Future[None]]]) -> None:
+        """Write a group of values in one transaction; if that fails because of a value, write each value alone."""
+        if not group:  # all callers were cancelled
             return
         try:
-            self._write([value for value, _ in these])
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the value is told
+            self._write([value for value, _ in group])
+        except BaseException as error:  # noqa: BLE001 - set as the error of the values' futures
             cause = error.__cause__
-            is_gone = isinstance(cause, Exception) and passes(
-                cause
-            )  # each value alone would be waited for as long again
-            if len(these) > 1 and not is_gone:  # a value that cannot be written does not concern the others
-                for each in these:
-                    self._write_these([each])
+            # If the database cannot be reached, each value alone would fail, too, after the same wait.
+            is_unreachable = isinstance(cause, Exception) and passes(cause)
+            if len(group) > 1 and not is_unreachable:
+                for entry in group:
+                    self._write_group([entry])
                 return
-            for _, written in these:
+            for _, written in group:
                 written.set_exception(error)
             return
-        for _, written in these:
+        for _, written in group:
             written.set_result(None)

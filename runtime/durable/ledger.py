@@ -52,19 +52,19 @@ from operad.runtime.workflow.workflow import Workflow
 
 
 class Ledger(Records):
-    """Runs in a database, and the processes that drive them.
+    """Store of durable runs in a database, and driver of these runs.
 
-    An interrupted run, after a crash or the end of its process, resumes when it is executed with its id again, here or
-    elsewhere: operators that had finished do not run again.
+    A run that was interrupted, by a crash or the end of its process, resumes when it is executed with the same id
+    again, in any process: operators that had finished do not run again.
 
     Args:
         url: The database: a URL, or the path of an SQLite file; None for one in the user's state folder.
-        source: Source of the runs' workflows, any JSON value, with which a command can resume them.
+        source: Source of the workflows, any JSON value, with which a command can resume the runs.
         workers: Agents whose operators workers execute; None to execute all operators in this process.
         files: Store for files that operators create: a folder, or an address that machines share; None for a
             folder beside the SQLite file, or in the user's state folder.
         limit: Seconds without a heartbeat after which this process counts as dead.
-        retention: Rule that deletes finished runs when another run of the workflow finishes; None to keep them all.
+        retention: Rule that deletes finished runs when another run of the workflow finishes; None to delete none.
 
     Raises:
         InputError: The database's name is not valid.
@@ -88,24 +88,24 @@ class Ledger(Records):
         self._retention = retention
 
     def close(self) -> None:
-        """Close the database. Runs in progress, or waiting for an answer, are cancelled here and stay resumable."""
+        """Close the database. Runs that are running or paused in this process are cancelled, and can be resumed."""
         leave(self.url)
         super().close()
 
     async def execute(self, workflow: Workflow, run: Run, call: OperatorCall) -> WorkflowMessage:
-        """Begin a run, or resume it.
+        """Execute a new run, or resume a stored one.
 
         Args:
             workflow: The workflow.
-            run: A fresh run of it.
+            run: A run of the workflow that has not begun.
             call: Input of the run.
 
         Returns:
-            Its message; the kept message if the run has finished already.
+            The message of the run; the stored message if the run has already finished.
 
         Raises:
-            InputError: Another process drives it, it failed, it has another job, or the workflow was changed.
-            Exception: As `Workflow.aexecute`.
+            InputError: Another process drives the run, the run failed or has another job, or the workflow was changed.
+            Exception: The errors of `Workflow.aexecute`.
         """
         run_id = run.log.run_id
         check_id(run_id)
@@ -120,13 +120,14 @@ class Ledger(Records):
                 message, rounds = await in_thread(self._result, kept)
                 run.recall(message, rounds, await in_thread(self._messages, run_id))
                 return message
-            return await self._go_on(run, kept, call, driver, held)
+            return await self._execute_kept(run, kept, call, driver, held)
         finally:
             driver.let_go(run_id)
 
-    async def _go_on(
+    async def _execute_kept(
         self, run: Run, kept: KeptRun, call: OperatorCall, driver: RunOwner, held: Held
     ) -> WorkflowMessage:
+        """Execute a stored run that this process drives, and record its progress and end."""
         run_id = kept.run_id
         run.take_up(await in_thread(self._call_of, kept, call.reasoner))
         kept_outcomes = await in_thread(self._kept_outcomes, run_id)
@@ -138,34 +139,39 @@ class Ledger(Records):
         run.journal = replay
         group = self.workers.queue if self.workers else hashlib.sha256(kept.graph.encode()).hexdigest()
         run.shared_limits = LimitsInDatabase(self.store, group, driver.executor.id)
-        heard = Recording(run.log, run_id, kept.drives)
-        noting = asyncio.ensure_future(self._keep_noting(run, replay, heard, remote, driver.executor.id))
-        note_end = partial(self._note_end, run, replay, heard, driver)
+        recording = Recording(run.log, run_id, kept.drives)
+        progress = asyncio.ensure_future(self._record_progress(run, replay, recording, remote, driver.executor.id))
+        record_end = partial(self._record_end, run, replay, recording, driver)
         held.watched = True
         try:
             try:
                 message = await run.execute()
             finally:
                 held.watched, held.ending = False, True
-                noting.cancel()
+                progress.cancel()
         except asyncio.CancelledError:
             if held.lost:
                 raise taken_over(run_id) from None
             if held.cancelled:
-                await note_end(CANCELLED)
+                await record_end(CANCELLED)
                 raise InputError(f"run {run_id!r} was cancelled; to resume it: operad runs resume {run_id}") from None
-            await note_end(PAUSED if await in_thread(self.questions, run_id) else RUNNING)
+            await record_end(PAUSED if await in_thread(self.questions, run_id) else RUNNING)
             raise
         except Exception as error:
-            await note_end(FAILED, error=error)
+            await record_end(FAILED, error=error)
             raise
-        await note_end(FINISHED, message=message)
+        await record_end(FINISHED, message=message)
         if self._retention is not None:
-            with suppress(OperadError):  # a failed deletion is made up for when the next run finishes
+            with suppress(OperadError):  # runs that are not deleted now are deleted when the next run finishes
                 await in_thread(self.retire, kept.workflow, self._retention)
         return message
 
     def _begin(self, driver_id: str, run_id: str, workflow: Workflow, graph: Any, call: OperatorCall) -> KeptRun:
+        """Create a run, or become the driver of an unfinished one; return its record.
+
+        Raises:
+            InputError: Another process drives the run, the run failed or has another job, or the workflow was changed.
+        """
         given = {"job": call.job, "messages": [*call.messages], "previous": [*call.previous], "lesson": call.lesson}
         run = KeptRun(
             run_id,
@@ -178,7 +184,7 @@ class Ledger(Records):
         )
         if self.store.create(run):
             return run
-        kept = self._known(run_id)
+        kept = self._existing_run(run_id)
         self._check_same(kept, graph, call)
         if kept.state == FINISHED:
             return kept
@@ -188,26 +194,30 @@ class Ledger(Records):
                 f"run {run_id!r} failed: {kept.error}\n  finished operators are kept; to run the failed operators again: "
                 f"{again if self.source is None else f'operad runs resume {run_id}'}"
             )
-        self._take(kept, driver_id)
-        return self._known(run_id)
+        self._take_over(kept, driver_id)
+        return self._existing_run(run_id)
 
-    def _take(self, kept: KeptRun, driver_id: str) -> None:
-        """Become the driver of a run, after its earlier driver is known to be dead."""
+    def _take_over(self, kept: KeptRun, driver_id: str) -> None:
+        """Become the driver of a run whose driver is dead; wait until that is certain.
+
+        Raises:
+            InputError: The driver is alive.
+        """
         while kept.driver != driver_id:
             driver = self._driver_of(kept)
             if driver is not None and not self.watch.is_dead(driver):
                 self._wait_for_sign_of(driver, kept)
-                kept = self._known(kept.run_id)
+                kept = self._existing_run(kept.run_id)
                 continue
             if self.store.take(kept.run_id, kept.driver, driver_id):
                 return
-            kept = self._known(kept.run_id)
+            kept = self._existing_run(kept.run_id)
 
     def _wait_for_sign_of(self, driver: Executor, kept: KeptRun) -> None:
-        """Wait until a process that drives a run is dead.
+        """Wait until the driver of a run is known to be dead.
 
         Raises:
-            InputError: Its heartbeat goes on.
+            InputError: The driver has a new heartbeat.
         """
         while True:
             time.sleep(LOOK)
@@ -221,9 +231,10 @@ class Ledger(Records):
                 )
 
     def _check_same(self, kept: KeptRun, graph: Any, call: OperatorCall) -> None:
+        """Raise InputError if a stored run has another job or another workflow."""
         job = self._call_of(kept, call.reasoner).job
-        if other := [name for name in ("goal", "context", "inputs", "files") if _differs(job, call.job, name)]:
-            *most, last = other
+        if different := [name for name in ("goal", "context", "inputs", "files") if _differs(job, call.job, name)]:
+            *most, last = different
             names = f"{', '.join(most)} and {last}" if most else last
             differ = "differs" if not most and last not in ("inputs", "files") else "differ"
             raise InputError(
@@ -233,26 +244,26 @@ class Ledger(Records):
         refuse_changed(kept, graph)
 
     def to_resume(self, run_id: str, workflow: Any, reasoner: Reasoner) -> OperatorCall | None:
-        """Return the input of a run that no process drives, or None if a process drives it. May block.
+        """Return the input of a run without a driver; None if a process drives the run. May block.
 
         Args:
             run_id: The run.
-            workflow: The workflow to go on with.
-            reasoner: The reasoner to go on with.
+            workflow: The workflow with which the run continues.
+            reasoner: The reasoner with which the run continues.
 
         Raises:
-            InputError: There is no such run, its input cannot be read, or it began with another workflow.
+            InputError: No run has this id, its input cannot be read, or it started with another workflow.
         """
-        kept = self._known(run_id)
+        kept = self._existing_run(run_id)
         if self.is_driven(kept):
             return None
         refuse_changed(kept, describe_workflow(workflow))
         return self._call_of(kept, reasoner)
 
     def unfinished(self, run_id: str, graph: WorkflowGraph) -> Collection[BaseOperator] | None:
-        """Return the operators of a kept run that have not finished; None if all of them may run. May block.
+        """Return the operators of a stored run that have not finished; None if all of them may run. May block.
 
-        In a workflow with evaluators, all may run again as long as the run has not finished.
+        In a workflow with evaluators, all operators may run again until the run has finished.
         """
         kept = self.store.run(run_id)
         if kept is None or (graph.evaluators and not kept.result):
@@ -264,13 +275,13 @@ class Ledger(Records):
         return [operator for name, operator in graph.operators.items() if name not in done]
 
     def _call_of(self, kept: KeptRun, reasoner: Reasoner) -> OperatorCall:
-        """Return the kept input of a run, with the present reasoner."""
-        given = self._given(kept)
+        """Return the stored input of a run, with the given reasoner."""
+        given = self._input_of(kept)
         messages, previous = tuple(given["messages"]), tuple(given["previous"])
         return OperatorCall(reasoner, given["job"], messages, previous, given["lesson"])
 
     def _kept_outcomes(self, run_id: str) -> dict[str, str]:
-        """Return the kept outcomes of a run's operators; forget unfinished steps of dead processes."""
+        """Return the stored outcomes of a run's operators, by key; delete unfinished records of dead processes."""
         steps, unfinished = dict[str, str](), list[str]()
         for row in self.steps.of_run(run_id, outcomes=True):
             if row.outcome is not None:
@@ -282,25 +293,25 @@ class Ledger(Records):
         return steps
 
     def _messages(self, run_id: str) -> dict[str, WorkflowMessage]:
-        """Return the last message of each top-level operator, by id; operators that contain others have none."""
-        found: dict[str, tuple[int, WorkflowMessage]] = {}
+        """Return the last message of each top-level operator, by id; operators that contain others are left out."""
+        latest: dict[str, tuple[int, WorkflowMessage]] = {}
         for row in self.steps.of_run(run_id, outcomes=True):
             path, rounds = bare(row.key)
             outcome = self.codec.load(row.outcome, Outcome) if row.outcome is not None and len(path) == 1 else None
-            if outcome is not None and outcome.message is not None and rounds[0] >= found.get(path[0], (0,))[0]:
-                found[path[0]] = rounds[0], outcome.message
-        return {operator_id: message for operator_id, (_, message) in found.items()}
+            if outcome is not None and outcome.message is not None and rounds[0] >= latest.get(path[0], (0,))[0]:
+                latest[path[0]] = rounds[0], outcome.message
+        return {operator_id: message for operator_id, (_, message) in latest.items()}
 
-    async def _keep_noting(
-        self, run: Run, replay: Replay, heard: Recording, remote: RemoteExecutor | None, driver_id: str
+    async def _record_progress(
+        self, run: Run, replay: Replay, recording: Recording, remote: RemoteExecutor | None, driver_id: str
     ) -> None:
-        """Periodically record the progress of a run, and pass on answers that were given elsewhere."""
+        """Periodically record the progress of a run, and pass on answers that other processes stored."""
         while True:
             await asyncio.sleep(BEAT)
             with suppress(OperadError):
                 state = PAUSED if run.waits else RUNNING
                 now = {"state": state, "done": replay.done, "usage": run.usage.model_dump_json()}
-                await in_thread(heard.write, self.store)
+                await in_thread(recording.write, self.store)
                 await in_thread(partial(self.store.note, replay.run_id, driver_id, **now))
                 if remote is not None:
                     await remote.look_after(replay.run_id)
@@ -309,17 +320,18 @@ class Ledger(Records):
                         if question.answer is not None and question.id in {q.id for q in run.questions.open()}:
                             run.questions.answer({question.id: json.loads(question.answer)})
 
-    async def _note_end(
+    async def _record_end(
         self,
         run: Run,
         replay: Replay,
-        heard: Recording,
+        recording: Recording,
         driver: RunOwner,
         state: str,
         *,
         message: WorkflowMessage | None = None,
         error: BaseException | None = None,
     ) -> None:
+        """Record that this process no longer drives a run, with the run's state, and its message or error."""
         values: dict[str, object] = {
             "state": state,
             "done": replay.done,
@@ -333,20 +345,21 @@ class Ledger(Records):
             failed = [key for link in causes(error) for failure, key in replay.failed if failure is link]
             values |= {"error": describe(error)[:10_000], "failed": failed[-1] if failed else ""}
 
-        def note() -> None:
+        def record() -> None:
             driver.steps.wait()
             with suppress(OperadError):
-                heard.write(self.store)
-            mine = self.store.note(replay.run_id, driver.executor.id, **values)
-            if mine and self.workers and state not in (RUNNING, PAUSED):
+                recording.write(self.store)
+            was_driver = self.store.note(replay.run_id, driver.executor.id, **values)
+            if was_driver and self.workers and state not in (RUNNING, PAUSED):
                 with suppress(self.store.errors):
                     self.steps.cancel(replay.run_id)
 
-        await asyncio.shield(asyncio.ensure_future(in_thread(note)))
+        await asyncio.shield(asyncio.ensure_future(in_thread(record)))
 
 
 def _differs(kept: Job, given: Job, name: str) -> bool:
-    one, other = getattr(kept, name), getattr(given, name)
+    """Return True if two jobs differ in a field; files are compared by name and size."""
+    old, new = getattr(kept, name), getattr(given, name)
     if name == "files":
-        return [(file.name, file.size) for file in one] != [(file.name, file.size) for file in other]
-    return bool(one != other)
+        return [(file.name, file.size) for file in old] != [(file.name, file.size) for file in new]
+    return bool(old != new)

@@ -23,7 +23,7 @@ _RUN_ID = re.compile(r"[\w.][\w.-]{0,99}")
 SQLITE, POSTGRES = "sqlite", "postgresql"
 
 _WRITERS_BYTE = 120
-"""Offset of the byte that a writer locks in the file beside an SQLite file, as defined by SQLite's format."""
+"""Offset of the byte in an SQLite database's ``-shm`` file that a writer locks, as defined by SQLite."""
 
 
 _IN_MEMORY = "SQLite in memory is not durable; name a file: sqlite:///runs.db"
@@ -69,7 +69,11 @@ def database_url(given: str | Path | None) -> URL:
 
 
 def _path_of(text: str) -> Path:
-    """Return the path of an SQLite file that the user named by its path."""
+    """Return the absolute path of an SQLite file that the user gave as a path.
+
+    Raises:
+        InputError: The text is empty, names a folder or an in-memory database, or is an incomplete URL.
+    """
     if not text.strip():
         raise InputError("--db: name a file, or a URL such as postgresql://user:password@host/database")
     if text == ":memory:":
@@ -115,10 +119,10 @@ def sqlalchemy() -> Any:
     """Return the module `sqlalchemy`.
 
     Raises:
-        MissingExtraError: It is not installed.
+        MissingExtraError: The extra ``durable`` is not installed.
     """
     try:
-        if find_spec("dbos") is None:  # checked without an import, which takes a second
+        if find_spec("dbos") is None:  # checked without importing dbos, which takes a second
             raise ImportError
         return import_module("sqlalchemy")
     except (ImportError, ValueError) as error:
@@ -126,7 +130,7 @@ def sqlalchemy() -> Any:
 
 
 def version_here() -> str:
-    """Return the version of this package; data passed between processes requires equal versions."""
+    """Return the version of this package; processes that exchange requests must have the same version."""
     return metadata.version("operad")
 
 
@@ -136,23 +140,26 @@ def new_executor_id() -> str:
 
 
 def process_identity(pid: int | None = None) -> str:
-    """Return a text that identifies a process of this machine, unlike its number for ever; empty if unknown.
+    """Return a text that identifies a process of this machine uniquely; empty if unknown.
+
+    Unlike a process number, the text is never used for another process.
 
     Args:
         pid: Process number; None for this process.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-        state, *about = Path(f"/proc/{pid or 'self'}/stat").read_text().rpartition(")")[2].split()
+        state, *fields = Path(f"/proc/{pid or 'self'}/stat").read_text().rpartition(")")[2].split()
         if state == "Z":  # a zombie: it has ended, and its parent has not reaped it
             return ""
-        return f"{boot} {os.readlink('/proc/self/ns/pid')} {pid or os.getpid()} {about[18]}"
+        start_time = fields[18]
+        return f"{boot} {os.readlink('/proc/self/ns/pid')} {pid or os.getpid()} {start_time}"
     except (OSError, IndexError):
         return ""
 
 
 def is_dead(identity: str) -> bool:
-    """Return True if the process ran on this machine and has ended; False if this cannot be determined."""
+    """Return True if a process with this identity ran on this machine and has ended; False if this is unknown."""
     here = process_identity()
     if not (identity and here) or identity.split()[:2] != here.split()[:2]:
         return False
@@ -181,7 +188,7 @@ def check_id(run_id: str) -> None:
     """Check that a run id is valid.
 
     Raises:
-        InputError: It is not.
+        InputError: The id is not valid.
     """
     if not _RUN_ID.fullmatch(run_id):
         raise InputError(

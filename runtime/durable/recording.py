@@ -16,17 +16,17 @@ from operad.runtime.durable.store import Store
 from operad.runtime.events import Event, ModelAsked, RunFailed, RunFinished, RunLog, TokenStreamed
 from operad.runtime.values.errors import InputError
 
-_OWN = frozenset((*Event.__struct_fields__, "seconds"))
-"""Fields that a derived event keeps when its other fields are taken from the recorded event."""
+_DERIVED_FIELDS = frozenset((*Event.__struct_fields__, "seconds"))
+"""Fields that a derived event does not take from the recorded event."""
 
 
 class Recording:
-    """Recorder of a run's events while this process drives it; streamed text and model conversations are left out.
+    """Recorder of a run's events while this process drives the run, without streamed text and model conversations.
 
     Args:
         log: Event log of the run.
         run_id: The run.
-        drive: Number of times the run was begun or resumed.
+        drive: Number of times that the run was started or resumed.
     """
 
     def __init__(self, log: RunLog, run_id: str, drive: int) -> None:
@@ -44,30 +44,34 @@ class Recording:
         """Store the events recorded since the last call; may block.
 
         Raises:
-            InputError: They cannot be stored; the next call tries again.
+            InputError: The events cannot be stored; the next call tries again.
         """
         with self._writing:
             count = len(self._heard)
             if not count:
                 return
-            events = [self._heard[place] for place in range(count)]
+            events = [self._heard[index] for index in range(count)]
             store.keep_events(self._run_id, self._drive, zlib.compress(Codec().dump_events(events).encode()))
             for _ in range(count):
                 self._heard.popleft()
 
 
 def recorded(parts: Sequence[tuple[int, bytes]]) -> dict[int, list[Event]]:
-    """Return the events recorded in each drive of a run; unreadable parts are left out."""
+    """Return the recorded events of a run by the number of the drive; empty if a part cannot be read.
+
+    Args:
+        parts: Numbers of drives with compressed events, as stored by `Recording.write`.
+    """
     heard: dict[int, list[Event]] = defaultdict(list)
     try:
         for drive, part in parts:
-            heard[drive] += Codec().load_events(_unpacked(part))
+            heard[drive] += Codec().load_events(_decompressed(part))
     except (InputError, zlib.error, UnicodeDecodeError):
         return {}
     return heard
 
 
-def _unpacked(part: bytes) -> str:
+def _decompressed(part: bytes) -> str:
     unpacking = zlib.decompressobj()
     text = unpacking.decompress(part, MAX_TEXT).decode()
     if not unpacking.eof:
@@ -86,22 +90,30 @@ def is_whole(kept: KeptRun, heard: Mapping[int, Sequence[Event]]) -> bool:
 
 
 def filled(told: Sequence[Event], heard: Mapping[int, Sequence[Event]]) -> list[Event]:
-    """Return derived events, completed with the fields of the recorded events except for their times."""
-    known: dict[Any, list[Event]] = {}
+    """Return derived events with the details of the recorded events, but with their own times.
+
+    Args:
+        told: The derived events.
+        heard: The recorded events, by drive; those of a later drive replace those of an earlier one.
+    """
+    by_key: dict[Any, list[Event]] = {}
     for drive in sorted(heard):
-        said: dict[Any, list[Event]] = defaultdict(list)
+        of_drive: dict[Any, list[Event]] = defaultdict(list)
         for event in heard[drive]:
-            said[_place(event)].append(event)
-        known |= said
-    left = {place: iter(events) for place, events in known.items()}
-    return [_with(event, next(left.get(_place(event), iter(())), None)) for event in told]
+            of_drive[_span_key(event)].append(event)
+        by_key |= of_drive
+    remaining = {key: iter(events) for key, events in by_key.items()}
+    return [_with_details(event, next(remaining.get(_span_key(event), iter(())), None)) for event in told]
 
 
-def _place(event: Event) -> Any:
+def _span_key(event: Event) -> Any:
+    """Return a key by which a derived event and a recorded event match."""
     return type(event), event.path, event.round, event.attempt
 
 
-def _with(event: Event, heard: Event | None) -> Event:
+def _with_details(event: Event, heard: Event | None) -> Event:
     if heard is None or isinstance(event, RunFailed):
         return event
-    return replace(event, **{name: getattr(heard, name) for name in event.__struct_fields__ if name not in _OWN})
+    return replace(
+        event, **{name: getattr(heard, name) for name in event.__struct_fields__ if name not in _DERIVED_FIELDS}
+    )

@@ -65,11 +65,11 @@ _MOST_NAMES = 1_000
 """Number of the newest runs considered for a suggestion when an id is unknown."""
 
 LOOK = 0.5
-"""Seconds between two checks of a process that may be dead."""
+"""Seconds between two checks whether a process is dead."""
 
 
 class Records:
-    """Runs in a database: SQLite on one machine, PostgreSQL on many.
+    """Stored runs in a database: SQLite on one machine, PostgreSQL on several.
 
     Args:
         url: The database: a URL, or the path of an SQLite file; None for one in the user's state folder.
@@ -79,8 +79,8 @@ class Records:
     Attributes:
         url: The database.
         files: Store of files.
-        codec: Reads and writes kept values.
-        watch: Determines which processes are dead.
+        codec: Codec of stored values.
+        watch: Observer that determines which processes are dead.
 
     Raises:
         InputError: The database's name is not valid.
@@ -114,18 +114,19 @@ class Records:
                 opened.close()
 
     def runs(self, limit: int | None = None, after: str = "") -> Sequence[KeptRun]:
-        """Return runs, the newest first, without their sources, inputs and results; see `run` for these.
+        """Return runs, the newest first, without the long fields (sources, inputs and results) that `run` returns.
 
         Args:
             limit: Maximum number; None for all.
             after: Id of the last run of an earlier page; the runs after it are returned.
 
         Raises:
-            InputError: There is no run with that id.
+            InputError: No run has the id `after`.
         """
-        return self.store.runs(limit, self._known(after).run_id if after else "")
+        return self.store.runs(limit, self._existing_run(after).run_id if after else "")
 
-    def _known(self, run_id: str) -> KeptRun:
+    def _existing_run(self, run_id: str) -> KeptRun:
+        """Return a run, or raise InputError with similar ids."""
         kept = self.store.run(run_id)
         if kept is None:
             hint = did_you_mean(run_id, [run.run_id for run in self.store.runs(_MOST_NAMES)])
@@ -136,36 +137,36 @@ class Records:
         """Return a run.
 
         Raises:
-            InputError: There is none with that id.
+            InputError: No run has this id.
         """
-        return self._known(run_id)
+        return self._existing_run(run_id)
 
     def job(self, run_id: str) -> Job:
         """Return the job of a run.
 
         Raises:
-            InputError: There is no such run, or its job cannot be read.
+            InputError: No run has this id, or its job cannot be read.
         """
-        return self._given(self._known(run_id))["job"]
+        return self._input_of(self._existing_run(run_id))["job"]
 
     def result(self, run_id: str) -> WorkflowMessage | None:
         """Return the message of a run; None if it has not finished.
 
         Raises:
-            InputError: There is no such run, or its message cannot be read.
+            InputError: No run has this id, or its message cannot be read.
         """
-        kept = self._known(run_id)
+        kept = self._existing_run(run_id)
         return self._result(kept)[0] if kept.result else None
 
     def timeline(self, run_id: str) -> Sequence[KeptStep]:
         """Return the records of a run's operators: finished ones in the order of their ends, then the others.
 
-        An outcome that cannot be read is shown as a failure. Files are named by their original paths, and not fetched.
+        An outcome that cannot be read is returned as an error. Files have their original paths, and are not fetched.
 
         Raises:
-            InputError: There is no such run.
+            InputError: No run has this id.
         """
-        rows = self.steps.of_run(self._known(run_id).run_id, outcomes=True)
+        rows = self.steps.of_run(self._existing_run(run_id).run_id, outcomes=True)
         steps = [kept_step(row) for row in rows if row.status in (DONE, *UNDER_WAY)]
         return sorted(steps, key=lambda step: (step.outcome is None, step.ended))
 
@@ -173,112 +174,115 @@ class Records:
         """Return the events of a run.
 
         For a run that ended without interruption, these are the events that listeners received, except for
-        `TokenStreamed` and `ModelAsked`, which are not kept. For any other run, they are derived from the kept outcomes
-        of its operators, in the order of time, counted by ``seq``; their details, such as the message of a map, are
-        those recorded last, up to about a second ago. The times of an operator's own events, such as `ModelAnswered`,
-        are then unknown: they carry the time of its end. An operator that contains others ends when a later event
-        implies its end.
+        `TokenStreamed` and `ModelAsked`, which are not stored. For any other run, the events are derived from the
+        stored outcomes of its operators, in the order of time, numbered by ``seq``. Their details, such as the message
+        of a map, are those recorded last, up to about a second ago. Events of an operator's work, such as
+        `ModelAnswered`, then have the time of the operator's end, because their own times are unknown. An operator
+        that contains others ends when a later event implies its end.
 
         For a run in progress, a later call returns a longer list with the same beginning, with three exceptions:
-        operators in progress when their process died begin anew; repeated operators (`retry`, `restart_from`) lose their
-        earlier events; and processes whose clocks differ may insert events in between.
+        operators that were running when their process died start again; repeated operators (`retry`, `restart_from`)
+        lose their earlier events; and processes whose clocks differ may insert events in between.
 
         Raises:
-            InputError: There is no such run, or its workflow cannot be read.
+            InputError: No run has this id, or its workflow cannot be read.
         """
-        kept, here = self._known(run_id), Codec()  # a codec without files, so that none are fetched
+        kept, codec = self._existing_run(run_id), Codec()  # a codec without a file store, so that no files are fetched
         questions, steps = self.store.questions(run_id), self.timeline(run_id)
         try:
-            job: Job = self._given(kept, here)["job"]
+            job: Job = self._input_of(kept, codec)["job"]
         except InputError as error:
             job = Job(goal=f"cannot be read: {error}")
         result = None
         with suppress(InputError):
-            result = self._result(kept, here) if kept.result else None
+            result = self._result(kept, codec) if kept.result else None
         try:
-            told = history(kept, job, result, steps, questions)
+            derived = history(kept, job, result, steps, questions)
         except NO_GRAPH as error:
             raise unreadable(kept) from error
-        heard = recorded(self.store.events(run_id))
-        return heard[1] if is_whole(kept, heard) else filled(told, heard)
+        by_drive = recorded(self.store.events(run_id))
+        return by_drive[1] if is_whole(kept, by_drive) else filled(derived, by_drive)
 
     def open_questions(self, run_id: str) -> Sequence[Question]:
-        """Return the unanswered questions of a run, ready to be shown to a person.
+        """Return the open questions of a run.
 
         Raises:
-            InputError: There is no such run, or the JSON Schema of an answer is not valid.
+            InputError: No run has this id, or the JSON Schema of an answer is not valid.
         """
-        return [question_of(each) for each in self.questions(run_id)]
+        return [question_of(question) for question in self.questions(run_id)]
 
     def questions(self, run_id: str) -> Sequence[KeptQuestion]:
-        """Return the kept records of a run's unanswered questions."""
-        open_ = [each for each in self.store.questions(self._known(run_id).run_id) if each.answer is None]
-        done = [row.key for row in self.steps.of_run(run_id) if row.status == DONE] if open_ else []
-        return [each for each in open_ if not any(each.step == key or each.step.startswith(f"{key}/") for key in done)]
+        """Return the stored records of a run's open questions; those of operators that have finished are left out."""
+        unanswered = [each for each in self.store.questions(self._existing_run(run_id).run_id) if each.answer is None]
+        done = [row.key for row in self.steps.of_run(run_id) if row.status == DONE] if unanswered else []
+        return [
+            question
+            for question in unanswered
+            if not any(question.step == key or question.step.startswith(f"{key}/") for key in done)
+        ]
 
     def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
-        """Answer questions of a run. Its driver receives the answers; if there is none, they count when the run resumes.
+        """Answer questions of a run; its driver, or the run when it is resumed, receives the answers.
 
         Raises:
-            InputError: There is no such run or question, or an answer does not fit its JSON Schema.
+            InputError: The run or a question is unknown, or an answer does not fit its JSON Schema.
         """
-        open_ = {question.id: question for question in self.questions(run_id)}
+        questions = {question.id: question for question in self.questions(run_id)}
         wrong: list[str] = []
         for question_id, value in answers.items():
-            if question_id not in open_:
-                hint = did_you_mean(question_id, open_)
-                wrong.append(
-                    f"{question_id!r}: there is no open question with this id{hint}; open: {', '.join(open_) or 'none'}"
-                )
-            elif schema := question_of(open_[question_id]).schema_:
+            if question_id not in questions:
+                hint = did_you_mean(question_id, questions)
+                known = ", ".join(questions) or "none"
+                wrong.append(f"{question_id!r}: there is no open question with this id{hint}; open: {known}")
+            elif schema := question_of(questions[question_id]).schema_:
                 wrong += [f"{question_id!r}: {fault}" for fault in faults(schema, value)]
         if wrong:
             raise InputError("\n  ".join(["the answers are not accepted:", *wrong]))
         for question_id, value in answers.items():
-            self.store.answer(run_id, open_[question_id].step, question_id, json.dumps(value))
+            self.store.answer(run_id, questions[question_id].step, question_id, json.dumps(value))
 
     def retry(self, run_id: str, workflow: Workflow | None = None) -> None:
-        """Make a failed run resumable: its next execution runs the failed operators again, and reuses finished ones.
+        """Prepare a failed run to be resumed: its next execution runs only the failed operators again.
 
         Args:
             run_id: The run.
-            workflow: The present workflow, to check beforehand that it equals the one that the run began with.
+            workflow: The current workflow, to check beforehand that it equals the workflow with which the run started.
 
         Raises:
-            InputError: There is no such run, it did not fail, or the workflow was changed.
+            InputError: No run has this id, the run did not fail, or the workflow was changed.
         """
-        kept = self._known(run_id)
+        kept = self._existing_run(run_id)
         if kept.state != FAILED:
             raise InputError(f"run {run_id!r} did not fail: it is {kept.state}")
         if workflow is not None:
             refuse_changed(kept, describe_workflow(workflow))
         if kept.failed:
             failed = [step.key for step in self.timeline(run_id) if step.outcome and step.outcome.error is not None]
-            gone = [key for key in failed if failed_beside(key, kept.failed)]
-            self.steps.forget(run_id, gone)
-            self.store.forget_questions(run_id, gone)
+            forgotten = [key for key in failed if failed_beside(key, kept.failed)]
+            self.steps.forget(run_id, forgotten)
+            self.store.forget_questions(run_id, forgotten)
         self.store.forget_deaths(run_id)
         self.store.forget_events(run_id)
         self.store.note(run_id, "", state=RUNNING, error="", failed="")
 
     def restart_from(self, run_id: str, operator: str, workflow: Workflow, *, round: int = 1) -> Sequence[str]:
-        """Make an operator, and all operators that depend on it, run again when the run is next executed.
+        """Have an operator, and all operators that depend on it, run again when the run is next executed.
 
         Args:
             run_id: The run, which no process drives.
-            operator: The operator's path: its id after those of the operators around it, separated by slashes, such as
-                ``outer/inner`` or, for one item of a map, ``each[2]/check``; as in the run's keys.
-            workflow: The present workflow; it may differ from the operator on.
-            round: First round to repeat, of the outermost workflow; later rounds are forgotten.
+            operator: The operator's path: the ids of the operators that contain it and its own id, separated by
+                slashes, such as ``outer/inner`` or, for one item of a map, ``each[2]/check``; as in the run's keys.
+            workflow: The current workflow; the operator and those that depend on it may have been changed.
+            round: First round of the outermost workflow to repeat; later rounds are deleted.
 
         Returns:
-            The keys of the forgotten outcomes.
+            The keys of the deleted outcomes.
 
         Raises:
-            InputError: There is no such run or operator, a process drives the run, the operator did not run in that
-                round but in others, or the workflow differs elsewhere, too.
+            InputError: The run or the operator is unknown, a process drives the run, the operator did not run in that
+                round but in others, or other parts of the workflow were changed, too.
         """
-        kept = self._known(run_id)
+        kept = self._existing_run(run_id)
         self._refuse_driven(kept)
         now = describe_workflow(workflow)
         try:
@@ -295,13 +299,13 @@ class Records:
                 "restart from there, or begin a run with another id"
             )
         keys = [row.key for row in self.steps.of_run(run_id)]
-        ran = sorted({at for path, at in map(place_of, keys) if is_under(path, again[:1])})
+        ran = sorted({number for path, number in map(place_of, keys) if is_under(path, again[:1])})
         if round < 1 or ((ran or round > 1) and round not in ran):
             rounds = ", ".join(map(str, ran)) or "none yet"
             raise InputError(f"run {run_id!r}: {operator!r} did not run in round {round}; it ran in: {rounds}")
-        gone = [key for key in keys if is_again(key, again, round)]
+        forgotten = [key for key in keys if is_again(key, again, round)]
         asked = {question.step for question in self.store.questions(run_id)}
-        self.steps.forget(run_id, gone)
+        self.steps.forget(run_id, forgotten)
         self.store.forget_questions(run_id, [step for step in asked if is_again(step, again, round)])
         self.store.forget_events(run_id)
         values = {
@@ -315,14 +319,17 @@ class Records:
         }
         if not self.store.note(run_id, kept.driver, state=RUNNING, total=leaves(now), **values):
             raise InputError(f"run {run_id!r} was resumed by another process meanwhile; wait for it")
-        return gone
+        return forgotten
 
     def alive(self) -> Collection[str]:
-        """Return the processes that seem to live, by the clocks."""
-        return {each.id for each in self.store.executors() if each.alive}
+        """Return the ids of the processes whose last heartbeat is recent."""
+        return {executor.id for executor in self.store.executors() if executor.alive}
 
     def is_driven(self, kept: KeptRun) -> bool:
-        """Return True if a living process drives a run; a process that seems silent by the clocks is watched for a while."""
+        """Return True if a living process drives a run.
+
+        A process without a recent heartbeat is observed until it has a new one or counts as dead.
+        """
         driver = first = self._driver_of(kept)
         while driver is not None and first is not None and not self.watch.is_dead(driver):
             if driver.alive or driver.beat != first.beat:
@@ -344,9 +351,9 @@ class Records:
         """Cancel a run: no further operator begins, and those in progress are stopped if possible.
 
         Raises:
-            InputError: There is no such run, or it has ended.
+            InputError: No run has this id, or the run has ended.
         """
-        kept = self._known(run_id)
+        kept = self._existing_run(run_id)
         if kept.state in (FINISHED, FAILED, CANCELLED):
             raise InputError(f"run {run_id!r} has ended already: it is {kept.state}")
         if self.is_driven(kept):
@@ -359,53 +366,56 @@ class Records:
         """Delete runs with all their records, a few at a time, so that other processes can write meanwhile.
 
         Raises:
-            InputError: There is no such run, or one is being driven; then none is deleted.
+            InputError: A run is unknown or is being driven. No run is deleted then.
         """
         for _ in self.deleting(run_ids):
             pass
 
     def deleting(self, run_ids: Sequence[str]) -> Iterator[str]:
-        """Delete runs and yield the ids deleted so far; the rest stay if the iteration ends early.
+        """Delete runs, and yield the id of each deleted run; if the iteration ends early, the other runs stay.
 
         Raises:
-            InputError: As `delete`.
+            InputError: As for `delete`.
         """
-        these = list(dict.fromkeys(run_ids))
-        for few in batched(these, _RUNS_AT_ONCE):
-            there = self.store.these(few)
-            if missing := set(few) - {kept.run_id for kept in there}:
-                self._known(min(missing))
-            for kept in there:
+        unique_ids = list(dict.fromkeys(run_ids))
+        for batch in batched(unique_ids, _RUNS_AT_ONCE):
+            existing = self.store.these(batch)
+            if missing := set(batch) - {kept.run_id for kept in existing}:
+                self._existing_run(min(missing))
+            for kept in existing:
                 self._refuse_driven(kept)
-        for few in batched(these, _RUNS_AT_ONCE):
-            self.steps.forget_runs(few)
-            yield from few
+        for batch in batched(unique_ids, _RUNS_AT_ONCE):
+            self.steps.forget_runs(batch)
+            yield from batch
             time.sleep(BREATH)
 
     def retire(self, workflow: str, retention: Retention) -> Sequence[str]:
         """Delete finished runs of a workflow according to a rule, the oldest first, a limited number per call.
 
         Returns:
-            Their ids.
+            The ids of the deleted runs.
         """
         ended = partial(self.store.ended, FINISHED, workflow=workflow)
-        old: Sequence[str] = [] if retention.max_age is None else ended(seconds=retention.max_age)
-        more: Sequence[str] = [] if retention.max_runs is None else ended(but=retention.max_runs)
-        gone = list(dict.fromkeys([*reversed(old), *reversed(more)]))[:_RUNS_AT_ONCE]
-        if gone:
-            self.delete(*gone)
+        too_old: Sequence[str] = [] if retention.max_age is None else ended(seconds=retention.max_age)
+        too_many: Sequence[str] = [] if retention.max_runs is None else ended(but=retention.max_runs)
+        deleted = list(dict.fromkeys([*reversed(too_old), *reversed(too_many)]))[:_RUNS_AT_ONCE]
+        if deleted:
+            self.delete(*deleted)
             self.store.give_back_space()
-        return gone
+        return deleted
 
     def give_back_space(self) -> bool:
         """Shrink the file of the database to its content; see `Database.give_back_space`.
 
-        A file created by an earlier version is rewritten for this, if no other process uses it.
+        A file created by an earlier version of Operad is rewritten if no other process uses it.
+
+        Returns:
+            False if the file cannot shrink, because an earlier version created it and another process uses it.
         """
         return self.store.give_back_space(whole=not self.alive())
 
     def collect_files(self) -> int:
-        """Remove files that no run of this database refers to; files of the last hour stay.
+        """Remove files to which no run of this database refers; files of the last hour stay.
 
         Returns:
             The number of bytes freed.
@@ -415,13 +425,14 @@ class Records:
         """
         return self.files.collect(self.store.digests(_DIGEST))
 
-    # Kept values of a run
+    # Stored values of a run
 
-    def _given(self, kept: KeptRun, codec: Codec | None = None) -> dict[str, Any]:
-        given = (codec or self.codec).load(kept.call, dict)
-        if given.keys() != set(GIVEN) or not isinstance(given["job"], Job):
+    def _input_of(self, kept: KeptRun, codec: Codec | None = None) -> dict[str, Any]:
+        """Return the parts of a run's input by their names in `GIVEN`, or raise InputError."""
+        parts = (codec or self.codec).load(kept.call, dict)
+        if parts.keys() != set(GIVEN) or not isinstance(parts["job"], Job):
             raise unreadable(kept)
-        return given
+        return parts
 
     def _result(self, kept: KeptRun, codec: Codec | None = None) -> tuple[WorkflowMessage, int]:
         """Return the message of a finished run, and its number of rounds."""

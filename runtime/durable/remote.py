@@ -31,12 +31,12 @@ MAX_DEATHS = 3
 
 
 class RemoteExecutor:
-    """Executes the operators of a run in workers if these serve them; see `Remote`.
+    """Execution of a run's operators in workers that serve these operators; see `Remote`.
 
     Args:
         dispatch: Requests of this process to workers.
         served: Agents that workers serve.
-        codec: Writes the requests.
+        codec: Codec of the requests.
         store: The tables of runs.
         executor: This process; workers with another version of the code do not take its requests.
     """
@@ -50,7 +50,7 @@ class RemoteExecutor:
         self._executor = executor
         self._scopes: dict[str, Scope] = {}
         self._relayed: dict[tuple[str, str], asyncio.Task[Any]] = {}
-        self._told = False
+        self._warned = False
         self._deaths: Mapping[str, Sequence[str]] | None = None
 
     def takes(self, node: Node, scope: Scope) -> bool:
@@ -105,7 +105,7 @@ class RemoteExecutor:
         )
 
     def _limits_around(self, scope: Scope) -> list[tuple[str, int | None, int | None]]:
-        """Return the rate limits of the workflows around the operator's own, the outermost first."""
+        """Return the rate limits of the workflows that contain the operator's workflow, the outermost first."""
         _, *around = scope.outwards()
         return [
             (name_in(self.queue, limiter), limiter.limits.requests_per_minute, limiter.limits.tokens_per_minute)
@@ -126,16 +126,17 @@ class RemoteExecutor:
             step_id = f"{run_id}:{question.step}"
             known = (step_id, question.id)
             if question.answer is None and step_id in waits and known not in self._relayed:
-                self._relayed[known] = asyncio.ensure_future(_ask_for(waits[step_id], question_of(question)))
-        await self._look_for_workers()
+                self._relayed[known] = asyncio.ensure_future(_relay_question(waits[step_id], question_of(question)))
+        await self._check_workers()
 
-    async def _look_for_workers(self) -> None:
+    async def _check_workers(self) -> None:
+        """Log a warning, once, if no living worker serves the queue with this version of the code."""
         executors = await in_thread(self._store.executors)
         alive = [each for each in executors if each.kind == "worker" and each.alive]
         if any(self.queue in each.queues and each.version == self._executor.version for each in alive):
-            self._told = False
-        elif not self._told:
-            self._told = True
+            self._warned = False
+        elif not self._warned:
+            self._warned = True
             others = [f"{each.id} (version {each.version}) serves {', '.join(each.queues)}" for each in alive]
             _logger.warning(
                 "no worker of version %s serves %r; start one from the same configuration: operad worker FILE --db …; %s",
@@ -145,13 +146,14 @@ class RemoteExecutor:
             )
 
 
-async def _ask_for(scope: Scope, question: Question) -> None:
+async def _relay_question(scope: Scope, question: Question) -> None:
+    """Ask a question of an operator in a worker, in the operator's context in this process."""
     enter(scope)
     await ask(scope, question)
 
 
 def poisoned(step_id: str, deaths: Sequence[str]) -> InputError:
-    """Return the error for an operator that is given up."""
+    """Return the error for an operator that is given up because several workers died while executing it."""
     run_id, _, key = step_id.partition(":")
     return InputError(
         f"operator {key!r} of run {run_id!r} was given up: {len(deaths)} workers died while executing it ({', '.join(deaths)}); "

@@ -17,7 +17,15 @@ from operad.runtime.values.errors import InputError, MissingExtraError, OperadEr
 
 
 class RemoteFiles:
-    """Files by their content at an fsspec URL."""
+    """Content-addressed files at an fsspec URL.
+
+    Args:
+        url: The address.
+
+    Raises:
+        InputError: The address is not valid.
+        MissingExtraError: fsspec, or the package for this protocol, is not installed.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -44,12 +52,12 @@ class RemoteFiles:
         return f"{self._shown}/{key[:2]}/{key}"
 
     def add(self, content: Path, key: str) -> None:
-        """Upload a file's content, unless it is there."""
-        with self._reached("cannot be written to"):
+        """Upload a file's content, unless it is stored already."""
+        with self._reporting_errors("cannot be written to"):
             fs, root = self._open()
             target, temporary = f"{root}/{key[:2]}/{key}", f"{root}/writing/{secrets.token_hex(16)}"
             size = content.stat().st_size
-            if _is_fresh(fs, target, size):
+            if _is_safe_from_collection(fs, target, size):
                 return
             for folder in (f"{root}/writing", f"{root}/{key[:2]}"):
                 fs.makedirs(folder, exist_ok=True)
@@ -59,13 +67,13 @@ class RemoteFiles:
                     raise OSError(f"of {size:,} bytes {arrived:,} arrived")
                 fs.mv(temporary, target)
             except BaseException:
-                with suppress(Exception):  # it may not have been created; `collect` removes it otherwise
+                with suppress(Exception):  # the file may not exist; if it stays, `collect` removes it later
                     fs.rm_file(temporary)
                 raise
 
     def blocks(self, key: str) -> Generator[bytes, None, None]:
-        """Yield a content, block by block."""
-        with self._reached("cannot be read"):
+        """Yield the blocks of a content."""
+        with self._reporting_errors("cannot be read"):
             fs, root = self._open()
             try:
                 with fs.open(f"{root}/{key[:2]}/{key}", "rb") as stream:
@@ -76,7 +84,7 @@ class RemoteFiles:
     def collect(self, kept: Collection[str]) -> int:
         """Remove contents that are not kept, and return the number of bytes freed."""
         removed = 0
-        with self._reached("unreferenced files cannot be removed"):
+        with self._reporting_errors("unreferenced files cannot be removed"):
             fs, root = self._open()
             for path in fs.find(root):
                 folder, name = path.split("/")[-2:]
@@ -93,11 +101,11 @@ class RemoteFiles:
         """Return the file system, which fsspec caches per process and thread, and the root of the store in it."""
         core: Any = import_module("fsspec.core")
         fs, root = core.url_to_fs(self._url)
-        fs.invalidate_cache()  # other processes write there too
+        fs.invalidate_cache()  # other processes write into the store, too
         return fs, root.rstrip("/")
 
     @contextmanager
-    def _reached(self, problem: str) -> Generator[None, None, None]:
+    def _reporting_errors(self, problem: str) -> Generator[None, None, None]:
         try:
             yield
         except OperadError:
@@ -110,20 +118,20 @@ class RemoteFiles:
 
 
 def missing_file(where: object, key: str) -> str:
-    """Return the error of a content that the store does not hold."""
+    """Return the error text for a content that is not in the store."""
     return (
         f"{where}: holds no file sha256:{key}; name the store that it was put in, "
         "or, if it was removed, run the operator that made it again"
     )
 
 
-def _is_fresh(fs: Any, path: str, size: int) -> bool:
-    """Return True if a file of this size exists that `collect` leaves alone until its reference is written."""
+def _is_safe_from_collection(fs: Any, path: str, size: int) -> bool:
+    """Return True if a file of this size exists, and `collect` will not remove it before its reference is written."""
     try:
         return fs.info(path)["size"] == size and _age(fs, path) < GRACE_SECONDS / 2
     except FileNotFoundError:
         return False
-    except NotImplementedError:  # without a known age, it is never collected
+    except NotImplementedError:  # files of unknown age are never collected
         return True
 
 

@@ -28,34 +28,34 @@ from operad.runtime.workflow.steps import perform
 
 
 class Remote(Protocol):
-    """Executes operators of a run in workers."""
+    """Protocol of the execution of a run's operators in workers."""
 
     def takes(self, node: Node, scope: Scope) -> bool:
         """Return True if workers execute this operator."""
         ...
 
     async def outcome_of(self, step_id: str, node: Node, call: OperatorCall, scope: Scope) -> str:
-        """Have workers execute an operator; return its outcome as text."""
+        """Have workers execute an operator, and return its outcome as text."""
         ...
 
     async def forget(self, step_id: str) -> None:
-        """Forget the outcome of an operator."""
+        """Delete the outcome of an operator, so that it can be executed again."""
         ...
 
 
 class Replay:
-    """Keeps the outcomes of a run's operators; see `StepJournal`.
+    """Journal of a run, which replays stored outcomes of operators and stores new ones; see `StepJournal`.
 
     Args:
         run_id: The run.
         store: The tables of runs.
-        codec: Reads and writes kept values.
-        kept: Outcomes that are kept already, by key.
-        steps: Records the operators that this process executes.
-        remote: Executes operators in workers; None to execute all of them in this process.
+        codec: Codec of stored values.
+        kept: Outcomes that are already stored, by key.
+        steps: Writer of records of the operators that this process executes.
+        remote: Execution of operators in workers; None to execute all operators in this process.
 
     Attributes:
-        failed: Error of each failed operator, by key.
+        failed: Errors of failed operators, each with the operator's key.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Replay:
 
     @property
     def done(self) -> int:
-        """Number of operators with an outcome; several rounds of an operator count once."""
+        """Number of operators that have finished; several rounds of an operator count once."""
         return len(self._done)
 
     async def perform(self, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
@@ -82,50 +82,54 @@ class Replay:
         key = key_of(scope)
         if (text := self._kept.pop(key, None)) is not None:
             scope.write(MessageKept())
-            return self._settle(key, self._codec.load(text, Outcome), scope, replayed=True)
+            return self._result_of(key, self._codec.load(text, Outcome), scope, replayed=True)
         if self._remote is not None and self._remote.takes(node, scope):
-            return await self._elsewhere(self._remote, key, node, call, scope)
-        return await self._here(key, lambda: perform(node, call, scope), scope)
+            return await self._perform_in_worker(self._remote, key, node, call, scope)
+        return await self._perform_here(key, lambda: perform(node, call, scope), scope)
 
     async def once(self, name: str, scope: Scope, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
         """See `StepJournal.once`."""
         key = key_of(scope, name)
         if (text := self._kept.pop(key, None)) is not None:
-            return self._settle(key, self._codec.load(text, Outcome), scope, replayed=True)
-        return await self._here(key, work, scope)
+            return self._result_of(key, self._codec.load(text, Outcome), scope, replayed=True)
+        return await self._perform_here(key, work, scope)
 
-    async def _here(self, key: str, work: Callable[[], Awaitable[WorkflowMessage]], scope: Scope) -> WorkflowMessage:
+    async def _perform_here(
+        self, key: str, work: Callable[[], Awaitable[WorkflowMessage]], scope: Scope
+    ) -> WorkflowMessage:
+        """Do an operator's work in this process, and store its outcome."""
         with self._steps.recorded(self.run_id, key) as keep:
             before, scope.kept = scope.kept, []
             try:
-                made = await outcome_of_work(work, scope)
+                outcome = await outcome_of_work(work, scope)
             finally:
                 scope.kept = before
             try:
-                text = await in_thread(self._codec.dump, made)
-            except InputError as error:  # the operator's message cannot be kept
-                made = Outcome(error=error, usage=made.usage)
-                text = self._codec.dump(made)
+                text = await in_thread(self._codec.dump, outcome)
+            except InputError as error:  # the operator's message cannot be stored
+                outcome = Outcome(error=error, usage=outcome.usage)
+                text = self._codec.dump(outcome)
             await keep(text)
-        return self._settle(key, made, scope, replayed=False)
+        return self._result_of(key, outcome, scope, replayed=False)
 
-    async def _elsewhere(
+    async def _perform_in_worker(
         self, remote: Remote, key: str, node: Node, call: OperatorCall, scope: Scope
     ) -> WorkflowMessage:
+        """Have a worker do an operator's work."""
         step_id = f"{self.run_id}:{key}"
         text = await remote.outcome_of(step_id, node, call, scope)
         outcome = await in_thread(self._codec.load, text, Outcome)
-        if isinstance(outcome.error, BudgetError):  # with a larger budget, the run may go on
+        if isinstance(outcome.error, BudgetError):  # resumed with a larger budget, the run may execute it again
             await remote.forget(step_id)
-        return self._settle(key, outcome, scope, replayed=True)
+        return self._result_of(key, outcome, scope, replayed=True)
 
-    def _settle(self, key: str, outcome: Outcome, scope: Scope, *, replayed: bool) -> WorkflowMessage:
-        """Return the message of an outcome, or raise its error."""
+    def _result_of(self, key: str, outcome: Outcome, scope: Scope, *, replayed: bool) -> WorkflowMessage:
+        """Return the message of an outcome, or raise its error; write its events and usage if it is `replayed`."""
         if replayed:
             with repeating(Repeat(outcome.traced)):
                 for event in outcome.events:
                     if isinstance(event, InsightsRecalled) and isinstance(scope.run.insights, RunInsights):
-                        event = replace(event, store=scope.run.insights.store.id)  # the run id differs in each process
+                        event = replace(event, store=scope.run.insights.store.id)  # each process has another store id
                     scope.write(event)
                     scope.attempt += isinstance(event, OperatorRetried)
             if outcome.usage != NO_USAGE:
@@ -133,7 +137,7 @@ class Replay:
         if outcome.error is not None:
             self.failed.append((outcome.error, key))
             raise outcome.error
-        assert outcome.message is not None  # noqa: S101 - it is one or the other
+        assert outcome.message is not None  # noqa: S101 - an outcome has an error or a message
         self._done.add("/".join(bare(key)[0]))
         return outcome.message
 
@@ -150,13 +154,13 @@ class Replay:
 
 
 def kept_question(run_id: str, key: str, question: Question) -> KeptQuestion:
-    """Return a question as it is kept."""
+    """Return a question in the form in which it is stored."""
     schema = json.dumps(question.schema_) if question.schema_ is not None else ""
     return KeptQuestion(run_id, key, question.id, question.text, schema)
 
 
 def question_of(kept: KeptQuestion) -> Question:
-    """Return a kept question as a `Question`.
+    """Return a stored question as a `Question`.
 
     Raises:
         InputError: The JSON Schema of its answer is not valid.
@@ -173,26 +177,26 @@ def question_of(kept: KeptQuestion) -> Question:
 
 
 async def outcome_of_work(work: Callable[[], Awaitable[WorkflowMessage]], scope: Scope) -> Outcome:
-    """Run an operator's work and return its outcome, a message or an error.
+    """Run an operator's work, and return its outcome: a message or an error.
 
     Args:
         work: Function that does the work.
-        scope: Context of the work; its events become part of the outcome.
+        scope: Context of the work; events of the scope become part of the outcome.
 
     Raises:
-        BudgetError: The run exceeded its budget. This outcome is not kept.
+        BudgetError: The run exceeded its budget. This is not stored as an outcome.
     """
     used = scope.usage
     try:
         message, failure = await work(), None
     except BudgetError:
         raise
-    except Exception as error:  # noqa: BLE001 - it is an outcome like any other
+    except Exception as error:  # noqa: BLE001 - stored as the outcome
         message, failure = None, error
-    return Outcome(message, failure, _since(scope, used), tuple(scope.kept or ()), traced.get())
+    return Outcome(message, failure, _usage_since(scope, used), tuple(scope.kept or ()), traced.get())
 
 
-def _since(scope: Scope, used: Any) -> Any:
+def _usage_since(scope: Scope, used: Any) -> Any:
     """Return the usage added to the scope since `used`."""
     now = scope.usage
     if used == NO_USAGE:

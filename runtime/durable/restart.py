@@ -18,11 +18,11 @@ NO_GRAPH = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
 """Errors raised for a text that does not describe a workflow."""
 
 ITEM = re.compile(r"(.+)\[(\d+)(:?)\]", re.DOTALL)
-"""Name of an operator with the index of an item; a colon includes all later items."""
+"""Pattern of a map's id with the index of an item; a colon after the index includes all later items."""
 
 
 def merged(before: Description, now: Description) -> Description:
-    """Return the union of two workflows: an operator comes after all its predecessors in either."""
+    """Return the union of two workflows: an operator has its predecessors in both."""
     operators: dict[str, Any] = {}
     for key in [*before["operators"], *now["operators"]]:
         old: Mapping[str, Any] = before["operators"].get(key, {})
@@ -37,25 +37,25 @@ def merged(before: Description, now: Description) -> Description:
 
 
 def descendants(graph: Description, operator: str, known: Description) -> Sequence[str]:
-    """Return the paths of an operator, first, and of all that depend on it or on the operators around it.
+    """Return the path of an operator, and the paths of all that depend on it or on operators that contain it.
 
     Args:
-        graph: The workflow, or two of them `merged`.
+        graph: The workflow, or the union of two workflows: see `merged`.
         operator: The operator's path, as in a run's keys.
-        known: The present workflow, which must have the operator.
+        known: The current workflow, which must have the operator.
 
     Raises:
-        InputError: There is no such operator.
+        InputError: The current workflow has no such operator.
     """
     steps = operator.split("/")
     others: list[str] = []
     prefix = ""
-    for place, step in enumerate(steps):
+    for depth, step in enumerate(steps):
         operators, judges = known["operators"], known["evaluators"]
         name, item = unquote(step), None
         if name not in operators and (found := ITEM.fullmatch(name)) and "inside" in operators.get(found[1], {}):
             name, item = found[1], int(found[2])
-        is_last = place == len(steps) - 1
+        is_last = depth == len(steps) - 1
         if name not in operators and not (is_last and name in judges):
             names = [*operators, *judges]
             raise InputError(
@@ -77,45 +77,47 @@ def descendants(graph: Description, operator: str, known: Description) -> Sequen
 
 
 def following(name: str, operators: Mapping[str, Any]) -> Sequence[str]:
-    """Return all operators after an operator, in their order."""
-    after = {name}
-    while more := {each for each, what in operators.items() if after & what["after"].keys()} - after:
-        after |= more
-    return [each for each in operators if each in after and each != name]
+    """Return the ids of all operators that depend on an operator, in the order of the workflow."""
+    descendants = {name}
+    while more := {each for each, what in operators.items() if descendants & what["after"].keys()} - descendants:
+        descendants |= more
+    return [each for each in operators if each in descendants and each != name]
 
 
 def is_again(key: str, again: Sequence[str], round: int) -> bool:
-    """Return True if the outcome kept under a key is to be forgotten.
+    """Return True if the outcome with a key is to be deleted, because its operator runs again.
 
     Args:
         key: The key.
-        again: Paths to run again, beginning with that of the restarted operator.
-        round: First round to repeat, of the outermost workflow. Further rounds of nested workflows follow from the
-            operator's new message.
+        again: Paths to run again; the first is the path of the restarted operator.
+        round: First round of the outermost workflow to repeat. In nested workflows that contain the restarted operator,
+            all rounds after the first are deleted, because they follow from the operator's new message.
     """
     names, rounds = bare(key)
     if rounds[0] != round:
         return rounds[0] > round
-    around = again[0].split("/")[:-1]
-    inside = (depth for depth in range(1, len(around) + 1) if all(map(_is_named, names, around[:depth])))
-    return any(at > 1 for depth in inside for at in rounds[depth : depth + 1]) or is_under("/".join(names), again)
+    containers = again[0].split("/")[:-1]
+    inside = (depth for depth in range(1, len(containers) + 1) if all(map(_matches, names, containers[:depth])))
+    later_round = any(number > 1 for depth in inside for number in rounds[depth : depth + 1])
+    return later_round or is_under("/".join(names), again)
 
 
 def failed_beside(key: str, failed: str) -> bool:
-    """Return True if a failed operator stands beside the one at which its run failed, or beside one around it.
+    """Return True if an operator failed in the same workflow and round as the operator at which the run failed.
 
-    Such a failure had no effect: the run ended in the same round.
+    The operator may also be a sibling of an operator that contains that one. Its failure had no effect, because the
+    run ended in the same round.
     """
-    *around, (_, at) = _levels(key)
-    beside = _levels(failed)
-    return around == beside[: len(around)] and len(beside) > len(around) and beside[len(around)][1] == at
+    *containers, (_, number) = _operators_of(key)
+    path, depth = _operators_of(failed), len(containers)
+    return containers == path[:depth] and len(path) > depth and path[depth][1] == number
 
 
-def _levels(key: str) -> list[tuple[str, int]]:
-    """Return the operators of a key without their items, each with its round."""
+def _operators_of(key: str) -> list[tuple[str, int]]:
+    """Return the ids in a key, without indices of items, each with its round."""
     names, rounds = bare(key)
     items = map(ITEM.fullmatch, names)
-    return [(item[1] if item else name, at) for name, item, at in zip(names, items, rounds, strict=True)]
+    return [(item[1] if item else name, number) for name, item, number in zip(names, items, rounds, strict=True)]
 
 
 def place_of(key: str) -> tuple[str, int]:
@@ -127,14 +129,15 @@ def place_of(key: str) -> tuple[str, int]:
 def is_under(path: str, paths: Sequence[str]) -> bool:
     """Return True if a path equals one of the paths or lies inside it; items of a map lie inside the map."""
     steps = path.split("/")
-    for wanted in paths:
-        named = wanted.split("/")
-        if len(named) <= len(steps) and all(map(_is_named, steps, named)):
+    for other in paths:
+        names = other.split("/")
+        if len(names) <= len(steps) and all(map(_matches, steps, names)):
             return True
     return False
 
 
-def _is_named(step: str, name: str) -> bool:
+def _matches(step: str, name: str) -> bool:
+    """Return True if a step of a path has a name, or is an item of the map with this name."""
     item, wanted = ITEM.fullmatch(step), ITEM.fullmatch(name)
     if step == name or item is None:
         return step == name
@@ -144,31 +147,31 @@ def _is_named(step: str, name: str) -> bool:
 
 
 def stray_changes(changed: Collection[str], again: Sequence[str]) -> list[str]:
-    """Return the changed paths that are not run again."""
+    """Return the changed paths that do not run again."""
     return [path for path in changed if not is_under(path, again)]
 
 
 def refuse_changed(kept: KeptRun, graph: Description) -> None:
-    """Raise InputError if a run began with another workflow than the present one."""
+    """Raise InputError if the workflow with which a run started differs from the current one."""
     try:
-        began_with: Description = json.loads(kept.graph)
-        changed = changes(began_with, graph)
-        first = next((path for path in changed if _covers(path, changed, began_with, graph)), "")
+        before: Description = json.loads(kept.graph)
+        changed = changes(before, graph)
+        first = next((path for path in changed if _covers(path, changed, before, graph)), "")
     except NO_GRAPH as error:
         raise unreadable(kept) from error
     if not changed:
         return
-    said = "\n  ".join(f"{path} {'; '.join(what)}" for path, what in changed.items())
-    anew = f", or restart it from the changed operator: --restart-from {first}" if first else ""
+    listed = "\n  ".join(f"{path} {'; '.join(differences)}" for path, differences in changed.items())
+    restart = f", or restart it from the changed operator: --restart-from {first}" if first else ""
     raise InputError(
-        f"run {kept.run_id!r} began with another workflow:\n  {said}\n"
-        f"undo the change, or begin a run with another id{anew}"
+        f"run {kept.run_id!r} began with another workflow:\n  {listed}\n"
+        f"undo the change, or begin a run with another id{restart}"
     )
 
 
 def _covers(operator: str, changed: Collection[str], before: Description, now: Description) -> bool:
-    """Return True if everything that changed runs again when this operator does."""
-    with suppress(InputError):  # the operator is gone
+    """Return True if all changed operators run again when this operator does."""
+    with suppress(InputError):  # the operator was removed
         return not stray_changes(changed, descendants(merged(before, now), operator, now))
     return False
 

@@ -12,35 +12,35 @@ from operad.runtime.values.errors import InputError
 T = TypeVar("T")
 
 RUNNING, PAUSED, FINISHED, FAILED, CANCELLED = "running", "paused", "finished", "failed", "cancelled"
-"""States of a run: in progress or interrupted; waiting for an answer; ended with a message, an error, or by a person."""
+"""States of a run: running or interrupted; waiting for an answer; ended with a message, an error, or a cancellation."""
 
 LONG = ("source", "graph", "call", "result", "error")
-"""Columns of a run that may be long, and are read for a single run only."""
+"""Columns of a run that may be long, and are only read for a single run."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptRun:
-    """Kept record of a run. Its input and result are texts in the form of `Codec`.
+    """Stored record of a run. Its input and result are texts in the form of `Codec`.
 
     Attributes:
         run_id: Id of the run.
-        workflow: Name of its workflow.
+        workflow: Name of the workflow.
         source: Source of the workflow, with which a command can resume the run.
         graph: Description of the workflow, to detect changes.
         call: Input of the run.
         state: ``running``, ``paused``, ``finished``, ``failed`` or ``cancelled``.
-        driver: Process that drives it; empty if none does.
-        drives: Number of times it was begun or resumed.
-        created: Time of its start.
-        updated: Time of its last update.
+        driver: Id of the process that drives the run; empty if none does.
+        drives: Number of times that the run was started or resumed.
+        created: Time of the start.
+        updated: Time of the last update.
         done: Number of operators that have finished.
         total: Number of operators known so far.
-        usage: Its usage, as text of `Usage`.
-        verdict: Status of its message; empty until it has finished.
-        result: Its message; empty until it has finished.
-        error: Text of the error it failed with.
-        failed: Key of the operator at which it failed.
-        cancelling: True if its cancellation was requested.
+        usage: Usage of the run, as JSON of `Usage`.
+        verdict: Status of the run's message; empty until the run has finished.
+        result: The run's message and number of rounds; empty until the run has finished.
+        error: Text of the error of a failed run.
+        failed: Key of the operator at which the run failed.
+        cancelling: True if the cancellation of the run was requested.
     """
 
     run_id: str
@@ -65,20 +65,20 @@ class KeptRun:
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """A process that drives runs, or executes operators as a worker.
+    """Process that drives runs, or executes operators as a worker.
 
     Attributes:
         id: Id of the process.
         kind: ``driver`` or ``worker``.
-        process: Its identity on its machine.
+        process: Identity of the process on its machine; see `process_identity`.
         version: Version of the code.
-        queues: Queues that it serves.
-        concurrency: Maximum number of operators at once.
-        doing: Operators that it is executing, with their runs.
-        started: Time of its start.
-        beat: Time of its last heartbeat.
-        limit: Seconds without a heartbeat after which it counts as dead.
-        now: The database's time when this row was read.
+        queues: Queues that the worker serves.
+        concurrency: Maximum number of operators at once per queue.
+        doing: Step ids of the operators that the worker is executing.
+        started: Time of the start.
+        beat: Time of the last heartbeat.
+        limit: Seconds without a heartbeat after which the process counts as dead.
+        now: Time of the database when this row was read.
     """
 
     id: str
@@ -95,26 +95,26 @@ class Executor:
 
     @property
     def silent(self) -> float:
-        """Seconds since its last heartbeat, as far as clocks agree."""
+        """Seconds since the last heartbeat, by the clock of the database."""
         return abs(self.now - self.beat)
 
     @property
     def alive(self) -> bool:
-        """True if it seems to live: its last heartbeat is recent by the clocks, and it is not known to have ended.
+        """True if the last heartbeat is recent, and the process is not known to have ended.
 
-        This is for display. Before anything is taken from a process, its death is established by a `Watch`.
+        This is for display. Before work is taken from a process, a `Watch` makes sure that the process is dead.
         """
         return self.silent <= self.limit and not is_dead(self.process)
 
 
 @dataclass(frozen=True, slots=True)
 class KeptQuestion:
-    """A question asked by a run.
+    """Stored record of a question that a run has asked.
 
     Attributes:
         run_id: The run.
         step: Key of the operator that asks.
-        id: Id to answer it by.
+        id: Id of the question, with which it is answered.
         text: The question.
         schema: JSON Schema of the answer, as JSON; empty for any answer.
         answer: The answer, as JSON; None until there is one.
@@ -133,20 +133,20 @@ class KeptQuestion:
 
 
 DONE, UNDER_WAY = "SUCCESS", ("ENQUEUED", "PENDING")
-"""States of an operator's work, in the words of dbos: it has an outcome; it waits in a queue, or is being done."""
+"""States of an operator's work in the tables of dbos: finished with an outcome; waiting in a queue, or running."""
 
 ENDED = (DONE, "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
-"""States of work that has ended."""
+"""States of ended work in the tables of dbos."""
 
 
 class EndedWork(NamedTuple):
-    """Work of an operator that a worker has done or given up.
+    """Work of an operator that a worker has finished or given up.
 
     Attributes:
         step_id: Id of the work among all runs.
         status: One of `ENDED`.
         output: The outcome in the form of `Codec`; None if there is none.
-        error: What dbos says of its failure; None for nothing.
+        error: Error text of dbos; None if there is none.
     """
 
     step_id: str
@@ -157,15 +157,15 @@ class EndedWork(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """Record of an operator's work: in Operad's table if the driver did it, in that of dbos if a worker did.
+    """Record of an operator's work, from Operad's table if the driver did it, or from that of dbos if a worker did.
 
     Attributes:
         run_id: The run.
         key: Key of the work in the run.
-        outcome: Its outcome in the form of `Codec`; None until there is one, or if it was not read.
-        began: Time at which it began or, while it waits, was put into a queue.
-        ended: Time at which it ended; 0 until then.
-        status: `DONE`, one of `UNDER_WAY`, or another word of dbos for work that ended without an outcome.
+        outcome: Outcome in the form of `Codec`; None until there is one, or if it was not read.
+        began: Time at which the work started or, while it waits, was put into a queue.
+        ended: Time at which the work ended; 0 until then.
+        status: `DONE`, one of `UNDER_WAY`, or another status of dbos for work that ended without an outcome.
         queue: Queue of the workers; empty for work of the driver.
     """
 
@@ -184,7 +184,7 @@ class StepRow:
 
 
 def text_of(output: object, step_id: str) -> str:
-    """Return the kept outcome of an operator as text.
+    """Return the stored outcome of an operator, which must be a text.
 
     Raises:
         InputError: The outcome is not a text.
@@ -195,17 +195,20 @@ def text_of(output: object, step_id: str) -> str:
 
 
 def of_row(kind: type[T], row: Mapping[str, Any]) -> T:
-    """Return a row as a value. SQLite allows any type in any column; a value of a wrong type is ignored."""
-    given: dict[str, Any] = {}
+    """Return a database row as an instance of a dataclass.
+
+    SQLite allows any type in any column; a value of a wrong type is replaced by the default of the field.
+    """
+    values: dict[str, Any] = {}
     for field in fields(cast("Any", kind)):
-        value, nothing = row.get(field.name), "" if field.default is MISSING else field.default
-        wanted: Any = {float: (float, int), bool: (bool, int), type(None): (str, type(None))}
-        given[field.name] = value if isinstance(value, wanted.get(type(nothing), type(nothing))) else nothing
-    return kind(**given)
+        value, default = row.get(field.name), "" if field.default is MISSING else field.default
+        types: Any = {float: (float, int), bool: (bool, int), type(None): (str, type(None))}
+        values[field.name] = value if isinstance(value, types.get(type(default), type(default))) else default
+    return kind(**values)
 
 
 def storable(value: Any) -> Any:
-    """Return a value that databases accept: a text without zero characters and lone surrogates; others unchanged."""
+    """Return a value that databases accept: text without zero characters and lone surrogates; others unchanged."""
     return value.replace("\0", "\ufffd").encode(errors="replace").decode() if isinstance(value, str) else value
 
 

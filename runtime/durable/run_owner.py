@@ -27,21 +27,24 @@ BEAT = 1.0
 """Seconds between two heartbeats."""
 
 LONGEST_END = 5.0
-"""Seconds that runs have to end when this process leaves the database."""
+"""Seconds to wait for the end of runs when this process stops driving them."""
 
 LIMIT = 10.0
 """Seconds without a heartbeat after which a process counts as dead."""
 
 
 class Held:
-    """A run that this process drives.
+    """Run that this process drives.
 
     Attributes:
-        watched: True from its start to its end, while another process may end it.
-        ending: True if it has ended and only its end is not recorded yet.
-        lost: True if another process drives it now.
-        cancelled: True if its cancellation was requested.
-        has_ended: Set as soon as this process no longer drives it.
+        watched: True while the run executes, so that a cancellation or a loss of the run ends it.
+        ending: True if the run has ended, and only its end is not recorded yet.
+        lost: True if another process drives the run now.
+        cancelled: True if the cancellation of the run was requested.
+        has_ended: Event that is set as soon as this process no longer drives the run.
+
+    Args:
+        task: The task that drives the run.
     """
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
@@ -52,35 +55,35 @@ class Held:
 
     @property
     def going_on(self) -> bool:
-        """True while its task may still produce an outcome."""
+        """True while the task of the run may still produce an outcome."""
         return not (self._task.done() or self._loop.is_closed())
 
     def end(self) -> None:
-        """End it; callable from any thread."""
-        self._in_its_loop(self._task.cancel)
+        """Cancel the run; can be called in any thread."""
+        self._call_in_loop(self._task.cancel)
 
     def heed(self, lost: bool, cancelled: bool) -> None:
-        """End it if the database says that it is lost or cancelled, unless it is ending anyway; callable from any thread."""
+        """Cancel the run if it is lost or its cancellation was requested; can be called in any thread."""
         if lost or cancelled:
-            self._in_its_loop(partial(self._heed, lost, cancelled))
+            self._call_in_loop(partial(self._end_for, lost, cancelled))
 
-    def _heed(self, lost: bool, cancelled: bool) -> None:
+    def _end_for(self, lost: bool, cancelled: bool) -> None:
         if self.watched and not (self.lost or self.cancelled):
             self.lost, self.cancelled = lost, cancelled
             self._task.cancel()
 
-    def _in_its_loop(self, function: Callable[[], object]) -> None:
-        with suppress(RuntimeError):  # its event loop is closed
+    def _call_in_loop(self, function: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # the event loop is closed
             self._loop.call_soon_threadsafe(function)
 
     def wait(self, seconds: float) -> None:
-        """Wait until it has ended; do not call this in the thread of its event loop, which would deadlock."""
+        """Wait until this process no longer drives the run; returns at once in the event loop of the run."""
         if self.going_on and running_loop() is not self._loop:
             self.has_ended.wait(seconds)
 
 
 class Heartbeat:
-    """Heartbeat of a process, in a thread of its own, which also reads the state of the process's runs.
+    """Heartbeat of a process, in a separate thread, which also reads the state of the runs of the process.
 
     Args:
         store: The tables of runs.
@@ -91,14 +94,14 @@ class Heartbeat:
         self._store = store
         self._executor = executor
         self._held: dict[str, Held] = {}
-        self._holding = threading.Lock()
+        self._registering = threading.Lock()
         self._stopped = threading.Event()
         store.insist(partial(store.beat, executor))
-        self._thread = threading.Thread(target=self._go, name="operad-presence", daemon=True)
+        self._thread = threading.Thread(target=self._beat, name="operad-presence", daemon=True)
         self._thread.start()
 
     async def hold(self, run_id: str, task: asyncio.Task[Any]) -> Held:
-        """Register the task that drives a run, after an earlier task for it has finished ending.
+        """Register the task that drives a run, after an earlier task of the run has recorded its end.
 
         Raises:
             InputError: Another task of this process drives the run.
@@ -106,7 +109,7 @@ class Heartbeat:
         other = self._held.get(run_id)
         if other is not None and other.ending:
             await in_thread(other.wait, LONGEST_END)
-        with self._holding:
+        with self._registering:
             other = self._held.get(run_id)
             if other is not None and other.going_on:
                 raise InputError(f"run {run_id!r} is being driven by this process already; wait for it, or cancel it")
@@ -119,12 +122,12 @@ class Heartbeat:
             held.has_ended.set()
 
     def end_all(self) -> None:
-        """End all runs that this process drives, including those that wait for an answer, and wait for their ends."""
-        going_on = list(self._held.values())
-        for held in going_on:
+        """Cancel all runs that this process drives, including paused ones, and wait for their ends."""
+        driven = list(self._held.values())
+        for held in driven:
             held.end()
         until = time.monotonic() + LONGEST_END
-        for held in going_on:
+        for held in driven:
             held.wait(max(0.0, until - time.monotonic()))
 
     def stop(self) -> None:
@@ -134,24 +137,25 @@ class Heartbeat:
         with suppress(OperadError):
             self._store.leave(self._executor.id)
 
-    def _go(self) -> None:
+    def _beat(self) -> None:
+        """Record heartbeats, and end runs that were taken over or whose cancellation was requested."""
         while not self._stopped.wait(BEAT):
-            mine = {run_id: held for run_id, held in list(self._held.items()) if held.watched}
+            watched = {run_id: held for run_id, held in list(self._held.items()) if held.watched}
             try:
-                wanted = self._store.beat(self._executor)
+                driven = self._store.beat(self._executor)
             except self._store.errors:
-                continue  # the database is gone for a while, and so it is for all processes
-            for run_id, held in mine.items():
-                held.heed(lost=run_id not in wanted, cancelled=wanted.get(run_id, False))
+                continue  # the database cannot be reached at the moment, by any process
+            for run_id, held in watched.items():
+                held.heed(lost=run_id not in driven, cancelled=driven.get(run_id, False))
 
 
 class RunOwner(Heartbeat):
-    """This process as the owner of runs in one database; see `owner_of`.
+    """This process as the driver of runs in one database; see `owner_of`.
 
     Attributes:
         url: The database.
-        executor: This process's row in the database.
-        steps: Records the operators that this process executes.
+        executor: Row of this process in the database.
+        steps: Writer of records of the operators that this process executes.
     """
 
     def __init__(self, url: URL, limit: float) -> None:
@@ -163,11 +167,11 @@ class RunOwner(Heartbeat):
 
     @cached_property
     def dispatch(self) -> Dispatch:
-        """Requests of this process to workers. May block."""
+        """Requests of this process to workers; the first access may block."""
         return Dispatch(self._store, self.executor.id)
 
     def stop(self) -> None:
-        """Stop. Runs that this process drives end here, and can be resumed at once, here or elsewhere."""
+        """Cancel the runs that this process drives, and stop the heartbeat; any process can resume the runs at once."""
         self.end_all()
         super().stop()
         if "dispatch" in vars(self):
@@ -180,7 +184,7 @@ _changing = threading.Lock()
 
 
 def owner_of(url: URL, limit: float = LIMIT) -> RunOwner:
-    """Return this process as the owner of runs in a database."""
+    """Return the owner of runs in a database for this process; there is one per database."""
     with _changing:
         if url not in _owners:
             _owners[url] = RunOwner(url, limit)
@@ -188,7 +192,7 @@ def owner_of(url: URL, limit: float = LIMIT) -> RunOwner:
 
 
 def leave(url: URL) -> None:
-    """Stop driving runs of a database."""
+    """Stop driving runs of a database in this process."""
     with _changing:
         if (owner := _owners.pop(url, None)) is not None:
             owner.stop()

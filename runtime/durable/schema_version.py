@@ -42,10 +42,10 @@ def statements_from(version: int, *, sqlite: bool) -> list[str]:
 
 
 def check_not_newer(name: str, version: int) -> None:
-    """Check that this release knows the tables of a database.
+    """Check that this release knows the version of a database's tables.
 
     Raises:
-        InputError: A later release wrote them.
+        InputError: A later release wrote the tables.
     """
     if version > VERSION:
         raise InputError(

@@ -12,7 +12,10 @@ from operad.runtime.values.errors import InputError
 
 
 class JsonSerializer(Serializer):
-    """Plain JSON. An error becomes its text: operators' errors are kept as values, so only internal faults pass here."""
+    """Serializer for JSON values; an error is written as its text.
+
+    Errors of operators are part of their outcomes, which are texts, so only internal errors are written as errors.
+    """
 
     def serialize(self, data: Any) -> str:
         """Return a value as JSON."""
@@ -28,17 +31,18 @@ class JsonSerializer(Serializer):
         return cast("Any", value)
 
     def name(self) -> str:
-        """Return the name under which rows record this format."""
+        """Return the name of this format in the rows."""
         return "operad_json"
 
 
 def refuse_pickles() -> None:
-    """Make dbos refuse rows marked as pickles, which it would otherwise load whatever its serializer is.
+    """Make dbos refuse rows that are marked as pickles, which it would otherwise load with any serializer.
 
-    Otherwise, write access to the database would allow code execution here. It applies to the whole process.
+    Loading them would allow everyone who can write to the database to execute code in this process. The change applies
+    to the whole process. The work of such a row ends with an error.
     """
     replaced = {"deserialize": _refuse, "serialize": JsonSerializer.serialize}
-    for name, method in replaced.items():  # an error for such a row takes the place of its content, and ends its work
+    for name, method in replaced.items():
         setattr(DefaultSerializer, name, method)
 
 

@@ -21,18 +21,18 @@ from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.workflow import Workflow
 
 Address = tuple[str, ...]
-"""Address of an operator: its agent's name, the ids of the operators around it, and its own id."""
+"""Address of an operator: its agent's name, the ids of the operators that contain it, and its own id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The operator found at an address.
+    """Operator at an address.
 
     Attributes:
         build: Workflow that contains the operator.
-        insights: Insights of its workflow, or of the nearest enclosing workflow that has any.
+        insights: Insights of that workflow, or of the nearest enclosing workflow that has any.
         node: The operator in its workflow.
-        reasoner: Reasoner of the operator.
+        reasoner: Reasoner of the operator's agent.
     """
 
     build: Build
@@ -50,8 +50,8 @@ class Served:
 
     Attributes:
         name: Common name of the agents.
-        queue: Queue of their requests. Its name depends on their behaviour, so that workers started from another
-            configuration never take them.
+        queue: Queue of the requests for these agents. Its name depends on the behaviour of the agents, so that workers
+            that were started from another configuration never take the requests.
     """
 
     def __init__(self, name: str, agents: Sequence[Agent]) -> None:
@@ -68,12 +68,15 @@ class Served:
         for key, agent in every.items():
             if not isinstance(agent, Leader):
                 self._agents.setdefault(id(agent.workflow.built()), key)
-                for address, build, insights, node in _walk(agent.workflow, (key,)):
+                for address, build, insights, node in _operators_in(agent.workflow, (key,)):
                     self._found.setdefault(address, Found(build, insights, node, agent.reasoner))
                     self._addresses.setdefault((key, id(build), id(node)), address)
 
     def address_of(self, scope: Scope, node: Node) -> Address | None:
-        """Return the address of the operator that runs in a scope; None if it was created, or its workflow changed, later."""
+        """Return the address of the operator that runs in a scope.
+
+        None is returned if the operator was created, or its workflow changed, after this object.
+        """
         runs = [cast("Run", outer.run) for outer in scope.outwards()]
         agent = next((self._agents[id(run.build)] for run in runs if id(run.build) in self._agents), "")
         return self._addresses.get((agent, id(runs[0].build), id(node)))
@@ -82,7 +85,7 @@ class Served:
         """Return the operator at an address.
 
         Raises:
-            InputError: There is none.
+            InputError: There is no operator at this address.
         """
         found = self._found.get(tuple(address))
         if found is None:
@@ -98,9 +101,17 @@ def _with_experts(agent: Agent) -> Iterator[Agent]:
         yield from agent.experts
 
 
-def _walk(
+def _operators_in(
     workflow: Workflow, around: Address, insights: Insights | None = None, seen: tuple[Any, ...] = ()
 ) -> Iterator[tuple[Address, Build, Insights | None, Node]]:
+    """Yield the operators of a workflow that do work of their own, including those of nested workflows.
+
+    Args:
+        workflow: The workflow.
+        around: Address of the operator or agent that contains the workflow.
+        insights: Insights of the nearest enclosing workflow that has any.
+        seen: Enclosing workflows, which are not visited again.
+    """
     build, insights = workflow.built(), workflow.insights or insights
     for node in build.nodes:
         address = (*around, node.operator.get_id())
@@ -109,4 +120,4 @@ def _walk(
             yield address, build, insights, node
         for body in inside or ():
             if body not in seen:
-                yield from _walk(body, address, insights, (*seen, body))
+                yield from _operators_in(body, address, insights, (*seen, body))

@@ -17,15 +17,14 @@ _SHORTEST_WAIT = 0.01
 
 @dataclass(frozen=True, slots=True)
 class LimitsInDatabase:
-    """Enforces limits of requests and tokens per minute over all processes of a database; see `SharedLimits`.
+    """Limits of requests and tokens per minute, shared by all processes of a database; see `SharedLimits`.
 
     An endpoint is identified by its address, model and key; a workflow by its name within the group of processes with
-    the same agents. The number of concurrent calls is limited by each process for itself; limits that consist of this
-    alone do not use the database.
+    the same agents. Each process limits the number of concurrent calls by itself; limits of only this number do not use
+    the database.
 
-    One call of a process at a time waits in the database; processes take turns. After the death of a process, only the
-    calls it had recorded remain, and count until they are a minute old. A call that is cancelled while being admitted
-    counts as a call.
+    One call of each process at a time waits in the database; processes take turns. After the death of a process, the
+    calls that it recorded count until they are a minute old. A call that is cancelled while it is admitted counts, too.
 
     Attributes:
         store: The database.
@@ -43,7 +42,7 @@ class LimitsInDatabase:
         """See `SharedLimits.admit`.
 
         Raises:
-            InputError: The database cannot be used, or is gone for longer than operad keeps trying.
+            InputError: The database cannot be used, or is unreachable for longer than calls are retried.
         """
         if not limiter.limits.a_minute:
             return
@@ -91,6 +90,6 @@ _making = threading.Lock()
 
 
 def _turns_of(limiter: Limiter) -> Limiter:
-    """Return the lock under which the calls of a limiter ask the database one after the other."""
+    """Return the lock with which calls of a limiter ask the database one at a time."""
     with _making:
         return _turns.setdefault(limiter, Limiter(Limits(concurrency=1)))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StepRecords:
-    """Records of operators: in Operad's table those of drivers, in the tables of dbos those of workers.
+    """Records of operators, which are in Operad's table if a driver executed them, and in dbos's if a worker did.
 
     Args:
         store: The tables of runs.
@@ -37,11 +37,11 @@ class StepRecords:
             self.client.destroy()
 
     def of_run(self, run_id: str, *, outcomes: bool = False) -> Sequence[StepRow]:
-        """Return the operators of a run, in the order of their beginning.
+        """Return the operators of a run, in the order of their start.
 
         Args:
             run_id: The run.
-            outcomes: True to read their outcomes, too.
+            outcomes: True to read the outcomes, too.
 
         Raises:
             InputError: An outcome is not a text.
@@ -50,11 +50,11 @@ class StepRecords:
         return sorted(rows, key=lambda row: row.began)
 
     def _of_workers(self, run_id: str, *, outcomes: bool = False) -> Iterator[StepRow]:
-        """Yield the operators of a run in the tables of dbos: of workers, or of drivers of an earlier version."""
+        """Yield the operators of a run that workers, or drivers of an earlier version of Operad, executed."""
         if not self._store.has_workers_tables():
             return
-        for these in batched(self._store.step_ids([run_id])):
-            listed = partial(self.client.list_workflows, workflow_ids=these, load_input=False, load_output=outcomes)
+        for batch in batched(self._store.step_ids([run_id])):
+            listed = partial(self.client.list_workflows, workflow_ids=batch, load_input=False, load_output=outcomes)
             for step in self._store.insist(listed):
                 done = step.status == DONE
                 yield StepRow(
@@ -80,11 +80,11 @@ class StepRecords:
         self._store.forget(run_ids)
 
     def _delete_of_workers(self, step_ids: Sequence[str]) -> None:
-        for these in batched(step_ids):
-            self._store.insist(partial(self.client.delete_workflows, these))
+        for batch in batched(step_ids):
+            self._store.insist(partial(self.client.delete_workflows, batch))
 
     def cancel(self, run_id: str) -> None:
-        """Make workers drop or stop operators of a run whose outcome is not needed any more."""
-        open_ = [row.step_id for row in self._of_workers(run_id) if row.status in UNDER_WAY]
-        if open_:
-            self.client.cancel_workflows(open_)
+        """Have workers drop or stop the unfinished operators of a run."""
+        unfinished = [row.step_id for row in self._of_workers(run_id) if row.status in UNDER_WAY]
+        if unfinished:
+            self.client.cancel_workflows(unfinished)

@@ -15,25 +15,25 @@ from operad.runtime.durable.rows import DONE, ENDED, UNDER_WAY, EndedWork, StepR
 from operad.runtime.values.errors import InputError
 
 AT_ONCE = 500
-"""Number of operators that are read or deleted in one statement."""
+"""Maximum number of operators that are read or deleted in one statement."""
 
 
 class StepTable(CountedCalls):
-    """The operators that drivers executed. Those that workers executed are in the tables of dbos."""
+    """Table of the operators that drivers executed; operators that workers executed are in the tables of dbos."""
 
     @patiently
     def write_steps(self, driver: str, steps: Sequence[StepRow]) -> None:
-        """Write records of operators, in one transaction; of several records of one operator, the last counts.
+        """Write records of operators in one transaction; of several records of an operator, only the last is written.
 
-        The driver of a run cannot change while the transaction lasts. Hence whoever takes the run over reads all
-        outcomes that its earlier driver has written, and that driver writes no more.
+        The transaction locks the driver of each run. Hence a process that takes a run over reads all outcomes that the
+        earlier driver has written, and the earlier driver cannot write any more.
 
         Args:
-            driver: The process that executed them.
+            driver: The process that executed the operators.
             steps: The records.
 
         Raises:
-            InputError: Another process drives one of the runs now; then nothing is written.
+            InputError: Another process drives one of the runs now. Nothing is written then.
         """
         last = {(step.run_id, step.key): step for step in steps}
         run_ids = {run_id for run_id, _ in last}
@@ -55,25 +55,28 @@ class StepTable(CountedCalls):
 
     @cached_property
     def _held(self) -> Any:
-        """Statement that locks those of some runs that a process drives; made once, which takes longer than its execution."""
+        """Statement that returns, and locks, the runs among some that a process drives.
+
+        It is cached, because creating the statement takes longer than executing it.
+        """
         sa, runs = self._sa, self._tables.runs
         mine = (runs.c.driver == sa.bindparam("driver")) & runs.c.run_id.in_(sa.bindparam("run_ids", expanding=True))
         return sa.select(runs.c.run_id).where(mine).with_for_update(read=True)
 
     @cached_property
     def _upsert(self) -> Any:
-        """Statement that inserts a record, or replaces the one that is there."""
+        """Statement that inserts a record or updates an existing one."""
         insert = import_module(f"sqlalchemy.dialects.{self._engine.dialect.name}").insert(self._tables.steps)
         changed = {name: insert.excluded[name] for name in ("outcome", "began", "ended")}
         return insert.on_conflict_do_update(index_elements=["run_id", "key"], set_=changed)
 
     @patiently
     def steps(self, run_id: str, *, outcomes: bool = False) -> Sequence[StepRow]:
-        """Return the operators that drivers of a run have executed, in the order of their beginning.
+        """Return the operators that drivers of a run have executed, in the order of their start.
 
         Args:
             run_id: The run.
-            outcomes: True to read their outcomes, too.
+            outcomes: True to read the outcomes, too.
 
         Raises:
             InputError: An outcome is not a text.
@@ -101,14 +104,14 @@ class StepTable(CountedCalls):
         """Delete the records of operators that drivers of a run have executed."""
         table = self._tables.steps
         with self._engine.begin() as connection:
-            for these in batched(keys):
-                connection.execute(self._sa.delete(table).where(table.c.run_id == run_id, table.c.key.in_(these)))
+            for batch in batched(keys):
+                connection.execute(self._sa.delete(table).where(table.c.run_id == run_id, table.c.key.in_(batch)))
 
     # The tables of dbos
 
     @patiently
     def has_workers_tables(self) -> bool:
-        """Return True if the tables of dbos exist: a worker, or a process that asks workers, creates them."""
+        """Return True if the tables of dbos exist, which a worker or a process that uses workers creates."""
         with self._reader.connect() as connection:
             return self._sa.inspect(connection).has_table("workflow_status", schema=self._schema_of_dbos)
 
@@ -118,7 +121,7 @@ class StepTable(CountedCalls):
 
     @patiently
     def step_ids(self, run_ids: Sequence[str]) -> Sequence[str]:
-        """Return the ids under which dbos knows the operators of these runs, whose tables exist."""
+        """Return the ids of the operators of some runs in the tables of dbos, which must exist."""
         sa = self._sa
         step = sa.column("workflow_uuid")
         table = sa.table("workflow_status", step, schema=self._schema_of_dbos)
@@ -130,32 +133,32 @@ class StepTable(CountedCalls):
             return list(connection.execute(sa.select(step).select_from(table).where(chosen)).scalars())
 
     def ended_work(self, step_ids: Sequence[str]) -> Sequence[EndedWork]:
-        """Return those of some operators that workers have executed, or given up.
+        """Return the ended work among the work with these ids: executed or given up by workers.
 
         Raises:
             Exception: The error of the database.
         """
-        with self._glance() as connection:
+        with self._connect_once() as connection:
             rows = connection.execute(self._ended_work, {"ids": step_ids}).all()
         return [EndedWork(row.id, row.status, _of_json(row.output), _of_json(row.error)) for row in rows]
 
     @cached_property
     def _ended_work(self) -> Any:
-        """Statement that reads work that has ended; made once, which takes longer than its execution."""
+        """Statement that reads ended work; cached, because creating it takes longer than executing it."""
         sa, names = self._sa, ("workflow_uuid", "status", "output", "error")
         work = sa.table("workflow_status", *map(sa.column, names), schema=self._schema_of_dbos)
-        made = sa.table("workflow_output", *map(sa.column, names), schema=self._schema_of_dbos)
-        columns = (sa.func.coalesce(made.c[name], work.c[name]).label(name) for name in ("output", "error"))
+        result = sa.table("workflow_output", *map(sa.column, names), schema=self._schema_of_dbos)
+        columns = (sa.func.coalesce(result.c[name], work.c[name]).label(name) for name in ("output", "error"))
         return (
             sa.select(work.c.workflow_uuid.label("id"), work.c.status, *columns)
-            .select_from(work.outerjoin(made, made.c.workflow_uuid == work.c.workflow_uuid))
+            .select_from(work.outerjoin(result, result.c.workflow_uuid == work.c.workflow_uuid))
             .where(work.c.workflow_uuid.in_(sa.bindparam("ids", expanding=True)))
             .where(work.c.status.in_(ENDED))
         )
 
     @patiently
     def digests(self, pattern: str) -> set[str]:
-        """Return all texts that match a pattern in any kept column of any run."""
+        """Return all texts that match a pattern in the stored inputs, outcomes and results of all runs."""
         sa, runs, found = self._sa, self._tables.runs, set[str]()
         columns = [runs.c.call, runs.c.result, self._tables.steps.c.outcome]
         if self.has_workers_tables():
@@ -170,7 +173,7 @@ class StepTable(CountedCalls):
 
 
 def _of_json(text: str | None) -> object:
-    """Return a value that `JsonSerializer` wrote; None if there is none, or if another program wrote it."""
+    """Return a value, or the text of an error, that `JsonSerializer` wrote; None if the text is empty or not JSON."""
     try:
         value: object = json.loads(text or "null")
     except ValueError:
@@ -179,7 +182,7 @@ def _of_json(text: str | None) -> object:
 
 
 def batched(items: Sequence[str], most: int = AT_ONCE) -> Iterator[list[str]]:
-    """Yield slices of a list, to limit the length of statements."""
+    """Return slices of a list with at most `most` items, to limit the length of statements."""
     return (list(items[first : first + most]) for first in range(0, len(items), most))
 
 

@@ -14,35 +14,35 @@ from operad.runtime.durable.rows import DONE, StepRow
 from operad.runtime.durable.store import Store
 
 _SHORT = 0.02
-"""Seconds until an operator in progress is recorded; one that ends earlier is recorded once, with its outcome."""
+"""Seconds after which a running operator is recorded; one that ends earlier is recorded once, with its outcome."""
 
 
 class StepWriter:
-    """Writer of the records of operators. May block while it is created.
+    """Writer of the records of operators. The constructor may block.
 
     Args:
         store: The tables of runs.
-        driver_id: This process. Nothing is written for a run that another process drives.
+        driver_id: Id of this process. Nothing is written for a run that another process drives.
     """
 
     def __init__(self, store: Store, driver_id: str) -> None:
         self._commits = GroupCommit[StepRow](partial(store.write_steps, driver_id))
-        self._ahead = store.now() - time.time()
+        self._clock_offset = store.now() - time.time()
 
     def _now(self) -> float:
-        """Return the time by the database's clock, as far as it was known at the start."""
-        return time.time() + self._ahead
+        """Return the time of the database's clock, by its difference from the local clock at the start."""
+        return time.time() + self._clock_offset
 
     @contextmanager
     def recorded(self, run_id: str, key: str) -> Generator[Callable[[str], Awaitable[None]], None, None]:
-        """Record that an operator is in progress, while the context lasts and until its outcome is kept.
+        """Record within a context that an operator is running, until its outcome is stored.
 
         Args:
             run_id: The run.
-            key: Key of its work in the run.
+            key: Key of the operator's work in the run.
 
         Returns:
-            Function that keeps the outcome; call it before the context ends. It raises `InputError` if another process
+            Function that stores the outcome, to be called in the context. It raises `InputError` if another process
             drives the run.
         """
         row = StepRow(run_id, key, began=self._now())
@@ -60,9 +60,9 @@ class StepWriter:
             yield keep
         finally:
             noting.cancel()
-            if not is_kept:  # it was stopped, perhaps before it was recorded
+            if not is_kept:  # the operator was stopped, perhaps before it was recorded as running
                 self._commits.put_soon(row)
 
     def wait(self) -> None:
-        """Wait until all records are committed, or cannot be."""
+        """Wait until all records are committed, or have failed."""
         self._commits.wait()

@@ -12,14 +12,14 @@ from operad.runtime.values.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class KeptStep:
-    """Kept record of an operator's work in a run.
+    """Stored record of an operator's work in a run.
 
     Attributes:
         key: Key of the work in the run.
-        outcome: Its outcome; None until it is finished.
-        began: Time at which it began or, while it waits, was put into a queue; seconds since the epoch.
-        ended: Time at which it finished; 0 until then.
-        waits: True while it waits in a queue.
+        outcome: Outcome of the work; None until it has finished.
+        began: Time at which the work started or, while it waits, was put into a queue; in seconds since the epoch.
+        ended: Time at which the work finished; 0 until then.
+        waits: True while the work waits in a queue.
     """
 
     key: str
@@ -30,50 +30,51 @@ class KeptStep:
 
     @property
     def seconds(self) -> float:
-        """Duration in seconds; 0 until it is finished."""
+        """Duration in seconds; 0 until the work has finished."""
         return max(0.0, self.ended - self.began)
 
 
 def moments(
     steps: Sequence[KeptStep], questions: Sequence[KeptQuestion]
 ) -> Iterator[tuple[float, KeptStep | KeptQuestion, bool]]:
-    """Times at which steps and questions began and ended, in order, with a flag for a beginning.
+    """Yield the times at which steps and questions began and ended, in order; the flag is True for a beginning.
 
-    At the same time, steps end before others begin, since the latter follow from the former. Times of workers' steps are
-    whole milliseconds, those of questions are not: questions of a step are kept between its beginning and its end.
+    At equal times, steps end before others begin, because the end of a step can cause the beginning of another. Times
+    of workers' steps are whole milliseconds, but those of questions are not, so questions of a step are moved between
+    its beginning and its end.
     """
     moments: list[tuple[float, int, int, int, KeptStep | KeptQuestion, bool]] = []
-    places = {step.key: place for place, step in enumerate(steps)}
-    for place, step in enumerate(steps):
-        at_once = _is_at_once(step)
+    indices = {step.key: index for index, step in enumerate(steps)}
+    for index, step in enumerate(steps):
+        no_duration = _has_no_duration(step)
         if not step.waits:
-            moments.append((step.began, 1 if at_once else 2, place, 0, step, True))
+            moments.append((step.began, 1 if no_duration else 2, index, 0, step, True))
         if step.outcome is not None:
-            moments.append((max(step.began, step.ended), 1 if at_once else 0, place, 2, step, False))
+            moments.append((max(step.began, step.ended), 1 if no_duration else 0, index, 2, step, False))
     for question in questions:
-        place = places.get(question.step, len(steps))
-        step = steps[place] if place < len(steps) else None
+        index = indices.get(question.step, len(steps))
+        step = steps[index] if index < len(steps) else None
         asked, order = _within(question.asked, step)
-        moments.append((asked, order, place, 1, question, True))
+        moments.append((asked, order, index, 1, question, True))
         if question.answer is not None:
             answered, order = _within(max(question.asked, question.answered), step)
-            moments.append((answered, order, place, 1, question, False))
-    for at, _, _, _, what, is_beginning in sorted(moments, key=lambda moment: moment[:4]):
-        yield at, what, is_beginning
+            moments.append((answered, order, index, 1, question, False))
+    for at, _, _, _, record, is_beginning in sorted(moments, key=lambda moment: moment[:4]):
+        yield at, record, is_beginning
 
 
-def _is_at_once(step: KeptStep) -> bool:
+def _has_no_duration(step: KeptStep) -> bool:
     return step.outcome is not None and step.ended <= step.began
 
 
 def _within(at: float, step: KeptStep | None) -> tuple[float, int]:
-    """Return the time of a question moved between the beginning and the end of its step, and its order at that time."""
+    """Return the time of a question, moved between the start and the end of its step, and its order at that time."""
     if step is None or step.waits:
         return at, 3
     at = max(at, step.began)
     if step.outcome is None or at < step.ended:
         return at, 3
-    return max(step.began, step.ended), 1 if _is_at_once(step) else 0
+    return max(step.began, step.ended), 1 if _has_no_duration(step) else 0
 
 
 def kept_step(row: StepRow) -> KeptStep:

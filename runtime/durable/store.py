@@ -27,13 +27,13 @@ _logger = logging.getLogger(__name__)
 
 
 class Store(StepTable):
-    """The tables in one database, created if missing, and migrated to the version of this release.
+    """Tables of runs in one database, created if missing, and migrated to the version of this release.
 
     Args:
         url: The database, as returned by `database_url`.
 
     Raises:
-        InputError: It cannot be reached or used, or a later release wrote it.
+        InputError: The database cannot be reached or used, or a later release wrote it.
     """
 
     def __init__(self, url: URL) -> None:
@@ -52,9 +52,9 @@ class Store(StepTable):
         Raises:
             InputError: The version is later than this release knows.
         """
-        there = self._sa.inspect(connection)
-        if not there.has_table(self._tables.schema.name):
-            return int(there.has_table(self._tables.runs.name))
+        inspector = self._sa.inspect(connection)
+        if not inspector.has_table(self._tables.schema.name):
+            return int(inspector.has_table(self._tables.runs.name))
         version = connection.execute(self._sa.select(self._tables.schema.c.version)).scalar()
         if not isinstance(version, int) or version < 1:
             raise InputError(
@@ -64,9 +64,10 @@ class Store(StepTable):
         return version
 
     def _migrate(self) -> None:
+        """Create missing tables, or migrate tables of an earlier version."""
         sa = self._sa
         with self._engine.begin() as connection:
-            if not self._is_sqlite:  # two processes may create them at once
+            if not self._is_sqlite:  # two processes may create the tables at the same time
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(7263911)"))
             version = self._version_in(connection)
             if not version:
@@ -77,17 +78,17 @@ class Store(StepTable):
                     connection.execute(sa.text(statement))
 
     def _check_columns(self) -> None:
-        """Check that no table or column is missing, now rather than in the middle of a run."""
+        """Raise an error if a table or column is missing, so that it does not occur in the middle of a run."""
         sa = self._sa
-        each = (sa.exists(sa.select(*table.c).where(sa.false())) for table in self._tables.all.sorted_tables)
+        tables = (sa.exists(sa.select(*table.c).where(sa.false())) for table in self._tables.all.sorted_tables)
         with self._reader.connect() as connection:
-            connection.execute(sa.select(*each))
+            connection.execute(sa.select(*tables))
 
     # Runs
 
     @patiently
     def run(self, run_id: str) -> KeptRun | None:
-        """Return a run; None if there is none."""
+        """Return the run with this id, or None."""
         table = self._tables.runs
         with self._reader.connect() as connection:
             row = connection.execute(self._sa.select(table).where(table.c.run_id == run_id)).mappings().first()
@@ -103,7 +104,7 @@ class Store(StepTable):
             states: States to include; empty for all.
         """
         sa, table = self._sa, self._tables.runs
-        query = self._short().order_by(table.c.created.desc(), table.c.run_id.desc()).limit(limit)
+        query = self._select_short().order_by(table.c.created.desc(), table.c.run_id.desc()).limit(limit)
         if after:
             last = sa.select(table.c.created).where(table.c.run_id == after).scalar_subquery()
             query = query.where(sa.tuple_(table.c.created, table.c.run_id) < sa.tuple_(last, after))
@@ -115,11 +116,12 @@ class Store(StepTable):
     @patiently
     def these(self, run_ids: Sequence[str]) -> Sequence[KeptRun]:
         """Return the runs with these ids, without their long columns; missing ones are left out."""
-        query = self._short().where(self._tables.runs.c.run_id.in_(run_ids))
+        query = self._select_short().where(self._tables.runs.c.run_id.in_(run_ids))
         with self._reader.connect() as connection:
             return [of_row(KeptRun, row) for row in connection.execute(query).mappings()]
 
-    def _short(self) -> Any:
+    def _select_short(self) -> Any:
+        """Return a query of all runs without their long columns."""
         return self._sa.select(*(column for column in self._tables.runs.c if column.name not in LONG))
 
     @patiently
@@ -171,7 +173,7 @@ class Store(StepTable):
 
     @patiently
     def take(self, run_id: str, before: str, driver: str) -> bool:
-        """Make `driver` the driver of a run in place of `before`; return False if `before` does not drive it any more."""
+        """Make `driver` the driver of a run instead of `before`; return False if `before` no longer drives the run."""
         return self._update_run(
             run_id,
             before,
@@ -184,7 +186,7 @@ class Store(StepTable):
 
     @patiently
     def note(self, run_id: str, holder: str, **values: object) -> bool:
-        """Update columns of a run driven by `holder`; return False if `holder` does not drive it any more."""
+        """Update columns of a run that `holder` drives; return False if `holder` no longer drives the run."""
         return self._update_run(run_id, holder, **values)
 
     def _update_run(self, run_id: str, holder: str, **values: object) -> bool:
@@ -196,7 +198,7 @@ class Store(StepTable):
 
     @patiently
     def ask_to_end(self, run_id: str) -> None:
-        """Request the driver of a run to end it."""
+        """Request the driver of a run to cancel it."""
         table = self._tables.runs
         with self._engine.begin() as connection:
             connection.execute(self._sa.update(table).where(table.c.run_id == run_id).values(cancelling=True))
@@ -213,7 +215,7 @@ class Store(StepTable):
 
     @patiently
     def keep_events(self, run_id: str, drive: int, events: bytes) -> None:
-        """Append recorded events to those of a run."""
+        """Append recorded events to the stored events of a run."""
         sa, table = self._sa, self._tables.events
         last = sa.select(sa.func.coalesce(sa.func.max(table.c.part), 0) + 1).where(table.c.run_id == run_id)
         values = {"run_id": run_id, "part": last.scalar_subquery(), "drive": drive, "events": events}
@@ -281,7 +283,7 @@ class Store(StepTable):
 
     @patiently
     def leave(self, executor_id: str) -> None:
-        """Remove a process, which drives no runs any more, and calls that no longer count against limits."""
+        """Remove a process, which then drives no runs, and delete model calls that no longer count against limits."""
         executors, runs, calls = self._tables.executors, self._tables.runs, self._tables.calls
         with self._engine.begin() as connection:
             connection.execute(self._sa.delete(executors).where(executors.c.id == executor_id))
@@ -292,24 +294,25 @@ class Store(StepTable):
 
     @patiently
     def ask(self, question: KeptQuestion) -> str | None:
-        """Insert a question; return its answer, if it was asked in the same words before and answered.
+        """Insert a question; return its answer if it was asked before, with the same text and schema, and answered.
 
-        A question in other words takes the place of the one that the same id had, whose answer is not for it.
+        A question with another text or schema replaces the stored question with its id, whose answer is dropped.
         """
         sa, table = self._sa, self._tables.questions
         values = {name: storable(getattr(question, name)) for name in KeptQuestion.__dataclass_fields__}
         values["asked"] = self._now
-        mine = sa.and_(*(table.c[name] == values[name] for name in ("run_id", "step", "id")))
+        same_id = sa.and_(*(table.c[name] == values[name] for name in ("run_id", "step", "id")))
+        columns = (table.c.text, table.c.schema, table.c.answer)
         try:
             with self._engine.begin() as connection:
-                row = connection.execute(sa.select(table.c.text, table.c.schema, table.c.answer).where(mine)).first()
+                row = connection.execute(sa.select(*columns).where(same_id)).first()
                 if row is None:
                     connection.execute(sa.insert(table).values(values))
                     return None
                 if (row.text, row.schema) == (values["text"], values["schema"]):
                     return row.answer
-                connection.execute(sa.update(table).where(mine).values(values))
-        except sa.exc.IntegrityError:  # another process asked it at this moment
+                connection.execute(sa.update(table).where(same_id).values(values))
+        except sa.exc.IntegrityError:  # another process has just inserted the question
             return self.ask(question)
         if row.answer is not None:
             _logger.warning("%s: the answer was to %r; the question is now %r", question.id, row.text, question.text)
@@ -317,7 +320,7 @@ class Store(StepTable):
 
     @patiently
     def questions(self, run_id: str) -> Sequence[KeptQuestion]:
-        """Return all questions of a run, in order."""
+        """Return all questions of a run, in the order in which they were asked."""
         table = self._tables.questions
         columns = [table.c[name] for name in KeptQuestion.__dataclass_fields__]
         query = self._sa.select(*columns).where(table.c.run_id == run_id).order_by(table.c.asked)
@@ -326,7 +329,7 @@ class Store(StepTable):
 
     @patiently
     def answer(self, run_id: str, step: str, question_id: str, answer: str) -> bool:
-        """Record an answer; return False if there is one already, or no such question."""
+        """Record an answer; return False if the question already has one, or does not exist."""
         table = self._tables.questions
         change = self._sa.update(table).where(
             table.c.run_id == run_id, table.c.step == step, table.c.id == question_id, table.c.answer.is_(None)
@@ -347,7 +350,7 @@ class Store(StepTable):
 
     @patiently
     def count_takeover(self, run_id: str, step_id: str, executor_id: str) -> Sequence[str]:
-        """Record that a process died while executing an operator; return all processes that did."""
+        """Record that a process died while executing an operator; return the ids of all processes that did."""
         sa, table = self._sa, self._tables.takeovers
         values = {"run_id": run_id, "step": step_id, "executor": executor_id, "at": self._now}
         with suppress(sa.exc.IntegrityError), self._engine.begin() as connection:
@@ -363,13 +366,13 @@ class Store(StepTable):
 
     @patiently
     def takeovers_of(self, run_id: str) -> Mapping[str, Sequence[str]]:
-        """Return the processes that died while executing operators of a run, by step id."""
-        table, found = self._tables.takeovers, defaultdict[str, list[str]](list)
+        """Return the ids of the processes that died while executing operators of a run, by step id."""
+        table, by_step = self._tables.takeovers, defaultdict[str, list[str]](list)
         query = self._sa.select(table.c.step, table.c.executor).where(table.c.run_id == run_id).order_by(table.c.at)
         with self._reader.connect() as connection:
             for step_id, executor in connection.execute(query):
-                found[step_id].append(executor)
-        return found
+                by_step[step_id].append(executor)
+        return by_step
 
     @patiently
     def takeovers(self, step_id: str) -> Sequence[str]:

@@ -6,14 +6,14 @@ from typing import Any
 
 
 class Tables:
-    """The tables as SQLAlchemy objects.
+    """Operad's tables as SQLAlchemy objects.
 
     Args:
-        sa: The package `sqlalchemy`, an extra.
+        sa: The package `sqlalchemy`, which is installed with an extra and so not imported here.
     """
 
     def __init__(self, sa: Any) -> None:
-        text, number, real, yes = sa.Text, sa.Integer, sa.Double, sa.Boolean
+        text, number, real, boolean = sa.Text, sa.Integer, sa.Double, sa.Boolean
 
         def column(name: str, kind: Any, **options: Any) -> Any:
             return sa.Column(name, kind, nullable=False, **options)
@@ -32,7 +32,7 @@ class Tables:
             column("done", number),
             column("total", number),
             *(column(name, text) for name in ("usage", "verdict", "result", "error", "failed")),
-            column("cancelling", yes),
+            column("cancelling", boolean),
         )
         sa.Index("ix_operad_runs_created", self.runs.c.created, self.runs.c.run_id)
         sa.Index("ix_operad_runs_state", self.runs.c.state, self.runs.c.updated)

@@ -10,9 +10,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="operad-database")
-"""Separate from the threads of `asyncio.to_thread`, which operators may exhaust."""
+"""Threads for database calls, separate from those of `asyncio.to_thread`, which operators may exhaust."""
 
 
 async def in_thread(function: Callable[..., T], *args: object) -> T:
-    """Call a blocking function in a thread."""
+    """Call a blocking function in a thread, and return its result."""
     return await asyncio.get_running_loop().run_in_executor(THREADS, function, *args)

@@ -1,7 +1,7 @@
 """Wake-ups between processes: a message that something in the database is worth a look.
 
-A wake-up is a hint. The work and its outcomes are in the database, so whoever misses a wake-up finds them at its next
-look, which is due after a few seconds; while wake-ups cannot be received, looks follow each other as fast as without.
+A wake-up is only a hint, because the work and its outcomes are in the database. A process that misses a wake-up finds
+them with its next poll, a few seconds later. While wake-ups cannot be received, processes poll more often.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from operad.runtime.values.message import new_id
 _logger = logging.getLogger(__name__)
 
 Heard = Callable[[str, str], None]
-"""Function called for each wake-up, in a thread of its own: (topic, text). An empty text means: look at everything."""
+"""Function that is called for each wake-up with (topic, text), in a separate thread. Empty text: look at everything."""
 
 BeforeCommit = Callable[[Any], None]
-"""Function called with the connection of a transaction before its commit."""
+"""Function that is called with the connection of a transaction before its commit."""
 
 LONGEST_TEXT = 500
-"""Length in bytes from which a text is left out; pipes pass on 512 bytes at once everywhere, PostgreSQL 8,000."""
+"""Maximum number of bytes of a text; longer texts are left out. Pipes write 512 bytes atomically on every system."""
 
 AGAIN = 1.0
-"""Seconds between two attempts to receive wake-ups after a failure, and between two checks that this is still possible."""
+"""Seconds between two attempts to receive wake-ups after a failure, and between two checks of the connection."""
 
 
 class Wakeups(Protocol):
-    """Wake-ups sent and received by this process.
+    """Protocol of an object that sends and receives the wake-ups of this process.
 
     Attributes:
         listening: True while this process receives wake-ups.
@@ -47,19 +47,19 @@ class Wakeups(Protocol):
     listening: bool
 
     def send(self, topic: str, text: str = "") -> None:
-        """Wake the processes that listen to a topic, after what they are to look at was committed. Never raises."""
+        """Wake the processes that listen to a topic; call it after the commit of what they read. Never raises."""
         ...
 
     def sending(self, topics: Iterable[str]) -> AbstractContextManager[BeforeCommit]:
-        """Wake the processes that listen to topics, when the transaction in this context is committed.
+        """Return a context for a transaction, at whose commit the processes that listen to topics are woken.
 
         Returns:
-            Function to call with the connection of the transaction before its commit.
+            A context manager that yields a function to call with the connection of the transaction before its commit.
         """
         ...
 
     def stop(self) -> None:
-        """Stop receiving."""
+        """Stop receiving wake-ups."""
         ...
 
 
@@ -69,8 +69,8 @@ def wakeups(database: Database, topics: Sequence[str], heard: Heard) -> Wakeups:
     Args:
         database: The database.
         topics: Topics to listen to.
-        heard: Called for each wake-up. It is also called once per topic when listening begins or ends, because
-            earlier wake-ups may have been missed.
+        heard: Function to call for each wake-up. It is also called once per topic when listening starts or ends,
+            because wake-ups may have been missed.
     """
     if database.url.get_backend_name() == SQLITE:
         return PipeWakeups(Path(f"{database.url.database}.wake"), topics, heard)
@@ -78,69 +78,70 @@ def wakeups(database: Database, topics: Sequence[str], heard: Heard) -> Wakeups:
 
 
 def channel(topic: str) -> str:
-    """Return the name of a topic in PostgreSQL and in the file system, which are limited in length and letters."""
+    """Return a topic as a name that is valid in PostgreSQL and in file systems: short, and of plain characters."""
     return f"operad_{hashlib.sha256(topic.encode()).hexdigest()[:24]}"
 
 
 def short(text: str) -> str:
-    """Return a text that fits into a wake-up; empty if it is too long or has several lines."""
+    """Return a text for a wake-up; empty if the text is too long or has several lines."""
     return "" if len(text.encode(errors="replace")) > LONGEST_TEXT or "\n" in text else text
 
 
 class _Listener:
-    """Thread that listens, and begins anew after each failure."""
+    """Thread that listens for wake-ups, and starts again after each failure."""
 
     def __init__(self, topics: Sequence[str], heard: Heard) -> None:
         self.listening = False
         self._topics: Mapping[str, str] = {channel(topic): topic for topic in topics}
         self._heard = heard
         self._stopped = threading.Event()
-        self._told = False
+        self._warned = False
         if topics:
-            threading.Thread(target=self._go, name="operad-wakeups", daemon=True).start()
+            threading.Thread(target=self._run, name="operad-wakeups", daemon=True).start()
 
     def _listen(self) -> None:
         """Listen until stopped.
 
         Raises:
-            Exception: Listening is not possible, or not any more.
+            Exception: Listening is not possible, or no longer possible.
         """
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Stop receiving."""
+        """Stop receiving wake-ups."""
         self._stopped.set()
 
-    def _go(self) -> None:
+    def _run(self) -> None:
         while not self._stopped.is_set():
             try:
                 self._listen()
-            except Exception as error:  # noqa: BLE001 - without wake-ups, everything goes on more slowly
-                self._turn(listening=False)
-                self._tell(f"no wake-ups, polling instead until they are possible again: {_first_line(error)}")
+            except Exception as error:  # noqa: BLE001 - without wake-ups, processes poll more often
+                self._set_listening(listening=False)
+                self._warn_once(f"no wake-ups, polling instead until they are possible again: {_first_line(error)}")
             self._stopped.wait(AGAIN)
 
-    def _turn(self, *, listening: bool) -> None:
+    def _set_listening(self, *, listening: bool) -> None:
+        """Set `listening`; after a change, report each topic once, because wake-ups may have been missed."""
         if listening != self.listening:
             self.listening = listening
             for topic in self._topics.values():
                 self._heard(topic, "")
         if listening:
-            self._told = False
+            self._warned = False
 
-    def _tell(self, what: str) -> None:
-        if not self._told and not self._stopped.is_set():
-            self._told = True
+    def _warn_once(self, what: str) -> None:
+        if not self._warned and not self._stopped.is_set():
+            self._warned = True
             _logger.warning("%s", what)
 
 
 class ServerWakeups(_Listener):
-    """Notifications of PostgreSQL, received over a connection of their own.
+    """Wake-ups as notifications of PostgreSQL, received over a separate connection.
 
     Args:
         database: The database.
         topics: Topics to listen to.
-        heard: Called for each wake-up.
+        heard: Function to call for each wake-up.
     """
 
     def __init__(self, database: Database, topics: Sequence[str], heard: Heard) -> None:
@@ -151,7 +152,7 @@ class ServerWakeups(_Listener):
         """See `Wakeups.send`."""
         try:
             self._database.notify(channel(topic), short(text))
-        except Exception as error:  # noqa: BLE001 - it is only a hint
+        except Exception as error:  # noqa: BLE001 - a wake-up is only a hint
             _logger.debug("cannot send a wake-up: %s", _first_line(error))
 
     @contextmanager
@@ -168,25 +169,26 @@ class ServerWakeups(_Listener):
         with self._database.connection_of_its_own() as connection:
             for name in self._topics:
                 connection.execute(f"LISTEN {name}")
-            self._database.notify(next(iter(self._topics)), "")  # a pooler may accept LISTEN, and pass on nothing
+            # Test whether notifications arrive: a connection pooler may accept LISTEN, and pass on nothing.
+            self._database.notify(next(iter(self._topics)), "")
             while not self._stopped.is_set():
                 for notification in connection.notifies(timeout=AGAIN):
-                    self._turn(listening=True)
+                    self._set_listening(listening=True)
                     self._heard(self._topics.get(notification.channel, ""), notification.payload)
                 if not self.listening:
                     raise ConnectionError("notifications do not arrive; is there a connection pooler in between?")
 
 
 class PipeWakeups(_Listener):
-    """Named pipes in a folder beside an SQLite file, one per listening process and topic.
+    """Wake-ups through named pipes in a folder beside an SQLite file, one per listening process and topic.
 
-    Unlike Unix sockets, the path of a pipe may have any length. A pipe without a reader is left over from a
+    Unlike that of a Unix socket, the path of a pipe may have any length. A pipe without a reader is left over from a
     process that was killed; the next sender deletes it.
 
     Args:
         folder: The folder. It is created if missing.
         topics: Topics to listen to.
-        heard: Called for each wake-up.
+        heard: Function to call for each wake-up.
     """
 
     def __init__(self, folder: Path, topics: Sequence[str], heard: Heard) -> None:
@@ -202,9 +204,9 @@ class PipeWakeups(_Listener):
         try:
             found = [entry for entry in os.listdir(self._folder) if entry.startswith(f"{name}.")]
         except OSError:
-            return  # no process has listened yet
+            return  # the folder is missing, because no process listens
         for entry in found:
-            _write(self._folder / entry, line)
+            _write_line(self._folder / entry, line)
 
     @contextmanager
     def sending(self, topics: Iterable[str]) -> Generator[BeforeCommit, None, None]:
@@ -214,7 +216,7 @@ class PipeWakeups(_Listener):
             self.send(topic)
 
     def stop(self) -> None:
-        """Stop receiving, and delete the pipes of this process."""
+        """Stop receiving wake-ups, and delete the pipes of this process."""
         super().stop()
         with self._lock:
             for pipe in self._pipes:
@@ -224,8 +226,8 @@ class PipeWakeups(_Listener):
     def _listen(self) -> None:
         if not hasattr(os, "mkfifo"):
             raise OSError(errno.ENOSYS, "this system has no named pipes")
-        with self._opened() as pipes:
-            self._turn(listening=True)
+        with self._open_pipes() as pipes:
+            self._set_listening(listening=True)
             rest = dict.fromkeys(pipes, b"")
             while not self._stopped.is_set():
                 ready, _, _ = select.select(list(pipes), [], [], AGAIN)
@@ -235,16 +237,16 @@ class PipeWakeups(_Listener):
                         self._heard(self._topics[pipes[pipe]], line.decode(errors="replace"))
                 if not ready:
                     for name in self._topics:
-                        (self._folder / f"{name}.{self._own}").stat()  # raises if it was deleted
+                        (self._folder / f"{name}.{self._own}").stat()  # raises if the pipe was deleted
 
     @contextmanager
-    def _opened(self) -> Generator[Mapping[int, str], None, None]:
-        """Create and open the pipes of this process; close and delete them in the end."""
+    def _open_pipes(self) -> Generator[Mapping[int, str], None, None]:
+        """Yield the pipes of this process, created and opened, by descriptor; close and delete them at the end."""
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             for name in self._topics:
                 with self._lock:
-                    self._pipes[self._open(name)] = name
+                    self._pipes[self._open_pipe(name)] = name
             yield dict(self._pipes)
         finally:
             with self._lock:
@@ -255,20 +257,22 @@ class PipeWakeups(_Listener):
             with suppress(OSError):
                 self._folder.rmdir()
 
-    def _open(self, name: str) -> int:
-        """Create a pipe, and open it before others can see it: they delete pipes without a reader."""
+    def _open_pipe(self, name: str) -> int:
+        """Create and open a pipe; it gets its name last, because other processes delete pipes without a reader."""
         hidden = self._folder / f".{name}.{self._own}"
         hidden.unlink(missing_ok=True)
         os.mkfifo(hidden, 0o600)
         try:
-            pipe = os.open(hidden, os.O_RDWR | os.O_NONBLOCK)  # open for writing as well, so that it never ends
+            pipe = os.open(
+                hidden, os.O_RDWR | os.O_NONBLOCK
+            )  # also open for writing, so that reading never hits its end
             hidden.rename(self._folder / f"{name}.{self._own}")
         finally:
             hidden.unlink(missing_ok=True)
         return pipe
 
 
-def _write(path: Path, line: bytes) -> None:
+def _write_line(path: Path, line: bytes) -> None:
     """Write a line into a pipe; delete a pipe without a reader."""
     try:
         pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -281,11 +285,11 @@ def _write(path: Path, line: bytes) -> None:
         if stat.S_ISFIFO(os.fstat(pipe).st_mode):
             os.write(pipe, line)
     except OSError:
-        pass  # full, because its process stands still or is busy: it has enough to look at
+        pass  # the pipe is full, because its process is stopped or busy, and has wake-ups to read
     finally:
         os.close(pipe)
 
 
 def _first_line(error: Any) -> str:
-    said = str(getattr(error, "orig", None) or error).strip().splitlines()
-    return said[0] if said else type(error).__name__
+    lines = str(getattr(error, "orig", None) or error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

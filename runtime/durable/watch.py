@@ -10,11 +10,11 @@ from operad.runtime.durable.rows import Executor
 
 
 class Watch:
-    """Observes heartbeats over time.
+    """Observer of heartbeats over time.
 
-    A process is dead if it ran on this machine and has ended, or if this process has observed it without a new heartbeat
-    for as many seconds as it may be silent. A longer pause between two observations restarts this period: this
-    process may have been stopped, and others with it.
+    A process is dead if it ran on this machine and has ended, or if this process has observed no new heartbeat of it
+    for as many seconds as it may be silent. If this process itself pauses for longer between two observations, the
+    period starts again, because both processes may have been stopped.
 
     Args:
         clock: Monotonic clock in seconds.
@@ -25,7 +25,7 @@ class Watch:
         self._seen: dict[str, tuple[float, float, float]] = {}
 
     def is_dead(self, executor: Executor) -> bool:
-        """Return True if a process is dead; `executor` must have been read just now."""
+        """Return True if a process is dead; call it with a row that has just been read."""
         if is_dead(executor.process):
             return True
         now = self._clock()

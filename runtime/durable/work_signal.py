@@ -11,19 +11,19 @@ POLL = 0.05
 SAFETY_POLL = 2.0
 """Seconds between two polls of a queue while wake-ups arrive, in case one was lost."""
 
-_LEFT = 0.005
-"""Seconds after which a place that an operator leaves is certainly free."""
+_FREE_AFTER = 0.005
+"""Seconds after which dbos has certainly freed the place of an operator that has ended."""
 
 
 class WorkSignal(threading.Event):
-    """Stop event of a thread that polls a queue between waits. `wake` ends a wait without stopping the thread.
+    """Stop event of a thread that polls a queue between waits; `wake` ends a wait without stopping the thread.
 
-    The thread takes no more work than there are places, so it polls again when an operator leaves a place and there may
-    be more work than it took.
+    The thread takes at most as much work as there are free places. So it polls again when an operator frees a place and
+    the queue may have more work.
 
     Args:
         listening: Function that returns True while wake-ups arrive.
-        places: Maximum number of operators at once; 0 if unknown, to poll whenever an operator leaves its place.
+        places: Maximum number of operators at once; 0 if unknown, to poll whenever an operator ends.
     """
 
     def __init__(self, listening: Callable[[], bool], places: int = 0) -> None:
@@ -31,21 +31,21 @@ class WorkSignal(threading.Event):
         self._listening = listening
         self._places = places
         self._woken = threading.Event()
-        self._again = False
+        self._poll_again = False
         self._counting = threading.Lock()
         self._executing = 0
         self._taken = 0
-        """Operators in execution when the last poll began, and those begun since: it took all it could at `places`."""
+        """Number of operators that ran when the last poll started or began since; at `places`, the poll was limited."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the signal is set, somebody wakes it, or the next poll is due; return True if it is set.
+        """Wait until the signal is set, `wake` is called, or the next poll is due; return True if the signal is set.
 
         Args:
             timeout: Ignored; the interval depends on the wake-ups.
         """
-        again, self._again = self._again, False
-        self._woken.wait(_LEFT if again else SAFETY_POLL if self._listening() else POLL)
-        self._woken.clear()  # before the poll, so that a wake-up during the poll leads to another one
+        again, self._poll_again = self._poll_again, False
+        self._woken.wait(_FREE_AFTER if again else SAFETY_POLL if self._listening() else POLL)
+        self._woken.clear()  # before the poll, so that a wake-up during the poll causes another poll
         with self._counting:
             self._taken = self._executing
         return self.is_set()
@@ -60,19 +60,19 @@ class WorkSignal(threading.Event):
         self._woken.set()
 
     def begin(self) -> None:
-        """Count an operator that begins."""
+        """Count an operator that starts."""
         with self._counting:
             self._executing += 1
             self._taken += 1
             if self._taken < self._places or self._executing >= self._places:
                 return
-        self.wake()  # others that the poll took have left already
+        self.wake()  # the poll was limited, but operators that it took have already ended
 
     def leave(self) -> None:
-        """Count an operator whose thread leaves its place next."""
+        """Count an operator that has ended, and whose place dbos frees next."""
         with self._counting:
             self._executing -= 1
             if self._taken < self._places:
                 return
-        self._again = True  # in case that the place is not free yet
+        self._poll_again = True  # if the place is not free yet, the poll after the next one finds it free
         self.wake()

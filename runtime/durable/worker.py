@@ -62,26 +62,26 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-_LOOK = 0.5
+_POLL = 0.5
 
 MOST_COUNTED = 1000
 """Maximum number of waiting operators that are counted per queue."""
 
 
 class Worker:
-    """Takes requests for the operators of some agents from a database, and executes them.
+    """Worker that takes requests for the operators of some agents from a database, and executes them.
 
     Args:
         url: The database, as for a `Ledger`.
         served: The agents.
-        concurrency: Maximum number of operators of each of these at once.
+        concurrency: Maximum number of operators at once for each item of `served`.
         files: Store for files that operators create, as for a `Ledger`.
         limit: Seconds without a heartbeat after which this process counts as dead.
         version: Version of the code; requests of other versions are left to other workers.
-        listeners: Called with every event of the operators that it executes.
+        listeners: Functions that are called with every event of the operators that this worker executes.
 
     Raises:
-        InputError: The database cannot be used, or this process serves one already.
+        InputError: The database cannot be used, or this process already runs a worker.
         MissingExtraError: The extra ``durable`` is not installed.
     """
 
@@ -122,7 +122,7 @@ class Worker:
         return len(self._tasks)
 
     def waiting(self) -> dict[str, int]:
-        """Return the number of waiting operators in each queue that it serves, up to `MOST_COUNTED`.
+        """Return the number of waiting operators in each queue of this worker, up to `MOST_COUNTED`.
 
         Raises:
             Exception: The database cannot be reached, or the worker is not serving.
@@ -133,24 +133,23 @@ class Worker:
         }
 
     async def serve(self, stop: asyncio.Event, grace: float = 30.0) -> None:
-        """Serve until told to stop; then take no more requests, and finish those in progress.
+        """Execute requests until `stop` is set; then take no more requests, and finish those in progress.
 
         Args:
-            stop: Event that ends the service.
-            grace: Seconds for operators in progress to finish; the rest are stopped, and left to other workers.
+            stop: Event that ends the work.
+            grace: Seconds for operators in progress to finish; the others are stopped, and left to other workers.
         """
         self._loop = asyncio.get_running_loop()
         dbos_process = import_module("operad.runtime.durable.dbos_process")
         store = self._store = await in_thread(Store, self.url)
         self._client: DBOSClient = await in_thread(store.insist, partial(dbos_process.client, self.url), 0.0)
-        await in_thread(
-            store.insist, partial(store.beat, self.executor)
-        )  # before any request is taken: a process without a heartbeat counts as dead
-        presence = threading.Thread(target=self._go, name="operad-presence", daemon=True)
+        # The first heartbeat is recorded before any request is taken: a process without a heartbeat counts as dead.
+        await in_thread(store.insist, partial(store.beat, self.executor))
+        presence = threading.Thread(target=self._beat, name="operad-presence", daemon=True)
         self._leaving = threading.Event()
         self._stopping = False
         presence.start()
-        self._wakeups = wakeups(store, self.executor.queues, self._hear)
+        self._wakeups = wakeups(store, self.executor.queues, self._wake)
         self._process = await in_thread(store.set_up, partial(self._launch, dbos_process))
         try:
             await stop.wait()
@@ -161,18 +160,19 @@ class Worker:
 
     def _launch(self, dbos_process: Any) -> Any:
         queues = dbos_process.Queues(
-            self.executor.queues, self.executor.concurrency, self._recorded, lambda: self._wakeups.listening
+            self.executor.queues, self.executor.concurrency, self._wake_driver, lambda: self._wakeups.listening
         )
         return dbos_process.launch(
             self.url, self.executor.id, self._perform, queues=queues, version=self.executor.version
         )
 
-    def _hear(self, queue: str, _: str) -> None:
+    def _wake(self, queue: str, _: str) -> None:
+        """Look for requests in a queue; called for each wake-up."""
         if self._process is not None:
             self._process.wake(queue)
 
-    def _recorded(self, step_id: str) -> None:
-        """Wake the driver that waits for an outcome; called in a thread of dbos."""
+    def _wake_driver(self, step_id: str) -> None:
+        """Wake the driver that waits for an outcome, which has just been recorded; called in a thread of dbos."""
         if driver := self._drivers.pop(step_id, ""):
             self._wakeups.send(driver, step_id)
 
@@ -184,7 +184,10 @@ class Worker:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _leave(self, presence: threading.Thread) -> None:
-        self._process.stop()  # until dbos has stopped, it takes requests that are given back; a cancelled one may not have reported yet
+        """Stop dbos and the heartbeat, give unfinished requests back, and close the database."""
+        # dbos stops first: otherwise it could take requests again that are given back below, and cancelled operators
+        # may not have ended yet.
+        self._process.stop()
         self._leaving.set()
         presence.join(5.0)
         self._wakeups.stop()
@@ -196,25 +199,26 @@ class Worker:
     # Work
 
     def _perform(self, step_id: str, request: str) -> str:
-        """Execute an operator; called in a thread of dbos, in which the request is read and the outcome written."""
+        """Execute a request, and return its outcome as text; called in a thread of dbos, which records the outcome."""
         try:
             given = self._codec.load(request, dict)
             self._drivers[step_id] = str(given.get("driver", ""))
             found = self._served[given["queue"]].find(given["address"])
-            doing = asyncio.run_coroutine_threadsafe(self._tracked(step_id, given, found), self._loop)
-            return self._codec.dump(doing.result())
+            future = asyncio.run_coroutine_threadsafe(self._tracked(step_id, given, found), self._loop)
+            return self._codec.dump(future.result())
         except (asyncio.CancelledError, CancelledError) as error:
             raise _StoppedError from error
         except OperadError as error:
             return self._codec.dump(Outcome(error=error))
-        except Exception as error:  # noqa: BLE001 - whoever waits for it is told
-            odd = InputError(
+        except Exception as error:  # noqa: BLE001 - the outcome reports the error to the driver
+            unreadable = InputError(
                 f"the worker cannot read its request: {describe(error)}; was it written by another program?"
             )
-            return self._codec.dump(Outcome(error=odd))
+            return self._codec.dump(Outcome(error=unreadable))
 
     async def _tracked(self, step_id: str, given: dict[str, Any], found: Found) -> Outcome:
-        if self._stopping:  # taken just before the worker stopped taking requests
+        """Execute a request in a task that is registered in `_tasks` while it runs."""
+        if self._stopping:  # the request was taken just before the worker stopped taking requests
             raise asyncio.CancelledError
         task = self._tasks[step_id] = asyncio.ensure_future(self._outcome(step_id, given, found))
         try:
@@ -224,6 +228,13 @@ class Worker:
                 del self._tasks[step_id]
 
     async def _outcome(self, step_id: str, given: dict[str, Any], found: Found) -> Outcome:
+        """Execute an operator, and return its outcome.
+
+        Args:
+            step_id: Id of the work among all runs.
+            given: The request.
+            found: The operator.
+        """
         run_id = step_id.partition(":")[0]
         build = found.build
         insights = RunInsights(found.insights) if found.insights else None
@@ -239,23 +250,23 @@ class Worker:
         )
         path = tuple(given["path"])
         log = RunLog(run_id, self._listeners)
-        run = _Alone(build, call, log, prefix=path[:-1], insights=insights)
+        run = _RunOfOneOperator(build, call, log, prefix=path[:-1], insights=insights)
         run.spend(given["used"])
-        around = [Limiter.of(name, Limits(None, requests, tokens)) for name, requests, tokens in given["limits"]]
-        run.calls = (*around, *run.calls)
+        outer = [Limiter.of(name, Limits(None, requests, tokens)) for name, requests, tokens in given["limits"]]
+        run.calls = (*outer, *run.calls)
         run.shared_limits = LimitsInDatabase(self._store, given["queue"], self.executor.id)
         key = step_id.partition(":")[2]
         scope = Scope(run=run, path=path, operator_id=path[-1], round=given["round"], kept=[], heard=True, key=key)
-        run.journal = _Asking(self._store, run, run_id, key)
+        run.journal = _QuestionForwarder(self._store, run, run_id, key)
         enter(scope)
         continued(given.get("span", ""))
-        node = replace(found.node, places=None)  # the driver of the run has written one already
+        node = replace(found.node, places=None)  # the driver of the run limits the number of concurrent operators
         log.write(OperatorStarted(), path, path[-1], given["round"], 1)
         began, ended = log.now(), partial(log.write, path=path, operator_id=path[-1], round=given["round"])
         try:
             async with run.connections:
                 outcome = await outcome_of_work(lambda: perform(node, call, scope), scope)
-        except BudgetError as error:  # the error is not kept, but the driver needs to know the cost
+        except BudgetError as error:  # the driver does not store this outcome, but needs the usage
             outcome = Outcome(None, error, scope.usage, tuple(scope.kept or ()), traced.get())
         except BaseException:
             ended(OperatorCancelled(seconds=log.now() - began, usage=scope.usage), attempt=scope.attempt)
@@ -270,7 +281,8 @@ class Worker:
 
     # Heartbeat, and dead workers
 
-    def _go(self) -> None:
+    def _beat(self) -> None:
+        """Record heartbeats, and periodically look for dead workers and lost requests; runs in its own thread."""
         well_since = beaten = looked = searched = time.monotonic()
         while not self._leaving.wait(BEAT if self._tasks else self._idle_beat):
             doing = tuple(self._tasks)
@@ -278,9 +290,11 @@ class Worker:
                 self._store.beat(replace(self.executor, doing=doing))
                 now = time.monotonic()
                 if now - beaten > self.executor.limit:
-                    well_since = now  # this worker was silent itself, and so may the others have been: judge later
+                    well_since = (
+                        now  # this worker was silent, perhaps as others were: count no worker as dead for a while
+                    )
                 beaten = now
-                self._stop_what_is_not_mine(doing)
+                self._stop_lost_work(doing)
                 if now - looked > self.executor.limit / 5:
                     looked = now
                     self._take_over(self._dead(), now - well_since)
@@ -289,14 +303,14 @@ class Worker:
                     self._give_back_lost()
             except self._store.errors:
                 well_since = time.monotonic()
-            except Exception as error:  # noqa: BLE001 - the next beat may do better
+            except Exception as error:  # noqa: BLE001 - the next heartbeat may succeed
                 _logger.warning("cannot check other workers, will try again: %s", error)
 
-    def _stop_what_is_not_mine(self, doing: Sequence[str]) -> None:
+    def _stop_lost_work(self, doing: Sequence[str]) -> None:
         """Stop work that was cancelled, or given to another worker while this process was silent."""
         if not doing:
             return
-        mine = {
+        still_mine = {
             step.workflow_id
             for step in self._client.list_workflows(
                 workflow_ids=list(doing),
@@ -306,12 +320,12 @@ class Worker:
                 load_output=False,
             )
         }
-        for step_id in set(doing) - mine:
+        for step_id in set(doing) - still_mine:
             if task := self._tasks.get(step_id):
                 self._loop.call_soon_threadsafe(task.cancel)
 
     def _give_back_lost(self) -> None:
-        """Give back requests that are not executed: those that dbos took or finished while the database failed."""
+        """Give back requests of this worker that are not executed: dbos lost them when the database failed."""
         mine = self._client.list_workflows(
             status="PENDING",
             executor_id=self.executor.id,
@@ -334,18 +348,25 @@ class Worker:
         return returned
 
     def _dead(self) -> list[Executor]:
-        return [each for each in self._store.executors() if each.kind == "worker" and self._watch.is_dead(each)]
+        executors = self._store.executors()
+        return [executor for executor in executors if executor.kind == "worker" and self._watch.is_dead(executor)]
 
     def _take_over(self, dead: Sequence[Executor], well: float) -> None:
-        """Give requests of dead workers back to the queue, once this worker has been alive for long enough."""
+        """Give requests of dead workers back to the queue, if this worker has been well for long enough.
+
+        Args:
+            dead: The dead workers.
+            well: Seconds since which this worker has had regular heartbeats and a working database.
+        """
         if not dead or well <= self.executor.limit:
             return
-        self._give_back([each.id for each in dead], died=True)
-        for each in dead:
-            if each.silent > 10 * each.limit:
-                self._store.leave(each.id)
+        self._give_back([executor.id for executor in dead], died=True)
+        for executor in dead:
+            if executor.silent > 10 * executor.limit:
+                self._store.leave(executor.id)
 
     def _give_back(self, executor_ids: Sequence[str], *, died: bool = False) -> None:
+        """Give the unfinished requests of workers back; if they `died`, give up requests with too many deaths."""
         begun = self._client.list_workflows(
             status="PENDING",
             executor_id=list(executor_ids),
@@ -367,16 +388,16 @@ class Worker:
                 _logger.warning("%s: starts anew, because its worker died", step_id)
 
 
-class _Alone(Run):
-    """Run of which this process executes one operator."""
+class _RunOfOneOperator(Run):
+    """Run of which this process executes a single operator."""
 
     def transcript(self) -> tuple[StepRecord, ...]:
         """Return the transcript sent with the request."""
         return self._call.transcript
 
 
-class _Asking:
-    """Forwards questions of operators to the driver of their run."""
+class _QuestionForwarder:
+    """Journal of an operator in a worker, which forwards its questions to the driver of the run; see `StepJournal`."""
 
     def __init__(self, store: Store, run: Run, run_id: str, key: str) -> None:
         self._store = store
@@ -401,19 +422,21 @@ class _Asking:
         return None
 
     async def _answer(self, question_id: str) -> str | None:
+        """Return the stored answer to a question; None if there is none yet."""
         kept = await in_thread(self._store.questions, self._run_id)
         return next((each.answer for each in kept if each.step == self._key and each.id == question_id), None)
 
     async def _wait_for(self, question_id: str) -> None:
+        """Poll the database for the answer to a question, and give it to the operator."""
         while question_id in self._run.questions.asked:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_POLL)
             if (answer := await self._answer(question_id)) is not None and question_id in self._run.questions.asked:
                 self._run.questions.answer({question_id: json.loads(answer)})
                 return
 
     async def keep_answer(self, question_id: str, value: JsonValue, scope: Scope) -> None:
-        """Do nothing: the answer came from the database."""
+        """Do nothing, because the answer came from the database."""
 
 
 class _StoppedError(BaseException):
-    """The work was stopped; nothing is recorded."""
+    """Error that ends stopped work, so that dbos records no outcome."""

@@ -9,14 +9,14 @@ from operad.runtime.workflow.workflow import BuiltinWorkflow, T
 
 
 class DurableWorkflow(BuiltinWorkflow[T]):
-    """Workflow whose runs are kept in a database, and survive a crash.
+    """Workflow whose runs are stored in a database, and survive a crash.
 
         letters = DurableWorkflow("letters.db", name="letters")
         letters.add_operator(facts)
         print(letters)
 
-    A run resumes when it is executed with the same `run_id` again: operators that had
-    finished do not run again. Executing a finished run again returns its message.
+    A run resumes when it is executed with the same `run_id` again: operators that had finished do not run again. If the
+    run has finished, its message is returned.
 
     Args:
         url: The database: a URL of PostgreSQL or SQLite, or the path of an SQLite file; None for one in

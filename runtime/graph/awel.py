@@ -1,21 +1,20 @@
 """Workflows as DB-GPT AWEL DAGs, and a runner for any AWEL DAG. The one place that imports dbgpt.
 
 `AwelRunner` runs each node as soon as its parents have finished, through the same scheduler as
-`BuiltinWorkflow`. It takes AWEL's own operators too; where AWEL's default runner differs, these
-rules hold:
+`BuiltinWorkflow`. It also runs AWEL's own operators. It differs from AWEL's default runner as follows:
 
-- Independent branches run concurrently. When a node raises, the others are cancelled and awaited,
-  and its error reaches the caller unchanged.
-- A node is skipped when a branch before it did not choose it, or when all nodes before it were
-  skipped, unless it was made with ``can_skip_in_branch=False``. A join that runs after a skipped
-  branch gets None in its place (so a combine function that asks ``is_empty_data(x)`` must ask
-  ``x is None`` here); AWEL's own "first that ran" join gets only those that ran.
-  A call whose end node was skipped is an error.
-- A stream with several consumers reaches all of them, whole.
-- A cycle is an error before anything runs, and names the nodes along it.
+- Independent branches run concurrently. When a node raises, the others are cancelled and awaited, and the error
+  reaches the caller unchanged.
+- A node is skipped when a branch among its parents did not choose it, or when all its parents were skipped, unless
+  it was created with ``can_skip_in_branch=False``. A join that runs after a skipped parent gets None as that
+  parent's output, so a combine function must check ``x is None`` instead of ``is_empty_data(x)``. AWEL's own join
+  that returns the first non-empty output gets only the outputs of parents that ran. A call whose end node was
+  skipped is an error.
+- Each consumer of a stream gets the whole stream.
+- A cycle is an error before any node runs; the error names the nodes along it.
 """
 
-# dbgpt ships no complete types, and its extension points are partly private (test_awel.py holds it to each).
+# dbgpt has incomplete types, and some of its extension points are private (test_awel.py tests each that is used here).
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportPrivateUsage=false
 
@@ -39,7 +38,7 @@ from operad.runtime.values.errors import InvalidError, Issue, OperadError
 from operad.runtime.values.message import new_id
 
 _random_state = random.getstate()
-with redirect_stdout(StringIO()) as _printed:  # under pytest and in CI, dbgpt says that it seeds the global `random`
+with redirect_stdout(StringIO()) as _printed:  # under pytest and in CI, dbgpt seeds the global `random` and prints so
     from dbgpt.core.awel import DAG, BaseOperator, BranchOperator, DAGContext, JoinOperator, WorkflowRunner
     from dbgpt.core.awel.dag.base import DAGNode, DAGVar, DAGVariables
     from dbgpt.core.awel.operators.base import CURRENT_DAG_CONTEXT
@@ -51,21 +50,20 @@ with redirect_stdout(StringIO()) as _printed:  # under pytest and in CI, dbgpt s
         SimpleTaskOutput,
     )
 random.setstate(_random_state)
-if _others := _printed.getvalue().replace("Setting random seed to 42\n", ""):  # other threads print, too
-    sys.stdout.write(_others)
+if _other_output := _printed.getvalue().replace("Setting random seed to 42\n", ""):  # other threads print, too
+    sys.stdout.write(_other_output)
 
 
 def build(plan: Plan) -> Engine:
-    """Make an AWEL DAG of a plan that ends in one node.
+    """Return an engine that runs a plan, whose last node is its end, as an AWEL DAG.
 
-    Returns:
-        What runs the DAG: a call of its end node, with where to start and the step of that run as call data.
+    The engine calls the end node of the DAG with the nodes to start with and the step of the run as call data.
     """
     dag = DAG(f"operad-{new_id()}")
     runner = AwelRunner()
     nodes = [OperatorNode(dag=dag, task_id=node_id, task_name=node_id, runner=runner) for node_id in plan.ids]
     for node, parents in zip(nodes, plan.parents, strict=True):
-        node.upstream.extend(nodes[parent] for parent in parents)  # set_upstream compares each with all before it
+        node.upstream.extend(nodes[parent] for parent in parents)  # set_upstream would take quadratic time
         for parent in parents:
             nodes[parent].downstream.append(node)
     end = nodes[-1]
@@ -77,17 +75,17 @@ def build(plan: Plan) -> Engine:
 
 
 class OperatorNode(BaseOperator[None]):
-    """One of our operators in an AWEL DAG. What it does is the call's: the step, given its number."""
+    """Operator of a workflow in an AWEL DAG. Its work is done by the step in the call data, which gets its number."""
 
     async def _do_run(self, dag_ctx: DAGContext) -> TaskOutput[None]:
         raise OperadError(f"operator node {self.node_id!r} runs through the workflow that it was built for")
 
 
 class AwelRunner(WorkflowRunner[Any]):
-    """Runs any AWEL DAG concurrently, without recursion, and leaves nothing behind.
+    """Runner of any AWEL DAG: concurrent, without recursion, and without state left in dbgpt after a run.
 
-    It keeps no state: one instance may serve every DAG, thread and event loop, and may be AWEL's
-    default runner (``dbgpt.core.awel.operators.base.initialize_runner(AwelRunner())``).
+    The runner has no state: one instance can serve every DAG, thread and event loop, and can be AWEL's default
+    runner (``dbgpt.core.awel.operators.base.initialize_runner(AwelRunner())``).
     """
 
     async def execute_workflow(
@@ -98,18 +96,17 @@ class AwelRunner(WorkflowRunner[Any]):
         exist_dag_ctx: DAGContext | None = None,
         dag_variables: DAGVariables | None = None,
     ) -> DAGContext:
-        """Run all that `node` depends on, then `node`.
+        """Run all nodes that `node` depends on, then `node`.
 
         Args:
             node: The end node.
-            call_data: What `call` was given, as ``{"data": …}``; for several root nodes a
-                mapping from their ids.
+            call_data: The argument of `call`, as ``{"data": …}``; with several root nodes, such a value per id.
             streaming_call: True if the caller will consume a stream.
-            exist_dag_ctx: The context of an outer call, whose outputs are not made again.
-            dag_variables: Values for variables in the nodes.
+            exist_dag_ctx: The context of an outer call. Nodes that have an output in it do not run again.
+            dag_variables: Values of variables in the nodes.
 
         Returns:
-            The end node's context, with its output.
+            The context of the end node, with its output.
 
         Raises:
             InvalidError: The nodes form a cycle.
@@ -124,16 +121,17 @@ class AwelRunner(WorkflowRunner[Any]):
 
 
 def _context_of(node: BaseOperator[Any], output: TaskOutput[Any]) -> DAGContext:
+    """Return a context in which the node has finished with this output."""
     context = DAGContext({}, {}, event_loop_task_id=id(asyncio.current_task()))
     context.set_current_task_context(DefaultTaskContext(node.node_id, TaskState.SUCCESS, output))
     return context
 
 
 class AwelTask:
-    """Output of an AWEL operator, or input of another.
+    """Task of an AWEL operator: its inputs and its output.
 
     Args:
-        context: Its task context.
+        context: The task context.
     """
 
     def __init__(self, context: TaskContext[Any]) -> None:
@@ -141,71 +139,75 @@ class AwelTask:
 
     @property
     def is_stream(self) -> bool:
-        """True if its output is a stream."""
+        """True if the output is a stream."""
         return self._context.task_output.is_stream
 
     @property
     def output(self) -> Any:
-        """Its output, if that is not a stream."""
+        """The output, unless it is a stream."""
         return self._context.task_output.output
 
     def stream(self) -> AsyncIterator[Any]:
-        """Its output, where that is a stream."""
+        """Return the output if it is a stream."""
         return self._context.task_output.output_stream
 
     @property
     def not_chosen(self) -> Sequence[str]:
-        """The names of the operators that a branch did not choose."""
+        """Names of the operators that the task, if it is a branch, did not choose."""
         return self._context.metadata.get("skip_node_names", ())
 
     async def inputs(self, names: Sequence[str]) -> dict[str, Any]:
-        """Its inputs by the names of the nodes before it, each stream as a list; what it was called with, for the first one."""
+        """Return the parents' outputs by these names, streams as lists; without names, the call data as ``data``."""
         if not names:
-            given = await self._context._call_data_to_output()
-            return {"data": None if given is None else await _value(given)}
-        before = cast("list[TaskContext[Any]]", self._context.task_input.parent_outputs)
-        return {name: await _value(each.task_output) for name, each in zip(names, before, strict=True)}
+            call_data = await self._context._call_data_to_output()
+            return {"data": None if call_data is None else await _output_value(call_data)}
+        parents = cast("list[TaskContext[Any]]", self._context.task_input.parent_outputs)
+        return {name: await _output_value(parent.task_output) for name, parent in zip(names, parents, strict=True)}
 
     def give(self, value: Any) -> TaskOutput[Any]:
-        """Set its output."""
+        """Set the output to a value, and return the output."""
         output = SimpleTaskOutput(value)
         self._context.set_task_output(output)
         return output
 
     def give_stream(self, stream: AsyncIterator[Any]) -> TaskOutput[Any]:
-        """Set a stream as its output."""
+        """Set the output to a stream, and return the output."""
         output: TaskOutput[Any] = SimpleStreamTaskOutput(stream)
         self._context.set_task_output(output)
         return output
 
 
-async def _value(output: TaskOutput[Any]) -> Any:
+async def _output_value(output: TaskOutput[Any]) -> Any:
+    """Return the value of an output; the items of a stream as a list."""
     return [part async for part in output.output_stream] if output.is_stream else output.output
 
 
 async def run_task(node: BaseOperator[Any], inputs: Sequence[Any], streams: Sequence[bool] = ()) -> AwelTask:
-    """Run an AWEL operator on values. One that others come before in its DAG runs with these, which get the first value.
+    """Run an AWEL operator on values.
+
+    An operator that has parents in a DAG runs together with all its ancestors; the first value is the call data of
+    the roots.
 
     Args:
         node: The operator.
-        inputs: The values, one at least.
-        streams: Which of them are lists whose items the operator is to get as a stream; none by default.
+        inputs: The values; at least one.
+        streams: For each value, True if it is a list whose items the operator gets as a stream; none by default.
 
     Raises:
-        Exception: As the operator.
+        Exception: The error of the operator.
     """
     if node.upstream:
-        roots = [each for each in _upstream_closure(node) if not each.upstream]
-        data = inputs[0] if len(roots) == 1 else {each.node_id: {"data": inputs[0]} for each in roots}
-        called = {"data": data} if len(roots) == 1 else data
-        context = await AwelRunner().execute_workflow(node, called, streaming_call=node.streaming_operator)
+        roots = [ancestor for ancestor in _upstream_closure(node) if not ancestor.upstream]
+        data = inputs[0] if len(roots) == 1 else {root.node_id: {"data": inputs[0]} for root in roots}
+        call_data = {"data": data} if len(roots) == 1 else data
+        context = await AwelRunner().execute_workflow(node, call_data, streaming_call=node.streaming_operator)
         return AwelTask(context.current_task_context)
     if not node._node_id:
         node.set_node_id(new_id())
     parents: list[TaskContext[Any]] = []
     for number, value in enumerate(inputs):
         is_stream = number < len(streams) and streams[number] and isinstance(value, list)
-        output: TaskOutput[Any] = SimpleStreamTaskOutput(_each(value)) if is_stream else SimpleTaskOutput(value)
+        output: TaskOutput[Any] = SimpleStreamTaskOutput(_stream_of(value)) if is_stream else SimpleTaskOutput(value)
         parents.append(DefaultTaskContext(f"input {number}", TaskState.SUCCESS, output))
     task = DefaultTaskContext[Any](node.node_id, TaskState.RUNNING, log_index=1)
     if not any(streams):
@@ -217,7 +219,7 @@ async def run_task(node: BaseOperator[Any], inputs: Sequence[Any], streams: Sequ
     return AwelTask(cast("TaskContext[Any]", context.current_task_context))
 
 
-async def _each(items: Iterable[Any]) -> AsyncIterator[Any]:
+async def _stream_of(items: Iterable[Any]) -> AsyncIterator[Any]:
     for item in items:
         yield item
 
@@ -225,8 +227,8 @@ async def _each(items: Iterable[Any]) -> AsyncIterator[Any]:
 class _AwelRun:
     """One call of a DAG of AWEL's own operators.
 
-    AWEL keeps one "current task" per context, so every node gets a context of its own; outputs,
-    shared data and their lock are the call's.
+    AWEL has one "current task" per context, so every node gets its own context. The contexts of a call share its
+    outputs, its shared data and the lock of these data. The arguments are those of `AwelRunner.execute_workflow`.
     """
 
     def __init__(
@@ -254,10 +256,11 @@ class _AwelRun:
             variables = variables.merge(outer._dag_variables)
         self._variables = variables or (end.dag._default_dag_variables if end.dag else None)
         self._names = {n.node_name: n.node_id for n in self._nodes if n.node_name is not None}
-        self._skipped: dict[int, str] = {}
-        self._streams: dict[int, deque[AsyncIterator[Any]]] = {}
+        self._skipped: dict[int, str] = {}  # per skipped node: the reason
+        self._streams: dict[int, deque[AsyncIterator[Any]]] = {}  # per node: copies of its stream for its children
 
     async def execute(self) -> DAGContext:
+        """Run the nodes, and return the context of the end node, or raise the error of the first node that fails."""
         end = self._nodes[self._end]
         context = self._new_context()
         ends_here = not self._streaming_call and self._outer is None
@@ -277,22 +280,23 @@ class _AwelRun:
         if ends_here:
             await self._after_dag_end(context)
         elif self._outer is None:
-            CURRENT_DAG_CONTEXT.set(context)  # the caller consumes the stream, and so runs some of its nodes
+            CURRENT_DAG_CONTEXT.set(context)  # nodes that stream still run while the caller consumes the stream
         if self._end in self._skipped:
             todo = "end with a BranchJoinOperator after all branches"
             raise OperadError(f"the end node {_name(end)} was skipped: {self._skipped[self._end]}; {todo}")
         return context
 
     async def _after_dag_end(self, context: DAGContext) -> None:
+        """Call the hook `after_dag_end` of all nodes, in order, with `context` as the current context."""
         dag = self._nodes[self._end].dag
-        async with AsyncExitStack() as hooks:  # all of them run, whatever one raises; the last added is the first
-            hooks.callback(self._forget)
-            # dbgpt's conversation operators save what the call shared
+        async with AsyncExitStack() as hooks:  # runs every hook even if some raise, the last added first
+            hooks.callback(self._unregister)
+            # dbgpt's conversation operators read the shared data from the current context in their hooks
             hooks.callback(CURRENT_DAG_CONTEXT.reset, CURRENT_DAG_CONTEXT.set(context))
             for node in reversed([*dag.node_map.values()] if dag else self._nodes):
                 hooks.push_async_callback(node.after_dag_end, self._task_id)
 
-    def _forget(self) -> None:
+    def _unregister(self) -> None:
         for dag in self._dags:
             dag._event_loop_task_id_to_ctx.pop(self._task_id, None)
 
@@ -301,8 +305,9 @@ class _AwelRun:
         return self._progress.finish(number)
 
     async def _run_node(self, number: int) -> None:
+        """Run a node, unless it has already run in the outer call."""
         node_id = self._nodes[number].node_id
-        while node_id in self._running:  # siblings may call one DAG with the same context at once
+        while node_id in self._running:  # sibling nodes may call the same DAG with the same context at the same time
             await self._running[node_id].wait()
         if node_id in self._outputs:
             if self._outputs[node_id].current_state is TaskState.SKIP:
@@ -310,17 +315,17 @@ class _AwelRun:
             return
         finished = self._running[node_id] = asyncio.Event()
         try:
-            await self._run_first(number, self._nodes[number])
+            await self._run_unfinished(number, self._nodes[number])
         finally:
             del self._running[node_id]
             finished.set()
 
-    async def _run_first(self, number: int, node: BaseOperator[Any]) -> None:
+    async def _run_unfinished(self, number: int, node: BaseOperator[Any]) -> None:
         task = DefaultTaskContext[Any](node.node_id, TaskState.RUNNING, log_index=1)
         parents = self._plan.parents[number]
-        why = self._why_skip(number, node)
-        if why:
-            self._skipped[number] = why
+        skip_reason = self._skip_reason(number, node)
+        if skip_reason:
+            self._skipped[number] = skip_reason
             task.set_current_state(TaskState.SKIP)
             task.set_task_output(SimpleTaskOutput(SKIP_DATA))
             self._outputs[node.node_id] = task
@@ -346,7 +351,8 @@ class _AwelRun:
             self._streams[number] = deque(Tee(task.task_output.output_stream, consumers).copies())
         self._outputs[node.node_id] = task
 
-    def _why_skip(self, number: int, node: BaseOperator[Any]) -> str:
+    def _skip_reason(self, number: int, node: BaseOperator[Any]) -> str:
+        """Return the reason for which a node is skipped; an empty text if it runs."""
         if not node.can_skip_in_branch():
             return ""
         parents = self._plan.parents[number]
@@ -361,13 +367,14 @@ class _AwelRun:
         return ""
 
     def _inputs(self, number: int, node: BaseOperator[Any]) -> list[TaskContext[Any]]:
+        """Return the tasks of the node's parents, with a placeholder for each skipped parent."""
         inputs: list[TaskContext[Any]] = []
         takes_first = isinstance(node, JoinOperator) and node.combine_function == node._return_first_non_empty
         for parent in self._plan.parents[number]:
             parent_id = self._nodes[parent].node_id
             if parent in self._skipped:
-                nothing: TaskOutput[Any] = SimpleTaskOutput(SKIP_DATA) if takes_first else _Nothing(None)
-                inputs.append(DefaultTaskContext(parent_id, TaskState.SKIP, nothing))
+                placeholder: TaskOutput[Any] = SimpleTaskOutput(SKIP_DATA) if takes_first else _SkippedOutput(None)
+                inputs.append(DefaultTaskContext(parent_id, TaskState.SKIP, placeholder))
             elif parent in self._streams:
                 copy = SimpleStreamTaskOutput(self._streams[parent].popleft())
                 inputs.append(DefaultTaskContext(parent_id, TaskState.SUCCESS, copy))
@@ -394,16 +401,16 @@ class _NodeContext(DAGContext):
     """Context of a node in one call.
 
     Attributes:
-        dags: Where the call is registered, for whoever calls `DAG._after_dag_end`: the DAG that
-            was called, and those that its nodes called with their context.
-        running: The nodes of all these that are running, by id, and when each has finished.
+        dags: The DAGs in which the call is registered for `DAG._after_dag_end`: the called DAG, and those that its
+            nodes called with their context.
+        running: The running nodes of all these DAGs, by id, each with an event that is set when the node finishes.
     """
 
     dags: list[DAG]
     running: dict[str, asyncio.Event]
 
 
-class _Nothing(SimpleTaskOutput[None]):
+class _SkippedOutput(SimpleTaskOutput[None]):
     """Input of a join for a skipped parent: None, which AWEL counts as empty."""
 
     @property
@@ -412,21 +419,22 @@ class _Nothing(SimpleTaskOutput[None]):
 
 
 def _upstream_closure(end: BaseOperator[Any]) -> list[BaseOperator[Any]]:
-    """`end` and all before it, each once, `end` last."""
+    """Return `end` and all its ancestors, each once, with `end` last."""
     seen: dict[int, DAGNode] = {id(end): end}
-    open_: list[DAGNode] = [end]
-    while open_:
-        node = open_.pop()
+    to_visit: list[DAGNode] = [end]
+    while to_visit:
+        node = to_visit.pop()
         if not node._node_id:
             node.set_node_id(new_id())
-        for parent in reversed(node.upstream):  # so that siblings start in order of the edges, as AWEL's do
+        for parent in reversed(node.upstream):  # reversed so that siblings start in the order of the edges, as in AWEL
             if id(parent) not in seen:
                 seen[id(parent)] = parent
-                open_.append(parent)
+                to_visit.append(parent)
     return cast("list[BaseOperator[Any]]", list(seen.values())[::-1])
 
 
 def _plan_of(nodes: list[BaseOperator[Any]]) -> Plan:
+    """Return the plan of AWEL nodes, or raise InvalidError if they form a cycle."""
     try:
         return Plan({node.node_id: [parent.node_id for parent in node.upstream] for node in nodes})
     except CycleError as error:

@@ -15,7 +15,7 @@ from operad.runtime.policies.limits import Limiter
 from operad.runtime.policies.policy import NO_BUDGET, NO_POLICY, Budget, Policy
 
 Engine = Callable[[Iterable[int], Step], Awaitable[None]]
-"""Engine: runs nodes of its plan with a step, beginning with the given ones."""
+"""Function that runs nodes of a plan: it takes the nodes to start with and the step that runs a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Node:
     Attributes:
         operator: The operator.
         policy: Its policy.
-        judges: True if it is an evaluator.
-        used_ports: The ports that edges leave from, for an operator that declares none.
-        places: Maximum number of operators of its workflow that run at once.
+        judges: True for an evaluator.
+        used_ports: Ports of the operator that edges of the workflow use.
+        places: Limiter of the number of operators of the workflow that run at once; None for no limit.
     """
 
     operator: BaseOperator
@@ -39,18 +39,18 @@ class Node:
 
 @dataclass(frozen=True)
 class Build:
-    """A workflow ready to run. It is immutable, and shared by all runs.
+    """Immutable workflow that is ready to run, shared by all its runs.
 
     Attributes:
         name: The workflow's name.
         graph: Its operators, evaluators and edges.
-        plan: The graph, with a node at the end that judges or joins.
+        plan: Plan of the graph, with the end node after the evaluators or, without evaluators, after the tails.
         engine: Engine that runs the plan.
         engine_name: Name of the engine in events.
         max_rounds: Maximum number of rounds until the evaluator accepts the result.
         budget: Budget of a run.
-        places: Limit on operators that run at once, over all its runs.
-        calls: Limit on model calls of its operators, over all its runs.
+        places: Limiter of operators that run at once, in all runs together.
+        calls: Limiter of model calls of the operators, in all runs together.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Build:
 
     @cached_property
     def nodes(self) -> Sequence[Node]:
-        """The nodes of the plan, but for the one at the end."""
+        """The nodes of the plan except the end node."""
         operators, evaluators = self.graph.operators, self.graph.evaluators
         return [
             Node(
@@ -80,17 +80,17 @@ class Build:
 
     @cached_property
     def first_judge(self) -> int:
-        """The first node after the operators: an evaluator, or the end."""
+        """Number of the first node after the operators: an evaluator or the end node."""
         return len(self.graph.operators)
 
     @cached_property
     def end(self) -> int:
-        """The node at the end, which judges or joins."""
+        """Number of the end node, which joins the verdicts or, without evaluators, the messages of the tails."""
         return len(self.plan.ids) - 1
 
     @cached_property
     def reads(self) -> Mapping[int, Sequence[str]]:
-        """The operators whose messages a node asks for that are not right before it, where there are any."""
+        """Ids of operators that a node reads and that are not its direct predecessors, by node; empty ones left out."""
         reads: dict[int, Sequence[str]] = {}
         for node, operator in enumerate(self.graph.operators.values()):
             if further := [read for read in operator.reads if read not in self.graph.before[operator.get_id()]]:
@@ -104,33 +104,33 @@ class Build:
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
-        """The node of each operator."""
+        """Numbers of the nodes, by id."""
         return {node_id: node for node, node_id in enumerate(self.plan.ids)}
 
     @cached_property
     def plain(self) -> bool:
-        """True if no operator has a policy or waits for a place."""
+        """True if no operator has a policy and the number of concurrent operators is not limited."""
         return not (self.places or any(node.policy for node in self.nodes))
 
     @cached_property
     def may_ask(self) -> Sequence[BaseOperator]:
-        """The operators that ask the reasoner of the run, or run workflows whose operators may ask it."""
-        found = [node.operator for node in self.nodes if node.operator.asks_model is not False]
-        return [operator for operator in found if operator.asks_model or operator.runs_workflows]
+        """Operators that ask the reasoner of the run, or run workflows whose operators may ask it."""
+        candidates = [node.operator for node in self.nodes if node.operator.asks_model is not False]
+        return [operator for operator in candidates if operator.asks_model or operator.runs_workflows]
 
     @cached_property
     def with_models(self) -> Sequence[BaseOperator]:
-        """The operators that were given a model of their own."""
+        """Operators and evaluators that have a model of their own."""
         return [node.operator for node in self.nodes if node.operator.has_model]
 
     @cached_property
     def before(self) -> Mapping[str, tuple[str, ...]]:
-        """Per operator, those before it."""
+        """Ids of the direct predecessors of each operator."""
         return {key: tuple(before) for key, before in self.graph.before.items()}
 
     @cached_property
     def ports(self) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
-        """Per operator, the ports that edges to it leave from, by the operator before it."""
+        """Ports of the edges to each operator, by predecessor; edges without ports are left out."""
         named = {
             key: {parent: tuple(sorted(ports)) for parent, ports in before.items() if ports}
             for key, before in self.graph.before.items()
@@ -139,7 +139,7 @@ class Build:
 
     @cached_property
     def event_fields(self) -> Mapping[str, Any]:
-        """The fields of the events `RunStarted` and `WorkflowEntered` that describe the workflow."""
+        """Fields of the events `RunStarted` and `WorkflowEntered` that describe the workflow."""
         return {
             "workflow": self.name,
             "operators": self.before,
@@ -151,11 +151,11 @@ class Build:
 
     @cached_property
     def judges(self) -> tuple[str, ...]:
-        """The ids of what judges."""
+        """Ids of the evaluators."""
         return tuple(evaluator.get_id() for evaluator in self.graph.evaluators)
 
     @cached_property
     def instructions(self) -> Mapping[str, str]:
-        """Purposes of operators and evaluators, by id, if declared."""
-        said = {node.operator.get_id(): node.operator.instruction for node in self.nodes}
-        return {node_id: text for node_id, text in said.items() if text}
+        """Instructions of operators and evaluators that have one, by id."""
+        instructions = {node.operator.get_id(): node.operator.instruction for node in self.nodes}
+        return {node_id: text for node_id, text in instructions.items() if text}

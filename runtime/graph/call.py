@@ -16,7 +16,7 @@ from operad.runtime.values.message import Job, StepRecord, WorkflowMessage
 
 
 class OperatorCall(Struct, frozen=True):
-    """Input of an operator in one call; also of a workflow inside an operator.
+    """Input of one call of an operator, or of a workflow inside an operator.
 
         call = OperatorCall(reasoner, Job("Check the claim."), lesson="Name your sources.")
         message = await check.run(call)
@@ -24,13 +24,13 @@ class OperatorCall(Struct, frozen=True):
     Attributes:
         reasoner: The reasoner of the run.
         job: The job that the workflow works on.
-        messages: The messages of the operators before it.
+        messages: The messages of the operator's predecessors.
         previous: The messages of earlier experts.
-        lesson: Advice from the last round.
-        transcript: For an evaluator: what the operators of the run have said.
+        lesson: The evaluator's lesson of the last round.
+        transcript: For an evaluator: the records of the operators that have run.
         judged: For an evaluator: the message that it judges.
         insights: Insights of earlier runs, if the run has any.
-        connections: The tool sources that the run has open; None outside of runs.
+        connections: The connections to tool sources that the run has open; None outside of runs.
     """
 
     reasoner: Reasoner
@@ -52,28 +52,30 @@ class OperatorCall(Struct, frozen=True):
         previous_expert_outputs: Sequence[WorkflowMessage] | None = None,
         lesson: str | None = None,
     ) -> OperatorCall:
-        """Return the call whose parts are given as `Executable.execute` takes them; in a run, with the run's insights."""
+        """Return a call with the arguments of `Executable.execute` and, in a run, the insights of the run."""
         messages, previous = tuple(workflow_messages or ()), tuple(previous_expert_outputs or ())
         return cls(reasoner, job, messages, previous, lesson, insights=current_insights())
 
     def key(self, operator: object) -> str | None:
-        """Return the cache key of the operator's answer to this call: the same in every run; files are read for it.
+        """Return the cache key of an operator's answer to this call, which is the same in every run.
+
+        The content of the job's files is part of the key, so they are read.
 
         Returns:
-            The key, or None where something in the call has no JSON form.
+            The key, or None if a part of the call has no JSON form.
 
         Raises:
             InputError: The operator, or the reasoner, has no fingerprint.
         """
-        who = cache_key(operator, self.reasoner)
+        caller = cache_key(operator, self.reasoner)
         try:
-            return cache_key(who, self.job, self.messages, self.previous, self.lesson, *self.transcript)
+            return cache_key(caller, self.job, self.messages, self.previous, self.lesson, *self.transcript)
         except InputError:
             return None
 
 
 class Executable(Protocol):
-    """An object that a workflow runs as an operator without being a `BaseOperator`.
+    """Protocol of objects that a workflow runs as operators although they are not a `BaseOperator`.
 
         class Shout:  # an Executable: no base class is needed
             def get_id(self):
@@ -85,11 +87,11 @@ class Executable(Protocol):
         print(Workflow(Shout()).run("hello").text)  # HELLO
         shout: Executable = Shout()
 
-    Besides these two methods it may have any of the attributes and methods that `BaseOperator` has with defaults.
+    The object may also have any of the attributes and methods for which `BaseOperator` has defaults.
     """
 
     def get_id(self) -> str:
-        """Return its id, unique in a workflow."""
+        """Return the id of the object, unique in a workflow."""
         ...
 
     async def execute(

@@ -7,50 +7,48 @@ from collections.abc import Iterator
 from operad.runtime.graph.graph import WorkflowGraph
 
 MAX_LABEL = 60
-"""Number of characters of a text a chart shows."""
+"""Maximum number of characters of a label."""
 
 
 def chart(graph: WorkflowGraph) -> str:
-    """Return the operators of a workflow by their ids, with the ports of its edges and, dashed, its evaluators.
+    """Return the Mermaid code of a workflow: ids of operators, ports of edges, and evaluators with dashed edges.
 
     Args:
-        graph: The workflow; nothing in it need be right.
-
-    Returns:
-        Mermaid's code.
+        graph: The graph, which may have issues.
     """
     return "\n".join(["flowchart TD", *chart_lines(graph)]) + "\n"
 
 
 def label(text: str) -> str:
-    """A text in quotes that stands for nothing but itself in Mermaid, on one line and shortened."""
+    """Return a text as a quoted Mermaid label: on one line, shortened, and with special characters escaped."""
     text = " ".join(text.split())
     text = text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"
-    safe = "".join(each if each.isalnum() or each in " -_.,:/…" else f"#{ord(each)};" for each in text)
+    safe = "".join(char if char.isalnum() or char in " -_.,:/…" else f"#{ord(char)};" for char in text)
     return f'"{safe or " "}"'
 
 
 def chart_lines(
     graph: WorkflowGraph, prefix: str = "", indent: str = "  ", around: frozenset[int] = frozenset()
 ) -> Iterator[str]:
-    """Yield the nodes and the edges of a workflow; a workflow inside of it stands in a frame.
+    """Yield the lines of a workflow's nodes and edges; a workflow inside an operator becomes a subgraph.
 
     Args:
-        graph: The workflow; nothing in it need be right.
-        prefix: Text before the name of each node, so that several workflows can be in one chart.
+        graph: The graph, which may have issues.
+        prefix: Prefix of the names of nodes, so that several workflows can be in one chart.
         indent: Text before each line.
-        around: The `id` of each workflow whose frame the lines stand in; one that contains itself is drawn once.
+        around: The Python `id` of each workflow around this one, so that a workflow that contains itself is drawn once.
     """
     parents = {parent for before in graph.before.values() for parent in before}
     names = {key: f"{prefix}n{number}" for number, key in enumerate(dict.fromkeys([*graph.before, *parents]))}
     for key, name in names.items():
         operator = graph.operators.get(key)
-        inside = [each for each in ((operator and operator.runs_workflows) or ()) if id(each) not in around]
-        if not inside:
+        workflows = (operator and operator.runs_workflows) or ()
+        inner_workflows = [workflow for workflow in workflows if id(workflow) not in around]
+        if not inner_workflows:
             yield f"{indent}{name}[{label(key)}]"
             continue
         yield f"{indent}subgraph {name} [{label(key)}]"
-        for number, inner in enumerate(inside):
+        for number, inner in enumerate(inner_workflows):
             yield from chart_lines(inner.graph(), f"{name}w{number}", f"{indent}  ", around | {id(inner)})
         yield f"{indent}end"
     for key, before in graph.before.items():

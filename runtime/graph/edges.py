@@ -1,6 +1,6 @@
 """Edges between operators, as users write them: ``a >> [b, c] >> d`` and ``triage["refund"] >> refund``.
 
-Writing edges adds nothing to a workflow: it makes a `Chain`, a value that `Workflow(chain)` or `workflow.add(chain)` takes.
+``>>`` does not change a workflow. It returns a `Chain`, which `Workflow(chain)` and `workflow.add(chain)` accept.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ T = TypeVar("T", default=Any, covariant=True)
 U = TypeVar("U")
 
 Function = Callable[..., Any]
-"""A plain function as a step; see `operad.runtime.workflow.function`."""
+"""Plain function that is used as an operator; see `operad.runtime.workflow.function`."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerPath:
-    """A part of an operator's answer, as ``facts.output.claims`` names it for a `Map`.
+    """Reference to a part of an operator's answer, such as ``facts.output.claims``, for a `Map`.
 
     Attributes:
         _operator: The operator.
@@ -38,7 +38,7 @@ class AnswerPath:
     _path: tuple[str, ...] = ()
 
     def __getattr__(self, name: str) -> AnswerPath:
-        if name.startswith("__"):  # asked for by `copy` and others, and no field
+        if name.startswith("__"):  # a special method that `copy`, for example, looks for
             raise AttributeError(name)
         return self[name]
 
@@ -50,19 +50,19 @@ class AnswerPath:
 
 
 class AwelNode(Protocol):
-    """An operator of AWEL, as type checkers know it without dbgpt."""
+    """Protocol of an AWEL operator, so that type checkers need no dbgpt."""
 
     @property
     def node_name(self) -> Any:
-        """Its name in a DAG."""
+        """The operator's name in its DAG."""
 
     @property
     def call_stream(self) -> Any:
-        """Runs it with those before it, for a stream."""
+        """Method that runs the operator and its predecessors, and returns the output as a stream."""
 
 
-class _OutputOfStep:
-    """The attribute `output` of a step; an operator may have an attribute of that name of its own."""
+class _OutputAttribute:
+    """Descriptor of the attribute `output` of a step; a class of operators may define its own attribute `output`."""
 
     def __get__(self, step: Any, owner: type[Any]) -> AnswerPath:
         if step is None:
@@ -75,15 +75,15 @@ After: TypeAlias = "Step[Any] | Executable | AwelNode | Function | Sequence[Any]
 
 
 class Step(Generic[T]):
-    """A part of a workflow that edges lead from and to; generic in the type of its answers.
+    """Base class of everything that ``>>`` connects; generic in the type of its answers.
 
     Attributes:
-        output: The answer of the step, to name a part of it: ``flow.map(check, over=facts.output.claims)``.
+        output: Reference to the step's answer or a part of it: ``flow.map(check, over=facts.output.claims)``.
     """
 
     __slots__ = ()
 
-    output = _OutputOfStep()
+    output = _OutputAttribute()
 
     @overload
     def __rshift__(self, after: Step[U]) -> Chain[U]: ...
@@ -113,7 +113,7 @@ class Step(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Port(Step[T]):
-    """A port of an operator: an edge that leaves from it is taken when the operator's message takes the port.
+    """Port of an operator. An edge from the port is taken when the operator's message chooses the port.
 
         workflow = Workflow([triage["refund"] >> refund, triage["question"] >> answer])
         workflow.add_operator(refund, previous_ops=[Port(triage, "refund")])
@@ -134,13 +134,13 @@ class Port(Step[T]):
 
 @dataclass(frozen=True, slots=True)
 class Chain(Step[T]):
-    """Operators with the edges between them.
+    """Operators and the edges between them.
 
     Attributes:
         steps: The operators, workflows and plain functions, in the order in which they were written.
-        edges: Pairs: an operator or a port of one, and the operator that follows.
-        heads: The steps that an edge to the chain leads to.
-        tails: The steps, or their ports, that an edge from the chain leaves from.
+        edges: Pairs of a predecessor, which is an operator or a port, and its successor.
+        heads: The steps at which an edge to the chain ends.
+        tails: The steps or ports at which an edge from the chain starts.
     """
 
     steps: tuple[Any, ...]
@@ -149,7 +149,7 @@ class Chain(Step[T]):
     tails: tuple[Any, ...]
 
     def then(self, after: Chain[U]) -> Chain[U]:
-        """The two chains with an edge from every tail of this one to every head of the other."""
+        """Return a chain of both chains, with an edge from every tail of this one to every head of the other."""
         between = tuple(product(self.tails, after.heads))
         return Chain(self.steps + after.steps, self.edges + between + after.edges, self.heads, after.tails)
 
@@ -158,13 +158,13 @@ class Chain(Step[T]):
 
 
 def chain_of(value: object) -> Chain[Any]:
-    """An operand of ``>>`` as a chain.
+    """Return an operand of ``>>`` as a chain.
 
     Args:
         value: An operator, a workflow, a port, a plain function, a chain, or a list of these.
 
     Raises:
-        InputError: It is none of these.
+        InputError: The value is none of these.
     """
     if isinstance(value, Chain):
         return cast("Chain[Any]", value)
@@ -172,16 +172,16 @@ def chain_of(value: object) -> Chain[Any]:
         port = cast("Port[Any]", value)
         return Chain((port.operator,), (), (port.operator,), (port,))
     if isinstance(value, list | tuple):
-        return _side_by_side(cast("Sequence[object]", value))
+        return _parallel(cast("Sequence[object]", value))
     check_step(value)
     return Chain((value,), (), (value,), (value,))
 
 
 def check_step(value: object) -> None:
-    """Refuse an object that is not an operator, workflow or function.
+    """Check that an object can be a step: an operator, a workflow or a function.
 
     Raises:
-        InputError: It is none of these; the text says what was expected.
+        InputError: The object is none of these.
     """
     expected = "expected an operator, a workflow or a function"
     if isinstance(value, str):
@@ -201,10 +201,10 @@ def check_step(value: object) -> None:
 
 
 def predecessors(after: object) -> Sequence[Any]:
-    """Return the predecessors that ``after`` names: a list as it is, a single one in a list.
+    """Return the predecessors in the argument ``after``: a list unchanged, a single predecessor in a list.
 
     Raises:
-        InputError: It is not an operator, port, function, id or list.
+        InputError: The argument is not an operator, port, function, id or list.
     """
     if isinstance(after, list | tuple):
         return cast("Sequence[Any]", after)
@@ -220,12 +220,17 @@ def is_executable(value: object) -> bool:
 
 
 def is_awel(value: object) -> bool:
-    """Return whether a value is an operator of AWEL; dbgpt is not imported for that."""
+    """Return True if a value is an AWEL operator, without importing dbgpt."""
     module = sys.modules.get("dbgpt.core.awel.operators.base")
     return module is not None and isinstance(value, module.BaseOperator)
 
 
-def _side_by_side(values: Iterable[object]) -> Chain[Any]:
+def _parallel(values: Iterable[object]) -> Chain[Any]:
+    """Return a chain of the values with no edges between them.
+
+    Raises:
+        InputError: There are no values, or one of them is not an operand of ``>>``.
+    """
     chains = [chain_of(value) for value in values]
     if not chains:
         raise InputError("expected operators in the list, and it is empty")

@@ -1,13 +1,14 @@
 """The driver: it runs nodes concurrently in asyncio tasks, each as soon as another says that it may start.
 
-Most nodes of a wide graph become ready together, and a task for each costs more than a small
-node itself. So a worker task awaits ready nodes one after another, and a spare worker stands by:
-it gets its turn only when the worker's node really suspends, and takes over what is ready. As long
-as no node ends meanwhile, each further one calls more spares, so that a thousand nodes that wait
-are all started within some fifteen turns of the event loop, while nodes that suspend for a moment are
-shared by a few workers. All workers together take a few milliseconds of each turn. Every node runs
-in a copy of the caller's context: siblings don't see each other's context variables, and the
-worker's task is nothing to remember anything by.
+Most nodes of a wide graph become ready together, and a task per node would cost more than a small node
+itself. So a worker task awaits ready nodes one after another, and a spare worker stands by. The spare gets its
+turn only when the worker's node suspends, and takes over the ready nodes. As long as no node ends, each further
+worker starts more spares: a thousand waiting nodes are all started within about fifteen turns of the event loop,
+while nodes that suspend only briefly are shared by a few workers. All workers together use a few milliseconds of
+each turn.
+
+Every node runs in a copy of the caller's context, so siblings do not see each other's context variables. Nodes
+share worker tasks, so a task does not identify a node.
 """
 
 from __future__ import annotations
@@ -24,39 +25,39 @@ from typing import Any, TypeVar, cast
 T = TypeVar("T")
 
 LONGEST_TURN = 0.005
-"""Seconds after which workers whose nodes never suspend let the event loop breathe."""
+"""Seconds after which workers whose nodes never suspend let other tasks of the event loop run."""
 
 Step = Callable[[int], Coroutine[Any, Any, "Iterable[int] | None"]]
-"""Runs the node of that number. Returns the nodes that may start now, or None when all is done."""
+"""Runs the node with the given number. Returns the nodes that may start now, or None to end the run."""
 
 
 async def run_graph(start: Iterable[int], step: Step) -> None:
-    """Run nodes with `step`: those given, then those that the steps return.
+    """Run the nodes in `start` with `step`, then the nodes that the steps return.
 
-    It ends when nothing runs and nothing may start; or when a step returns None: then what still
-    runs is cancelled and awaited.
+    The run ends when no node runs and none may start, or when a step returns None. In the second case, steps that
+    still run are cancelled and awaited.
 
     Raises:
-        BaseException: What the first failing step raised, unchanged; by then the steps that were
-            running have been cancelled and awaited. So too when the caller is cancelled.
+        BaseException: The error of the first step that failed, unchanged. Running steps have been cancelled and
+            awaited by then, as they are when the caller is cancelled.
     """
     ready = deque(start)
     if sys.version_info >= (3, 11):
-        await _alone(ready, step)
+        await _run_while_single(ready, step)
     if ready:
-        await _Drive(ready, step).run()
+        await _WorkerPool(ready, step).run()
 
 
-async def _alone(ready: deque[int], step: Step) -> None:
-    """Run nodes in the caller's task for as long as there is a single one: nothing can run beside it."""
+async def _run_while_single(ready: deque[int], step: Step) -> None:
+    """Run nodes in the caller's task as long as only one is ready, because then no other node can run beside it."""
     task = cast("Any", asyncio.current_task())
     cancelled = task.cancelling()
     turn_ends = perf_counter() + LONGEST_TURN
     try:
         while len(ready) == 1:
-            following = await _isolated(step(ready.popleft()), copy_context().run)
+            following = await _in_context(step(ready.popleft()), copy_context().run)
             if task.cancelling() > cancelled:
-                raise asyncio.CancelledError  # the node has suppressed it
+                raise asyncio.CancelledError  # the node suppressed the caller's cancellation
             ready.extend(following or ())
             if perf_counter() > turn_ends:
                 await asyncio.sleep(0)
@@ -65,7 +66,14 @@ async def _alone(ready: deque[int], step: Step) -> None:
         del task  # task -> error -> traceback -> this frame -> task would wait for the garbage collector
 
 
-class _Drive:
+class _WorkerPool:
+    """Worker tasks that run the nodes of one graph concurrently.
+
+    Args:
+        ready: Nodes that may start.
+        step: Runs a node.
+    """
+
     __slots__ = (
         "_context",
         "_create_task",
@@ -94,11 +102,12 @@ class _Drive:
         self._done: asyncio.Future[None] = loop.create_future()
 
     async def run(self) -> None:
-        self._call_spare(clean=True)
+        """Run all nodes; raise the error of the first step that failed."""
+        self._start_spare(clean=True)
         try:
             await self._done
         except asyncio.CancelledError:
-            await self._wind_up()
+            await self._cancel_workers()
             raise
         error, self._error = self._error, None
         if error is not None:
@@ -107,7 +116,8 @@ class _Drive:
             finally:
                 del error  # error -> traceback -> this frame -> error would wait for the garbage collector
 
-    async def _wind_up(self) -> None:
+    async def _cancel_workers(self) -> None:
+        """Cancel all workers and wait until they have ended."""
         self._stop()
         while self._workers:
             try:
@@ -116,25 +126,33 @@ class _Drive:
                 self._stop()
         self._error = None
 
-    def _call_spare(self, clean: bool) -> None:
-        """Start a worker. Its task copies the context that it is made in, which a node's work must not have marked."""
+    def _start_spare(self, clean: bool) -> None:
+        """Start a spare worker.
+
+        Args:
+            clean: True if no node has changed the current context, which the task of the worker copies. Otherwise
+                the task copies the context of the caller of the pool.
+        """
         self._spares += 1
         work = self._work()
         self._workers.add(self._create_task(work) if clean else self._context.run(self._create_task, work))
 
-    def _dismiss(self, worker: asyncio.Task[Any]) -> None:
+    def _remove(self, worker: asyncio.Task[Any]) -> None:
+        """Remove a worker that ends; the last one ends the run."""
         self._workers.discard(worker)
         if not self._workers and not self._done.done():
             self._done.set_result(None)
 
     def _stop(self) -> None:
+        """Start no more nodes, and cancel all workers."""
         self._stopped = True
         self._ready.clear()
         for worker in self._workers:
             worker.cancel()
-            worker.add_done_callback(self._dismiss)  # one that had not begun cannot take its leave itself
+            worker.add_done_callback(self._remove)  # a cancelled task that never started cannot remove itself
 
     async def _work(self) -> None:
+        """Run ready nodes one after another until none is left or the pool stops."""
         self._spares -= 1
         self._suspended += 1
         ready, step, copy = self._ready, self._step, self._context.copy
@@ -146,15 +164,15 @@ class _Drive:
                     self._spares += 1
                     await asyncio.sleep(0)
                     self._spares -= 1
-                    if self._turn_ends == turn_ends:  # the first of the next turn
+                    if self._turn_ends == turn_ends:  # the first worker in the next turn of the event loop
                         self._turn_ends = perf_counter() + LONGEST_TURN
                     continue
                 node = ready.popleft()
                 while len(ready) > self._spares < wanted_spares:
-                    self._call_spare(clean)
+                    self._start_spare(clean)
                 wanted_spares = 1
-                # The first node may have the task's own context.
-                following = await (step(node) if clean else _isolated(step(node), copy().run))
+                # The first node uses the context of the task itself, which saves a copy.
+                following = await (step(node) if clean else _in_context(step(node), copy().run))
                 clean = False
                 if following is None:
                     self._stop()
@@ -162,18 +180,23 @@ class _Drive:
                     return
                 ready.extend(following)
                 self._suspended = 0
-        except BaseException as error:  # noqa: BLE001 - the caller of `run_graph` gets it
+        except BaseException as error:  # noqa: BLE001 - raised to the caller of `run_graph`
             if not self._stopped:
                 self._error = error
                 self._stop()
         finally:
             if not self._stopped:
-                self._dismiss(cast("asyncio.Task[Any]", asyncio.current_task()))
+                self._remove(cast("asyncio.Task[Any]", asyncio.current_task()))
 
 
 @types.coroutine
-def _isolated(coroutine: Coroutine[Any, Any, T], run: Callable[..., Any]) -> Generator[Any, Any, T]:
-    """Await a coroutine in a context of its own, by that context's `run`, within the current task."""
+def _in_context(coroutine: Coroutine[Any, Any, T], run: Callable[..., Any]) -> Generator[Any, Any, T]:
+    """Await a coroutine within the current task, but in another context.
+
+    Args:
+        coroutine: The coroutine.
+        run: The method `Context.run` of that context.
+    """
     resume: Callable[[Any], Any] = coroutine.send
     value: Any = None
     while True:
@@ -182,14 +205,14 @@ def _isolated(coroutine: Coroutine[Any, Any, T], run: Callable[..., Any]) -> Gen
         except StopIteration as end:
             return end.value
         finally:
-            value = None  # an error kept here would hold its traceback, and that this frame
+            value = None  # an error would keep its traceback, and with it this frame, alive
         try:
             value = yield awaited
             resume = coroutine.send
         except GeneratorExit:
             run(coroutine.close)
             raise
-        except BaseException as error:  # noqa: BLE001 - the coroutine gets it
+        except BaseException as error:  # noqa: BLE001 - thrown into the coroutine
             value, resume = error, coroutine.throw
         finally:
-            awaited = None  # so would a future with its error
+            awaited = None  # a future with an error would keep this frame alive, too

@@ -13,10 +13,10 @@ from operad.runtime.values.errors import MissingExtraError
 EngineName = Literal["dbgpt", "builtin"]
 
 _AWEL_IMPORTS = ("dbgpt", "cloudpickle", "cachetools")
-"""Modules that ``import dbgpt.core.awel`` needs besides the packages that operad itself depends on."""
+"""Modules that ``import dbgpt.core.awel`` needs in addition to operad's own dependencies."""
 
 INSTALL_AWEL = "pip install --no-deps 'dbgpt>=0.8.2,<0.9' cloudpickle cachetools"
-"""The command that installs the AWEL engine on any Python: dbgpt's own pins cannot be installed on Python 3.12 and later."""
+"""Command that installs the AWEL engine on any Python. dbgpt's own pins cannot be installed on Python 3.12 and later."""
 
 
 def awel_is_installed() -> bool:
@@ -25,11 +25,11 @@ def awel_is_installed() -> bool:
 
 
 def engine_for(plan: Plan, name: EngineName, workflow: str) -> Engine:
-    """Return what runs a plan.
+    """Return the engine with this name for a plan.
 
     Args:
-        plan: The plan.
-        name: The engine.
+        plan: The plan to run.
+        name: The engine's name.
         workflow: The workflow's name, for the error.
 
     Raises:

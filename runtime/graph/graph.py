@@ -18,53 +18,53 @@ END = "<end>"
 
 
 class HasGraph(Protocol):
-    """A workflow, as seen by code that needs its graph only.
+    """Protocol of a workflow, for code that needs only its name and its graph.
 
     Attributes:
-        name: What it is called.
+        name: The workflow's name.
     """
 
     name: str
 
     def graph(self) -> WorkflowGraph:
-        """Return it as it stands, frozen."""
+        """Return a frozen copy of the workflow's operators and edges as they are now."""
         ...
 
 
 def read_outside(operators: Sequence[BaseOperator]) -> Sequence[str]:
-    """The ids of operators whose messages these ask for and that are not among them."""
+    """Return the ids that the operators list in `BaseOperator.reads` and that belong to none of these operators."""
     inside = {operator.get_id() for operator in operators}
-    return tuple(dict.fromkeys(read for each in operators for read in each.reads if read not in inside))
+    return tuple(dict.fromkeys(read for operator in operators for read in operator.reads if read not in inside))
 
 
 def asks_model(operators: Iterable[BaseOperator]) -> bool:
-    """Return True if one of these, or of the workflows that they run, is known to ask the reasoner of the run."""
-    open_, seen = [*operators], set[int]()
-    while open_:
-        operator = open_.pop()
+    """Return True if an operator is known to ask the reasoner of the run, itself or in a workflow that it runs."""
+    to_visit, seen = [*operators], set[int]()
+    while to_visit:
+        operator = to_visit.pop()
         if operator.asks_model:
             return True
         for inner in () if operator.asks_model is False else operator.runs_workflows or ():
             if id(inner) not in seen:
                 seen.add(id(inner))
                 graph = inner.graph()
-                open_ += [*graph.operators.values(), *graph.evaluators]
+                to_visit += [*graph.operators.values(), *graph.evaluators]
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowGraph:
-    """The operators of a workflow and their order, frozen.
+    """Frozen graph of a workflow: its operators, edges and evaluators.
 
         graph: WorkflowGraph = flow.graph()
         print(graph.before["answer"])  # {'check': None}
 
     Attributes:
-        operators: The operators by id, in order of adding.
-        before: Per operator those before it, in order, each with the ports that the edge leaves
-            from; with none, the edge is taken whenever that operator ran.
-        joins: How operators join those before them, where it is not ``all_done``.
-        policies: Policies of operators that have one.
+        operators: The operators by id, in the order in which they were added.
+        before: Predecessors of each operator, by id and in order, with the ports of the edge. An edge without ports
+            is taken whenever the predecessor ran.
+        joins: Joins of operators whose join is not ``all_done``, by id.
+        policies: Policies of operators that have one, by id.
         evaluators: Evaluators of the result.
         doubles: Ids under which a second operator was added.
     """
@@ -77,25 +77,28 @@ class WorkflowGraph:
     doubles: tuple[str, ...] = ()
 
     def plan(self, name: str) -> Plan:
-        """The graph as a plan: the operators, after their tails the evaluators, and one node at the end.
+        """Return the plan of the graph: the operators, then the evaluators after the tails, and the node `END`.
 
         Args:
-            name: What to call the workflow in an error.
+            name: The workflow's name, for the error.
 
         Raises:
-            InvalidError: It cannot run; every issue that `check` finds is listed.
+            InvalidError: `check` finds issues; the error lists all of them.
         """
         issues = self.check()
         if issues:
             raise InvalidError(f"workflow {name!r} cannot be built", issues)
         has_children = {parent for parents in self.before.values() for parent in parents}
         tails = [node_id for node_id in self.before if node_id not in has_children]
-        judges = [evaluator.get_id() for evaluator in self.evaluators]
-        return Plan({**self.before, **dict.fromkeys(judges, tails), END: judges or tails}, self.joins, self._ports())
+        evaluators = [evaluator.get_id() for evaluator in self.evaluators]
+        before = {**self.before, **dict.fromkeys(evaluators, tails), END: evaluators or tails}
+        return Plan(before, self.joins, self._ports())
 
     def check(self) -> list[Issue]:
-        """All that is wrong with it: no operators, duplicate and unknown ids, unknown ports, cycles, joins that
-        can never run, and what its operators find themselves.
+        """Return all issues of the graph.
+
+        Issues are: no operators, duplicate and unknown ids, unknown ports, cycles, operators that can never run,
+        messages that are read before they exist, and the issues that operators and evaluators report themselves.
         """
         issues = [] if self.operators else [Issue("no-operators", "add at least one operator")]
         issues += [
@@ -107,10 +110,12 @@ class WorkflowGraph:
             for node_id in self.doubles
         ]
         taken = {*self.operators, END}
-        for judge in (evaluator.get_id() for evaluator in self.evaluators):
-            if judge in taken:
-                issues.append(Issue("duplicate-id", "an evaluator has the id of an operator, or of another", judge))
-            taken.add(judge)
+        for evaluator_id in (evaluator.get_id() for evaluator in self.evaluators):
+            if evaluator_id in taken:
+                issues.append(
+                    Issue("duplicate-id", "an evaluator has the id of an operator, or of another", evaluator_id)
+                )
+            taken.add(evaluator_id)
         if END in self.operators:
             issues.append(Issue("duplicate-id", "an operator has the id of what ends the workflow", END))
         missing = [(node_id, p) for node_id, parents in self.before.items() for p in parents if p not in self.operators]
@@ -127,38 +132,48 @@ class WorkflowGraph:
             for node_id in self.before
             if node_id not in self.operators
         ]
-        apart = self.before.keys() - self.doubles  # the edges of two with one id cannot be told apart
-        known = {each: [p for p in parents if p in apart] for each, parents in self.before.items() if each in apart}
+        # Operators with the same id are left out: it is unknown which of them an edge belongs to.
+        unique = self.before.keys() - self.doubles
+        known = {
+            node_id: [parent for parent in parents if parent in unique]
+            for node_id, parents in self.before.items()
+            if node_id in unique
+        }
         try:
-            order = Plan(known)
+            plan = Plan(known)
         except CycleError as error:
             along = " → ".join(error.args[1])
             issues.append(Issue("cycle", f"the operators wait for each other: {along}; remove one of these edges"))
         else:
             if not issues and self._ports():
-                issues += self._unknown_ports() or self._impossible(order)
-            issues += self._found_by_operators()
-            return issues or self._read_too_early(order)
-        return issues + self._found_by_operators()
+                issues += self._unknown_port_issues() or self._never_run_issues(plan)
+            issues += self._operator_issues()
+            return issues or self._read_too_early_issues(plan)
+        return issues + self._operator_issues()
 
-    def _read_too_early(self, plan: Plan) -> list[Issue]:
+    def _read_too_early_issues(self, plan: Plan) -> list[Issue]:
+        """Return an issue for each operator that reads the message of one that does not come before it."""
         number = {node_id: node for node, node_id in enumerate(plan.ids)}
-        everything = range(len(plan.ids))
+        all_nodes = range(len(plan.ids))
         return [
             Issue("read-too-early", f"reads what {read!r} said, which does not come before it", node_id)
             for node_id, operator in self.operators.items()
             if (reads := [read for read in operator.reads if read in number])
-            for before in [plan.ancestors([number[node_id]], among=everything) - {number[node_id]}]
+            for ancestors in [plan.ancestors([number[node_id]], among=all_nodes) - {number[node_id]}]
             for read in reads
-            if number[read] not in before
+            if number[read] not in ancestors
         ]
 
     def _ports(self) -> dict[tuple[str, str], Ports]:
+        """Return the ports of edges that have any, by the ids of parent and child."""
         return {
-            (parent, key): ports for key, parents in self.before.items() for parent, ports in parents.items() if ports
+            (parent, child): ports
+            for child, parents in self.before.items()
+            for parent, ports in parents.items()
+            if ports
         }
 
-    def _unknown_ports(self) -> list[Issue]:
+    def _unknown_port_issues(self) -> list[Issue]:
         issues: list[Issue] = []
         for (parent, node_id), ports in self._ports().items():
             known = self.operators[parent].ports
@@ -175,30 +190,34 @@ class WorkflowGraph:
             ]
         return issues
 
-    def _impossible(self, plan: Plan) -> list[Issue]:
-        """Operators that no choice of ports ever lets run, where operators say that they take exactly one."""
+    def _never_run_issues(self, plan: Plan) -> list[Issue]:
+        """Return an issue for each operator that runs under no choice of ports.
+
+        Only operators that take exactly one port (`takes_one_port`) exclude anything.
+        """
         issues: list[Issue] = []
-        needs: list[dict[str, Ports] | None] = [None] * len(plan.ids)  # per node: the ports that others must take
+        # Per node: the ports, by operator, of which each operator must take one; None if the node can never run.
+        required: list[dict[str, Ports] | None] = [None] * len(plan.ids)
         ports = self._ports()
-        for node in _in_order(plan):
+        for node in _topological_order(plan):
             node_id = plan.ids[node]
-            ways: list[dict[str, Ports]] = []
+            paths: list[dict[str, Ports]] = []  # the required ports of each edge that can be taken
             for parent in plan.parents[node]:
                 parent_id = plan.ids[parent]
-                before = needs[parent]
-                leaves = ports.get((parent_id, node_id))
-                if before is not None and leaves and self.operators[parent_id].takes_one_port:
-                    before = _both(before, {parent_id: leaves})
-                if before is not None:
-                    ways.append(before)
+                path = required[parent]
+                edge_ports = ports.get((parent_id, node_id))
+                if path is not None and edge_ports and self.operators[parent_id].takes_one_port:
+                    path = _ports_for_both(path, {parent_id: edge_ports})
+                if path is not None:
+                    paths.append(path)
             if self.joins.get(node_id) == "all" and plan.parents[node]:
-                needs[node] = {} if len(ways) == len(plan.parents[node]) else None
-                for way in ways:
-                    needs[node] = _both(needs[node] or {}, way) if needs[node] is not None else None
+                required[node] = {} if len(paths) == len(plan.parents[node]) else None
+                for path in paths:
+                    required[node] = _ports_for_both(required[node] or {}, path) if required[node] is not None else None
             else:
-                needs[node] = _either(ways) if ways or plan.parents[node] else {}
-            if needs[node] is None and all(needs[parent] is not None for parent in plan.parents[node]):
-                routers = sorted({router for way in ways for router in way})
+                required[node] = _ports_for_any(paths) if paths or plan.parents[node] else {}
+            if required[node] is None and all(required[parent] is not None for parent in plan.parents[node]):
+                routers = sorted({router for path in paths for router in path})
                 issues.append(
                     Issue(
                         "never-runs",
@@ -209,27 +228,31 @@ class WorkflowGraph:
                 )
         return issues
 
-    def _not_after(self, node_id: str) -> list[str]:
-        """The other operators that may come before an operator without a cycle."""
-        after = {node_id}
-        while found := {key for key, parents in self.before.items() if not after.isdisjoint(parents)} - after:
-            after |= found
-        return [key for key in self.operators if key not in after]
+    def _possible_predecessors(self, node_id: str) -> list[str]:
+        """Return the ids of the operators from which an edge to the operator would close no cycle."""
+        descendants = {node_id}
+        while (
+            found := {key for key, parents in self.before.items() if not descendants.isdisjoint(parents)} - descendants
+        ):
+            descendants |= found
+        return [key for key in self.operators if key not in descendants]
 
-    def _found_by_operators(self) -> list[Issue]:
+    def _operator_issues(self) -> list[Issue]:
+        """Return the issues that operators and evaluators report, and those of their fallbacks and caches."""
         issues: list[Issue] = []
         for node_id, operator in self.operators.items():
             if node_id in self.doubles:
                 continue
             before = self.before.get(node_id, {})
             known = {key: self.operators[key] for key in before if key in self.operators}
-            found = operator.check(known) and operator.check_among(known, self._not_after(node_id))
-            if not found:  # a workflow inside itself, for one, has issues and cannot tell what it reads
+            found = operator.check(known) and operator.check_among(known, self._possible_predecessors(node_id))
+            # `reads` is asked only without issues: for example, a workflow inside itself cannot list what it reads.
+            if not found:
                 further = {key: self.operators[key] for key in operator.reads if key in self.operators.keys() - known}
                 found = operator.check({**known, **further}) if further else []
             issues += found
-        followed = {parent for parents in self.before.values() for parent in parents}
-        tails = {key: operator for key, operator in self.operators.items() if key not in followed}
+        has_children = {parent for parents in self.before.values() for parent in parents}
+        tails = {key: operator for key, operator in self.operators.items() if key not in has_children}
         for evaluator in self.evaluators:
             issues += evaluator.check_among(tails, self.operators)
         issues += [
@@ -247,9 +270,9 @@ class WorkflowGraph:
                 or (isinstance(policy.fallback, WorkflowMessage) and policy.fallback.ports is None)
             )
         ]
-        everybody = {**self.operators, **{evaluator.get_id(): evaluator for evaluator in self.evaluators}}
+        nodes = {**self.operators, **{evaluator.get_id(): evaluator for evaluator in self.evaluators}}
         for node_id, policy in self.policies.items():
-            operator = everybody.get(node_id)
+            operator = nodes.get(node_id)
             if policy.cache and operator is not None and not operator.has_fingerprint:
                 issues.append(
                     Issue(
@@ -262,7 +285,8 @@ class WorkflowGraph:
         return issues
 
 
-def _in_order(plan: Plan) -> list[int]:
+def _topological_order(plan: Plan) -> list[int]:
+    """Return the nodes of a plan, each after all its parents."""
     waits, order = list(plan.waits), list(plan.roots)
     for node in order:
         for child in plan.children[node]:
@@ -272,19 +296,19 @@ def _in_order(plan: Plan) -> list[int]:
     return order
 
 
-def _both(one: Mapping[str, Ports], other: Mapping[str, Ports]) -> dict[str, Ports] | None:
-    """Return the ports that must be taken for both; None if they exclude each other."""
-    merged = dict(one)
-    for router, ports in other.items():
+def _ports_for_both(first: Mapping[str, Ports], second: Mapping[str, Ports]) -> dict[str, Ports] | None:
+    """Return the ports that meet both requirements, by operator; None if the requirements exclude each other."""
+    merged = dict(first)
+    for router, ports in second.items():
         merged[router] = merged[router] & ports if router in merged else ports
         if not merged[router]:
             return None
     return merged
 
 
-def _either(ways: Sequence[Mapping[str, Ports]]) -> dict[str, Ports] | None:
-    """Return the ports that must be taken on every path; None if there is no path."""
-    if not ways:
+def _ports_for_any(paths: Sequence[Mapping[str, Ports]]) -> dict[str, Ports] | None:
+    """Return the ports that are required whichever path is taken, by operator; None if there is no path."""
+    if not paths:
         return None
-    common = set(ways[0]).intersection(*ways[1:])
-    return {router: frozenset[str]().union(*(way[router] for way in ways)) for router in common}
+    common = set(paths[0]).intersection(*paths[1:])
+    return {router: frozenset[str]().union(*(path[router] for path in paths)) for router in common}

@@ -27,7 +27,7 @@ Answer = WorkflowMessage | str
 
 
 class BaseOperator(Step[T]):
-    """Base class of operators, with a default for everything but the id and the work.
+    """Base class of operators, with defaults for everything except the id and the work.
 
         class Shout(BaseOperator[str]):
             def get_id(self) -> str:
@@ -36,17 +36,17 @@ class BaseOperator(Step[T]):
             async def run(self, call: OperatorCall) -> str:
                 return call.messages[0].scratchpad.upper()
 
-    A subclass does the work in one of two methods: `run`, which is given an `OperatorCall`, or `execute`, which is
-    given its parts one by one, as in Chat2Graph. The other method of the same class then calls it, so that both can
-    be called, and ``super()`` works in both.
+    A subclass implements one of two methods: `run`, which takes an `OperatorCall`, or `execute`, which takes the parts
+    of the call as arguments, as in Chat2Graph. The class then gets the other method, which calls the implemented one,
+    so that both can be called and ``super()`` works in both.
 
     Attributes:
         policy: Policy of the operator, unless the workflow sets another one for it.
         takes_one_port: True if every message of an operator with ports takes exactly one of them.
-        asks_model: True if it asks the reasoner of the run, and the run needs a model; None if that is not known,
-            False if neither the operator nor a workflow inside it does.
-        gives_verdict: False if its answer is never a verdict, so that it cannot be an evaluator.
-        sequential: For an operator that runs a workflow again and again: whether each pass continues the last one.
+        asks_model: True if the operator asks the reasoner of the run, so that the run needs a model; False if neither
+            the operator nor a workflow inside it does; None if this is unknown.
+        gives_verdict: False if the operator's answer is never a verdict, so that it cannot be an evaluator.
+        sequential: For an operator that runs a workflow repeatedly: True if each pass continues the previous one.
     """
 
     policy: Policy | None = None
@@ -59,9 +59,9 @@ class BaseOperator(Step[T]):
         super().__init_subclass__(**options)
         own = vars(cls)
         if "run" in own and "execute" not in own:
-            cls.execute = _execute_by(own["run"])
+            cls.execute = _execute_from_run(own["run"])
         elif "execute" in own and "run" not in own:
-            cls.run = _run_by(own["execute"])
+            cls.run = _run_from_execute(own["execute"])
 
     def get_id(self) -> str:
         """Return the operator's id, unique in a workflow."""
@@ -83,33 +83,33 @@ class BaseOperator(Step[T]):
         previous_expert_outputs: list[WorkflowMessage] | None = None,
         lesson: str | None = None,
     ) -> Answer:
-        """Do the work, given the parts of an `OperatorCall` one by one.
+        """Do the work, with the parts of an `OperatorCall` as arguments.
 
         Args:
             reasoner: The reasoner of the run.
             job: The job that the workflow works on.
-            workflow_messages: The messages of the operators before it.
+            workflow_messages: The messages of the operator's predecessors.
             previous_expert_outputs: The messages of earlier experts.
-            lesson: Advice from the last round.
+            lesson: The evaluator's lesson of the last round.
         """
         return await self.run(OperatorCall.of(reasoner, job, workflow_messages, previous_expert_outputs, lesson))
 
     @property
     def ports(self) -> Sequence[str]:
-        """The ports that its messages may take; none by default."""
+        """The ports that messages of the operator may take; none by default."""
         return ()
 
     @property
     def reads(self) -> Sequence[str]:
-        """The ids of operators further back whose messages it is given, too, after those of the operators before it.
+        """Ids of earlier operators whose messages the operator gets after those of its direct predecessors.
 
-        One that is not in the workflow is looked for among the messages that the workflow was given.
+        The message of an id that is not in the workflow is taken from the messages that the workflow was given.
         """
         return ()
 
     @property
     def instruction(self) -> str:
-        """Purpose of the operator, by which an evaluator can tell which one is at fault."""
+        """Purpose of the operator, from which an evaluator can tell which operator is at fault."""
         return ""
 
     @property
@@ -119,35 +119,35 @@ class BaseOperator(Step[T]):
 
     @property
     def memory(self) -> bool:
-        """True if its job comes with the earlier turns of a conversation; see `Job.turns`."""
+        """True if the operator's job includes the earlier turns of a conversation; see `Job.turns`."""
         return True
 
     def streams_answer(self, reasoner: Reasoner) -> bool:
-        """Return True if the text that a model writes for it, as it comes, is certain to be its answer."""
+        """Return True if the text that the model streams is certain to be the operator's answer."""
         return False
 
     @property
     def runs_workflows(self) -> Sequence[HasGraph] | None:
-        """The workflows that an operator consists of; None for one that does work of its own.
+        """Workflows that the operator consists of; None for an operator that does work of its own.
 
-        What is kept of a run is then what the operators inside did, and the operator itself runs again when the run
-        is resumed.
+        Of an operator with workflows, a durable run stores the outcomes of the operators inside. The operator itself
+        runs again when the run is resumed.
         """
         return None
 
     @property
     def settings(self) -> Mapping[str, JsonValue]:
-        """For an operator that runs workflows: its own parameters, as JSON values."""
+        """Parameters of an operator that runs workflows, as JSON values."""
         return {}
 
     @property
     def answer_type(self) -> Any:
-        """The type of its answers, for checks before a run; None if it is not known."""
+        """Type of the operator's answers, for checks before a run; None if unknown."""
         return None
 
     @property
     def added(self) -> Any:
-        """The object that was added to the workflow: the operator itself."""
+        """The object that the user added to the workflow: here the operator itself."""
         return self
 
     @property
@@ -163,35 +163,40 @@ class BaseOperator(Step[T]):
         """
 
     def without_model(self) -> BaseOperator[T]:
-        """Return the same operator, which asks the reasoner of the run instead of a model of its own."""
+        """Return an operator that does the same work, but asks the reasoner of the run instead of its own model."""
         return self
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
-        """Return what is wrong with the operator after the operators `before` it."""
+        """Return the issues of the operator, given its predecessors by id."""
         return []
 
     def check_among(self, before: Mapping[str, BaseOperator], others: Collection[str]) -> list[Issue]:
-        """Return the issues of `check`, with hints at other operators of the workflow that could come before it."""
+        """Return the issues of `check`, with hints at other operators of the workflow that could come before it.
+
+        Args:
+            before: The operator's predecessors, by id.
+            others: Ids of the operators that may be added as predecessors.
+        """
         return self.check(before)
 
     @property
     def has_fingerprint(self) -> bool:
-        """True if something tells the operator from others, so that its messages can be cached."""
+        """True if the operator has a fingerprint, so that its messages can be cached."""
         return type(self).fingerprint is not BaseOperator.fingerprint
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return plain values that are the same for operators that answer alike.
+        """Return JSON values that are equal for operators that answer alike.
 
         Raises:
-            InputError: Nothing tells the operator from others.
+            InputError: The class defines no fingerprint.
         """
         raise InputError(f"nothing tells operator {self.get_id()!r} from others: give it a method fingerprint()")
 
     def settle_id(self, taken: Collection[str]) -> None:
-        """Make an automatically chosen id unique among those that are taken."""
+        """Make an automatically chosen id different from the ids that are taken."""
 
     def read_output(self, message: WorkflowMessage) -> T:
-        """Return the answer that one of its messages holds.
+        """Return the answer in a message of the operator.
 
         Raises:
             ValueError: The message does not hold an answer of the operator's type.
@@ -203,22 +208,23 @@ R = TypeVar("R", bound=Callable[..., Any])
 
 
 def refusing_jobs(run: R) -> R:
-    """Make a method `run` of an operator raise InputError for a job, which is given to a workflow."""
+    """Decorate the method `run` of an operator: it raises InputError for a job, which belongs to a workflow's `run`."""
 
     @functools.wraps(run)
-    def checked(self: Any, call: Any = None, *more: Any, **named: Any) -> Any:
+    def checked(self: Any, call: Any = None, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(call, OperatorCall):
-            own = type(self).__name__
+            class_name = type(self).__name__
             raise InputError(
-                f"{own}.run(…) got {shown(call)}: an operator runs in a workflow: Workflow({own}(…)).run(…)"
+                f"{class_name}.run(…) got {shown(call)}: an operator runs in a workflow: "
+                f"Workflow({class_name}(…)).run(…)"
             )
-        return run(self, call, *more, **named)
+        return run(self, call, *args, **kwargs)
 
     return cast("R", checked)
 
 
-def _execute_by(run: Callable[..., Awaitable[Answer]]) -> Any:
-    """A method `execute` that calls this `run`."""
+def _execute_from_run(run: Callable[..., Awaitable[Answer]]) -> Any:
+    """Return a method `execute` that calls the method `run`."""
 
     async def execute(
         self: Any,
@@ -234,8 +240,8 @@ def _execute_by(run: Callable[..., Awaitable[Answer]]) -> Any:
     return execute
 
 
-def _run_by(execute: Callable[..., Awaitable[Answer]]) -> Any:
-    """A method `run` that calls this `execute`."""
+def _run_from_execute(execute: Callable[..., Awaitable[Answer]]) -> Any:
+    """Return a method `run` that calls the method `execute`."""
 
     def run(self: Any, call: OperatorCall) -> Awaitable[Answer]:
         return execute(
@@ -252,19 +258,20 @@ def _run_by(execute: Callable[..., Awaitable[Answer]]) -> Any:
 
 
 class Adapted(BaseOperator[Any]):
-    """An `Executable` of another class, as an operator.
+    """Operator that wraps an `Executable` of another class.
 
     Args:
-        executable: The object; what it has of the optional attributes and methods of `BaseOperator` counts.
+        executable: The object. Optional attributes and methods of `BaseOperator` that the object has are used.
     """
 
     def __init__(self, executable: Executable) -> None:
         self._executable: Any = executable
-        self.policy = self._has("policy", None)
-        self.takes_one_port = self._has("takes_one_port", False)
-        self.asks_model = self._has("asks_model", None)
+        self.policy = self._optional("policy", None)
+        self.takes_one_port = self._optional("takes_one_port", False)
+        self.asks_model = self._optional("asks_model", None)
 
-    def _has(self, name: str, default: Any) -> Any:
+    def _optional(self, name: str, default: Any) -> Any:
+        """Return an attribute of the object, or the default if the object lacks it."""
         return getattr(self._executable, name, default)
 
     def get_id(self) -> str:
@@ -284,33 +291,33 @@ class Adapted(BaseOperator[Any]):
     @property
     def ports(self) -> Sequence[str]:
         """The ports of the object."""
-        ports: str | Sequence[str] = self._has("ports", None) or ()
+        ports: str | Sequence[str] = self._optional("ports", None) or ()
         return (ports,) if isinstance(ports, str) else tuple(ports)
 
     @property
     def reads(self) -> Sequence[str]:
-        """The operators further back that the object reads."""
-        return tuple(self._has("reads", None) or ())
+        """Ids of earlier operators whose messages the object reads."""
+        return tuple(self._optional("reads", None) or ())
 
     @property
     def instruction(self) -> str:
         """Purpose of the object."""
-        return str(self._has("instruction", ""))
+        return str(self._optional("instruction", ""))
 
     @property
     def memory(self) -> bool:
         """True if the object sees the earlier turns of a conversation."""
-        return bool(self._has("memory", True))
+        return bool(self._optional("memory", True))
 
     @property
     def runs_workflows(self) -> Sequence[HasGraph] | None:
         """The workflows that the object runs."""
-        return self._has("runs_workflows", None)
+        return self._optional("runs_workflows", None)
 
     @property
     def settings(self) -> Mapping[str, JsonValue]:
         """The parameters of the object."""
-        return self._has("settings", {})
+        return self._optional("settings", {})
 
     @property
     def added(self) -> Any:
@@ -318,24 +325,24 @@ class Adapted(BaseOperator[Any]):
         return self._executable
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
-        """Return what the object finds wrong with itself."""
-        check: Callable[[Mapping[str, Any]], list[Issue]] | None = self._has("check", None)
+        """Return the issues that the object reports."""
+        check: Callable[[Mapping[str, Any]], list[Issue]] | None = self._optional("check", None)
         return check({key: operator.added for key, operator in before.items()}) if check else []
 
     @property
     def has_fingerprint(self) -> bool:
         """True if the object has a method `fingerprint`."""
-        return callable(self._has("fingerprint", None))
+        return callable(self._optional("fingerprint", None))
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return the fingerprint of the object."""
         return self._executable.fingerprint() if self.has_fingerprint else super().fingerprint()
 
     def read_output(self, message: WorkflowMessage) -> Any:
-        """Return the answer that one of its messages holds."""
-        return self._has("read_output", plain_value)(message)
+        """Return the answer in a message of the object."""
+        return self._optional("read_output", plain_value)(message)
 
 
 def as_operator(executable: Executable | BaseOperator) -> BaseOperator:
-    """Return an object that a workflow runs as an operator: itself where it is one, else adapted."""
+    """Return the object if it is a `BaseOperator`, otherwise an operator that wraps the object."""
     return cast("BaseOperator", executable) if isinstance(executable, BaseOperator) else Adapted(executable)

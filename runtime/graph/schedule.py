@@ -1,17 +1,17 @@
 """Scheduling: the plan of a graph, and one run's progress through it.
 
-Pure and synchronous: it is told what happened and answers what to start and what is skipped. Nodes
-are numbers, so that the hot path is a few list look-ups; names are kept beside them for people.
+The module is pure and synchronous: it is told which nodes ended, and returns which nodes start and which are
+skipped. Nodes are numbers, so that the hot path is a few list look-ups; their ids are used in errors and events.
 
-The rules. An edge is *taken* when the node before it ran and took one of the edge's ports, and
-*skipped* when that node was skipped or took others; an edge without ports is taken whenever the node
-before it ran. A node without parents runs. Any other follows its join:
+An edge is *taken* when its parent ran and took one of the edge's ports, and *skipped* when its parent was skipped
+or took only other ports. An edge without ports is taken whenever its parent ran. A node without parents always
+runs. Other nodes follow their join:
 
 ==========  ==============================================================  ====================================
-join        runs                                                            is skipped
+join        the node runs                                                   the node is skipped
 ==========  ==============================================================  ====================================
-all_done    when every edge to it is taken or skipped, one at least taken   when every edge to it is skipped
-all         when every edge to it is taken                                  as soon as one is skipped
+all_done    when every edge to it is taken or skipped, at least one taken   when every edge to it is skipped
+all         when every edge to it is taken                                  as soon as one edge to it is skipped
 any         as soon as one edge to it is taken                              when every edge to it is skipped
 ==========  ==============================================================  ====================================
 """
@@ -28,30 +28,32 @@ Join = Literal["all_done", "all", "any"]
 """Condition under which a node with several predecessors runs."""
 
 Ports = frozenset[str]
-"""The ports of a node that an edge leaves from; empty where it is taken in any case."""
+"""Ports of an edge. It is taken if its parent took one of them; an edge without ports, whenever its parent ran."""
 
 
 class Plan:
     """A directed acyclic graph, ready to be scheduled.
 
     Attributes:
-        ids: The name of each node.
-        parents: The nodes before each node, in order.
-        children: The nodes after each node.
+        ids: The id of each node.
+        parents: The parents of each node, in order.
+        children: The children of each node.
+        waits: The number of parents of each node.
         roots: The nodes without parents.
         tails: The nodes without children.
-        joins: How each node joins its parents.
-        ports: The ports of the edges from a parent to a child that have any.
-        ways: The ports that the edges from a node leave from, where they have any.
+        joins: The joins of nodes whose join is not ``all_done``.
+        ports: The ports of edges that have any, by parent and child.
+        ways: All ports that edges from a node use, for nodes with such edges.
         branches: True if a node may be skipped, or run before all its parents have ended.
 
     Args:
-        before: The ids of the nodes before each node, in order; its keys are all nodes.
-        joins: How nodes join their parents, by id; ``all_done`` where nothing is said.
+        before: The ids of each node's parents, in order; the keys are all nodes.
+        joins: The joins of nodes, by id; ``all_done`` by default.
         ports: The ports of edges, by the ids of parent and child.
 
     Raises:
-        CycleError: There is a cycle; its second argument lists the ids along it, the first repeated.
+        CycleError: There is a cycle. The second argument of the error lists the ids along the cycle; the first id
+            is repeated at the end.
     """
 
     __slots__ = ("branches", "children", "ids", "joins", "parents", "ports", "roots", "tails", "waits", "ways")
@@ -76,12 +78,13 @@ class Plan:
         self.joins: dict[int, Join] = {number[node_id]: join for node_id, join in (joins or {}).items()}
         self.ports = {(number[parent], number[child]): ports for (parent, child), ports in (ports or {}).items()}
         self.ways: dict[int, Ports] = {}
-        for (parent, _), leaves in self.ports.items():
-            self.ways[parent] = self.ways.get(parent, frozenset()) | leaves
+        for (parent, _), edge_ports in self.ports.items():
+            self.ways[parent] = self.ways.get(parent, frozenset()) | edge_ports
         self.branches = bool(self.ports) or "any" in self.joins.values()
         self._refuse_cycles()
 
     def _refuse_cycles(self) -> None:
+        """Raise CycleError if there is a cycle: count the nodes that can run; `TopologicalSorter` names the cycle."""
         waits, left = list(self.waits), len(self.ids)
         ready = list(self.roots)
         while ready:
@@ -96,33 +99,34 @@ class Plan:
             raise CycleError("nodes are in a cycle", [])
 
     def descendants(self, nodes: Iterable[int]) -> set[int]:
-        """`nodes` and all that depends on them."""
+        """Return `nodes` and all nodes that depend on them."""
         return _reachable(nodes, self.children)
 
     def ancestors(self, nodes: Iterable[int], among: Container[int]) -> set[int]:
-        """`nodes` and what they depend on, as far as the ways there lead through `among` alone."""
+        """Return `nodes` and their ancestors that are reached through nodes in `among` only."""
         return _reachable(nodes, self.parents, among)
 
 
 def _reachable(nodes: Iterable[int], edges: Sequence[Sequence[int]], among: Container[int] | None = None) -> set[int]:
+    """Return `nodes` and all nodes that the edges lead to, optionally only through nodes in `among`."""
     found = set(nodes)
-    open_ = list(found)
-    while open_:
-        for node in edges[open_.pop()]:
+    to_visit = list(found)
+    while to_visit:
+        for node in edges[to_visit.pop()]:
             if node not in found and (among is None or node in among):
                 found.add(node)
-                open_.append(node)
+                to_visit.append(node)
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Reason for which a node was skipped: an edge that was not taken, on the way to it.
+    """Skipped node, and the edge that was not taken and so caused the skip.
 
     Attributes:
         node: The node that was skipped.
-        parent: The node that the edge leaves.
-        child: The node that it leads to.
+        parent: The parent of the edge.
+        child: The child of the edge: the skipped node, or the first skipped node on the path to it.
     """
 
     node: int
@@ -135,49 +139,61 @@ Taken = Sequence[str] | None
 
 
 class Progress:
-    """Progress of one run.
+    """Progress of one run through a plan.
 
-    Nodes that ended in an earlier round are given at the start, and count as having ended before it.
+    A later round starts from the nodes that ended in an earlier round and do not run again.
 
     Args:
         plan: The plan.
-        ran: The nodes that need not run again, with the ports that they took.
-        skipped: The nodes that were skipped, and stay so. With `ran` it holds all nodes that no
-            node to be run comes before.
+        ran: The nodes that ran in an earlier round, with the ports that they took.
+        skipped: The nodes that were skipped in an earlier round. `ran` and `skipped` together hold every node that
+            has no ancestor which runs in this round.
 
     Attributes:
         ready: The nodes that may start at once.
     """
 
-    __slots__ = ("_children", "_first", "_plan", "_settled", "_skips", "_taken", "_took", "_waits", "ready")
+    __slots__ = (
+        "_children",
+        "_decided",
+        "_edges_taken",
+        "_first_parent",
+        "_plan",
+        "_ports_taken",
+        "_skips",
+        "_waits",
+        "ready",
+    )
 
     def __init__(self, plan: Plan, ran: Mapping[int, Taken] | None = None, skipped: Sequence[Skip] = ()) -> None:
         self._plan = plan
         self._children = plan.children
-        self._waits = list(plan.waits)
-        self._took: dict[int, Taken] = {}
-        self._taken: dict[int, int] = {}
-        self._first: dict[int, int] = {}
+        self._waits = list(plan.waits)  # per node: the number of edges to it that are neither taken nor skipped
+        self._ports_taken: dict[int, Taken] = {}  # per node that ran: the ports that it took
+        self._edges_taken: dict[int, int] = {}  # per node: the number of taken edges to it
+        self._first_parent: dict[int, int] = {}  # per node with the join ``any``: the parent that ran first
         self._skips: list[Skip] = []
-        self._settled = bytearray(len(plan.ids)) if plan.branches or ran or skipped else bytearray()
+        # Per node: 1 once it may start, has ended or was skipped.
+        self._decided = bytearray(len(plan.ids)) if plan.branches or ran or skipped else bytearray()
         self.ready: list[int] = [*plan.roots]
         if ran or skipped:
-            self._take_up(ran or {}, skipped)
+            self._resume(ran or {}, skipped)
 
-    def _take_up(self, ran: Mapping[int, Taken], gone: Sequence[Skip]) -> None:
+    def _resume(self, ran: Mapping[int, Taken], skipped: Sequence[Skip]) -> None:
+        """Apply the nodes that ran or were skipped in an earlier round."""
         for node in ran:
-            self._settled[node] = 1
-        for skip in gone:
-            self._settled[skip.node] = 1
-        self.ready = [node for node in self.ready if not self._settled[node]]
+            self._decided[node] = 1
+        for skip in skipped:
+            self._decided[skip.node] = 1
+        self.ready = [node for node in self.ready if not self._decided[node]]
         for node, ports in ran.items():
             self.ready += self._finish(node, ports)
-        for skip in gone:
+        for skip in skipped:
             for child in self._children[skip.node]:
                 self._skip_edge(child, skip.parent, skip.child, self.ready)
 
     def finish(self, node: int, ports: Taken = None) -> list[int]:
-        """Note that `node` ran and took these ports; return the nodes that may start now."""
+        """Record that `node` ran and took these ports; return the nodes that may start now."""
         if self._plan.branches:
             return self._finish(node, ports)
         waits = self._waits
@@ -189,25 +205,28 @@ class Progress:
         return ready
 
     def skips(self) -> list[Skip]:
-        """The nodes that were skipped since this was asked last."""
+        """Return the nodes that were skipped since the last call."""
         skips, self._skips = self._skips, []
         return skips
 
     def inputs(self, node: int) -> list[int]:
-        """The parents whose edges to `node` are taken, in order; of an ``any`` join the first that ran."""
+        """Return the parents whose edges to `node` are taken, in order; for the join ``any``, the first that ran."""
         if not self._plan.branches:
             return list(self._plan.parents[node])
-        if node in self._first:
-            return [self._first[node]]
-        return [parent for parent in self._plan.parents[node] if parent in self._took and self._is_taken(parent, node)]
+        if node in self._first_parent:
+            return [self._first_parent[node]]
+        ran = self._ports_taken
+        return [parent for parent in self._plan.parents[node] if parent in ran and self._is_taken(parent, node)]
 
     def _is_taken(self, parent: int, child: int) -> bool:
-        wanted, took = self._plan.ports.get((parent, child)), self._took[parent]
-        return not wanted or took is None or not wanted.isdisjoint(took)
+        """Return True if the edge from a parent that ran to a child is taken."""
+        edge_ports, taken = self._plan.ports.get((parent, child)), self._ports_taken[parent]
+        return not edge_ports or taken is None or not edge_ports.isdisjoint(taken)
 
     def _finish(self, node: int, ports: Taken) -> list[int]:
+        """Take or skip the edges from a node that ran; return the nodes that may start now."""
         ready: list[int] = []
-        self._took[node] = ports
+        self._ports_taken[node] = ports
         for child in self._children[node]:
             if self._is_taken(node, child):
                 self._take_edge(child, node, ready)
@@ -216,42 +235,51 @@ class Progress:
         return ready
 
     def _take_edge(self, child: int, parent: int, ready: list[int]) -> None:
+        """Take the edge from `parent` to `child`; add the child to `ready` if it may start now."""
         self._waits[child] -= 1
-        self._taken[child] = self._taken.get(child, 0) + 1
-        if self._settled[child]:
+        self._edges_taken[child] = self._edges_taken.get(child, 0) + 1
+        if self._decided[child]:
             return
         is_any = self._plan.joins.get(child) == "any"
         if is_any:
-            self._first[child] = parent
+            self._first_parent[child] = parent
         if is_any or not self._waits[child]:
-            self._settled[child] = 1
+            self._decided[child] = 1
             ready.append(child)
 
-    def _skip_edge(self, child: int, because: int, of: int, ready: list[int]) -> None:
-        """Skip an edge to `child`; it was the edge from `because` to `of` that was not taken first."""
-        open_ = [child]
-        while open_:
-            child = open_.pop()
+    def _skip_edge(self, child: int, cause_parent: int, cause_child: int, ready: list[int]) -> None:
+        """Skip an edge to `child`, and the edges from nodes that are skipped as a result.
+
+        Args:
+            child: The child of the edge.
+            cause_parent: The parent of the edge that was not taken and caused this skip.
+            cause_child: The child of that edge.
+            ready: List to which nodes that may start now are added.
+        """
+        to_visit = [child]
+        while to_visit:
+            child = to_visit.pop()
             self._waits[child] -= 1
-            if self._settled[child]:
+            if self._decided[child]:
                 continue
-            if self._plan.joins.get(child) == "all" or not (self._waits[child] or self._taken.get(child)):
-                self._settled[child] = 1
-                self._skips.append(Skip(child, because, of))
-                open_.extend(reversed(self._children[child]))
+            if self._plan.joins.get(child) == "all" or not (self._waits[child] or self._edges_taken.get(child)):
+                self._decided[child] = 1
+                self._skips.append(Skip(child, cause_parent, cause_child))
+                to_visit.extend(reversed(self._children[child]))
             elif not self._waits[child]:
-                self._settled[child] = 1
+                self._decided[child] = 1
                 ready.append(child)
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Another run of some nodes of a plan, and of all that depends on them.
+    """Repetition of some nodes of a plan and of all nodes that depend on them.
 
     Attributes:
         again: The nodes that run again.
-        lost: The nodes that had not ended, and that no node which runs again waits for: a race is over without them.
-        progress: The progress from there on.
+        lost: The unfinished nodes that are not ancestors of a node that runs again, such as the losers of an ``any``
+            join. They are skipped.
+        progress: Progress with which the repetition starts.
     """
 
     again: AbstractSet[int]
@@ -260,11 +288,11 @@ class Repeat:
 
     @classmethod
     def of(cls, plan: Plan, nodes: Iterable[int], ran: Mapping[int, Taken], skipped: Iterable[Skip]) -> Repeat:
-        """Return the repeat of `nodes`.
+        """Return the repetition of `nodes`.
 
         Args:
             plan: The plan.
-            nodes: The nodes.
+            nodes: The nodes to repeat.
             ran: The nodes that have run, with the ports that they took.
             skipped: The nodes that were skipped.
         """

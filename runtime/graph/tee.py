@@ -9,7 +9,12 @@ from typing import Any
 
 
 class Tee:
-    """One stream for several consumers; each item is kept until the last of them has had it."""
+    """Stream for several consumers. Each consumer gets every item and, at the end, the error of the stream.
+
+    Args:
+        stream: The stream.
+        consumers: Number of consumers.
+    """
 
     def __init__(self, stream: AsyncIterator[Any], consumers: int) -> None:
         self._stream = stream
@@ -19,7 +24,7 @@ class Tee:
         self._error: Exception | None = None
 
     def copies(self) -> list[AsyncIterator[Any]]:
-        """The stream, once per consumer."""
+        """Return one copy of the stream per consumer."""
         return [self._copy(buffer) for buffer in self._buffers]
 
     async def _copy(self, buffer: deque[Any]) -> AsyncIterator[Any]:
@@ -36,6 +41,7 @@ class Tee:
                 return
 
     async def _advance(self) -> None:
+        """Read the next item of the stream into the buffers of all consumers."""
         try:
             item = await anext(self._stream)
         except StopAsyncIteration:

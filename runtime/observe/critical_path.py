@@ -10,41 +10,46 @@ from operad.runtime.observe.trace import Graph, Span, Trace, structural
 def critical_path(trace: Trace) -> frozenset[int]:
     """Return the ids of the operators' spans on the critical path of the run, including nested workflows.
 
-    The path is followed from the end of each round back: from the operator that ended last to the last to end of those
-    that it waited for, and so on.
+    In each round, the path is followed backwards: it begins at the operator that ended last. The next operator on the
+    path is, of the operators for which that one waited, the one that ended last, and so on.
     """
     critical: list[int] = []
-    inside: dict[int | None, list[Span]] = {}
+    children_of: dict[int | None, list[Span]] = {}
     for span in trace.spans:
-        inside.setdefault(span.parent, []).append(span)
-    todo = [*inside.get(None, ())]
-    while todo:
-        span = todo.pop()
-        children = inside.get(span.id, [])
+        children_of.setdefault(span.parent, []).append(span)
+    to_visit = [*children_of.get(None, ())]
+    while to_visit:
+        span = to_visit.pop()
+        children = children_of.get(span.id, [])
         if span.kind == "round":
-            operators = _chain([each for each in children if each.kind == "operator"], _waits_in(trace, span))
-            critical += [each.id for each in operators if each.state != "skipped"]
-            todo += operators
+            operators = _chain([child for child in children if child.kind == "operator"], _waits_for(trace, span))
+            critical += [operator.id for operator in operators if operator.state != "skipped"]
+            to_visit += operators
         else:
-            todo += [each for each in children if each.kind == "round"]
-            todo += _chain([each for each in children if each.kind == "item"], _began_after)
+            to_visit += [child for child in children if child.kind == "round"]
+            to_visit += _chain([child for child in children if child.kind == "item"], _started_after)
     return frozenset(critical)
 
 
 def _chain(spans: Sequence[Span], waited: Callable[[Span, Span], bool]) -> list[Span]:
-    """Return the spans from the last to end back: each time, the last to end of those that the span `waited` for."""
+    """Return the chain of spans backwards from the one that ended last.
+
+    Args:
+        spans: The spans.
+        waited: Function that returns True if its first span waited for its second; each span of the chain is, of the
+            spans for which the previous one waited, the one that ended last.
+    """
     ended, chain = [span for span in spans if span.end is not None], list[Span]()
-    candidates = [
-        span for span in ended if span.state != "stopped"
-    ] or ended  # an operator that was stopped by another's error
+    # Operators that were stopped because of another operator's error are left out.
+    candidates = [span for span in ended if span.state != "stopped"] or ended
     for span in sorted(candidates, key=_end_of, reverse=True):
         if not chain or waited(chain[-1], span):
             chain.append(span)
     return chain
 
 
-def _waits_in(trace: Trace, round_: Span) -> Callable[[Span, Span], bool]:
-    """Return True if an operator of a round waits for another one: that is before it, or that it judges."""
+def _waits_for(trace: Trace, round_: Span) -> Callable[[Span, Span], bool]:
+    """Return a function that returns True if an operator of a round waits for another: a predecessor or judged one."""
     graph = trace.graphs.get(structural(round_.path)) or Graph("", {})
 
     def waited(span: Span, earlier: Span) -> bool:
@@ -55,7 +60,7 @@ def _waits_in(trace: Trace, round_: Span) -> Callable[[Span, Span], bool]:
     return waited
 
 
-def _began_after(span: Span, earlier: Span) -> bool:
+def _started_after(span: Span, earlier: Span) -> bool:
     return _end_of(earlier) <= span.start
 
 

@@ -12,11 +12,11 @@ from operad.runtime.events import Event, current_scope
 
 _logger = logging.getLogger("operad.run")
 
-_WHERE = ("run_id", "operator", "round", "attempt")
+_LOCATION_FIELDS = ("run_id", "operator", "round", "attempt")
 
 
 class RunFilter(logging.Filter):
-    """Gives each record ``run_id``, ``operator`` (its path), ``round`` and ``attempt``, where it is written inside a run."""
+    """Filter that adds ``run_id``, ``operator`` (its path), ``round`` and ``attempt`` to records from inside a run."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the fields to a record, and accept it."""
@@ -33,36 +33,38 @@ class JsonFormatter(logging.Formatter):
     """Formatter for JSON lines: ``time`` (UTC), ``level``, ``logger``, ``message``, place in a run, and ``error``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
-        said: dict[str, Any] = {
+        """Return a record as one line of JSON, without a line break."""
+        fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
         }
-        said |= {name: value for name in _WHERE if (value := getattr(record, name, None)) is not None}
+        fields |= {name: value for name in _LOCATION_FIELDS if (value := getattr(record, name, None)) is not None}
         if record.exc_info:
-            said["error"] = self.formatException(record.exc_info)
-        return json.dumps(said, ensure_ascii=False, default=str)
+            fields["error"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False, default=str)
 
 
 def log_event(event: Event) -> None:
-    """Log an event to ``operad.run``, as a workflow's listener: beginnings, ends and failures, without contents.
+    """Log an event to the logger ``operad.run``: starts, ends and failures, without messages and answers.
 
-    Runs, rounds and operators at INFO; what failed or is tried again at WARNING; calls of models and tools at DEBUG.
+    This function is a listener of a workflow. Runs, rounds and operators are logged at INFO, failures and retries at
+    WARNING, and calls of models and tools at DEBUG.
     """
-    level, said = _told(event)
+    level, text = _level_and_text(event)
     if level and _logger.isEnabledFor(level):
-        where = {
+        location = {
             "run_id": event.run_id,
             "operator": "/".join(event.path),
             "round": event.round,
             "attempt": event.attempt,
         }
-        _logger.log(level, said, extra={name: value for name, value in where.items() if value})
+        _logger.log(level, text, extra={name: value for name, value in location.items() if value})
 
 
-def _told(event: Event) -> tuple[int, str]:
+def _level_and_text(event: Event) -> tuple[int, str]:
+    """Return the level and the text with which an event is logged; level 0 if it is not logged."""
     match event:
         case events.RunStarted():
             return logging.INFO, f"run of {event.workflow!r} begins"
@@ -73,7 +75,7 @@ def _told(event: Event) -> tuple[int, str]:
         case events.RoundFinished():
             return logging.INFO, f"round {event.round}: {event.status.value}"
         case events.OperatorFinished() | events.OperatorFailed() | events.OperatorCancelled():
-            return _told_of_end(event)
+            return _level_and_text_of_end(event)
         case events.OperatorStarted():
             return logging.INFO, f"{event.operator_id!r} begins"
         case events.OperatorRetried():
@@ -81,10 +83,10 @@ def _told(event: Event) -> tuple[int, str]:
         case events.FellBack():
             return logging.WARNING, f"{event.operator_id!r} falls back to {event.to}: {event.error}"
         case _:
-            return _told_of_call(event)
+            return _level_and_text_of_call(event)
 
 
-def _told_of_end(
+def _level_and_text_of_end(
     event: events.OperatorFinished | events.OperatorFailed | events.OperatorCancelled,
 ) -> tuple[int, str]:
     after = f"after {event.seconds:.1f} s"
@@ -94,7 +96,7 @@ def _told_of_end(
     return logging.INFO, f"{event.operator_id!r} {how} {after}"
 
 
-def _told_of_call(event: Event) -> tuple[int, str]:
+def _level_and_text_of_call(event: Event) -> tuple[int, str]:
     match event:
         case events.ModelAnswered():
             usage = event.usage

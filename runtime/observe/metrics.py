@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
-"""The upper ends of the histogram's buckets."""
+"""Upper limits of the histograms' buckets."""
 
 MOST_NAMES = 500
-"""Maximum number of distinct names of operators, models and tools: models may invent any number."""
+"""Maximum number of distinct names of operators, of models and of tools; models may invent any number of names."""
 
 MOST_OF_A_NAME = 200
-"""Characters of such a name."""
+"""Maximum number of characters of a name in a label."""
 
 OTHER = "other"
-"""Label for all further names."""
+"""Label for names above the maximum number."""
 
 
 class Metrics:
-    """A workflow's listener that counts events, in a registry of its own.
+    """Listener of a workflow that counts events, in its own registry.
 
-    Repeated events, of work done earlier or by a worker, are skipped: they were counted when they happened.
+    Repeated events, of work done earlier or by a worker, are skipped, because they were counted when they happened.
 
     Raises:
         MissingExtraError: The extra ``tracing`` is not installed.
@@ -77,7 +77,7 @@ class Metrics:
         """Count an event."""
         match event:
             case events.RunStarted():
-                [self._workflows[event.run_id]] = self._known("workflow", event.workflow)
+                [self._workflows[event.run_id]] = self._limited_names("workflow", event.workflow)
                 self._started.labels(self._workflows[event.run_id]).inc()
             case events.RunFinished():
                 self._ended.labels(self._workflows.pop(event.run_id, OTHER), event.message.status.value).inc()
@@ -92,7 +92,7 @@ class Metrics:
             case events.Interrupted() | events.Resumed():
                 self._count_question(event)
             case _ if repeated() is None:
-                self._called(event)
+                self._count_call(event)
             case _:
                 pass
 
@@ -101,7 +101,7 @@ class Metrics:
     ) -> None:
         self._running.dec()
         place = event.run_id, event.path
-        if self._asked.pop(place, None):  # questions of an ended operator get no answer any more
+        if self._asked.pop(place, None):  # an operator that has ended no longer waits for answers
             self._questions.set(sum(map(len, self._asked.values())))
         if place in self._done_before:
             self._done_before.discard(place)
@@ -109,12 +109,12 @@ class Metrics:
         state = type(event).__name__.removeprefix("Operator").lower()
         self._seconds.labels(*self._operator(), state).observe(event.seconds)
 
-    def _called(self, event: Event) -> None:
+    def _count_call(self, event: Event) -> None:
         match event:
             case events.OperatorRetried():
                 self._retries.labels(*self._operator()).inc()
             case events.ModelAnswered():
-                [model], usage = self._known("model", event.model), event.usage
+                [model], usage = self._limited_names("model", event.model), event.usage
                 self._calls.labels(model, "answered").inc()
                 self._tokens.labels(model, "prompt").inc(usage.prompt_tokens)
                 self._tokens.labels(model, "completion").inc(usage.completion_tokens)
@@ -123,11 +123,11 @@ class Metrics:
                 if usage.known_cost is not None:
                     self._cost.labels(model).inc(usage.known_cost)
             case events.ModelRetried():
-                self._again.labels(*self._known("model", event.model)).inc()
+                self._again.labels(*self._limited_names("model", event.model)).inc()
             case events.ModelFailed():
-                self._calls.labels(*self._known("model", event.model), "failed").inc()
+                self._calls.labels(*self._limited_names("model", event.model), "failed").inc()
             case events.ToolReturned():
-                [tool] = self._known("tool", event.tool)
+                [tool] = self._limited_names("tool", event.tool)
                 self._tools.labels(tool, "failed" if event.failed else "returned").inc()
                 self._tool_seconds.labels(tool).observe(event.seconds)
             case _:
@@ -145,10 +145,11 @@ class Metrics:
         scope = current_scope()
         if scope is None:
             return OTHER, OTHER
-        workflow, operator = self._known("operator", scope.run.workflow, scope.operator_id)
+        workflow, operator = self._limited_names("operator", scope.run.workflow, scope.operator_id)
         return workflow, operator
 
-    def _known(self, kind: str, *names: str) -> tuple[str, ...]:
+    def _limited_names(self, kind: str, *names: str) -> tuple[str, ...]:
+        """Return names as labels, or `OTHER` for each if there are too many distinct names of this kind."""
         names = tuple(to_text(name[:MOST_OF_A_NAME]) for name in names)
         known = self._names.setdefault(kind, set())
         if names not in known and len(known) >= MOST_NAMES:
@@ -170,18 +171,18 @@ class Metrics:
 
 
 def exposition(registry: CollectorRegistry) -> tuple[bytes, str]:
-    """Metrics as Prometheus reads them: the text, and its content type."""
+    """Return the metrics in the text format of Prometheus, and its content type."""
     made = _client()
     return made.generate_latest(registry), made.CONTENT_TYPE_LATEST
 
 
 def serve(registry: CollectorRegistry, port: int, host: str = "127.0.0.1") -> tuple[int, Callable[[], None]]:
-    """Answer ``http://HOST:PORT/metrics`` from a thread.
+    """Serve metrics at ``http://HOST:PORT/metrics`` in a thread.
 
     Args:
         registry: The metrics.
         port: Port; 0 for any free port.
-        host: Address to listen at; by default reachable from this machine only.
+        host: Address to listen at; the default can be reached from this machine only.
 
     Returns:
         The port, and a function that stops the server.

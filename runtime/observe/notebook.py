@@ -19,7 +19,7 @@ SECONDS_BETWEEN = 0.2
 """Minimum time between two updates of a display, in seconds."""
 
 MOST_ROWS = 300
-"""Operators that a table shows."""
+"""Maximum number of operators in a table."""
 
 _SIGNS: Mapping[str, str] = {
     "waiting": "○",
@@ -35,16 +35,16 @@ _SIGNS: Mapping[str, str] = {
 
 
 def picture(code: str) -> dict[str, str]:
-    """A flowchart as a notebook shows it.
+    """Return a flowchart for a notebook.
 
     Args:
-        code: Mermaid's code.
+        code: Mermaid code of the flowchart.
 
     Returns:
-        By media type: Markdown with the code; a picture too, where the extra ``media`` is installed.
+        Representations by media type: Markdown with the code, and SVG if the extra ``media`` is installed.
     """
     bundle = {"text/markdown": f"```mermaid\n{code}```\n"}
-    with suppress(Exception):  # without the extra, or too large to be drawn: the code is shown instead
+    with suppress(Exception):  # without the extra, or if the chart is too large, the notebook shows the code
         draw: Any = import_module("mermaid_render").mermaid_to_svg
         bundle["image/svg+xml"] = draw(code).decode()
     return bundle
@@ -57,7 +57,7 @@ def progress_in_notebook() -> tuple[Listener, ...]:
 
 
 class _Progress:
-    """Listener that keeps a table below the cell up to date."""
+    """Listener that updates a table of the run's operators below the cell."""
 
     def __init__(self) -> None:
         self._trace = Trace()
@@ -78,7 +78,7 @@ class _Progress:
 
 
 def progress_html(trace: Trace) -> str:
-    """Return the progress of a run as HTML: a row for each operator, with its message once it has ended."""
+    """Return the progress of a run as HTML: a table with a row for each operator, with its message if it has ended."""
     root = trace.root
     if root is None:
         return ""
@@ -100,12 +100,12 @@ def progress_html(trace: Trace) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Row of an operator, for all its runs.
+    """Row of an operator in the table, for all its executions.
 
     Attributes:
-        path: Path of the operator, without the indices of items.
-        runs: Its spans.
-        asks: True if one of them waits for a person.
+        path: Path of the operator, without indices of items.
+        runs: Spans of the operator, one per execution.
+        asks: True if the operator waits for a person.
     """
 
     path: tuple[str, ...]
@@ -113,7 +113,7 @@ class _Row:
     asks: bool
 
     def html(self) -> str:
-        """The row of a table."""
+        """Return the row as HTML."""
         state = self._state()
         usage = sum(span.usage.tokens for span in self.runs)
         indent = "&nbsp;" * 4 * (len(self.path) - 1)
@@ -124,28 +124,29 @@ class _Row:
             str(len(self.runs) or ""),
             f"{sum(span.seconds for span in self.runs):.1f}" if self.runs else "",
             f"{usage:,}" if usage else "",
-            self._said(),
+            self._text(),
         )
         return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
     def _state(self) -> str:
         if self.asks:
             return "asking"
-        going = [span for span in self.runs if span.end is None]
-        return "running" if going else self.runs[-1].state if self.runs else "waiting"
+        if any(span.end is None for span in self.runs):
+            return "running"
+        return self.runs[-1].state if self.runs else "waiting"
 
     def _progress(self) -> str:
         done = self.runs[-1].details.get("progress") if self.runs else None
         return f" {done[0]}/{done[1]}" if done else ""
 
-    def _said(self) -> str:
+    def _text(self) -> str:
         details = self.runs[-1].details if self.runs else {}
         message: Mapping[str, Any] = details.get("message") or {}
         return folded(str(details.get("error") or details.get("reason") or message.get("scratchpad") or ""))
 
 
 def _rows(trace: Trace) -> list[_Row]:
-    """The operators, those of workflows inside below the operator that runs them."""
+    """Return the rows of all operators; the operators of a nested workflow follow the operator that runs it."""
     runs: dict[tuple[str, ...], list[Span]] = {}
     asking: set[tuple[str, ...]] = set()
     for span in trace.spans:

@@ -1,6 +1,6 @@
 """OpenTelemetry attributes of a run's spans, in OpenInference's conventions and some of our own (``operad.…``).
 
-Sizes are limited: texts are cut, and of long conversations only the first message and the last ones are included.
+Sizes are limited: texts are cut, and a long conversation is reduced to its first message and its last ones.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from operad.runtime.observe.trace import Span
 from operad.runtime.reasoning.prompt import cut
 
 MOST_CHARACTERS = 16_000
-"""The longest text of an attribute."""
+"""Maximum number of characters of an attribute."""
 
 MOST_IN_MESSAGES = 64_000
-"""Characters of all messages that a model is asked with."""
+"""Maximum number of characters of all input messages of a model call together."""
 
 MOST_ATTRIBUTES = 80
-"""Maximum number of attributes for these messages: the SDK keeps the last 128 of a span."""
+"""Maximum number of attributes for the input messages of a model call; the SDK stores at most 128 per span."""
 
 MOST_SOURCES = 50
-"""Number of passages that were looked up are named."""
+"""Maximum number of passages, message parts or tool calls in the attributes of a span."""
 
 Said = dict[str, "str | int | float | bool | Sequence[str]"]
 """Attributes of a span."""
@@ -45,11 +45,11 @@ _KINDS = {"model": _Kind.LLM, "tool": _Kind.TOOL}
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Parts of a run's contents that are exported: texts of people, models and tools.
+    """Choice of the texts of a run that are exported.
 
     Attributes:
         inputs: True to export inputs: jobs, tasks, messages, arguments.
-        outputs: True to export outputs: answers, results, verdicts, texts of errors.
+        outputs: True to export outputs: answers, results, verdicts, error texts.
     """
 
     inputs: bool = True
@@ -57,7 +57,7 @@ class Shown:
 
 
 def kind_of(span: Span, judges: Sequence[str] = ()) -> str:
-    """Return OpenInference's kind of span: AGENT for an operator that asked a model, EVALUATOR for an evaluator."""
+    """Return the OpenInference kind of a span: AGENT for an operator that asked a model, EVALUATOR for an evaluator."""
     if span.kind == "operator" and span.name in judges:
         return _Kind.EVALUATOR.value
     if span.kind == "operator" and "tasks" in span.details:
@@ -67,7 +67,7 @@ def kind_of(span: Span, judges: Sequence[str] = ()) -> str:
 
 def attributes_of(span: Span, shown: Shown) -> Said:
     """Return the attributes of a span that has ended, except for its kind."""
-    said: Said = dict(_usage(span) if span.kind == "model" else _account(span))
+    said: Said = dict(_llm_usage(span) if span.kind == "model" else _own_usage(span))
     said["operad.state"] = span.state
     details = span.details
     if span.kind == "tool":
@@ -80,9 +80,9 @@ def attributes_of(span: Span, shown: Shown) -> Said:
     if verdict := _verdict_in(span):
         said |= _verdict(verdict, shown)
     if shown.inputs:
-        said |= _value(SpanAttributes.INPUT_VALUE, SpanAttributes.INPUT_MIME_TYPE, _asked(span))
+        said |= _value(SpanAttributes.INPUT_VALUE, SpanAttributes.INPUT_MIME_TYPE, _input_of(span))
     if shown.outputs:
-        said |= _value(SpanAttributes.OUTPUT_VALUE, SpanAttributes.OUTPUT_MIME_TYPE, _answered(span))
+        said |= _value(SpanAttributes.OUTPUT_VALUE, SpanAttributes.OUTPUT_MIME_TYPE, _output_of(span))
     return said
 
 
@@ -109,8 +109,11 @@ def of_kind(kind: str) -> Said:
     return {SpanAttributes.OPENINFERENCE_SPAN_KIND: kind}
 
 
-def _account(span: Span) -> Iterator[tuple[str, int | float]]:
-    """Yield usage attributes of our own: readers of OpenInference's add up the model calls themselves."""
+def _own_usage(span: Span) -> Iterator[tuple[str, int | float]]:
+    """Yield the usage of a span that is not a model call, as ``operad.…`` attributes.
+
+    OpenInference's attributes of usage are not used here, because their readers add up the model calls themselves.
+    """
     usage = span.usage
     if usage.calls:
         yield "operad.usage.calls", usage.calls
@@ -121,7 +124,8 @@ def _account(span: Span) -> Iterator[tuple[str, int | float]]:
             yield "operad.usage.cost", usage.known_cost
 
 
-def _usage(span: Span) -> Iterator[tuple[str, int | float]]:
+def _llm_usage(span: Span) -> Iterator[tuple[str, int | float]]:
+    """Yield the usage of a model call, as OpenInference's attributes."""
     usage = span.usage
     if span.state == "done":
         yield SpanAttributes.LLM_TOKEN_COUNT_PROMPT, usage.prompt_tokens
@@ -132,6 +136,7 @@ def _usage(span: Span) -> Iterator[tuple[str, int | float]]:
 
 
 def _verdict_in(span: Span) -> Mapping[str, Any]:
+    """Return the fields of a span's message or, for a round, of its verdict; empty if there is none."""
     return span.details if span.kind == "round" else span.details.get("message", {})
 
 
@@ -147,7 +152,8 @@ def _verdict(message: Mapping[str, Any], shown: Shown) -> Said:
     return said
 
 
-def _asked(span: Span) -> object:
+def _input_of(span: Span) -> object:
+    """Return the input of a span; None if there is none."""
     details = span.details
     if span.kind == "model":
         messages: list[dict[str, Any]] = details.get("messages") or [{}]
@@ -158,7 +164,8 @@ def _asked(span: Span) -> object:
     return details.get({"run": "goal", "tool": "arguments", "question": "question"}.get(span.kind, ""))
 
 
-def _answered(span: Span) -> object:
+def _output_of(span: Span) -> object:
+    """Return the output of a span; None if there is none."""
     details = span.details
     if message := _verdict_in(span):
         return message.get("scratchpad") or message.get("outputs") or None
@@ -168,6 +175,7 @@ def _answered(span: Span) -> object:
 
 
 def _value(name: str, mime_type: str, value: object) -> Said:
+    """Return the attributes of an input or output: the value, as text or JSON, and its media type."""
     if value is None:
         return {}
     kinds = OpenInferenceMimeTypeValues
@@ -177,11 +185,12 @@ def _value(name: str, mime_type: str, value: object) -> Said:
 
 
 def _conversation(details: Mapping[str, Any], shown: Shown) -> Said:
+    """Return the attributes of a model call's input messages and answer."""
     said: Said = {}
     if shown.inputs:
         messages: list[dict[str, Any]] = details.get("messages") or []
-        told, left_out = _as_fit(messages)
-        for place, message in enumerate(told):
+        included, left_out = _fitting_messages(messages)
+        for place, message in enumerate(included):
             said |= {f"{SpanAttributes.LLM_INPUT_MESSAGES}.{place}.{name}": value for name, value in message.items()}
         if left_out:
             said["operad.messages_left_out"] = left_out
@@ -192,8 +201,8 @@ def _conversation(details: Mapping[str, Any], shown: Shown) -> Said:
     return said
 
 
-def _as_fit(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Said], int]:
-    """Return the first message and as many of the last ones as fit, and the number of messages left out."""
+def _fitting_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Said], int]:
+    """Return the attributes of the first message and of the last ones that fit, and the number of messages left out."""
     characters, attributes = MOST_IN_MESSAGES, MOST_ATTRIBUTES
     last_ones: list[Said] = []
     for message in (*messages[:1], *reversed(messages[1:])):
@@ -203,11 +212,12 @@ def _as_fit(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Said], int]:
         if last_ones and (characters < 0 or attributes < 0):
             break
         last_ones.append(said)
-    told = [*last_ones[:1], *reversed(last_ones[1:])]
-    return told, len(messages) - len(told)
+    included = [*last_ones[:1], *reversed(last_ones[1:])]
+    return included, len(messages) - len(included)
 
 
 def _message(message: Mapping[str, Any]) -> Said:
+    """Return the attributes of a message of a conversation."""
     said: Said = {MessageAttributes.MESSAGE_ROLE: str(message.get("role", ""))}
     content: Any = message.get("content")
     if isinstance(content, list):
@@ -230,7 +240,7 @@ def _message(message: Mapping[str, Any]) -> Said:
 
 
 def _text(content: Any) -> str | None:
-    """Return the text of a message."""
+    """Return the text of a message's content; None if it has no text."""
     if isinstance(content, list):
         return "\n".join(map(_part, cast("list[dict[str, Any]]", content)))
     return content if isinstance(content, str) else None

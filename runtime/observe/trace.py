@@ -1,7 +1,7 @@
 """A run as a tree of spans, made from its events: the page, reports, notebooks and traces all show this.
 
-A span is something that takes time: the run, a round, an operator in a round, an item of a map, an attempt, the pause
-before the next, a call of a model or a tool, a question to a person.
+A span is a period of time: the run, a round, an operator in a round, an item of a map, an attempt, the pause before
+the next attempt, a call of a model or a tool, or a question to a person.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Kind = Literal["run", "round", "operator", "item", "attempt", "pause", "model", 
 State = Literal["running", "done", "failed", "stopped", "skipped", "cached", "kept"]
 
 MOST_STREAMED = 100_000
-"""Maximum number of characters kept of a streamed answer, until the whole answer is known."""
+"""Maximum number of characters of a streamed answer to store until the whole answer is known."""
 
 _INDEX = re.compile(r"\[\d+\]$")
 _STAMP = frozenset(Event.__struct_fields__)
@@ -34,15 +34,15 @@ class Span:
         id: Index in the trace, from 0.
         parent: Id of the enclosing span; None for the run itself.
         kind: Kind of span.
-        name: Name: an operator's id, a model's or a tool's name, a round's number.
+        name: Name of the span: the id of an operator, the name of a model or a tool, or the number of a round.
         path: Path in the run, as in events; empty for a span of the whole run.
         round: Round of the workflow; 0 for the run.
         attempt: Attempt of the operator; 0 if there is none.
-        start: Start, in seconds since the epoch.
-        end: End; None while it is in progress.
+        start: Time of the start, in seconds since the epoch.
+        end: Time of the end; None while the span is in progress.
         state: State, or outcome.
-        usage: Usage of models in it, as far as known.
-        details: Further plain values.
+        usage: Usage of model calls in the span, as far as known.
+        details: Further JSON values, such as the goal, the message or the error.
         version: Version of the trace in which the span last changed.
     """
 
@@ -62,7 +62,7 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """Duration in seconds; 0 while it is in progress."""
+        """Duration in seconds; 0 while the span is in progress."""
         return 0.0 if self.end is None else max(0.0, self.end - self.start)
 
 
@@ -71,11 +71,11 @@ class Graph:
     """Structure of a workflow.
 
     Attributes:
-        workflow: Its name.
-        before: Per operator, the operators before it.
-        judges: Ids of its evaluators.
-        instructions: Purposes of operators and evaluators, if declared.
-        ports: Per operator, the ports that edges to it leave from, by the operator before it.
+        workflow: Name of the workflow.
+        before: Ids of the predecessors of each operator.
+        judges: Ids of the evaluators.
+        instructions: Instructions of operators and evaluators that have one, by id.
+        ports: Ports of the edges to each operator, by predecessor.
     """
 
     workflow: str
@@ -85,7 +85,7 @@ class Graph:
     ports: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict[str, Mapping[str, tuple[str, ...]]])
 
     def joined(self, other: Graph) -> Graph:
-        """Return the union of two structures: a leader's workflow has other operators each time."""
+        """Return the union of two graphs of one path, such as a leader's, whose operators differ from job to job."""
         return Graph(
             other.workflow,
             {**self.before, **other.before},
@@ -96,17 +96,17 @@ class Graph:
 
 
 class Trace:
-    """The spans of a run, updated by its events: call `apply` with each, in their order.
+    """Spans of a run, updated by its events: call `apply` with each event, in order.
 
     Attributes:
         run_id: Id of the run.
         workflow: Name of the workflow.
         goal: Goal of the job.
-        spans: All spans, by their id; the run's own first.
-        graphs: Workflows in the run, by the path of the operator that runs them, without the indices of
-            items; that of the run itself under ``()``.
+        spans: All spans, in the order of their ids; the first is the span of the run.
+        graphs: Workflows in the run, by the path of the operator that runs them, without indices of items. The
+            workflow of the run itself has the path ``()``.
         version: Number of events applied.
-        began: Version of the run's first event; earlier versions were of another run.
+        began: Version of the run's first event; earlier versions belong to another run.
         graphs_version: Version of the last event that described a workflow.
         now: Time of the last event, in seconds since the epoch.
     """
@@ -128,7 +128,7 @@ class Trace:
 
     @classmethod
     def of(cls, happened: Iterable[Event]) -> Trace:
-        """Return the trace of these events."""
+        """Return the trace of some events."""
         trace = cls()
         for event in happened:
             trace.apply(event)
@@ -149,25 +149,25 @@ class Trace:
         return [span for span in self.spans if span.version > version]
 
     def within(self, span: Span, *kinds: Kind) -> list[Span]:
-        """Return the direct children of a span, of these kinds or of all, in order of their beginning."""
-        return [each for each in self.spans if each.parent == span.id and (not kinds or each.kind in kinds)]
+        """Return the direct children of a span, optionally only of some kinds, in the order of their start."""
+        return [child for child in self.spans if child.parent == span.id and (not kinds or child.kind in kinds)]
 
     def apply(self, event: Event) -> Sequence[Span]:
         """Apply an event.
 
         Returns:
-            The spans that it began, changed or ended, enclosing ones first.
+            The spans that the event started, changed or ended; enclosing spans come first.
         """
         self.version += 1
-        if isinstance(event, events.RunStarted):  # the events of another run follow, or those of the same run again
+        if isinstance(event, events.RunStarted):  # events of another run follow, or the same run starts again
             self._clear()
         self.now = max(self.now, event.time)
-        changed = self._changed_by(event)
+        changed = self._spans_changed_by(event)
         for span in changed:
             span.version = self.version
         return changed
 
-    def _changed_by(self, event: Event) -> Sequence[Span]:
+    def _spans_changed_by(self, event: Event) -> Sequence[Span]:
         match event:
             case events.RunStarted():
                 return self._run_started(event)
@@ -177,23 +177,24 @@ class Trace:
                 state = "stopped" if event.error == events.CANCELLED else "failed"
                 return self._run_ended(event, state, event.usage, error=event.error)
             case events.WorkflowEntered():
-                return self._entered(event)
+                return self._workflow_entered(event)
             case events.RoundStarted():
                 return self._round_started(event)
             case events.RoundFinished():
                 return self._round_ended(event)
             case events.OperatorStarted():
-                return [self._begin(("operator", event.path), self._around(event), "operator", event)]
+                return [self._begin(("operator", event.path), self._enclosing(event), "operator", event)]
             case events.OperatorSkipped():
-                span = self._begin(("operator", event.path), self._around(event), "operator", event)
+                span = self._begin(("operator", event.path), self._enclosing(event), "operator", event)
                 return self._end_operator(event, span, "skipped", reason=event.reason)
             case _:
                 return self._changed_in_operator(event)
 
     def _changed_in_operator(self, event: Event) -> Sequence[Span]:
+        """Apply an event of an operator that has started."""
         span = self._operator(event.path)
         if span is None:
-            return self._noted(event, self._open.get(("round", event.path)) or self.root)
+            return self._add_note(event, self._open.get(("round", event.path)) or self.root)
         match event:
             case events.OperatorFinished():
                 state = span.state if span.state in ("cached", "kept") else "done"
@@ -204,7 +205,7 @@ class Trace:
                 error = {"error": event.error} if isinstance(event, events.OperatorFailed) else {}
                 return self._end_operator(event, span, "failed" if error else "stopped", **error)
             case events.OperatorRetried():
-                return self._retried(event, span)
+                return self._attempt_failed(event, span)
             case events.CacheHit() | events.MessageKept():
                 span.state = "cached" if isinstance(event, events.CacheHit) else "kept"
                 return [span]
@@ -215,20 +216,20 @@ class Trace:
                 span.details["progress"] = [event.done, event.total]
                 return [span]
             case _:
-                return self._called(event, span)
+                return self._changed_by_call(event, span)
 
-    def _called(self, event: Event, span: Span) -> Sequence[Span]:
-        """Update calls of models and tools, and questions to persons, of an operator."""
+    def _changed_by_call(self, event: Event, span: Span) -> Sequence[Span]:
+        """Apply an event of a model call, a tool call or a question of an operator."""
         match event:
             case events.ModelAsked():
-                told = event.as_dict()
+                fields = event.as_dict()
                 asked = self._begin(("model", event.call_id), span, "model", event, event.model)
-                asked.details.update(messages=told["messages"], tools=told["tools"])
+                asked.details.update(messages=fields["messages"], tools=fields["tools"])
                 return [asked]
             case events.TokenStreamed():
-                return self._streamed(event, span)
+                return self._text_streamed(event, span)
             case events.ModelAnswered():
-                return self._answered(event, span)
+                return self._model_answered(event, span)
             case events.ModelFailed():
                 return self._end(("model", event.call_id), event, "failed", error=event.error)
             case events.ToolCalled():
@@ -239,14 +240,14 @@ class Trace:
                 state = "failed" if event.failed else "done"
                 return self._end(("tool", event.path, event.call_id), event, state, result=event.result)
             case events.Interrupted():
-                told = event.as_dict()
+                fields = event.as_dict()
                 asked = self._begin(("question", event.interrupt_id), span, "question", event, event.interrupt_id)
-                asked.details.update(question=event.question, schema=told["schema"])
+                asked.details.update(question=event.question, schema=fields["schema"])
                 return [asked]
             case events.Resumed():
                 return self._end(("question", event.interrupt_id), event, "done")
             case _:
-                return self._noted(event, span)
+                return self._add_note(event, span)
 
     # The run and its rounds
 
@@ -258,15 +259,15 @@ class Trace:
     def _run_ended(self, event: Event, state: State, usage: Usage, **details: object) -> Sequence[Span]:
         if self.root:
             self.root.usage = usage
-        left = [self._end(key, event, "stopped") for key in [*reversed(self._open)] if key != ("run",)]
-        return [*self._end(("run",), event, state, **details), *(span for spans in left for span in spans)]
+        stopped = [self._end(key, event, "stopped") for key in [*reversed(self._open)] if key != ("run",)]
+        return [*self._end(("run",), event, state, **details), *(span for spans in stopped for span in spans)]
 
-    def _entered(self, event: events.WorkflowEntered) -> Sequence[Span]:
-        place, graph = structural(event.path), _graph_of(event)
-        known = self.graphs.get(place)
+    def _workflow_entered(self, event: events.WorkflowEntered) -> Sequence[Span]:
+        path, graph = structural(event.path), _graph_of(event)
+        known = self.graphs.get(path)
         joined = known.joined(graph) if known else graph
-        if joined != known:  # each item of a map says the same
-            self.graphs[place], self.graphs_version = joined, self.version
+        if joined != known:  # all items of a map have the same graph
+            self.graphs[path], self.graphs_version = joined, self.version
         operator = self._operator(event.path)
         if operator is None or not _is_item(event):
             return [operator] if operator else []
@@ -276,7 +277,7 @@ class Trace:
         return [operator, item]
 
     def _round_started(self, event: events.RoundStarted) -> Sequence[Span]:
-        closed = self._end(("round", event.path), event, "stopped")  # an earlier round that failed without a verdict
+        closed = self._end(("round", event.path), event, "stopped")  # an earlier round that ended without a verdict
         item = self._open.get(("item", event.path))
         if item:
             item.end, item.state = None, "running"
@@ -293,16 +294,17 @@ class Trace:
     def _round_ended(self, event: events.RoundFinished) -> Sequence[Span]:
         verdict = {name: value for name, value in event.as_dict().items() if name in _VERDICT}
         ended = self._end(("round", event.path), event, "done", **verdict)
-        if item := self._open.get(("item", event.path)):  # unless another round follows
+        if item := self._open.get(("item", event.path)):  # ended for now; `_round_started` opens it again
             item.end, item.state = event.time, "done" if event.status is WorkflowStatus.SUCCESS else "failed"
             return [item, *ended]
         return ended
 
-    def _around(self, event: Event) -> Span | None:
+    def _enclosing(self, event: Event) -> Span | None:
+        """Return the span that contains the operator of an event: a round, an operator or the run."""
         return self._open.get(("round", event.path[:-1])) or self._operator(event.path[:-1]) or self.root
 
     def _operator(self, path: tuple[str, ...]) -> Span | None:
-        """Return the operator in progress at a path; for an item of a map, the map."""
+        """Return the span of the operator in progress at a path; for an item of a map, that of the map."""
         span = self._open.get(("operator", path))
         if span is None and path and _INDEX.search(path[-1]):
             span = self._open.get(("operator", (*path[:-1], _INDEX.sub("", path[-1]))))
@@ -310,15 +312,15 @@ class Trace:
 
     # Operators and their attempts
 
-    def _retried(self, event: events.OperatorRetried, span: Span) -> Sequence[Span]:
-        attempt = self._attempt(span, event.attempt, event.time, "failed", error=event.error)
+    def _attempt_failed(self, event: events.OperatorRetried, span: Span) -> Sequence[Span]:
+        attempt = self._add_attempt(span, event.attempt, event.time, "failed", error=event.error)
         pause = self._add(span, "pause", event, str(event.attempt))
         pause.end, pause.state = event.time + event.delay, "done"
         span.attempt = event.attempt + 1
         span.details["next_attempt_at"] = pause.end
-        return [span, *self._left_open(span, event), attempt, pause]
+        return [span, *self._end_children(span, event), attempt, pause]
 
-    def _attempt(self, span: Span, number: int, end: float, state: State, **details: object) -> Span:
+    def _add_attempt(self, span: Span, number: int, end: float, state: State, **details: object) -> Span:
         attempt = Span(
             len(self.spans),
             span.id,
@@ -336,77 +338,78 @@ class Trace:
         return attempt
 
     def _end_operator(self, event: Event, span: Span, state: State, **details: object) -> Sequence[Span]:
-        left = self._left_open(span, event)
-        last = [self._attempt(span, span.attempt, event.time, state)] if "next_attempt_at" in span.details else []
-        return [*self._end(("operator", span.path), event, state, **details), *left, *last]
+        children = self._end_children(span, event)
+        last = [self._add_attempt(span, span.attempt, event.time, state)] if "next_attempt_at" in span.details else []
+        return [*self._end(("operator", span.path), event, state, **details), *children, *last]
 
-    def _left_open(self, around: Span, event: Event) -> list[Span]:
-        """End all spans that an operator leaves open when it ends."""
+    def _end_children(self, operator: Span, event: Event) -> list[Span]:
+        """End the spans inside an operator that are still open when the operator or its attempt ends."""
         ended: list[Span] = []
-        while inside := self._open_in.get(around.id):
-            key, _ = inside.popitem()
+        while children := self._open_in.get(operator.id):
+            key, _ = children.popitem()
             ended += self._end(key, event, "stopped")
         return ended
 
     # Models
 
-    def _streamed(self, event: events.TokenStreamed, span: Span) -> Sequence[Span]:
-        inside = self._open_in.get(span.id, {})
-        writing = next((each for each in reversed(inside.values()) if each.kind == "model"), span)
-        text = writing.details.get("text", "")
+    def _text_streamed(self, event: events.TokenStreamed, span: Span) -> Sequence[Span]:
+        children = self._open_in.get(span.id, {})
+        writer = next((child for child in reversed(children.values()) if child.kind == "model"), span)
+        text = writer.details.get("text", "")
         if len(text) < MOST_STREAMED:
-            writing.details["text"] = (text + event.text)[:MOST_STREAMED]
-        return [writing]
+            writer.details["text"] = (text + event.text)[:MOST_STREAMED]
+        return [writer]
 
-    def _answered(self, event: events.ModelAnswered, span: Span) -> Sequence[Span]:
+    def _model_answered(self, event: events.ModelAnswered, span: Span) -> Sequence[Span]:
         if ("model", event.call_id) not in self._open:  # its start was not reported
             asked = self._begin(("model", event.call_id), span, "model", event, event.model)
             asked.start -= event.usage.seconds
-        told = event.as_dict()
-        ended = self._end(("model", event.call_id), event, "done", text=event.text, tool_calls=told["tool_calls"])
-        if event.finish_reason:
-            for each in ended:
-                each.details["finish_reason"] = event.finish_reason
-        for each in ended:
-            each.usage = event.usage
-        around: list[Span] = []
+        fields = event.as_dict()
+        ended = self._end(("model", event.call_id), event, "done", text=event.text, tool_calls=fields["tool_calls"])
+        for call in ended:
+            if event.finish_reason:
+                call.details["finish_reason"] = event.finish_reason
+            call.usage = event.usage
+        enclosing = [span]
         while span.parent is not None:
-            around.append(span)
             span = self.spans[span.parent]
-        for each in (span, *around):
-            each.usage = each.usage + event.usage
-        return [span, *reversed(around), *ended]
+            enclosing.insert(0, span)
+        for outer in enclosing:
+            outer.usage = outer.usage + event.usage
+        return [*enclosing, *ended]
 
     # Spans
 
-    def _noted(self, event: Event, span: Span | None) -> Sequence[Span]:
-        """Record an event that changes no span but is shown."""
+    def _add_note(self, event: Event, span: Span | None) -> Sequence[Span]:
+        """Record an event that starts, changes or ends no span as a note of the span in which it occurred."""
         if span is None:
             return []
-        said = {name: value for name, value in event.as_dict().items() if name not in _STAMP}
-        span.details.setdefault("notes", []).append({"time": event.time, **said})
+        fields = {name: value for name, value in event.as_dict().items() if name not in _STAMP}
+        span.details.setdefault("notes", []).append({"time": event.time, **fields})
         return [span]
 
-    def _begin(self, key: tuple[object, ...], around: Span | None, kind: Kind, event: Event, name: str = "") -> Span:
-        self._end(key, event, "stopped")  # a span whose end was not reported
-        span = self._add(around, kind, event, name or event.operator_id)
+    def _begin(self, key: tuple[object, ...], outer: Span | None, kind: Kind, event: Event, name: str = "") -> Span:
+        """Start a span inside another one, and keep it open under a key until `_end` is called with the key."""
+        self._end(key, event, "stopped")  # an earlier span with this key whose end was not reported
+        span = self._add(outer, kind, event, name or event.operator_id)
         self._open[key] = span
         self._open_in.setdefault(span.parent, {})[key] = span
         return span
 
-    def _add(self, around: Span | None, kind: Kind, event: Event, name: str) -> Span:
-        parent = around.id if around else None
+    def _add(self, outer: Span | None, kind: Kind, event: Event, name: str) -> Span:
+        parent = outer.id if outer else None
         span = Span(len(self.spans), parent, kind, name, event.path, event.round, event.attempt, event.time)
         self.spans.append(span)
         return span
 
     def _end(self, key: tuple[object, ...], event: Event, state: State, **details: object) -> Sequence[Span]:
+        """End the open span with a key; return it, or nothing if there is none or its end is known already."""
         span = self._open.pop(key, None)
         if span is None:
             return []
-        around = self._open_in.setdefault(span.parent, {})
-        around.pop(key, None)
-        around.update(self._open_in.pop(span.id, {}))  # spans that it leaves open now belong to the enclosing span
+        siblings = self._open_in.setdefault(span.parent, {})
+        siblings.pop(key, None)
+        siblings.update(self._open_in.pop(span.id, {}))  # children that are still open move to the enclosing span
         if span.end is not None:
             return []
         span.end, span.state, span.version = max(span.start, event.time), state, self.version
@@ -415,7 +418,7 @@ class Trace:
 
 
 def structural(path: Sequence[str]) -> tuple[str, ...]:
-    """Return a path without the indices of items: equal for the same place of a workflow."""
+    """Return a path without the indices of map items, so that it is equal for all items."""
     return tuple(_INDEX.sub("", part) for part in path)
 
 
@@ -424,5 +427,5 @@ def _graph_of(event: events.RunStarted | events.WorkflowEntered) -> Graph:
 
 
 def _is_item(event: Event) -> bool:
-    """Return True if it concerns an item of a map: its path ends with the map's id and the item's number."""
+    """Return True if an event concerns an item of a map: the last part of its path is the map's id with an index."""
     return bool(event.path) and event.path[-1] != event.operator_id

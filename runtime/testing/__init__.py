@@ -1,9 +1,9 @@
 """Fakes for tests: a scripted reasoner, a scripted model, and a clock on which waiting takes no time.
 
-`ScriptedReasoner` stands in for all thinking. `ScriptedModel` is an HTTP server on this machine that
-speaks the OpenAI chat-completions protocol, so that the client, its errors and the reasoners are
-the real ones. Both say clearly when a test asked more or less of them than its script holds.
-`FakeComfyUI` is a ComfyUI server whose runs make given files. `run_on_fake_clock` runs a coroutine on an event loop on which waiting takes no time.
+`ScriptedReasoner` replaces the reasoner and the model. `ScriptedModel` is an HTTP server on this machine that speaks
+the OpenAI chat-completions protocol, so that a test uses the real client, its errors and the real reasoners. Both
+raise an error if a test asks for more or fewer answers than its script has. `FakeComfyUI` is a ComfyUI server whose
+runs produce given files. `run_on_fake_clock` runs a coroutine on an event loop on which waiting takes no time.
 """
 
 from operad.runtime.testing.fake_clock import DeadlockError, FakeClockLoop, run_on_fake_clock

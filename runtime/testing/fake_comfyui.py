@@ -20,12 +20,12 @@ from operad.runtime.values.errors import OperadError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_OF_WEBSOCKETS = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-"""Text that a server of websockets adds to a client's key (RFC 6455, section 1.3)."""
+_WEBSOCKET_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+"""Text that a websocket server appends to the client's key (RFC 6455, section 1.3)."""
 
 
 class FakeComfyUI:
-    """A ComfyUI server on this machine whose every run makes the same files and texts.
+    """ComfyUI server on this machine, every run of which produces the same files and texts.
 
         from urllib.request import urlopen
 
@@ -34,14 +34,14 @@ class FakeComfyUI:
         print(server.prompts)  # the workflows that were run: []
 
     Args:
-        files: Contents of the files that each run makes, by name.
-        texts: Texts that each run makes.
-        wants_token: The only token that is let in; None lets in all.
+        files: Contents of the files that each run produces, by name.
+        texts: Texts that each run produces.
+        wants_token: The only token that the server accepts; None to accept all requests.
 
     Attributes:
-        prompts: The workflows that were run, in the form of the server.
-        uploads: Contents of the files that it was sent, by name.
-        headers: The headers of the last request, by names in lower case.
+        prompts: The workflows that were run, in ComfyUI's API format.
+        uploads: Contents of the files that clients uploaded, by name.
+        headers: The headers of the last request, by name in lower case.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class FakeComfyUI:
 
     @property
     def host(self) -> str:
-        """Host and port of the server, as a guard allows them."""
+        """Host and port of the server, in the form of a list of allowed hosts."""
         if self._server is None:
             raise OperadError("the fake ComfyUI server is not running: use it in a with block")
         return f"127.0.0.1:{self._server.server_port}"
@@ -84,50 +84,50 @@ class FakeComfyUI:
             self._server.server_close()
 
     def lets_in(self, authorization: str) -> bool:
-        """Return True if a request has the token."""
+        """Return True if a request has the token, or needs none."""
         return self._wants_token is None or authorization == f"Bearer {self._wants_token}"
 
     def ended(self, client: str) -> queue.SimpleQueue[str]:
-        """Return the queue of the ended runs of a client."""
+        """Return the queue of the ids of a client's runs that have ended."""
         return self._ended.setdefault(client, queue.SimpleQueue())
 
     def answer(self, path: str, query: Mapping[str, str], body: bytes, content_type: str) -> tuple[int, bytes]:
-        """Return the status and the body of an answer."""
-        said: Any = {}
+        """Return the HTTP status and the body of the response to a request."""
+        response: Any = {}
         if path == "/prompt":
-            asked = json.loads(body)
-            self.prompts.append(asked["prompt"])
-            said = {"prompt_id": f"run-{len(self.prompts)}", "number": 1, "node_errors": {}}
-            self.ended(asked["client_id"]).put(said["prompt_id"])
+            request = json.loads(body)
+            self.prompts.append(request["prompt"])
+            response = {"prompt_id": f"run-{len(self.prompts)}", "number": 1, "node_errors": {}}
+            self.ended(request["client_id"]).put(response["prompt_id"])
         elif path == "/upload/image":
             part: Any = message_from_bytes(f"Content-Type: {content_type}\r\n\r\n".encode() + body).get_payload(0)
             name = str(part.get_filename() or "file")
             self.uploads[name] = part.get_payload(decode=True)
-            said = {"name": name, "subfolder": "", "type": "input"}
+            response = {"name": name, "subfolder": "", "type": "input"}
         elif path == "/queue":
-            said = {"queue_running": [], "queue_pending": []}
+            response = {"queue_running": [], "queue_pending": []}
         elif path.startswith("/history/"):
             images = [{"filename": name, "subfolder": "", "type": "output"} for name in self._files]
             outputs = {"1": {"images": images, "text": self._texts}}
-            said = {path.removeprefix("/history/"): {"outputs": outputs, "status": {"status_str": "success"}}}
+            response = {path.removeprefix("/history/"): {"outputs": outputs, "status": {"status_str": "success"}}}
         elif path == "/view" and query.get("filename") in self._files:
             return 200, self._files[query["filename"]]
         else:
             return 404, b""
-        return 200, json.dumps(said).encode()
+        return 200, json.dumps(response).encode()
 
 
 class _Exchange(BaseHTTPRequestHandler):
-    """One request and its answer."""
+    """Handler of one HTTP request."""
 
     comfyui: FakeComfyUI
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing on the terminal."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
-        """Answer a request."""
+        """Answer a request without a body."""
         self._answer(b"")
 
     def do_POST(self) -> None:
@@ -142,7 +142,7 @@ class _Exchange(BaseHTTPRequestHandler):
             if not self.comfyui.lets_in(self.headers.get("Authorization", "")):
                 self._send(401, b"a token is needed")
             elif url.path == "/ws":
-                self._follow(query.get("clientId", ""))
+                self._report_end(query.get("clientId", ""))
             else:
                 self._send(*self.comfyui.answer(url.path, query, body, self.headers.get("Content-Type", "")))
 
@@ -153,19 +153,20 @@ class _Exchange(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _follow(self, client: str) -> None:
-        """Tell a client of the end of its run, over a websocket."""
+    def _report_end(self, client: str) -> None:
+        """Open a websocket, and send the client a message when its run ends."""
         key = self.headers["Sec-WebSocket-Key"].encode()
         self.send_response(101)
         self.send_header("Upgrade", "websocket")
         self.send_header("Connection", "Upgrade")
-        self.send_header("Sec-WebSocket-Accept", base64.b64encode(_accepted(key)).decode())
+        self.send_header("Sec-WebSocket-Accept", base64.b64encode(_websocket_accept(key)).decode())
         self.end_headers()
         run = self.comfyui.ended(client).get()
-        said = json.dumps({"type": "executing", "data": {"node": None, "prompt_id": run}}).encode()
-        self.wfile.write(bytes([0x81, len(said)]) + said)
+        message = json.dumps({"type": "executing", "data": {"node": None, "prompt_id": run}}).encode()
+        self.wfile.write(bytes([0x81, len(message)]) + message)
         self.close_connection = True
 
 
-def _accepted(key: bytes) -> bytes:
-    return hashlib.sha1(key + _OF_WEBSOCKETS, usedforsecurity=False).digest()
+def _websocket_accept(key: bytes) -> bytes:
+    """Return the digest with which a server accepts the key of a websocket client."""
+    return hashlib.sha1(key + _WEBSOCKET_GUID, usedforsecurity=False).digest()

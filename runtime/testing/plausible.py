@@ -7,11 +7,11 @@ from typing import Any
 
 
 def plausible(schema: Mapping[str, Any]) -> Any:
-    """A value that fits a JSON Schema: the first choice of each, one item per list, ``text`` for strings.
+    """Return a value that fits a JSON Schema: the first alternative, one item per list, ``text`` for strings.
 
         print(plausible({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}))
 
-    Follows references inside the schema; knows no patterns or formats.
+    References inside the schema are followed; patterns and formats are ignored.
     """
     return _plausible(schema, schema, 0)
 

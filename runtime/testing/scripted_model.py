@@ -47,7 +47,7 @@ class LeftoverStepsError(OperadError):
 
 
 class Step:
-    """One step of a script: the base of all kinds, so that a list of several kinds is a list of steps.
+    """Base class of the steps of a script.
 
     Example:
         def answer(request: dict) -> Step:
@@ -62,15 +62,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Say(Step):
-    """Answer with a text.
+    """Step that answers with a text.
 
         with ScriptedModel([Say("Good morning."), Say("cut o", finish_reason="length")]) as scripted:
             print(Workflow(Operator("Greet."), model=scripted.model).run("Ada").text)
             print(Workflow(Operator("Greet."), model=scripted.model).run("Ada").text)
 
     Attributes:
-        text: The text; it streams word by word.
-        finish_reason: Reason for the end; ``length`` when it was cut off.
+        text: The text, which is streamed word by word.
+        finish_reason: Reason for the end of the text; ``length`` if it was cut off.
     """
 
     text: str
@@ -79,7 +79,7 @@ class Say(Step):
 
 @dataclass(frozen=True, slots=True)
 class CallTools(Step):
-    """The model calls tools: pairs of a name and arguments, or JSON text, which may be broken.
+    """Step that calls tools, given as pairs of a name and arguments; arguments as text may be invalid JSON.
 
     Example:
         with ScriptedModel([CallTools([("search", {"claim": "x"})]), Say("done")]) as scripted:
@@ -92,7 +92,7 @@ class CallTools(Step):
 
 @dataclass(frozen=True, slots=True)
 class Fail(Step):
-    """The endpoint refuses with an HTTP status.
+    """Step that answers with an HTTP error.
 
     Example:
         with ScriptedModel([Fail(429, headers={"retry-after": "0"}), Say("done")]) as scripted:
@@ -104,12 +104,12 @@ class Fail(Step):
     message: str = "scripted failure"
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     error: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """More fields of the error object: ``type``, ``code``."""
+    """Further fields of the error object, such as ``type`` and ``code``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hang(Step):
-    """The endpoint takes the request and says nothing until the model is closed.
+    """Step that accepts the request and sends no answer until the model is closed.
 
     Example:
         with ScriptedModel([Hang()]) as scripted:
@@ -123,7 +123,7 @@ class Hang(Step):
 
 @dataclass(frozen=True, slots=True)
 class BreakOff(Step):
-    """The connection breaks after so many characters of `text`.
+    """Step that closes the connection after the first `after_chars` characters of `text`.
 
     Example:
         with ScriptedModel([BreakOff(after_chars=5)]) as scripted:
@@ -139,7 +139,7 @@ class BreakOff(Step):
 
 @dataclass(frozen=True, slots=True)
 class Plausible(Step):
-    """The model answers whatever is asked: a value that fits the JSON Schema of the request, or a word.
+    """Step that answers with a value that fits the JSON Schema of the request, or with a word if there is no schema.
 
     Example:
         with ScriptedModel(lambda request: Plausible()) as scripted:
@@ -149,7 +149,7 @@ class Plausible(Step):
 
 @dataclass(frozen=True, slots=True)
 class Raw(Step):
-    """The endpoint sends these bytes as its answer, whatever they are.
+    """Step that sends the given bytes as the response.
 
     Example:
         with ScriptedModel([Raw(b"<html>502 Bad Gateway</html>")]) as scripted:
@@ -164,30 +164,30 @@ class Raw(Step):
 
 
 Request = dict[str, Any]
-"""A request's body, as the protocol has it: ``messages``, ``tools``, ``response_format``, …"""
+"""Body of a chat-completions request: ``messages``, ``tools``, ``response_format``, …"""
 
 
 class ScriptedModel:
-    """An endpoint on this machine that answers from a script.
+    """Model endpoint on this machine that answers from a script.
 
         with ScriptedModel([CallTools([("search", {"query": "x"})]), Say("found")]) as scripted:
             Workflow(Operator("Check.", tools=[search]), model=scripted.model).run("x")
         assert scripted.requests[1]["messages"][-1]["role"] == "tool"
 
     Args:
-        script: Steps in the order of the requests, each a step, a text to say, or a function from request to one of
-            these; or one function for all requests.
-        wants_key: The only key that is let in; None lets in all.
+        script: Answers in the order of the requests: steps, texts, or functions that take a request and return a step
+            or a text. Alternatively, one such function for all requests.
+        wants_key: The only API key that the endpoint accepts; None to accept all requests.
 
     Attributes:
-        requests: The bodies of the requests so far, those with a wrong key excepted.
+        requests: The bodies of the requests so far, except those with a wrong key.
 
     Raises:
-        UnexpectedStepError: On leaving the context: there were more requests than steps. The requests themselves got an
-            HTTP 500; an error that this led to is the cause.
-        LeftoverStepsError: On leaving the context: there were fewer.
-        Exception: On leaving the context: the error that a function of the script raised.
-        TypeError: The script holds something else; or, on leaving the context, a function returned it.
+        UnexpectedStepError: At the end of the context: there were more requests than steps. The extra requests were
+            answered with HTTP 500; an error in the context that resulted is the cause.
+        LeftoverStepsError: At the end of the context: there were fewer requests than steps.
+        Exception: At the end of the context: the error that a function of the script raised.
+        TypeError: The script holds another value; or, at the end of the context, a function returned one.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class ScriptedModel:
 
     @property
     def model(self) -> Model:
-        """A client of this endpoint. It does not try again by itself, so that every failure is seen."""
+        """Client of this endpoint, without retries, so that a test sees every failure."""
         key = SecretStr(self._wants_key or "scripted")
         return Model(name="scripted", base_url=self.base_url, api_key=key, max_retries=0)
 
@@ -244,7 +244,7 @@ class ScriptedModel:
         if self._steps:
             raise LeftoverStepsError(
                 f"the model was asked {len(self.requests)} times; left of its script: "
-                f"{', '.join(map(_name, self._steps))}"
+                f"{', '.join(map(_step_name, self._steps))}"
             )
 
     async def __aenter__(self) -> Self:
@@ -256,6 +256,7 @@ class ScriptedModel:
         self.__exit__(kind, error, traceback)
 
     def _choose(self, path: str, authorization: str, request: Request) -> Step:
+        """Return the step with which a request is answered; called in the thread of the request."""
         key = authorization.removeprefix("Bearer ")
         if self._wants_key is not None and key != self._wants_key:
             return Fail(401, f"Incorrect API key provided: {key}.", error={"code": "invalid_api_key"})
@@ -271,16 +272,16 @@ class ScriptedModel:
             return step
         try:
             return _step_of(step(request))
-        except Exception as error:  # noqa: BLE001 - it is raised where the script was written
+        except Exception as error:  # noqa: BLE001 - raised in the test, at the end of the context
             self._fault = error
             return Fail(400, f"the script failed: {describe(error)}")
 
 
 def _step_of(value: Step | str) -> Step:
-    """Return a step of a script; a text is said.
+    """Return a step unchanged, and a text as the step that says it.
 
     Raises:
-        TypeError: It is neither.
+        TypeError: The value is neither.
     """
     if isinstance(value, str):
         return Say(value)
@@ -291,32 +292,34 @@ def _step_of(value: Step | str) -> Step:
     return value
 
 
-def _name(step: Any) -> str:
+def _step_name(step: Any) -> str:
+    """Return the description of an unused step, for an error."""
     return getattr(step, "__name__", "function") if callable(step) else repr(step)
 
 
 class _Server(ThreadingHTTPServer):
-    request_queue_size = 1024  # the standard 5 resets connections when many come at once
+    request_queue_size = 1024  # with the default of 5, connections are reset when many arrive at once
 
 
 class _Exchange(BaseHTTPRequestHandler):
-    """One request and its answer."""
+    """Handler of one HTTP request."""
 
     choose: Callable[[str, str, Request], Step]
     closed: threading.Event
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing on the terminal."""
+        """Log nothing."""
 
     def do_POST(self) -> None:
-        """Answer a chat completion."""
+        """Answer a chat-completions request."""
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         step = self.choose(self.path, self.headers.get("Authorization", ""), request)
         with suppress(ConnectionError):  # the client has gone
             self._play(step, request)
 
     def _play(self, step: Step, request: Request) -> None:
+        """Answer a request with a step."""
         if isinstance(step, Plausible):
             step = Say(_plausible_text(request))
         if isinstance(step, Hang):
@@ -333,7 +336,7 @@ class _Exchange(BaseHTTPRequestHandler):
             if request.get("stream"):
                 self._stream(_chunks(step, request))
             else:
-                self._send(200, json.dumps(_whole(step, request)).encode(), "application/json")
+                self._send(200, json.dumps(_completion(step, request)).encode(), "application/json")
 
     def _send(self, status: int, body: bytes, content_type: str, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(status)
@@ -344,6 +347,7 @@ class _Exchange(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _stream(self, chunks: Iterator[Mapping[str, Any]], broken: bool = False) -> None:
+        """Send chunks as server-sent events; if `broken`, stop before the last chunk."""
         self.send_response(200)
         for name, value in {
             "Content-Type": "text/event-stream",
@@ -365,8 +369,9 @@ class _Exchange(BaseHTTPRequestHandler):
 
 
 def _plausible_text(request: Request) -> str:
-    asked: Any = request.get("response_format") or {}
-    schema = asked.get("json_schema", {}).get("schema")
+    """Return JSON that fits the schema in a request, or a word if there is none."""
+    response_format: Any = request.get("response_format") or {}
+    schema = response_format.get("json_schema", {}).get("schema")
     return "text" if schema is None else json.dumps(plausible(schema))
 
 
@@ -387,7 +392,7 @@ def _calls(step: Say | CallTools) -> list[dict[str, Any]]:
 
 
 def _usage(step: Say | CallTools, request: Request) -> dict[str, int]:
-    """Words stand for tokens."""
+    """Return the usage of a step, with words counted as tokens."""
     prompt = sum(len(str(message.get("content") or "").split()) for message in request["messages"])
     written = len(step.text.split()) + sum(len(call["function"]["arguments"].split()) for call in _calls(step))
     return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
@@ -397,14 +402,16 @@ def _finish_reason(step: Say | CallTools) -> str:
     return "tool_calls" if isinstance(step, CallTools) else step.finish_reason
 
 
-def _whole(step: Say | CallTools, request: Request) -> dict[str, Any]:
+def _completion(step: Say | CallTools, request: Request) -> dict[str, Any]:
+    """Return a step as the body of a response that is not streamed."""
     message = {"role": "assistant", "content": step.text, "tool_calls": _calls(step) or None}
     choice = {"index": 0, "message": message, "finish_reason": _finish_reason(step)}
-    return {**_head(request, "chat.completion"), "choices": [choice], "usage": _usage(step, request)}
+    return {**_common_fields(request, "chat.completion"), "choices": [choice], "usage": _usage(step, request)}
 
 
 def _chunks(step: Say | CallTools, request: Request) -> Iterator[dict[str, Any]]:
-    head = _head(request, "chat.completion.chunk")
+    """Yield a step as the chunks of a streamed response."""
+    head = _common_fields(request, "chat.completion.chunk")
     deltas: list[dict[str, Any]] = [{"content": piece} for piece in re.findall(r"\S+\s*|\s+", step.text)]
     if calls := _calls(step):
         deltas.append({"tool_calls": calls})
@@ -416,5 +423,6 @@ def _chunks(step: Say | CallTools, request: Request) -> Iterator[dict[str, Any]]
         yield {**head, "choices": [], "usage": _usage(step, request)}
 
 
-def _head(request: Request, kind: str) -> dict[str, Any]:
+def _common_fields(request: Request, kind: str) -> dict[str, Any]:
+    """Return the fields that every response and chunk has."""
     return {"id": "scripted", "object": kind, "created": 0, "model": request.get("model", "")}

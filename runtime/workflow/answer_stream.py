@@ -20,7 +20,8 @@ _PIECE = re.compile(r"\S*\s*", re.DOTALL)
 def answering_operator(workflow: Workflow[Any], reasoner: Reasoner) -> str | None:
     """Return the id of the operator whose streamed text is the answer; None if the answer is known only at the end.
 
-    It is the only end operator, asks one model once, and has no evaluator.
+    The operator is the only tail of the workflow, its streamed text is certain to be its answer, and no evaluator can
+    ask for another round.
     """
     graph = workflow.graph()
     parents = {parent for before in graph.before.values() for parent in before}
@@ -31,7 +32,7 @@ def answering_operator(workflow: Workflow[Any], reasoner: Reasoner) -> str | Non
 
 
 class AnswerStream:
-    """Text of an operator as it comes; text that was given out is never taken back.
+    """Pieces of an operator's text as the model writes it; a piece that was returned is never revoked.
 
     Args:
         operator: The id of the operator; None if all text comes at the end.
@@ -44,7 +45,10 @@ class AnswerStream:
         self._sent = ""
 
     def next(self, event: Event | None) -> str:
-        """Return what may be given out after an event: of another attempt, nothing before it goes on where the one before broke off."""
+        """Return the new text in an event; empty if there is none.
+
+        The text of another attempt is returned only as far as it continues the text that was returned before.
+        """
         if not isinstance(event, TokenStreamed) or event.path != self._path:
             return ""
         if self._attempt != (attempt := (event.round, event.attempt)):
@@ -57,10 +61,10 @@ class AnswerStream:
         return piece
 
     def rest(self, text: str) -> Iterator[str]:
-        """Yield what is left of the whole text, in pieces.
+        """Yield the part of the whole text that was not returned yet, in pieces.
 
         Raises:
-            AnswerError: The text does not begin with what was given out.
+            AnswerError: The text does not begin with the text that was returned.
         """
         if not text.startswith(self._sent):
             raise AnswerError(
@@ -72,12 +76,12 @@ class AnswerStream:
 async def pieces(
     workflow: Workflow[Any], reasoner: Reasoner, events: AsyncGenerator[Event, None]
 ) -> AsyncGenerator[str, None]:
-    """Yield the text of a run's answer, piece by piece, as the model writes it where that is certain to be the answer.
+    """Yield the text of a run's answer in pieces, while the model writes if the text is certain to be the answer.
 
     Args:
         workflow: The workflow that runs.
         reasoner: The reasoner of the run.
-        events: The events of the run; the last one has its message. They are closed at the end.
+        events: The events of the run, the last of which has its message. The generator is closed at the end.
     """
     live = AnswerStream(answering_operator(workflow, reasoner))
     last: Event | None = None
@@ -92,7 +96,7 @@ async def pieces(
 
 
 def answer_text(message: WorkflowMessage) -> str:
-    """Return the text of an answer; of one that has outputs only, the one that is a text, or all of them as JSON."""
+    """Return the text of an answer; if it has only outputs, the only output if that is a text, or all as JSON."""
     outputs = list(message.outputs.values())
     if message.scratchpad or not outputs:
         return message.scratchpad

@@ -23,12 +23,12 @@ async def run_with_policy(node: Node, call: OperatorCall, scope: Scope) -> Answe
     """Run an operator with its policy.
 
     Args:
-        node: The operator, its policy, and how many operators of its workflow may run at once.
-        call: Its input.
-        scope: Where it runs.
+        node: The operator, its policy, and the limiter of concurrent operators.
+        call: The operator's input.
+        scope: The operator's context in the run.
 
     Raises:
-        BaseException: The error of the last attempt, where there is no fallback.
+        BaseException: The error of the last attempt, if there is no fallback.
     """
     policy = node.policy
     key = await asyncio.to_thread(call.key, node.operator) if policy.cache else None
@@ -60,6 +60,7 @@ async def run_with_policy(node: Node, call: OperatorCall, scope: Scope) -> Answe
 
 
 async def _attempts(node: Node, call: OperatorCall, scope: Scope) -> Answer:
+    """Run an operator until an attempt succeeds or its policy allows no further attempt."""
     retry = node.policy.retry
     while True:
         try:
@@ -77,11 +78,12 @@ async def _attempts(node: Node, call: OperatorCall, scope: Scope) -> Answer:
 
 
 async def _attempt(node: Node, operator: BaseOperator, call: OperatorCall, scope: Scope) -> Answer:
-    """An attempt of the node's own operator, or of one in its place, within its time and its place."""
+    """Run the node's operator or its fallback once, with the time limit and the concurrency limit of the node."""
     places, timeout = node.places, node.policy.timeout or Timeout()
-    around = (outer.place for outer in scope.outwards() if outer is not scope)
-    if places is None or any(place is not None and place.limiter is places for place in around):
-        # Where the workflow runs inside one of its own operators, it has that one's place: to wait would be for ever.
+    outer_places = (outer.place for outer in scope.outwards() if outer is not scope)
+    if places is None or any(place is not None and place.limiter is places for place in outer_places):
+        # A workflow inside one of its own operators shares the place of that operator; waiting for another place
+        # could last forever.
         return await _timed(operator, call, timeout, scope)
     place = scope.place = Place(places)
     try:
@@ -92,6 +94,7 @@ async def _attempt(node: Node, operator: BaseOperator, call: OperatorCall, scope
 
 
 async def _timed(operator: BaseOperator, call: OperatorCall, timeout: Timeout, scope: Scope) -> Answer:
+    """Run an operator once, or raise OperatorTimeoutError after its time limit."""
     if timeout == Timeout():
         return await operator.run(call)
     said = await within(timeout, operator.run(call), scope.deadlines)
@@ -107,7 +110,7 @@ async def _timed(operator: BaseOperator, call: OperatorCall, timeout: Timeout, s
 async def _fall_back(
     fallback: Executes | Completes | WorkflowMessage | str, node: Node, call: OperatorCall, scope: Scope
 ) -> Answer:
-    """Run the operator's fallback, within the time and the limits of an attempt."""
+    """Return a constant fallback, or run the fallback operator or model with the limits of an attempt."""
     if isinstance(fallback, WorkflowMessage | str):
         return fallback
     if not isinstance(fallback, Model):
@@ -122,6 +125,7 @@ async def _fall_back(
 
 
 def _name(fallback: Executes | Completes | WorkflowMessage | str) -> str:
+    """Return a description of a fallback for events and errors."""
     if isinstance(fallback, WorkflowMessage | str):
         return "a constant"
     return fallback.describe() if isinstance(fallback, Model) else f"operator {cast('Executable', fallback).get_id()!r}"

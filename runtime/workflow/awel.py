@@ -1,6 +1,6 @@
 """AWEL operators as operators of a workflow, and a workflow as an AWEL operator."""
 
-# dbgpt ships no complete types, and parts of its extension points are private.
+# dbgpt has incomplete types, and some of its extension points are private.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportPrivateUsage=false
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
 
 class AwelOperator(BaseOperator[Any]):
-    """An AWEL operator as an operator of a workflow; `Workflow.add` and ``>>`` make one of an AWEL operator.
+    """Operator of a workflow that runs an AWEL operator; `Workflow.add` and ``>>`` create it.
 
         shout = AwelOperator(MapOperator(str.upper), id="shout")
         print(Workflow(shout).run("hello").output)  # HELLO
 
-    It gets the answers of the operators before it, in order, as AWEL's nodes get their inputs; None for one that was
-    skipped. The first operator gets the job's inputs, or its goal. An AWEL operator that others come before in its own
-    DAG runs with all of them, as a single operator, and the first of them get the answer.
+    The AWEL operator gets the answers of its predecessors, in order, as its inputs; None for a skipped predecessor. An
+    operator without predecessors gets the job's inputs, or its goal. An AWEL operator that has ancestors in its own DAG
+    runs together with them, as a single operator, and the roots of that DAG get the answer of the predecessor.
 
-    A stream is an answer in full for other operators: the list of its parts, or the text where all parts are texts, which
-    are streamed as they come. An AWEL operator after it gets the stream.
+    If the output is a stream, AWEL operators after it get the stream. Other operators get the list of its parts, and
+    parts that are texts are emitted as events as they come.
 
     Args:
         node: The AWEL operator.
-        id: Its id in a workflow; by default its ``task_name``, or the name of its function or class.
+        id: Its id in the workflow; by default its ``task_name``, or the name of its function or class.
 
     Attributes:
         node: The AWEL operator.
@@ -69,13 +69,13 @@ class AwelOperator(BaseOperator[Any]):
         return self._id
 
     def settle_id(self, taken: Collection[str]) -> None:
-        """Make the id unique among those that are taken, unless it was chosen or is settled."""
+        """Make the id different from the ids that are taken, unless the user chose it or it is already unique."""
         if not self._settled:
             self._id, self._settled = settled_id(self._id, taken), True
 
     @property
     def ports(self) -> Sequence[str]:
-        """The names of the operators that a BranchOperator chooses from; those that a function names are not known."""
+        """Names of the operators that a BranchOperator chooses from; names that a function returns are unknown."""
         targets = (getattr(self.node, "_branches", None) or {}).values()
         return tuple(dict.fromkeys(target for target in targets if isinstance(target, str)))
 
@@ -85,7 +85,7 @@ class AwelOperator(BaseOperator[Any]):
         return bool(self.node.streaming_operator)
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
-        """Return what is wrong with it after the operators `before` it."""
+        """Return the issues of the operator, given its predecessors by id."""
         if type(self.node).__name__ == "MapOperator" and len(before) > 1:
             what = (
                 f"an AWEL MapOperator takes one input, and {len(before)} operators come before it; use a JoinOperator"
@@ -94,10 +94,10 @@ class AwelOperator(BaseOperator[Any]):
         return []
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Run the AWEL operator on the answers of the operators before it.
+        """Run the AWEL operator on the answers of its predecessors.
 
         Raises:
-            Exception: As the AWEL operator.
+            Exception: The error of the AWEL operator.
         """
         said = {message.operator_id: message for message in reversed(call.messages)}
         scope = current_scope()
@@ -112,10 +112,10 @@ class AwelOperator(BaseOperator[Any]):
 
 
 class WorkflowNode(AwelBase[Any]):
-    """A workflow as an AWEL operator; `Workflow.as_awel` makes one.
+    """AWEL operator that runs a workflow, created by `Workflow.as_awel`.
 
-    Its input is the job: a text is the goal, a dict the inputs, any other value the goal as JSON. Of several operators
-    before it, their values are the inputs by their ``task_name``. Its output is the workflow's answer.
+    The input is the job: a text is the goal, a dict the inputs, any other value the goal as JSON. With several parents,
+    their outputs are the job's inputs, by ``task_name``. The output is the workflow's answer.
     """
 
     def __init__(self, workflow: Workflow[Any], reasoner: Reasoner, *, stream: bool, **options: Any) -> None:
@@ -135,6 +135,7 @@ class WorkflowNode(AwelBase[Any]):
         return task.give(result.output)
 
     async def _pieces(self, job: Any) -> AsyncIterator[str]:
+        """Run the workflow, and yield the text of its answer in pieces."""
         live = AnswerStream(answering_operator(self._workflow, self._reasoner))
         async with aclosing(cast("Any", self._workflow.stream(job, self._reasoner))) as events:
             async for event in events:
@@ -146,17 +147,20 @@ class WorkflowNode(AwelBase[Any]):
 
 
 def _job_of(values: Mapping[str, Any]) -> Any:
+    """Return the job for the inputs of a node: a text or a dict."""
     value = next(iter(values.values())) if len(values) == 1 else dict(values)
     return value if isinstance(value, str | dict) else message_of(value).scratchpad
 
 
 def _name_of(node: Any) -> str:
+    """Return the name of an AWEL operator's function, or of its class if the function has no public name."""
     function: Callable[..., Any] | None = getattr(node, "map_function", None) or getattr(node, "combine_function", None)
     name = getattr(function, "__name__", "")
     return name if name.isidentifier() and not name.startswith("_") else type(node).__name__
 
 
 def _read(message: WorkflowMessage | None, run: Run | None, key: str) -> Any:
+    """Return the answer in the message of an operator; None without a message."""
     if message is None:
         return None
     operator = run.build.graph.operators.get(key) if run else None
@@ -164,7 +168,7 @@ def _read(message: WorkflowMessage | None, run: Run | None, key: str) -> Any:
 
 
 def _is_stream(run: Run | None, key: str) -> bool:
-    """Return True if an answer was a stream: of an AWEL operator that creates one, or maps one."""
+    """Return True if the answer of an operator was a stream that an AWEL operator created or mapped."""
     operator = run.build.graph.operators.get(key) if run else None
     if run is None or not isinstance(operator, AwelOperator):
         return False
@@ -173,7 +177,7 @@ def _is_stream(run: Run | None, key: str) -> bool:
 
 
 async def _whole(task: AwelTask) -> Any:
-    """The output of an AWEL operator; of a stream all of it, whose texts are streamed as they come."""
+    """Return the output of an AWEL operator; for a stream, the list of its parts, whose texts are emitted as events."""
     if not task.is_stream:
         return task.output
     parts: list[Any] = []

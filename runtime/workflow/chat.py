@@ -32,12 +32,12 @@ T = TypeVar("T", default=Any, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """A message that is to be answered.
+    """Message of the user that is to be answered.
 
     Attributes:
-        number: Its number in the conversation, counted from 1.
-        job: The job that it is, with the turns before it.
-        usage: Usage of the summary of those.
+        number: The message's number in the conversation, counted from 1.
+        job: The message as a job, with the earlier turns.
+        usage: Usage of the model calls that summarized earlier turns.
     """
 
     number: int
@@ -46,22 +46,23 @@ class _Exchange:
 
 
 class Chat(Generic[T]):
-    """A conversation with a workflow; `Workflow.chat` makes it.
+    """Conversation with a workflow, created by `Workflow.chat`.
 
         chat = flow.chat("user-42", store="chats.db")
         chat.send("My name is Ada.")
         print(chat.send("What is my name?").text)
 
-    Each message is a run of the workflow. The turns before it reach the model as messages of their own, within a budget
-    of tokens: older turns are summarized by the model, and the summary is kept. One message is answered at a time; a
-    message that fails, or is cancelled, is not kept.
+    Each message is one run of the workflow. The prompt includes earlier turns as separate messages, within a budget of
+    tokens: the model summarizes older turns, and the summary is stored. One message is answered at a time. A message
+    whose run fails or is cancelled is not stored.
 
     Args:
         workflow: The workflow that answers.
         reasoner: The reasoner of the answers and the summaries.
-        id: The id of the conversation, in its store and as the `session_id` of its jobs; a fresh one by default.
-        store: An SQLite file or a `ChatStore` that keeps the turns; by default they are in memory, for this object alone.
-        memory: Tokens that the summary, the newest turns and the new message may have together; 4,000 by default.
+        id: The id of the conversation in its store, and the `session_id` of its jobs; a new one by default.
+        store: An SQLite file or a `ChatStore` that stores the turns; by default they are in the memory of this object.
+        memory: Maximum number of tokens of the summary, the newest turns and the new message together; 4,000 by
+            default.
 
     Attributes:
         id: The id of the conversation.
@@ -93,7 +94,7 @@ class Chat(Generic[T]):
 
     @property
     def turns(self) -> list[Turn]:
-        """All turns, the oldest first: messages of the user, each with its answer."""
+        """All turns, the oldest first: each message of the user is followed by its answer."""
         return self._store.turns(self.id)
 
     def send(self, message: str | Job) -> Result[T]:
@@ -110,17 +111,17 @@ class Chat(Generic[T]):
         return run_sync(partial(self.asend, message), instead=f"{type(self).__name__}.asend(…)")
 
     async def asend(self, message: str | Job) -> Result[T]:
-        """Send a message and return the result of the run that answers it; its usage includes that of a summary.
+        """Send a message and return the result of the run that answers it; the usage includes a new summary.
 
         Args:
             message: A text, or a `Job`, whose goal is the message, with files and inputs.
 
         Raises:
-            InputError: The message is neither; another message is being answered; or another program has added to the
-                conversation meanwhile.
-            PausedError: The run asks a person; it stays paused, and the message is not kept. `events` takes part in
-                such runs.
-            Exception: As `Workflow.arun`. The message is not kept then, and can be sent again.
+            InputError: The message has another type; another message is being answered; or another program has added
+                to the conversation meanwhile.
+            PausedError: The run asks a person. It stays paused, and the message is not stored. Use `events` for such
+                runs.
+            Exception: The errors of `Workflow.arun`. The message is not stored then, and can be sent again.
         """
         with self._alone():
             exchange = await self._opened(message)
@@ -135,9 +136,9 @@ class Chat(Generic[T]):
             async for piece in chat.stream("Tell me a story."):
                 print(piece, end="", flush=True)
 
-        Pieces come as the model writes them where they are certain to be the answer: the last operator is a plain one
-        without tools, ports and output type, and no evaluator can ask for another round. Otherwise they come at the end.
-        The message is kept when the run has finished; closing the stream before cancels the run.
+        The pieces come while the model writes if they are certain to be the answer: the last operator has no tools,
+        ports or output type, and no evaluator can ask for another round. Otherwise they come at the end. The message is
+        stored when the run has finished; closing the stream earlier cancels the run.
 
         Arguments and errors are those of `asend`.
 
@@ -152,9 +153,9 @@ class Chat(Generic[T]):
     def events(self, message: str | Job) -> AsyncGenerator[Event, None]:
         """Send a message and yield the events of the run that answers it, as `Workflow.stream` does.
 
-        The message is kept once the run has finished. A question of the run is answered with `Workflow.answer`.
+        The message is stored when the run has finished. A question of the run is answered with `Workflow.answer`.
 
-        Arguments and errors are those of `asend`, except that a run that asks a person goes on waiting.
+        Arguments and errors are those of `asend`, except that a run with a question to a person waits for the answer.
         """
         return self._events(message, streamed=True)
 
@@ -177,6 +178,7 @@ class Chat(Generic[T]):
 
     @contextmanager
     def _alone(self) -> Generator[None, None, None]:
+        """Hold the lock of the conversation, or raise InputError if another message is being answered."""
         if not self._answering.acquire(blocking=False):
             raise InputError(
                 f"chat {self.id!r}: a message is being answered; wait for its answer, and send the next then"
@@ -187,7 +189,7 @@ class Chat(Generic[T]):
             self._answering.release()
 
     async def _opened(self, message: str | Job) -> _Exchange:
-        """The message as a job, with the turns before it; what is summarized for it is kept at once."""
+        """Return a message as a job with the earlier turns; a new summary of them is stored at once."""
         if not isinstance(message, str | Job):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"expected a text or a Job; got {shown(message)}")
         job = Job(message) if isinstance(message, str) else message
@@ -202,5 +204,6 @@ class Chat(Generic[T]):
         return _Exchange(last + 1, job, recalled.usage)
 
     async def _keep(self, exchange: _Exchange, message: WorkflowMessage) -> None:
+        """Store a message of the user with the answer in the run's message."""
         answer = answer_text(message)
         await asyncio.to_thread(self._store.add, self.id, exchange.number, exchange.job.goal, answer)

@@ -12,7 +12,7 @@ from operad.runtime.values.output import shown
 from operad.runtime.values.sqlite_file import FileKind, SqliteFile
 
 APPLICATION_ID = 0x6F706163
-"""Mark of an SQLite file of conversations: "opac"."""
+"""Application id in the header of an SQLite file of conversations: "opac"."""
 
 _CHATS = FileKind(
     name="a store of chats",
@@ -28,7 +28,7 @@ _CHATS = FileKind(
 
 @dataclass(frozen=True, slots=True)
 class KeptChat:
-    """A conversation in a store.
+    """Conversation in a store.
 
         flow.chat("ada", store="chats.db").send("hello")
         with closing(ChatStore("chats.db")) as store:
@@ -37,9 +37,9 @@ class KeptChat:
                 print(chat.id, chat.messages)
 
     Attributes:
-        id: Its id.
-        messages: Number of messages of the user, each with its answer.
-        written: When the last one was written, in seconds since the epoch.
+        id: The conversation's id.
+        messages: Number of messages of the user, each of which has an answer.
+        written: Time at which the last message was written, in seconds since the epoch.
     """
 
     id: str
@@ -48,21 +48,21 @@ class KeptChat:
 
 
 class ChatStore:
-    """Conversations, by id: in an SQLite file that processes share, or in memory.
+    """Store of conversations, by id: in an SQLite file that several processes can share, or in memory.
 
         store = ChatStore("chats.db")
         flow.chat("user-42", store=store).send("My name is Ada.")
         [kept.id for kept in store.chats()]  # ['user-42']
         store.forget("user-42")
 
-    A message is written in one transaction with its answer, once that is complete: the end of a process between two
-    messages loses nothing, and during an answer that message only.
+    A message and its complete answer are written in one transaction. A crash loses at most the message that is being
+    answered.
 
     Args:
-        path: The file; made when it is first needed. None for memory.
+        path: The file, which is created when it is first needed; None for memory.
 
     Raises:
-        InputError: It is not a path. When it is used: the file is of another kind or version, or cannot be written to.
+        InputError: `path` is not a path. On first use: the file has another format or version, or is not writable.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
@@ -73,7 +73,7 @@ class ChatStore:
         self._file = SqliteFile(path, _CHATS)
 
     def chats(self) -> list[KeptChat]:
-        """Return the conversations, the one with the newest message first."""
+        """Return the conversations, sorted by their newest message, the newest first."""
         with self._file.connection() as connection:
             rows = connection.execute(
                 f"SELECT {_text('chat')}, count(*), CAST(max(written) AS REAL) FROM turns GROUP BY chat "  # noqa: S608
@@ -85,7 +85,7 @@ class ChatStore:
         """Remove conversations.
 
         Raises:
-            InputError: There is none with one of these ids; then none was removed.
+            InputError: There is no conversation with one of these ids. No conversation was removed then.
         """
         with self._file.transaction() as connection:
             known = [row[0] for row in connection.execute("SELECT DISTINCT chat FROM turns")]
@@ -95,11 +95,11 @@ class ChatStore:
             connection.executemany("DELETE FROM turns WHERE chat = ?", [(chat,) for chat in ids])
 
     def close(self) -> None:
-        """Close the file, which can be used again; what is in memory is lost."""
+        """Close the file, which is opened again on the next use; conversations in memory are lost."""
         self._file.close()
 
     def turns(self, chat: str) -> list[Turn]:
-        """Return all turns of a conversation, the oldest first, summaries left out."""
+        """Return all turns of a conversation, the oldest first, without summaries."""
         with self._file.connection() as connection:
             rows = connection.execute(
                 f"SELECT {_text('message')}, {_text('answer')} FROM turns WHERE chat = ? ORDER BY number",  # noqa: S608
@@ -108,7 +108,7 @@ class ChatStore:
         return [turn for message, answer in rows for turn in _turns(message, answer)]
 
     def latest(self, chat: str) -> tuple[int, list[Turn]]:
-        """Return the number of the last message, 0 for none, and the turns since the last summary, after that summary."""
+        """Return the number of the last message (0 for none), and the last summary followed by the turns after it."""
         last, turns = 0, list[Turn]()
         with self._file.connection() as connection:
             rows = connection.execute(
@@ -123,10 +123,10 @@ class ChatStore:
         return last, turns
 
     def add(self, chat: str, number: int, message: str, answer: str) -> None:
-        """Write a message with its answer.
+        """Write a message and its answer.
 
         Raises:
-            InputError: Another program has written a message with this number.
+            InputError: `number` is not the next number, because another program has changed the conversation.
         """
         row = (chat, number, _encodable(message), _encodable(answer), None, time.time())
         with self._file.transaction() as connection:
@@ -139,7 +139,7 @@ class ChatStore:
             connection.execute("INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def summarize(self, chat: str, number: int, summary: str) -> None:
-        """Write a summary of all messages up to this number, that one included."""
+        """Write a summary of all messages up to and including this number."""
         with self._file.transaction() as connection:
             connection.execute(
                 "UPDATE turns SET summary = ? WHERE chat = ? AND number = ?", (_encodable(summary), chat, number)
@@ -147,12 +147,12 @@ class ChatStore:
 
 
 def _text(column: str) -> str:
-    """Return a column as text, whatever another program wrote into the file."""
+    """Return an SQL expression for a column as text, whatever type another program wrote into the file."""
     return f"CAST(ifnull({column}, '') AS TEXT)"
 
 
 def _encodable(text: str) -> str:
-    """The text with a sign in place of each half of a surrogate pair, which JSON may hold and no file."""
+    """Return a text with lone surrogates replaced: JSON may contain them, but they cannot be encoded as UTF-8."""
     return text.encode("utf-8", "replace").decode()
 
 

@@ -16,16 +16,16 @@ def declared(operator: BaseOperator) -> Mapping[str, Any]:
 
 
 def fault_in_list(schema: Mapping[str, Any], operator_id: str, path: Sequence[str]) -> tuple[str, str] | None:
-    """Return the code and the message of a fault: a declared answer lacks the part, or the part is not a list.
+    """Return the code and the message of an issue if a declared answer lacks a list; None if it may have the list.
 
     Args:
         schema: The JSON Schema of the answer.
-        operator_id: The operator.
+        operator_id: The id of the operator.
         path: The names of the fields that lead to the list; empty for the whole answer.
     """
     part = _resolved(schema, schema)
     if path[:1] == ["output"] and "output" not in part.get("properties", {}):
-        path = path[1:]  # the name of an answer that is not an object
+        path = path[1:]  # an answer that is not an object is named ``output``
     at = operator_id
     for name in path:
         properties: Mapping[str, Any] = part.get("properties", {})
@@ -40,7 +40,7 @@ def fault_in_list(schema: Mapping[str, Any], operator_id: str, path: Sequence[st
 
 
 def _resolved(schema: Mapping[str, Any], part: Any) -> Mapping[str, Any]:
-    """A part of a schema, with the definition that it refers to; empty where it allows several forms."""
+    """Return a part of a schema, with its reference resolved; empty if the part allows several alternatives."""
     for _ in range(10):
         ref = _mapping(part).get("$ref")
         if not isinstance(ref, str):
@@ -57,6 +57,6 @@ def _mapping(part: Any) -> Mapping[str, Any]:
 
 
 def _type(part: Mapping[str, Any]) -> str:
-    """The declared type; empty where there are none or several."""
+    """Return the declared type; empty if there is none, or several."""
     kind = part.get("type")
     return kind if isinstance(kind, str) else ""

@@ -25,7 +25,7 @@ class OperatorOptions(TypedDict, total=False):
 
 
 class _Decorator:
-    """Decorator returned by `operator(id=…)`, typed for each kind of function."""
+    """Decorator returned by `operator(id=…)`, with an overload for each type of function."""
 
     def __init__(self, options: OperatorOptions) -> None:
         self._options = options
@@ -90,32 +90,33 @@ def operator(
     inline: bool = False,
     **unknown: object,
 ) -> Any:
-    r"""Make an operator of a function.
+    r"""Return an operator made of a function.
 
         @operator
         def bullets(facts: Claims) -> str:  # the parameter is the answer of the operator 'facts'
             return "\n".join(f"- {claim}" for claim in facts.claims)
 
-    Parameters are bound by their annotation (`Job`, `Reasoner`, `RunContext`), else by the id of an operator before
-    it, whose answer is validated into the annotated type. A single such parameter takes the answer of the only
-    operator before it, whatever its name. An operator without others before it gets the job's inputs by name, or the
-    job's goal. A name without a match is an issue before the run.
+    Parameters annotated with `Job`, `Reasoner` or `RunContext` get these objects. Every other parameter gets the answer
+    of the predecessor whose id is the parameter's name; the answer is validated as the annotated type. With a single
+    such parameter and a single predecessor, the name does not matter. An operator without predecessors gets the job's
+    inputs by name, or the job's goal. A name without a match is reported as an issue before the run.
 
     The function returns text, a pydantic model or JSON values, `Take(port, value)`, or a `WorkflowMessage`. A
-    generator streams its text. A sync function runs in a thread, an async one on the event loop.
+    generator streams its text. A sync function runs in a thread, an async function on the event loop.
 
     Args:
         function: The function.
         id: The operator's id; by default the function's name.
         ports: The ports that the function may take.
         policy: Policy of the operator.
-        inline: True if a sync function runs on the event loop instead of in a thread. That costs a sixth, and is for
-            functions that compute for less than a millisecond: nothing else runs meanwhile, a timeout cannot stop the
-            function, and it cannot call `Workflow.run`.
+        inline: True if a sync function runs on the event loop instead of in a thread. The overhead is a sixth of that
+            of a thread. Use it for functions that take less than a millisecond: no other operator runs meanwhile, a
+            timeout cannot stop the function, and the function cannot call `Workflow.run`.
         unknown: Other arguments, which are errors.
 
     Raises:
-        InputError: It is not a function, or has parameters that cannot be bound by name; or an argument is unknown.
+        InputError: `function` is not a function, has parameters that cannot be bound by name, or an argument is
+            unknown.
     """
     if unknown:
         refuse_unknown("@operator(…)", unknown, ("id", "ports", "policy", "inline"))
@@ -126,5 +127,5 @@ def operator(
 
 
 def defining_names(frame: Any) -> Mapping[str, Any] | None:
-    """The local names where a function is defined, for annotations that are text; None at the top of a module."""
+    """Return the local names of a frame, to resolve annotations that are text; None for the top level of a module."""
     return None if frame.f_locals is frame.f_globals else dict(frame.f_locals)

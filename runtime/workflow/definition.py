@@ -50,11 +50,11 @@ class _How(TypedDict, total=False):
 
 
 class Definition(Step[T]):
-    """Operators in a directed acyclic graph, with the evaluators of its result; `Workflow` runs it.
+    """Directed acyclic graph of operators and the evaluators of its result, which can be edited; `Workflow` runs it.
 
     Args:
-        name: The workflow's name; its id in another workflow.
-        policy: Default policy of its operators.
+        name: The workflow's name, which is its id as an operator of another workflow.
+        policy: Default policy of the operators.
     """
 
     def __init__(self, name: str, policy: Policy = NO_POLICY) -> None:
@@ -68,10 +68,10 @@ class Definition(Step[T]):
         self._policies: dict[str, Policy] = {}
         self._doubles: list[str] = []
         self._evaluators: list[tuple[Executable, Policy]] = []
-        self._made: dict[object, BaseOperator] = {}  # of functions and AWEL operators
+        self._made: dict[object, BaseOperator] = {}  # the operators made of functions and AWEL operators
 
     def get_id(self) -> str:
-        """Return its id as an operator of another workflow: its name."""
+        """Return the workflow's name, which is its id as an operator of another workflow."""
         return self.name
 
     @overload
@@ -94,15 +94,15 @@ class Definition(Step[T]):
         Args:
             step: An operator, a workflow or a plain function; or several with edges between them, as ``a >> b``.
             after: A predecessor, or a list of these: operators, ports, functions, or ids.
-            join: When it runs, and
-            policy: how it runs; both as for `add_operator`, and for a single operator only.
+            join: Condition under which the operator runs, as for `add_operator`; for a single operator only.
+            policy: Policy of the operator; for a single operator only.
 
         Returns:
-            The step; of a function, the operator that is made of it.
+            The step; for a function, the operator that is made of it.
 
         Raises:
             InputError: A value has another type.
-            InvalidError: There is no such join.
+            InvalidError: The join is unknown.
         """
         before = predecessors(after)
         if is_executable(step) or not isinstance(step, Step | list | tuple):
@@ -128,7 +128,7 @@ class Definition(Step[T]):
         on_error: Literal["fail", "skip", "keep"] = "fail",
         policy: Policy | None = None,
     ) -> Map:
-        """Add a map, which runs an operator for each item of a list, after the operator that gives the list.
+        """Add a map, which runs an operator for each item of a list, after the operator whose answer has the list.
 
             flow = Workflow(facts)
             checked = flow.map(check, over=facts.output.claims)
@@ -136,20 +136,20 @@ class Definition(Step[T]):
         Args:
             each: Body to run for each item: an operator, a workflow or a function.
             over: The list: ``facts.output.claims``, or the same as text: ``facts.claims``.
-            id: The id of the map; by default that of what it runs.
-            after: Other operators that come before it, as for `add`.
+            id: The id of the map; by default the id of its body.
+            after: Further predecessors, as for `add`.
             concurrency: Maximum number of items at once.
             on_error: Effect of a failing item; see `Map`.
-            policy: How the map as a whole runs.
+            policy: Policy of the map as a whole.
 
         Returns:
-            The map, an operator.
+            The map, which is an operator.
 
         Raises:
             InputError: A value has another type.
-            InvalidError: `concurrency` is below 1, or `on_error` none of these.
+            InvalidError: `concurrency` is below 1, or `on_error` has another value.
         """
-        from operad.runtime.workflow.map import Map  # not at import: it is made of workflows
+        from operad.runtime.workflow.map import Map  # imported here because that module imports workflows
 
         made = Map(id, each=each, over=over, concurrency=concurrency, on_error=on_error)
         lists = made.reads or ([over] if isinstance(over, str) and over in self._operators else [])
@@ -169,21 +169,21 @@ class Definition(Step[T]):
     ) -> None:
         """Add an operator after `previous_ops` and before `next_ops`.
 
-        Adding the same operator again adds the edges. The others may be added later.
+        Adding the same operator again adds the edges. Predecessors and successors may be added to the workflow later.
 
         Args:
             operator: The operator; a workflow, which runs inside this one; or a plain function.
-            previous_ops: Predecessors, as objects or ids; a `Port` if the edge is taken only if
-                that operator's message takes the port.
-            next_ops: Successors, likewise.
-            join: When it runs: ``all_done`` (the default), when all before it have ended or been
-                skipped, and one at least ran; ``all``, only if all ran; ``any``, as soon as the
-                first ran, with that one's message alone.
-            policy: How it runs.
+            previous_ops: Predecessors, as objects or ids. For a `Port`, the edge is taken only if the message of the
+                port's operator takes the port.
+            next_ops: Successors, as objects or ids.
+            join: Condition under which the operator runs: ``all_done`` (the default), when all predecessors have ended
+                or were skipped, and at least one ran; ``all``, only if all predecessors ran; ``any``, as soon as the
+                first predecessor ran, with the message of that predecessor only.
+            policy: Policy of the operator.
 
         Raises:
-            InvalidError: There is no such join, or a `Port` is among `next_ops`.
-            InputError: Something else is given in the place of an operator.
+            InvalidError: The join is unknown, or a `Port` is among `next_ops`.
+            InputError: A value is not an operator.
         """
         step: Executable | Definition = self._as_step(operator)
         operator_id = step.get_id()
@@ -226,10 +226,10 @@ class Definition(Step[T]):
             raise InvalidError(f"workflow {self.name!r}: the operator cannot be added", issues)
 
     def remove_operator(self, operator: Executable | Definition) -> None:
-        """Remove an operator with its edges.
+        """Remove an operator and its edges.
 
         Raises:
-            InvalidError: It is not in the workflow.
+            InvalidError: The operator is not in the workflow.
         """
         operator_id = operator.get_id()
         with self._lock:
@@ -243,10 +243,10 @@ class Definition(Step[T]):
                 before.pop(operator_id, None)
 
     def update_operator(self, operator: Executable | Definition) -> None:
-        """Put `operator` in the place of the one with the same id.
+        """Replace the operator that has the id of `operator`; its edges stay.
 
         Raises:
-            InvalidError: No operator has its id.
+            InvalidError: The workflow has no operator with this id.
         """
         operator_id = operator.get_id()
         with self._lock:
@@ -256,24 +256,24 @@ class Definition(Step[T]):
             self._doubles = [double for double in self._doubles if double != operator_id]
 
     def get_operator(self, operator_id: str) -> Executable | Definition | None:
-        """The operator with that id, or None."""
+        """Return the operator with this id, or None."""
         return self._operators.get(operator_id)
 
     def get_operators(self) -> list[Executable | Definition]:
-        """All operators, in order of adding."""
+        """Return all operators, in the order in which they were added."""
         with self._lock:
             return list(self._operators.values())
 
     def set_evaluator(self, evaluator: Executable | Function | None, *, policy: Policy = NO_POLICY) -> None:
-        """Set the evaluator of the result, in place of all earlier ones; None for none.
+        """Set the evaluator of the result, which replaces all earlier evaluators; None removes them.
 
-        The operators run again after its verdict where the workflow was made with `max_rounds` above 1.
+        After a verdict, operators run again only if the workflow's `max_rounds` is above 1.
 
         Args:
             evaluator: The evaluator, or a function: it returns a `WorkflowMessage` with a status, or None for a right
                 result, and raises `FaultError` for a wrong one.
-            policy: How it runs. The workflow's own completes it, except for the fallback: a text
-                that replaces an answer is not a verdict.
+            policy: Policy of the evaluator. Unset fields are those of the workflow's policy, except the fallback: a
+                text that replaces an answer is not a verdict.
         """
         judges = [] if evaluator is None else [(self._as_evaluator(evaluator), policy)]
         with self._lock:
@@ -293,7 +293,7 @@ class Definition(Step[T]):
             self._evaluators.append((judge, policy))
 
     def _as_evaluator(self, evaluator: Executable | Function) -> Executable:
-        """An evaluator as it is, with an id of its own; the one that is made of a function."""
+        """Return the evaluator, or one made of a function; an automatically chosen id is made unique."""
         judge: Any = evaluator
         is_operator = is_executable(judge)
         if isinstance(judge, type) or not (getattr(judge, "gives_verdict", True) if is_operator else callable(judge)):
@@ -308,7 +308,7 @@ class Definition(Step[T]):
         return judge
 
     def graph(self) -> WorkflowGraph:
-        """The workflow as it stands, frozen."""
+        """Return a frozen graph of the workflow as it is now."""
         with self._lock:
             in_order = [*self._operators, *(key for key in self._before if key not in self._operators)]
             operators = {key: self._as_operator(operator) for key, operator in self._operators.items()}
@@ -333,12 +333,12 @@ class Definition(Step[T]):
         return {"text/plain": repr(self), **picture(chart(self.graph()))}
 
     def read_output(self, message: WorkflowMessage) -> T:
-        """The answer that a message of the workflow holds, as an instance of its type."""
+        """Return the answer in a message of the workflow: of the only tail that ran, or of several tails by id."""
         graph = self.graph()
-        followed = {parent for parents in graph.before.values() for parent in parents}
-        tails = [key for key in self._operators if key not in followed]
-        said = {part.operator_id: part for part in message.parts} or ({tails[0]: message} if len(tails) == 1 else {})
-        values = {key: graph.operators[key].read_output(part) for key, part in said.items() if key in tails}
+        has_children = {parent for parents in graph.before.values() for parent in parents}
+        tails = [key for key in self._operators if key not in has_children]
+        parts = {part.operator_id: part for part in message.parts} or ({tails[0]: message} if len(tails) == 1 else {})
+        values = {key: graph.operators[key].read_output(part) for key, part in parts.items() if key in tails}
         if len(values) == 1:
             return cast("T", next(iter(values.values())))
         return cast("T", values or plain_value(message))
@@ -346,10 +346,10 @@ class Definition(Step[T]):
     # Inside
 
     def _as_step(self, step: Any) -> Any:
-        """An operator or a workflow as it is, with an id of its own; the operator that is made of a function."""
+        """Return an operator or workflow, or the operator made of a function; automatic ids are made unique."""
         check_step(step)
         if not is_executable(step):
-            key = step if inspect.isroutine(step) else id(step)  # a bound method is a new object each time
+            key = step if inspect.isroutine(step) else id(step)  # each access to a bound method creates a new object
             made = self._made.get(key)
             if made is None:
                 made = self._made[key] = _made_of(step)
@@ -364,11 +364,11 @@ class Definition(Step[T]):
                 step.settle_id(_TakenIds(cast("object", step), self._operators, self._before, judges))
 
     def _id_of(self, step: Any) -> str:
-        """The id of an operator that is given by itself or by that."""
+        """Return the id of a step that is given as an object or as an id."""
         return step if isinstance(step, str) else self._as_step(step).get_id()
 
     def _leaves(self, step: Any, operator_id: str = "") -> tuple[str, Ports]:
-        """Return the source of an edge: the id of the operator, and its port; of an AWEL branch, that of the operator's id."""
+        """Return the operator id and the ports of an edge from a step; the port of an AWEL branch is `operator_id`."""
         if isinstance(step, Port):
             port = cast("Port[Any]", step)
             return self._id_of(port.operator), frozenset({port.name})
@@ -378,9 +378,9 @@ class Definition(Step[T]):
         return before, frozenset({operator_id}) if is_branch else frozenset()
 
     def _add_chain(self, chain: Chain[Any]) -> None:
-        dangling: list[Port[Any]] = [tail for tail in chain.tails if isinstance(tail, Port)]
-        if dangling:
-            port = dangling[0]
+        open_ports: list[Port[Any]] = [tail for tail in chain.tails if isinstance(tail, Port)]
+        if open_ports:
+            port = open_ports[0]
             raise InputError(f"the port {port.name!r} leads nowhere: write operator[{port.name!r}] >> what follows")
         for step in chain.steps:
             self.add_operator(step)
@@ -395,7 +395,7 @@ class Definition(Step[T]):
         return Within(workflow, around)
 
     def _policy_of(self, operator_id: str, operator: BaseOperator | None) -> Policy:
-        """Its own; completed by the workflow's, which is for single operators and not for whole workflows inside."""
+        """Return an operator's policy; unless the operator runs workflows, unset fields are those of this workflow."""
         policy = self._policies.get(operator_id, NO_POLICY)
         if operator is not None and operator.policy is not None:
             policy = policy.or_else(operator.policy)
@@ -414,16 +414,16 @@ class Definition(Step[T]):
 
 
 def _made_of(step: Any) -> BaseOperator:
-    """The operator that is made of a function or an AWEL operator."""
+    """Return an operator made of a function or an AWEL operator."""
     if not is_awel(step):
         return FunctionOperator(step)
-    from operad.runtime.workflow.awel import AwelOperator  # not at import: it imports dbgpt
+    from operad.runtime.workflow.awel import AwelOperator  # imported here because it imports dbgpt
 
     return AwelOperator(step)
 
 
 class _TakenIds(Collection[str]):
-    """Ids of a workflow's other operators and evaluators; looked up, for a set of all for each operator is quadratic."""
+    """Ids of a workflow's steps except `step`; looked up on demand, as a set per step would take quadratic time."""
 
     def __init__(
         self, step: object, operators: Mapping[str, object], before: Mapping[str, object], judges: Sequence[Executable]
@@ -445,6 +445,6 @@ class _TakenIds(Collection[str]):
 
 
 def _add_edge(before: dict[str, Ports], parent: str, ports: Ports) -> None:
-    """Add an edge, or ports to the one that is there; one without ports is taken in any case."""
-    there = before.get(parent)
-    before[parent] = ports if there is None else there | ports if there and ports else frozenset()
+    """Add an edge from `parent`, or ports to an existing edge; without ports, it is taken whenever the parent ran."""
+    existing = before.get(parent)
+    before[parent] = ports if existing is None else existing | ports if existing and ports else frozenset()

@@ -28,9 +28,9 @@ E = TypeVar("E", bound=Event)
 
 
 class RunStream(AsyncGenerator[Item, None]):
-    """Items that a run yields, iterated by ``async for``, or by ``for`` without an event loop.
+    """Stream of a run's items, iterated by ``async for``, or by ``for`` without an event loop.
 
-    Closing it, or leaving the loop over it, stops the run; a durable run can be resumed.
+    Closing the stream, or leaving the loop over it, stops the run; a durable run can be resumed.
 
     Args:
         items: The items.
@@ -44,11 +44,11 @@ class RunStream(AsyncGenerator[Item, None]):
         return await self._items.asend(value)
 
     async def athrow(self, typ: Any, val: BaseException | object = None, tb: TracebackType | None = None, /) -> Item:
-        """Raise an error where the stream waits; `aclose` does."""
+        """Raise an error at the point where the stream waits."""
         return await self._items.athrow(typ, val, tb)
 
     async def aclose(self) -> None:
-        """Close the stream, which stops the run; one that has ended is closed already."""
+        """Close the stream, which stops the run unless it has ended."""
         await self._items.aclose()
 
     def __iter__(self) -> Iterator[Item]:
@@ -68,11 +68,11 @@ class RunStream(AsyncGenerator[Item, None]):
 
 
 class EventStream(RunStream[E]):
-    """The events of a run that `Workflow.stream` starts; with ``only=``, they are typed as those that it names."""
+    """Events of a run that `Workflow.stream` starts, typed by the event types in ``only=``."""
 
 
 class TextStream(RunStream[str]):
-    """The text of an answer, piece by piece, of a run that `Workflow.stream_text` starts."""
+    """Pieces of the answer of a run that `Workflow.stream_text` starts."""
 
 
 async def run_events(
@@ -81,13 +81,13 @@ async def run_events(
     """Start a run, and yield its events; the run is cancelled when the generator is closed.
 
     Args:
-        start: Starts the run with the buffer of its events. If the run is streamed, it waits for answers to its
-            questions; otherwise it ends the events.
-        wanted: Returns True for the events to yield; by default for all.
+        start: Function that starts the run with a buffer for its events. A streamed run waits for answers to its
+            questions; another run ends the events with a `PausedError`.
+        wanted: Function that returns True for the events to yield; by default for all.
 
     Raises:
         PausedError: The run is not streamed, and waits for a person; it stays paused.
-        Exception: The error that the run failed with.
+        Exception: The error of the run.
     """
     buffer = Buffer(wanted)
     live = start(buffer)
@@ -113,16 +113,16 @@ async def run_events(
 
 
 def event_filter(only: Any, under: Any, id_of: Callable[[Any], str], known: Sequence[str]) -> Callable[[Event], bool]:
-    """Return a function that tells which events a caller wants; see `Workflow.stream`.
+    """Return a function that returns True for the events that a caller wants; see `Workflow.stream`.
 
     Args:
-        only: The types of events; none for all.
+        only: The types of events; empty for all.
         under: Prefix of the paths of the events.
-        id_of: Returns the id of an operator in `under`.
+        id_of: Function that returns the id of an operator in `under`.
         known: The ids of the workflow's operators and evaluators.
 
     Raises:
-        InvalidError: `only` or `under` has another type, or there is no such operator.
+        InvalidError: `only` or `under` has another type, or names an unknown operator.
     """
     kinds: tuple[Any, ...] = tuple(cast("Sequence[Any]", only)) if isinstance(only, list | tuple | set) else (only,)
     steps: list[Any] = [*under] if isinstance(under, list | tuple) else [under]

@@ -48,15 +48,15 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Take(Generic[T]):
-    """Answer of a function with the port that it takes.
+    """Answer of a function, with the port that the function takes.
 
         @operator
         def triage(mail: str) -> Take[str]:
             return Take("refund" if "money" in mail else "question", mail)
 
     Attributes:
-        port: The port: edges that leave from other ports are skipped.
-        value: The answer, as any function returns it.
+        port: The port; edges from other ports are skipped.
+        value: The answer, of any type that a function may return.
     """
 
     port: str
@@ -64,7 +64,7 @@ class Take(Generic[T]):
 
 
 class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
-    """A function as an operator of a workflow; `operator` makes one.
+    """Operator that calls a function; `operator` creates it.
 
         def count(job: Job) -> str:
             return str(len(job.goal.split()))
@@ -72,19 +72,20 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         print(Workflow(FunctionOperator(count, id="words")).run("three short words").text)  # 3
 
     Args:
-        function: The function: sync, which runs in a thread, or async; a generator streams its text.
+        function: The function. A sync function runs in a thread; a generator, sync or async, streams its text.
         id: The operator's id; by default the function's name.
-        ports: The ports that the function may take, each by returning `Take`.
+        ports: The ports that the function may take by returning `Take`.
         policy: Policy of the operator.
         inline: True if a sync function runs on the event loop; see `operator`.
+        names: Local names where the function is defined, to resolve annotations that are text.
 
     Attributes:
         function: The function.
-        policy: How it runs.
-        inline: Whether it runs on the event loop.
+        policy: Policy of the operator.
+        inline: True if a sync function runs on the event loop.
 
     Raises:
-        InputError: It is not a function, or has parameters that cannot be bound by name.
+        InputError: `function` is not a function, or has parameters that cannot be bound by name.
     """
 
     def __init__(
@@ -122,19 +123,19 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         self.inline = inline
         functools.update_wrapper(self, function, updated=())
         self._names = names
-        with suppress(InputError):  # then it is resolved, or told, when the workflow is built
+        with suppress(InputError):  # resolved again, or reported, when the workflow is built
             _ = self._hints
         self._names = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself, as in a test of it."""
+        """Call the function itself, for example in a test."""
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<operator {self._id!r}>"
 
     def get_id(self) -> str:
-        """The operator's id."""
+        """Return the operator's id."""
         return self._id
 
     @property
@@ -153,30 +154,30 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         return any(special != "job" for _, special in self._special)
 
     def settle_id(self, taken: Collection[str]) -> None:
-        """Make the id unique among those that are taken, unless it was chosen or is settled."""
+        """Make the id different from the ids that are taken, unless the user chose it or it is already unique."""
         if not self._settled:
             self._id, self._settled = settled_id(self._id, taken), True
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return what tells the operator from others: the function's name and what it binds, not its code."""
+        """Return the fingerprint of the function, made of its name and bound values but not its code, and the ports."""
         return {"type": name_of(type(self)), "function": fingerprint(self.function), "ports": list(self.ports)}
 
     @property
     def answer_type(self) -> Any:
-        """The type that the function is annotated to return; None if it is not known."""
+        """The annotated return type of the function; None if unknown."""
         with suppress(OperadError):  # `check` reports it
             return self._returns.type
 
     def read_output(self, message: WorkflowMessage) -> T:
-        """Return the value of one of its messages, as an instance of the function's return type."""
+        """Return the answer in a message of the operator, as an instance of the function's return type."""
         return self._returns.read(message)
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
-        """Return what is wrong with the function's parameters, where these operators come before it."""
+        """Return the issues of the function's parameters, given the predecessors by id."""
         return self.check_among(before, ())
 
     def check_among(self, before: Mapping[str, BaseOperator], others: Collection[str]) -> list[Issue]:
-        """Return the issues of `check`; a parameter named after one of the others lacks an edge from that operator."""
+        """Return the issues of `check`; for a parameter named after one of `others`, the issue is the missing edge."""
         try:
             free = self._free
             _ = self._returns
@@ -184,21 +185,21 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             return [Issue("parameter", str(error), self._id)]
         if not before:
             return []
-        found, known = bindings(free, list(before)), [as_name(each) for each in before]
-        self._warn_of_near_misses([each for each in free if each.name not in found], known)
-        named = {as_name(each): each for each in others}
-        wrong = misfits(free, found, {each: operator.answer_type for each, operator in before.items()})
-        return [Issue("parameter", misfit, self._id) for misfit in wrong] + [
-            Issue("parameter", self._unbound(parameter.name, known, named.get(parameter.name)), self._id)
+        bound, known = bindings(free, list(before)), [as_name(operator_id) for operator_id in before]
+        self._warn_of_near_misses([parameter for parameter in free if parameter.name not in bound], known)
+        other_names = {as_name(operator_id): operator_id for operator_id in others}
+        types = {operator_id: operator.answer_type for operator_id, operator in before.items()}
+        return [Issue("parameter", misfit, self._id) for misfit in misfits(free, bound, types)] + [
+            Issue("parameter", self._unbound(parameter.name, known, other_names.get(parameter.name)), self._id)
             for parameter in free
-            if parameter.name not in found and parameter.default is inspect.Parameter.empty
+            if parameter.name not in bound and parameter.default is inspect.Parameter.empty
         ]
 
     def further(self, before: Collection[str], others: Collection[str]) -> list[str]:
-        """Return those of the others that a parameter is named after which no operator before it gives."""
+        """Return the ids in `others` that are named by parameters which no predecessor in `before` is bound to."""
         bound = bindings(self._free, list(before))
         wanted = {parameter.name for parameter in self._free if parameter.name not in bound}
-        return [each for each in others if each not in before and as_name(each) in wanted]
+        return [operator_id for operator_id in others if operator_id not in before and as_name(operator_id) in wanted]
 
     def _unbound(self, parameter: str, known: Sequence[str], source: str | None) -> str:
         if source is not None:
@@ -213,7 +214,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         )
 
     def _warn_of_near_misses(self, unbound: Iterable[Parameter], known: Sequence[str]) -> None:
-        """Warn of parameters that keep their default where an operator has nearly their name."""
+        """Log a warning for each parameter that keeps its default although an operator has a similar name."""
         for parameter in unbound:
             hint = did_you_mean(parameter.name, known)
             if hint and parameter.default is not inspect.Parameter.empty:
@@ -221,10 +222,10 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
                 _logger.warning(said, self._id, parameter.name, hint)
 
     async def run(self, call: OperatorCall) -> WorkflowMessage | str:
-        """Call the function with its parameters bound, and return what it returns as a message.
+        """Call the function with its parameters bound, and return its value as a message.
 
         Raises:
-            FaultError: The answer of an operator before it does not fit the parameter's type; that operator is blamed.
+            FaultError: The answer of a predecessor does not fit the parameter's type; the predecessor is blamed.
             InputError: A parameter has no value, or the return value has no JSON form.
             PortError: The function has ports, and takes none.
         """
@@ -236,11 +237,11 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         return message
 
     def returned(self, call: OperatorCall, before: Sequence[str] | None = None) -> Awaitable[Any]:
-        """Call the function with its parameters bound, and return its value as it is, to be awaited.
+        """Return an awaitable that calls the function with its parameters bound, and returns its value unchanged.
 
         Args:
             call: Input of the operator.
-            before: The operators whose answers it is given; by default those that come before it.
+            before: Ids of the operators whose answers the function gets; by default those of the predecessors.
         """
         arguments = self._given(call.job, call.messages, before) if self._free else {}
         for parameter, special in self._special:
@@ -272,12 +273,12 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
 
     @cached_property
     def _free(self) -> Sequence[Parameter]:
-        """The parameters that take what operators said."""
+        """Parameters that take answers of operators or inputs of the job."""
         return [parameter for parameter in self._parameters if not parameter.special]
 
     @cached_property
     def _special(self) -> Sequence[tuple[str, Special]]:
-        """The other parameters, with what they ask for."""
+        """Names and kinds of the parameters that take the job, the reasoner or the run context."""
         return [(parameter.name, parameter.special) for parameter in self._parameters if parameter.special]
 
     @cached_property
@@ -297,18 +298,18 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
 
     @cached_property
     def schema(self) -> Mapping[str, Any] | None:
-        """The JSON Schema of the function's answers; None where their type is not declared, or is text."""
+        """The JSON Schema of the function's answers; None if their type is not declared, or is text."""
         try:
             return self._returns.written_schema()
-        except InputError:  # which `check` reports
+        except InputError:  # `check` reports it
             return None
 
     def _given(
         self, job: Job, messages: Sequence[WorkflowMessage], after: Sequence[str] | None = None
     ) -> dict[str, Any]:
-        """The values of the free parameters."""
+        """Return the values of the free parameters, by name."""
         scope = current_scope()
-        run: Any = scope.run if scope else None  # a `Run`; a cast costs time
+        run: Any = scope.run if scope else None  # a `Run`; not cast, because a cast would cost time
         before: Sequence[str] = after or (run.build.before.get(scope.operator_id, ()) if scope else ())
         if (
             len(messages) == 1
@@ -316,19 +317,19 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             and not (message := messages[0]).outputs
             and message.operator_id in before
         ):
-            return {text: message.scratchpad}  # the common case, in short
-        own = scope.operator_id if scope else self._id
-        said: dict[str, WorkflowMessage] = {}
+            return {text: message.scratchpad}  # a shortcut for the common case of one text
+        own_id = scope.operator_id if scope else self._id
+        answers: dict[str, WorkflowMessage] = {}
         for message in messages:
-            meant = as_value(message, scope)
-            if meant is not message or message.operator_id != own or message.operator_id in before:
-                said.setdefault(message.operator_id, meant)
+            answer = as_value(message, scope)
+            if answer is not message or message.operator_id != own_id or message.operator_id in before:
+                answers.setdefault(message.operator_id, answer)
             else:
-                break  # an earlier answer of its own, and the verdicts on it
+                break  # the operator's own earlier messages and the verdicts on them follow
         if not before and (item := item_in(messages, scope)) is not None:
-            return self._from_item(item, said)
+            return self._from_item(item, answers)
         if not before:
-            before = tuple(said)
+            before = tuple(answers)
         if not before:
             return self._from_job(job)
         bound = self._bound.get(before)
@@ -338,24 +339,24 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             if first.name in bound and not others and len(before) == 1 and first.output.is_text:
                 self._text_bound[before] = first.name
         return {
-            parameter.name: parameter.value(said.get(bound.get(parameter.name, "")))
+            parameter.name: parameter.value(answers.get(bound.get(parameter.name, "")))
             for parameter in self._free
-            if parameter.default is inspect.Parameter.empty or bound.get(parameter.name) in said
+            if parameter.default is inspect.Parameter.empty or bound.get(parameter.name) in answers
         }
 
     def _from_item(
         self, item: tuple[WorkflowMessage, WorkflowMessage], said: Mapping[str, WorkflowMessage]
     ) -> dict[str, Any]:
-        """For a function that a map runs: its item, and by name its place and the answers of the operators before."""
-        known = {"index": item[1]}
+        """Return the values for a map's body: by name the index and answers before the map, otherwise the item."""
+        named = {"index": item[1]}
         if len(self._free) > 1:
-            known |= {as_name(key): message for key, message in said.items() if key != item[0].operator_id}
+            named |= {as_name(key): message for key, message in said.items() if key != item[0].operator_id}
         else:
-            known = {}
-        return {each.name: each.value(known.get(each.name, item[0])) for each in self._free}
+            named = {}
+        return {parameter.name: parameter.value(named.get(parameter.name, item[0])) for parameter in self._free}
 
     def _from_job(self, job: Job) -> dict[str, Any]:
-        """For an operator without others before it: the job's inputs by name, or its goal for a single parameter."""
+        """Return the values for an operator without predecessors: job inputs by name, or the goal for one parameter."""
         values: dict[str, Any] = {}
         for parameter in self._free:
             if parameter.name in job.inputs:
@@ -393,7 +394,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         return returned if isinstance(returned, str) or not inspect.isawaitable(returned) else await returned
 
     def _check_return(self, value: Any, message: WorkflowMessage) -> None:
-        """Refuse a value that is not of the type that the function is annotated with."""
+        """Raise InputError if a return value does not fit the annotated type."""
         kind = self._returns.type
         if kind is None or (is_class(kind) and not is_typeddict(kind) and isinstance(value, kind)):
             return
@@ -427,12 +428,12 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
 
 
 def _called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """Call a sync function; a generator is run to its end, and what it yields is streamed."""
+    """Call a sync function, and return its value; of a generator, the whole text, which is streamed."""
     try:
         returned = function(**arguments)
         if not isinstance(returned, str) and inspect.isgenerator(returned):
             return "".join(_streamed(getattr(function, "__name__", "operator"), part) for part in returned)
-    except StopIteration as error:  # which no future can hold
+    except StopIteration as error:  # a future cannot hold a StopIteration
         raise RuntimeError("the function raised StopIteration") from error
     return returned
 

@@ -20,11 +20,11 @@ from operad.runtime.workflow.verdict import LONGEST_LESSON
 
 
 class FunctionEvaluator(BaseOperator[Any]):
-    """A function as an evaluator; ``Workflow(…, evaluator=function)`` makes one.
+    """Evaluator that calls a function; ``Workflow(…, evaluator=function)`` creates it.
 
     Args:
-        function: The function. Its parameters are bound as those of an operator after the last operators; they may also be named after
-            any earlier operator.
+        function: The function. Its parameters are bound like those of an operator after the last operators; they may
+            also have the names of earlier operators.
     """
 
     def __init__(self, function: FunctionOperator[Any]) -> None:
@@ -51,32 +51,33 @@ class FunctionEvaluator(BaseOperator[Any]):
         return self.function.get_id()
 
     def settle_id(self, taken: Collection[str]) -> None:
-        """Make the id unique among those that are taken, unless it was chosen or is settled."""
+        """Make the id different from the ids that are taken, unless the user chose it or it is already unique."""
         self.function.settle_id(taken)
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
-        """Return what is wrong with the function's parameters."""
+        """Return the issues of the function's parameters."""
         return self.function.check(before)
 
     def check_among(self, before: Mapping[str, BaseOperator], others: Collection[str]) -> list[Issue]:
-        """Return the issues of `check`; parameters may be named after any operator of the workflow."""
+        """Return the issues of the function's parameters, which may have the name of any operator of the workflow."""
         issues = self.function.check_among(before, others)
         if not issues or not before:
             return issues
-        return self.function.check({**before, **dict.fromkeys((each for each in others if each not in before), self)})
+        earlier = dict.fromkeys((operator_id for operator_id in others if operator_id not in before), self)
+        return self.function.check({**before, **earlier})
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return what tells the function from others."""
+        """Return the fingerprint of the function."""
         return self.function.fingerprint()
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Call the function, and return its verdict: SUCCESS for None, EXECUTION_ERROR for a `FaultError`.
 
         Raises:
-            InputError: The function returns something else than None or a `WorkflowMessage`.
+            InputError: The function returns a value other than None or a `WorkflowMessage`.
         """
         try:
-            said = await self._returned(call)
+            returned = await self._returned(call)
         except FaultError as fault:
             return WorkflowMessage(
                 status=WorkflowStatus.EXECUTION_ERROR,
@@ -84,17 +85,17 @@ class FunctionEvaluator(BaseOperator[Any]):
                 lesson=fault.lesson or str(fault)[:LONGEST_LESSON],
                 blame=fault.blame,
             )
-        if said is None:
+        if returned is None:
             return WorkflowMessage()
-        if isinstance(said, WorkflowMessage):
-            return said
+        if isinstance(returned, WorkflowMessage):
+            return returned
         raise InputError(
-            f"evaluator {self.get_id()!r} returned {shown(said)}; return None if the result is right, raise "
+            f"evaluator {self.get_id()!r} returned {shown(returned)}; return None if the result is right, raise "
             "FaultError(…, lesson='…') if it is wrong, or return a WorkflowMessage with a status"
         )
 
     async def _returned(self, call: OperatorCall) -> Any:
-        """Call the function, also with the answers of the earlier operators that its parameters name."""
+        """Call the function with the answers of the last operators and of earlier ones that its parameters name."""
         scope = current_scope()
         operators: Collection[str] = cast("Any", scope.run).build.graph.operators if scope else ()
         before = list(dict.fromkeys(m.operator_id for m in call.messages if m.operator_id in operators))

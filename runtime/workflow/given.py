@@ -16,7 +16,7 @@ from operad.runtime.values.output import shown
 from operad.runtime.values.questions import Question
 
 JobLike = Job | str | Mapping[str, JsonLike]
-"""Input of a run: a job, a text, which is the job's goal, or a dict, which is its inputs."""
+"""Input of a run: a job, a text, which is the job's goal, or a dict, which holds the job's inputs."""
 
 ReasonerLike = Reasoner | Model | str | None
 """Reasoner of a run: a reasoner, a model or its name; None for the workflow's own."""
@@ -35,18 +35,18 @@ def call_of(
         job: The job.
         reasoner: The reasoner; by default `own_reasoner`.
         messages: The messages of earlier experts.
-        lesson: Advice from the last attempt.
+        lesson: Lesson from an earlier attempt.
         own_reasoner: The workflow's reasoner.
 
     Raises:
-        InputError: The job is none, or the model cannot be used.
+        InputError: The job has another type, or the model cannot be used.
     """
-    thinks = own_reasoner if reasoner is None else reasoner_of(reasoner)
-    return OperatorCall(thinks, job_of(job), previous=tuple(messages or ()), lesson=lesson)
+    chosen = own_reasoner if reasoner is None else reasoner_of(reasoner)
+    return OperatorCall(chosen, job_of(job), previous=tuple(messages or ()), lesson=lesson)
 
 
 def one_of(reasoner: ReasonerLike, model: ReasonerLike) -> ReasonerLike:
-    """Return the reasoner of a run that is given by position, or by the keyword `model`.
+    """Return the reasoner of a run, which is given as a positional argument or as the keyword `model`.
 
     Raises:
         InputError: Both are given.
@@ -57,10 +57,10 @@ def one_of(reasoner: ReasonerLike, model: ReasonerLike) -> ReasonerLike:
 
 
 def job_of(job: JobLike) -> Job:
-    """Return the job that a user gives, as a `Job`, a text or a dict.
+    """Return a job for a `Job`, a text or a dict.
 
     Raises:
-        InputError: It is none of these.
+        InputError: The value is none of these, or an input is not a JSON value.
     """
     if isinstance(job, Job):
         return job
@@ -77,23 +77,23 @@ def job_of(job: JobLike) -> Job:
 
 
 def answers_of(answers: JsonLike, run_id: str, questions: Callable[[], Sequence[Question]]) -> dict[str, JsonValue]:
-    """Return the answers that a user gives, by the ids of the questions.
+    """Return a user's answers as a dict by question id.
 
     Args:
-        answers: A dict by the ids of the questions; any other value is the answer to the only open question.
+        answers: A dict by question id; any other value is the answer to the only open question.
         run_id: The run.
-        questions: Returns the open questions of the run; called for an answer without an id.
+        questions: Function that returns the open questions of the run; called only for a value that is not a dict.
 
     Raises:
-        InputError: An answer without an id is given, and not exactly one question is open.
+        InputError: The value is not a dict, and not exactly one question is open.
     """
     if isinstance(answers, Mapping):
         return {question_id: json_value(value) for question_id, value in answers.items()}
-    open_ = [question.id for question in questions()]
-    if len(open_) == 1:
-        return {open_[0]: json_value(answers)}
-    asked = f"it asks {shorten([repr(each) for each in open_])}" if open_ else "it has no open question"
-    form = ", ".join(f"{each!r}: …" for each in open_[:2] or ["QUESTION"])
+    open_ids = [question.id for question in questions()]
+    if len(open_ids) == 1:
+        return {open_ids[0]: json_value(answers)}
+    asked = f"it asks {shorten([repr(each) for each in open_ids])}" if open_ids else "it has no open question"
+    form = ", ".join(f"{each!r}: …" for each in open_ids[:2] or ["QUESTION"])
     raise InputError(
         f"run {run_id!r}: the answer {answers!r:.100} names no question, and {asked}; answers are a dict by the ids of "
         f"the questions: {{{form}}}"

@@ -21,7 +21,7 @@ T = TypeVar("T", default=Any, covariant=True)
 
 
 class RunHandle(Generic[T]):
-    """A run in progress; `Workflow.start` makes it.
+    """Handle of a run in progress, returned by `Workflow.start`.
 
         run: RunHandle[str] = flow.start("Is this so? The moon has air.")
         async for event in run:
@@ -29,8 +29,8 @@ class RunHandle(Generic[T]):
                 await run.answer({event.interrupt_id: True})
         result = await run
 
-    Iterating yields the events from the first on; before the first iteration, the last 1,000 are kept. A
-    consumer that falls far behind slows the run down; a run without consumers is not slowed.
+    Iterating yields the events of the run. Until the first iteration, only the last 1,000 events are kept. A consumer
+    that falls far behind slows the run down; a run without consumers is not slowed down.
 
     Attributes:
         run_id: The run's id.
@@ -58,8 +58,9 @@ class RunHandle(Generic[T]):
         """Wait for the result.
 
         Raises:
-            PausedError: The run waits for a person, and its events have no reader; await it again after `answer`.
-            Exception: As `Workflow.aexecute`.
+            PausedError: The run waits for a person, and its events have no consumer. Await the handle again after
+                `answer`.
+            Exception: The errors of `Workflow.aexecute`.
         """
         return self._result().__await__()
 
@@ -73,26 +74,29 @@ class RunHandle(Generic[T]):
 
     @property
     def questions(self) -> Sequence[Question]:
-        """Questions of the run without an answer."""
+        """Open questions of the run."""
         return () if self.done else self._live.run.questions.open()
 
     async def answer(self, answers: JsonLike) -> None:
-        """Answer questions of the run, by their ids; not all need be answered at once.
+        """Answer questions of the run.
 
-        A value other than a dict is the answer to the only open question.
+        Args:
+            answers: Answers by question id; some questions may stay open. A value that is not a dict is the answer to
+                the only open question.
 
         Raises:
             InputError: An answer names no question, and not exactly one is open.
-            InvalidError: An answer breaks its question's schema, or there is no such question; no answer was given.
+            InvalidError: An answer does not fit its question's schema, or the question is unknown. No answer was
+                accepted then.
         """
         await self._live.answer(answers_of(answers, self.run_id, lambda: self.questions))
 
     async def cancel(self) -> None:
-        """End the run, and wait until all in it has ended."""
+        """Cancel the run, and wait until it has ended."""
         await self._live.cancel()
 
     async def _result(self) -> Result[T]:
-        if self._readers:  # readers of the events learn of the questions from them
+        if self._readers:  # the readers learn of questions from the events, so the run is not paused
             return self._make(await asyncio.shield(self._live.task))
         return self._make(await self._live.outcome())
 
@@ -102,7 +106,7 @@ class RunHandle(Generic[T]):
         try:
             while (event := await self._buffer.get()) is not None:
                 yield event
-            if not self._live.task.cancelled():  # by `cancel`: its events end here, and the reader goes on
+            if not self._live.task.cancelled():  # after `cancel`, the events end without an error
                 await self._live.task
         finally:
             self._readers -= 1

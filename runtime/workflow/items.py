@@ -23,15 +23,15 @@ OnError = Literal["fail", "skip", "keep"]
 
 
 class ItemError(Value):
-    """Replacement of a failed item.
+    """Value in the place of the result of an item that failed.
 
         each = Map("each", check, over="facts.claims", on_error="keep")  # an item that fails becomes an ItemError
         print(ItemError(index=2, error="timed out", kind="TimeoutError"))
 
     Attributes:
-        index: The item's place in the list, counted from 0.
+        index: The item's index in the list, counted from 0.
         error: Text of the error.
-        kind: The name of the type of the error that it began with.
+        kind: Name of the type of the original error, such as ``TimeoutError``.
     """
 
     index: int
@@ -42,7 +42,7 @@ class ItemError(Value):
 Outcome = WorkflowMessage | ItemError
 
 Keep = Callable[[OperatorCall, WorkflowMessage], "WorkflowMessage | None"]
-"""Returns the part to keep of the message for a call; None for nothing."""
+"""Function that returns the message to store for a call and its message; None to store nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Outcomes:
     """Outcomes of a workflow for several calls.
 
     Attributes:
-        said: In the order of the calls: the messages that are kept, and the `ItemError`s.
-        worst: The message with the worst status; its evaluation names the call if that is not SUCCESS.
+        said: The stored messages and `ItemError`s, in the order of the calls.
+        worst: The message with the worst status; if that is not SUCCESS, its evaluation names the call.
         count: Number of calls.
     """
 
@@ -61,11 +61,11 @@ class Outcomes:
 
 
 class Calls:
-    """The calls for items, each made when it is taken; several workers may take them.
+    """Queue of the calls for items. A call is created when a worker takes it.
 
     Args:
         items: The items.
-        call_for: Makes the call of an item and its index.
+        call_for: Function that returns the call for an item and its index.
         name: Name of the map in errors.
     """
 
@@ -83,13 +83,13 @@ class Calls:
         self._later: AsyncIterator[Any] | None = None
         if isinstance(items, AsyncIterable):
             self._later = aiter(items)
-        elif isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - a function of users gave it
+        elif isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - from a user's function
             self._items = iter(items)
         else:
             raise InputError(f"map {name!r}: over: the function returned {shown(items)}; it must return items")
 
     async def take(self) -> tuple[int, OperatorCall] | None:
-        """Return the next call and its index; None if there is none."""
+        """Return the next call and its index; None if no item is left."""
         if self._later is None:
             return self._taken(next(self._items, _NO_ITEM))
         async with self._turn:
@@ -102,7 +102,7 @@ class Calls:
         return index, self._call_for(item, index)
 
     async def close(self) -> None:
-        """Close a generator that has not ended."""
+        """Close the generator of the items, if there is one."""
         for generator in (self._items, self._later):
             if (close := getattr(generator, "aclose", None) or getattr(generator, "close", None)) is not None:
                 closing = close()
@@ -122,7 +122,7 @@ async def for_each(
     on_error: OnError,
     keep: Keep = lambda _, message: message,
 ) -> Outcomes:
-    """Run a workflow once per call, inside the operator that the current code is.
+    """Run a workflow once per call, inside the current operator.
 
     Args:
         body: The workflow.
@@ -130,10 +130,10 @@ async def for_each(
         name: Name of the operator in errors and paths.
         concurrency: Maximum number of runs at once.
         on_error: Effect of a failing run, as for a `Map`.
-        keep: Returns the part to keep of the message of a run; by default, the message.
+        keep: Function that returns the message to store for a run; by default, the message of the run.
 
     Raises:
-        OperadError: A run failed, and `on_error` is ``fail``; by then the others have been cancelled and have ended.
+        OperadError: A run failed, and `on_error` is ``fail``; the other runs were cancelled and have ended.
     """
     scope = inside()
     source = calls if isinstance(calls, Calls) else Calls(calls, lambda call, _: call, name)
@@ -161,7 +161,7 @@ async def for_each(
             done += 1
             if scope.heard:
                 emit(Progress(done=done, total=source.count if source.total is None else source.total))
-            if perf_counter() > turn_ends:  # the runs may never suspend
+            if perf_counter() > turn_ends:  # runs that never suspend would block the event loop
                 await asyncio.sleep(0)
                 turn_ends = perf_counter() + LONGEST_TURN
 
@@ -202,8 +202,8 @@ def _item_error(error: Exception, index: int) -> ItemError:
 
 
 def _failure(error: Exception, index: int, name: str, said: Mapping[int, Outcome]) -> OperadError:
-    """The error of a map, with the messages of the items that are done."""
+    """Return the error of a map, with the messages of the items that have finished."""
     failed = OperadError(f"item {name}[{index}]: {describe(error)}")
-    done = {index: each for index, each in said.items() if isinstance(each, WorkflowMessage)}
+    done = {index: outcome for index, outcome in said.items() if isinstance(outcome, WorkflowMessage)}
     failed.finished = {f"{name}[{index}]": done[index] for index in sorted(done)}
     return failed

@@ -24,25 +24,25 @@ from operad.runtime.workflow.run_store import RunStore
 T = TypeVar("T")
 
 MOMENT = 3
-"""Turns of the event loop in which a listener may answer a question immediately."""
+"""Turns of the event loop for which a paused run waits, so that a listener can answer its question at once."""
 
 
 class LiveRun:
-    """A run in a task of its own, which can stay paused without a waiting caller.
+    """Run in its own task, which can stay paused while no caller waits for it.
 
     Args:
         run_id: Id of the run.
         run: The run.
-        work: Coroutine that drives it.
-        streamed: True if its events have a consumer, which learns of its questions and its end.
-        forget: Called when it has ended and a caller knows: one that fails while it waits for a
-            person keeps its error for the caller that resumes it.
+        work: Function that returns the coroutine which executes the run.
+        streamed: True if the events have a consumer, which learns from them of questions and the end of the run.
+        forget: Function to call when the run has ended and its outcome was delivered. A run that fails while it is
+            paused is not forgotten: its error is raised to the caller that resumes it.
 
     Attributes:
         run: The run.
-        streamed: True if its events have a consumer.
-        task: The run's task.
-        loop: The event loop that it runs in.
+        streamed: True if the events have a consumer.
+        task: The task of the run.
+        loop: The event loop of the task.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class LiveRun:
         self.task.add_done_callback(self._end)
 
     async def outcome(self) -> WorkflowMessage:
-        """Return its message, once it has ended.
+        """Wait for the end of the run, and return its message.
 
         Raises:
-            PausedError: It waits for a person, and stays paused.
-            Exception: The error it failed with.
+            PausedError: The run waits for a person, and stays paused.
+            Exception: The error of the run.
         """
         self._waiting += 1
         try:
@@ -93,31 +93,30 @@ class LiveRun:
             raise
         finally:
             self._waiting -= 1
-            del self  # self -> task -> error -> traceback -> this frame -> self
+            del self  # breaks the cycle self -> task -> error -> traceback -> this frame -> self
 
     async def answer(self, answers: Mapping[str, JsonValue]) -> None:
-        """Answer its questions, and let it continue; further events show the effect.
+        """Answer questions of the run, which continues; further events show the effect.
 
         Raises:
-            InvalidError: An answer is not valid; none was given.
+            InvalidError: An answer is not valid. No answer was accepted then.
         """
         self.run.questions.answer(answers)
         if not self.streamed:
             if self._settled.done():
                 self._settled = self.loop.create_future()
             self.run.look_whether_paused()
-            self._going_on = asyncio.ensure_future(
-                self.outcome()
-            )  # a caller must wait for it, or it is never forgotten
+            # A run is forgotten only after a caller has waited for its outcome.
+            self._going_on = asyncio.ensure_future(self.outcome())
             self._going_on.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def resume(self, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
-        """Answer its questions, and wait for its result, unless it is streamed.
+        """Answer questions of the run, and return its message; None at once if the run is streamed.
 
         Raises:
-            InvalidError: An answer is not valid; none was given.
-            PausedError: It waits for more answers.
-            Exception: The error it failed with.
+            InvalidError: An answer is not valid. No answer was accepted then.
+            PausedError: The run waits for more answers.
+            Exception: The error of the run.
         """
         if self.task.done():
             return await self.outcome()
@@ -130,8 +129,8 @@ class LiveRun:
         return await self.outcome()
 
     async def cancel(self) -> None:
-        """End it, and wait until all in it has ended; unless what asks for it is a part of it, and ends with it."""
-        self._is_cancelled = True  # no caller asks for it any more, even if it finishes before it is cancelled
+        """Cancel the run, and wait until it has ended; code inside the run does not wait, because it ends with it."""
+        self._is_cancelled = True  # no caller waits for the outcome, even if the run finishes before the cancellation
         self.task.cancel()
         scope = current_scope()
         if scope is not None and any(outer.run is self.run for outer in scope.outwards()):
@@ -151,15 +150,13 @@ class LiveRun:
 
 
 class Runs:
-    """Runs of a workflow, by id.
-
-    A run in progress in this process is found here; any other one in the store, if there is one.
+    """Runs of a workflow, by id: runs in progress in this process, and other runs in the store, if there is one.
 
     Args:
         workflow: The workflow's name, for errors.
 
     Attributes:
-        store: The ledger that keeps every run that begins from now on; None for none.
+        store: The ledger that stores runs which start from now on; None for no ledger.
     """
 
     def __init__(self, workflow: str) -> None:
@@ -174,22 +171,22 @@ class Runs:
     def start(
         self, run_id: str, run: Run, work: Callable[[], Coroutine[Any, Any, WorkflowMessage]], *, streamed: bool
     ) -> LiveRun:
-        """Start a run in the running event loop; it is forgotten once it has ended and a caller knows.
+        """Start a run in the running event loop; it is forgotten once it has ended and a caller got its outcome.
 
-        The id of a kept run may be used again once the run has ended, although no caller knows of its end.
+        The id of a stored run can be used again as soon as the run has ended.
 
         Args:
-            run_id: Its id.
+            run_id: The run's id.
             run: The run.
             work: Function that returns the coroutine of the run.
-            streamed: True if its events have a consumer.
+            streamed: True if the events have a consumer.
 
         Raises:
             InputError: A run with this id is in progress.
         """
-        going = self._live.get(run_id)
-        if going is not None and not (self.store is not None and going.task.done()):
-            if going.run.questions.waits():
+        current = self._live.get(run_id)
+        if current is not None and not (self.store is not None and current.task.done()):
+            if current.run.questions.waits():
                 raise InputError(
                     f"workflow {self._workflow!r}: the run {run_id!r} is paused and waits for answers: continue it with "
                     f"resume({run_id!r}, answers), or give this run another id"
@@ -224,32 +221,32 @@ class Runs:
         return live
 
     def store_of(self, run_id: str) -> RunStore | None:
-        """Return the store to find a run in; None if it is in progress in this process, or if there is no store."""
+        """Return the store that has a run; None if the run is in progress in this process, or if there is no store."""
         return None if run_id in self._live else self.store
 
     async def unfinished(self, run_id: str, graph: Callable[[], WorkflowGraph]) -> Collection[BaseOperator] | None:
-        """Return the operators that a kept run has not finished; None if all of them may run."""
+        """Return the operators that a stored run has not finished; None if all of them may run."""
         store = self.store_of(run_id)
         if store is None:
             return None
         return await asyncio.to_thread(store.unfinished, run_id, graph())
 
     def questions(self, run_id: str) -> Sequence[Question]:
-        """Return the questions of a run without an answer; may block.
+        """Return the open questions of a run; may block.
 
         Raises:
-            InputError: There is no such run.
+            InputError: The run is unknown.
         """
         store = self.store_of(run_id)
         return self.find(run_id).run.questions.open() if store is None else store.open_questions(run_id)
 
     async def by_question(self, run_id: str, answers: JsonLike) -> dict[str, JsonValue]:
-        """Return the answers that a user gives, by the ids of the questions; see `answers_of`."""
+        """Return a user's answers as a dict by question id; see `answers_of`."""
         given = partial(answers_of, answers, run_id, partial(self.questions, run_id))
         return given() if self.store is None or isinstance(answers, Mapping) else await asyncio.to_thread(given)
 
     async def answer(self, run_id: str, answers: JsonLike) -> None:
-        """Answer questions of a run; from any event loop. See `LiveRun.answer`."""
+        """Answer questions of a run; can be called in any event loop. See `LiveRun.answer`."""
         given = await self.by_question(run_id, answers)
         store = self.store_of(run_id)
         if store is not None:
@@ -260,9 +257,9 @@ class Runs:
             await _in_loop(live.loop, live.answer(given))
 
     async def resume(self, run_id: str, answers: Mapping[str, JsonValue]) -> tuple[Run, WorkflowMessage | None]:
-        """Answer questions of a run in progress in this process, and return it with its message.
+        """Answer questions of a run in progress in this process, and return the run and its message.
 
-        From any event loop; see `LiveRun.resume`.
+        The method can be called in any event loop; see `LiveRun.resume`.
         """
         live = self.find(run_id)
         if await self._keep(live, run_id, answers):
@@ -273,18 +270,19 @@ class Runs:
         """Store answers to questions that a run asked before it was resumed, and has not asked again yet.
 
         Returns:
-            True if they were stored: the run reads them when it asks.
+            True if the answers were stored; the run reads them when it asks the questions again.
         """
-        if self.store is None or not answers or {each.id for each in live.run.questions.open()} & answers.keys():
+        open_ids = {question.id for question in live.run.questions.open()}
+        if self.store is None or not answers or open_ids & answers.keys():
             return False
         asked = await asyncio.to_thread(self.store.open_questions, run_id)
-        if not answers.keys() <= {each.id for each in asked}:
+        if not answers.keys() <= {question.id for question in asked}:
             return False
         await asyncio.to_thread(self.store.answer, run_id, answers)
         return True
 
     async def cancel(self, run_id: str) -> None:
-        """End a run in progress in this process; from any event loop. See `LiveRun.cancel`."""
+        """Cancel a run in progress in this process; can be called in any event loop. See `LiveRun.cancel`."""
         live = self.find(run_id)
         await _in_loop(live.loop, live.cancel())
 

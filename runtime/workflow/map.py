@@ -32,11 +32,11 @@ from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 _as_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 Items = Callable[[Job], "Iterable[Any] | AsyncIterable[Any]"]
-"""Function that returns the items for a job, such as a generator function."""
+"""Function that takes a job and returns or generates the items."""
 
 
 class Map(BaseOperator[list[Any]]):
-    """An operator that runs a workflow for each item of a list.
+    """Operator that runs a workflow for each item of a list.
 
         @operator
         def split(job: Job) -> dict[str, list[str]]:
@@ -47,32 +47,32 @@ class Map(BaseOperator[list[Any]]):
 
         print(Workflow(split >> Map(over="split.words", each=shout)).run("one two").output)  # ['ONE', 'TWO']
 
-    The first operators of the body get a message with the item, and after it the messages that the map itself gets. The
-    text of the first is the item (as JSON, where it is not text), its outputs are ``item`` and ``index``, counted from
-    0. The map's message has the output ``items``: for each item what the body made of it, in the order of the list, which
-    is the body's output named ``output``, all its outputs if it has others, or its text. The bodies'
-    messages are its parts, and the worst of their statuses is its own. A model that follows is shown each item with its
-    result.
+    The first operators of the body get a message with the item, followed by the messages that the map itself gets. The
+    message's text is the item (as JSON if it is not text); its outputs are ``item`` and ``index``, counted from 0.
+
+    The message of the map has the output ``items``, with the result of each item in the order of the list. A result is
+    the body's output named ``output``, all outputs if there are others, or the text. The messages of the body are the
+    parts of the map's message, and the worst of their statuses is its status. A model after the map is shown each item
+    with its result.
 
     Args:
-        id: Its identity in a workflow; by default that of its body.
+        id: The id of the map in a workflow; by default the id of its body.
         body: Body to run for each item: a workflow, a single operator, or a function, which takes the item.
-        each: The same, by another name.
-        over: The list: the name of an output of an operator before it, or of an input of the job; an operator with the
-            name of its output, as ``facts.claims`` or as ``facts.output.claims`` in Python; an operator whose whole
-            answer is the list; None for the only list among the outputs of the operators before it. Or a function that
-            takes the job and returns the items, as a generator function does, sync or async: the next item is asked for
-            when there is room for it.
+        each: The same as `body`.
+        over: The list. A text names an output of a predecessor, an input of the job, an operator and one of its
+            outputs, such as ``facts.claims`` (in Python also ``facts.output.claims``), or an operator whose whole
+            answer is the list. A function, which may be a sync or async generator, takes the job and returns the items;
+            the next item is requested when it can be started. None is the only list among the predecessors' outputs.
         concurrency: Maximum number of items at once.
-        on_error: Effect of a failing item: ``fail`` ends the map with its error; ``skip`` leaves the
-            item out; ``keep`` puts an `ItemError` in its place.
-        collect: False to forget what the body made of an item as soon as it is done, so that any number of items needs
-            as much memory as a few: the output ``items`` holds no more than the `ItemError`s, ``count`` is the number of
-            the items. The results are in the events, or wherever the body writes them.
+        on_error: Effect of a failing item: ``fail`` ends the map with the error; ``skip`` leaves the item out; ``keep``
+            puts an `ItemError` in its place.
+        collect: False to drop the result of each item at once, so that memory use does not grow with the number of
+            items. The output ``items`` then holds only `ItemError`s, and the output ``count`` is the number of items.
+            The results are in the events, or wherever the body writes them.
 
     Raises:
-        InvalidError: `concurrency` is below 1, or `on_error` none of these.
-        InputError: There is no body, or two; or `over` is not a name.
+        InvalidError: `concurrency` is below 1, or `on_error` has another value.
+        InputError: There is no body, or two; or `over` has another type.
     """
 
     @known_arguments
@@ -112,26 +112,26 @@ class Map(BaseOperator[list[Any]]):
 
     @property
     def runs_workflows(self) -> Sequence[Workflow]:
-        """Its body."""
+        """The body."""
         return (self.body,)
 
     def get_id(self) -> str:
-        """Its identity."""
+        """Return the id of the map."""
         return self._id
 
     def settle_id(self, taken: Collection[str]) -> None:
-        """Make the id unique among those that are taken, unless it was chosen or is settled."""
+        """Make the id different from the ids that are taken, unless the user chose it or it is already unique."""
         if not self._settled:
             self._id, self._settled = settled_id(self._id, taken), True
 
     @property
     def _over(self) -> str | None:
-        """The list, as text."""
+        """Name of the list, as text; None if `over` is None or a function."""
         return repr(self._over_path) if isinstance(self._over_path, AnswerPath) else self._over_path
 
     @property
     def reads(self) -> Sequence[str]:
-        """The operator whose answer holds the list, where that is named."""
+        """Id of the operator whose answer holds the list, if `over` names an operator and its output."""
         if isinstance(self._over_path, AnswerPath):
             return (self._over_path._operator.get_id(),)  # pyright: ignore[reportPrivateUsage]
         operator, dot, _ = (self._over_path or "").partition(".")
@@ -139,12 +139,12 @@ class Map(BaseOperator[list[Any]]):
 
     @property
     def settings(self) -> Mapping[str, str | None]:
-        """Settings besides its body."""
+        """Parameters of the map other than its body."""
         over = getattr(self._source, "__qualname__", None) if self._source else self._over
         return {"over": over, "on_error": self._on_error}
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
-        """Return the issues of the map and its body after these operators."""
+        """Return the issues of the map and its body, given the predecessors by id."""
         if contains(self.body, self):
             return [Issue("nested-in-itself", f"its body {self.body.name!r} contains it", self._id)]
         issues = [
@@ -164,15 +164,12 @@ class Map(BaseOperator[list[Any]]):
 
     @refusing_jobs
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Run the body for each item.
-
-        Returns:
-            The message with the output ``items``.
+        """Run the body for each item, and return the message with the output ``items``.
 
         Raises:
-            InputError: There is no list of that name, or it is not a list.
-            OperadError: The body failed for an item, and `on_error` is ``fail``; by then the bodies
-                of the other items have been cancelled and have ended.
+            InputError: `over` names nothing, or a value that is not a list.
+            OperadError: The body failed for an item, and `on_error` is ``fail``. The runs of the other items were
+                cancelled and have ended.
         """
         items = self._source(call.job) if self._source else self._items(call.job, call.messages)
         before = tuple(call.messages[: _earlier(call.messages)])
@@ -213,7 +210,7 @@ class Map(BaseOperator[list[Any]]):
         )
 
     def read_output(self, message: WorkflowMessage) -> list[Any]:
-        """Return what the body made of each item, as instances of its type; of one that failed, its `ItemError`."""
+        """Return the body's answer for each item, as an instance of its type; for a failed item, its `ItemError`."""
         parts = iter(message.parts)
         items: list[Any] = message.outputs["items"]
         return [item if isinstance(item, ItemError) else self.body.read_output(next(parts)) for item in items]
@@ -226,9 +223,9 @@ class Map(BaseOperator[list[Any]]):
         before = messages[: _earlier(messages)]
         if self.reads:
             return self._items_of(self.reads[0], before)
-        around = next((message for message in before if is_item(message)), None)  # of a map around this one
-        if self._over is None and around is not None and isinstance(around.outputs["item"], list | tuple):
-            before = (around,)
+        outer_item = next((message for message in before if is_item(message)), None)  # if this map is inside a map
+        if self._over is None and outer_item is not None and isinstance(outer_item.outputs["item"], list | tuple):
+            before = (outer_item,)
         values = {name: value for message in reversed(before) for name, value in message.outputs.items()}
         if self._over is None:
             lists = [name for name, value in values.items() if isinstance(value, list | tuple)]
@@ -256,9 +253,13 @@ class Map(BaseOperator[list[Any]]):
         return list(cast("list[Any]", found))
 
     def _items_of(self, operator_id: str, messages: Sequence[WorkflowMessage]) -> list[Any]:
-        """The list in the answer of an operator that is named."""
+        """Return the list that `over` names in the answer of an operator.
+
+        Raises:
+            InputError: The operator has no answer, the answer lacks the named part, or the part is not a list.
+        """
         path = tuple((self._over or "").split(".")[1:])
-        message = next((each for each in messages if each.operator_id == operator_id), None)
+        message = next((message for message in messages if message.operator_id == operator_id), None)
         if message is None:
             raise InputError(
                 f"map {self._id!r}: {operator_id!r} has no answer: it did not run, or is not before the map"
@@ -266,10 +267,10 @@ class Map(BaseOperator[list[Any]]):
         value: Any = plain_value(message)
         if path and path[0] in message.outputs:
             value = message.outputs
-        for place, name in enumerate(path):
+        for depth, name in enumerate(path):
             known: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
             if name not in known:
-                at = ".".join((operator_id, *path[:place]))
+                at = ".".join((operator_id, *path[:depth]))
                 raise InputError(
                     f"map {self._id!r}: {at!r} has no {name!r}{did_you_mean(name, known)}; "
                     f"there are: {', '.join(known) or 'none'}"
@@ -282,19 +283,21 @@ class Map(BaseOperator[list[Any]]):
 
 
 def _earlier(messages: Sequence[WorkflowMessage]) -> int:
-    """Return the index, after the messages of the operators before it, of its own earlier messages with verdicts.
+    """Return the number of messages from predecessors: the index of the operator's own first message with a verdict.
 
-    A blamed operator finds those there; so do the first operators of a blamed workflow.
+    A blamed operator, or the first operators of a blamed workflow, get their earlier messages, each followed by the
+    verdict on it, after the messages of their predecessors.
     """
     scope = current_scope()
-    around = {outer.operator_id for outer in scope.outwards()} if scope else set[str]()
-    for place, (message, verdict) in enumerate(pairwise(messages)):
-        if message.operator_id in around and verdict.status is WorkflowStatus.EXECUTION_ERROR:
-            return place
+    own_ids = {outer.operator_id for outer in scope.outwards()} if scope else set[str]()
+    for index, (message, verdict) in enumerate(pairwise(messages)):
+        if message.operator_id in own_ids and verdict.status is WorkflowStatus.EXECUTION_ERROR:
+            return index
     return len(messages)
 
 
 def _alone(body: Any) -> Workflow:
+    """Return a workflow that consists of a single operator or function."""
     check_step(body)
     operator: Executable = cast("Executable", body) if is_executable(body) else FunctionOperator(cast("Function", body))
     workflow = BuiltinWorkflow(name=operator.get_id())
@@ -303,15 +306,16 @@ def _alone(body: Any) -> Workflow:
 
 
 def _with_item(call: OperatorCall, message: WorkflowMessage) -> WorkflowMessage:
-    """Return the message of a body with the item that it is about; its call is the map's."""
+    """Return the message of the body for an item, with the item."""
     return message.changed(item=call.messages[0].outputs["item"])
 
 
 def _nothing(call: OperatorCall, message: WorkflowMessage) -> None:
-    """Keep nothing of the message of a body."""
+    """Return None, so that the message of the body is not stored."""
 
 
 def _value(message: WorkflowMessage) -> Any:
+    """Return the result in a message: its output ``output``, all its outputs, or its text."""
     if list(message.outputs) == ["output"]:
         return message.outputs["output"]
     return message.outputs or message.scratchpad

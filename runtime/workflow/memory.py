@@ -17,13 +17,13 @@ from operad.runtime.values.output import shown
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 DEFAULT_TOKENS = 4_000
-"""Tokens of a conversation that a model is sent, where nothing else is said."""
+"""Default maximum number of tokens of a conversation in a prompt."""
 
 LEAST_TOKENS = 1_000
-"""The smallest budget: less leaves no room for a summary."""
+"""Smallest allowed budget; a smaller one leaves no room for a summary."""
 
 MOST_PIECES = 16
-"""Parts in which a model is given turns to summarize, before one message; of more text, the oldest is left out."""
+"""Maximum number of pieces that are summarized before one message; if there is more text, the oldest is left out."""
 
 _BYTES_PER_TOKEN = 3
 _TOKENS_PER_MESSAGE = 4
@@ -49,12 +49,12 @@ nothing that is not in them. Write the summary and nothing else."""
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """Turns before a message, as a model is sent them.
+    """Earlier turns of a conversation that a prompt includes.
 
     Attributes:
-        turns: A summary where there is one, then the newest turns.
-        summarized: Number of the given turns that are newly part of the summary.
-        usage: Usage of the summary.
+        turns: The summary, if there is one, followed by the newest turns.
+        summarized: Number of turns that were newly added to the summary.
+        usage: Usage of the model calls for the summary.
     """
 
     turns: tuple[Turn, ...]
@@ -63,12 +63,12 @@ class Recalled:
 
 
 class Memory:
-    """Keeps what a model is sent of a conversation within a budget.
+    """Memory of a conversation, whose size in a prompt is limited.
 
     Args:
-        workflow: The workflow of the conversation; its budget, policy and listeners hold for summaries, too.
-        reasoner: The reasoner that summarizes.
-        tokens: The budget of the summary, the newest turns and the new message together.
+        workflow: The workflow of the conversation; its budget, policy and listeners apply to summaries, too.
+        reasoner: The reasoner that writes summaries.
+        tokens: Maximum number of tokens of the summary, the newest turns and the new message together.
 
     Raises:
         InputError: The budget is not a number, or smaller than `LEAST_TOKENS`.
@@ -81,73 +81,76 @@ class Memory:
         self._reasoner = reasoner
         self._tokens = tokens
         self._share = tokens // 4
-        """Tokens that a summary may have."""
+        """Maximum number of tokens of a summary."""
 
     async def recall(self, turns: Sequence[Turn], message: str) -> Recalled:
-        """Return what a model is sent of the turns before a message; the model summarizes where that is too much.
+        """Return the earlier turns to include in a prompt; turns that exceed the budget are summarized.
 
         Args:
-            turns: The turns, the oldest first; the first may be a summary of those before it.
-            message: The new message. One that is longer than the budget leaves room for the summary only.
+            turns: The turns, the oldest first; the first may be a summary of earlier ones.
+            message: The new message. If it is longer than the budget, only the summary is included.
 
         Raises:
-            Exception: As `Workflow.aexecute`; the turns can be recalled again.
+            Exception: The errors of `Workflow.aexecute`; `recall` can be called again.
         """
         if sum(map(_size, turns)) + count_tokens(message) <= self._tokens:
             return Recalled(tuple(turns))
-        summary, said = (turns[0].text, turns[1:]) if turns[:1] and turns[0].role == "summary" else ("", turns)
-        kept = self._first_kept(said, self._tokens - self._share - count_tokens(message))
-        if not kept:  # the summary alone is left, and as short as it gets
+        summary, newer = (turns[0].text, turns[1:]) if turns[:1] and turns[0].role == "summary" else ("", turns)
+        kept = self._first_kept(newer, self._tokens - self._share - count_tokens(message))
+        if not kept:  # there are no turns to summarize besides the summary
             return Recalled(tuple(turns))
-        summary, usage = await self._summarized(summary, said[:kept])
-        return Recalled((Turn(role="summary", text=summary), *said[kept:]), kept, usage)
+        summary, usage = await self._summarized(summary, newer[:kept])
+        return Recalled((Turn(role="summary", text=summary), *newer[kept:]), kept, usage)
 
     def _first_kept(self, turns: Sequence[Turn], room: int) -> int:
-        """The place of the first turn that is sent as it is: where the user speaks, so that roles alternate.
+        """Return the index of the first turn that is not summarized; it is a turn of the user, so that roles alternate.
 
-        The newest message and its answer may fill the room; otherwise half of it stays free, so that not every
-        further message needs a summary.
+        The newest message and its answer may use all of `room`, in tokens. Older turns use at most half of it, so that
+        not every further message needs a new summary.
         """
         kept = len(turns)
         size = 0
-        for place in range(len(turns) - 1, -1, -1):
-            size += _size(turns[place])
+        for index in range(len(turns) - 1, -1, -1):
+            size += _size(turns[index])
             if size > (room if kept == len(turns) else room // 2):
                 break
-            if turns[place].role == "user":
-                kept = place
+            if turns[index].role == "user":
+                kept = index
         return kept
 
     async def _summarized(self, summary: str, turns: Sequence[Turn]) -> tuple[str, Usage]:
-        """A summary of a summary and the turns after it, piece by piece, and what it cost."""
+        """Return a summary of an earlier summary and the turns after it, and the usage; long texts go in pieces."""
         usage = NO_USAGE
-        least = self._tokens - self._share - _TOKENS_OF_REQUEST
-        left = _end("\n\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in turns), MOST_PIECES * least)
-        while left:
-            piece = _piece(left, self._tokens - count_tokens(summary) - _TOKENS_OF_REQUEST)
-            left = left[len(piece) :]
-            said = await self._ask(_request(summary, piece))
-            usage += said.usage
-            if count_tokens(said.scratchpad) > self._share:
-                said = await self._ask(_request(_beginning(said.scratchpad, self._tokens - _TOKENS_OF_REQUEST), ""))
-                usage += said.usage
-            summary = _beginning(said.scratchpad.strip(), self._share)
+        tokens_per_piece = self._tokens - self._share - _TOKENS_OF_REQUEST
+        transcript = "\n\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in turns)
+        rest = _end(transcript, MOST_PIECES * tokens_per_piece)
+        while rest:
+            piece = _piece(rest, self._tokens - count_tokens(summary) - _TOKENS_OF_REQUEST)
+            rest = rest[len(piece) :]
+            answer = await self._ask(_request(summary, piece))
+            usage += answer.usage
+            if count_tokens(answer.scratchpad) > self._share:
+                too_long = _beginning(answer.scratchpad, self._tokens - _TOKENS_OF_REQUEST)
+                answer = await self._ask(_request(too_long, ""))
+                usage += answer.usage
+            summary = _beginning(answer.scratchpad.strip(), self._share)
         return summary, usage
 
     async def _ask(self, request: str) -> WorkflowMessage:
+        """Run the summarizer on a request, and return its message."""
         workflow = self._workflow
         summarizing = BuiltinWorkflow(
             [_Summarizer(self._share * 2 // 5)],
             name="memory",
             policy=replace(workflow.policy, fallback=None, cache=None),  # a fallback's text is not a summary
             budget=workflow.budget,
-            listeners=workflow._listeners,  # pyright: ignore[reportPrivateUsage] - who traces the answers traces this, too
+            listeners=workflow._listeners,  # pyright: ignore[reportPrivateUsage] - summaries are traced like answers
         )
         return await summarizing.aexecute(Job(request), self._reasoner)
 
 
 class _Summarizer(BaseOperator[str]):
-    """Has the model write a summary."""
+    """Operator that asks the model for a summary of at most this number of words."""
 
     asks_model = True
 
@@ -166,14 +169,15 @@ class _Summarizer(BaseOperator[str]):
 
 
 def count_tokens(text: str) -> int:
-    """Return about how many tokens a text has: a third of its bytes in UTF-8.
+    """Return the estimated number of tokens of a text: a third of its bytes in UTF-8.
 
-    That is somewhat more than tokenizers count of prose, and less than they count of digits, addresses and JSON.
+    The estimate is somewhat too high for prose, and too low for digits, addresses and JSON.
     """
     return -(-len(_encoded(text)) // _BYTES_PER_TOKEN)
 
 
 def _size(turn: Turn) -> int:
+    """Return the estimated number of tokens of a turn in a prompt."""
     return count_tokens(turn.text) + _TOKENS_PER_MESSAGE * (2 if turn.role == "summary" else 1)
 
 
@@ -183,27 +187,28 @@ def _request(summary: str, transcript: str) -> str:
 
 
 def _piece(text: str, tokens: int) -> str:
-    """As much of the beginning of a text, up to the end of a line as far as lines are short."""
+    """Return the beginning of a text that has at most this number of tokens, cut at the end of a line if possible."""
     piece = _first(text, tokens)
     end = piece.rfind("\n")
     return piece[: end + 1] if len(piece) < len(text) and end > len(piece) // 2 else piece
 
 
 def _end(text: str, tokens: int) -> str:
-    """A text, or its end with a mark that says how much is missing."""
+    """Return a text, or its end after a note of the number of characters left out."""
     missing = len(text) - len(_first(text[::-1], tokens))
     return f"[… left out: {missing:,} earlier characters]\n{text[missing:]}" if missing else text
 
 
 def _beginning(text: str, tokens: int) -> str:
-    """A text, or its beginning with a mark that says how much is missing."""
+    """Return a text, or its beginning before a note of the number of characters cut off."""
     first = _first(text, tokens)
     return text if len(first) == len(text) else f"{first}\n[… cut: {len(text) - len(first):,} more characters]"
 
 
 def _first(text: str, tokens: int) -> str:
+    """Return the beginning of a text that has at most this number of tokens."""
     return text[: len(_encoded(text)[: tokens * _BYTES_PER_TOKEN].decode("utf-8", "ignore"))]
 
 
 def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "replace")  # half a surrogate pair counts as one sign
+    return text.encode("utf-8", "replace")  # a lone surrogate is encoded as one character

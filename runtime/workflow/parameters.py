@@ -28,14 +28,15 @@ Special = Literal["job", "reasoner", "context"]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a function.
+    """Parameter of a function that is used as an operator.
 
     Attributes:
-        name: Its name.
-        special: What its annotation asks for besides the answers of operators.
-        output: The type that an answer is validated into.
-        optional: True if it accepts None.
-        default: Its default; `inspect.Parameter.empty` without one.
+        name: The parameter's name.
+        special: The kind of value that the annotation asks for (job, reasoner or run context); None for the answer of
+            an operator.
+        output: The type as which an answer is validated.
+        optional: True if the parameter accepts None.
+        default: The default; `inspect.Parameter.empty` without one.
     """
 
     name: str
@@ -46,10 +47,10 @@ class Parameter:
 
     @classmethod
     def of(cls, parameter: inspect.Parameter, annotation: Any) -> Parameter:
-        """Return the parameter of a function that is annotated so.
+        """Return a parameter with its resolved annotation.
 
         Raises:
-            InputError: No answer can be validated into the annotation.
+            InputError: Answers cannot be validated as the annotated type.
         """
         special = _special_of(annotation)
         optional = type(None) in get_args(_bare(annotation)) if _is_union(annotation) else annotation is type(None)
@@ -68,11 +69,11 @@ class Parameter:
         return self.default is inspect.Parameter.empty and not self.optional
 
     def misfit(self, source: str, given: Any) -> str:
-        """Return the fault where no answer of a type can be a value of the parameter; empty where one can, or may.
+        """Return an error text if no answer of a type can be a value of the parameter, otherwise an empty text.
 
         Args:
-            source: The operator that gives the answer.
-            given: The type of its answers.
+            source: The id of the operator to which the parameter is bound.
+            given: The type of the operator's answers.
         """
         wants_number = any(self.output.type is number for number in (int, float, bool))
         is_model = is_class(given) and issubclass(given, BaseModel) and not issubclass(given, RootModel)
@@ -85,11 +86,11 @@ class Parameter:
         )
 
     def value(self, message: WorkflowMessage | None) -> Any:
-        """Return the answer that a message holds; None where no operator gave one and none is needed.
+        """Return the answer in a message; None if there is no message and the parameter is not required.
 
         Raises:
-            InputError: An answer is needed, and there is no message.
-            FaultError: The answer does not fit the annotation; the operator that gave it is blamed.
+            InputError: The parameter is required, and there is no message.
+            FaultError: The answer does not fit the annotation; the message's operator is blamed.
         """
         if message is None:
             if self.required:
@@ -104,7 +105,7 @@ class Parameter:
             return message.scratchpad
         try:
             value = self.output.read(message)
-            return deepcopy(value) if self.output.type is None else value  # others are given the message, too
+            return deepcopy(value) if self.output.type is None else value  # a copy, because others get the message, too
         except ValueError as error:
             kind = name_of_type(self.output.type)
             raise FaultError(
@@ -122,7 +123,7 @@ def without_partial(function: Any) -> Any:
 
 
 def parameters_of(function: Callable[..., Any], who: str) -> Sequence[inspect.Parameter]:
-    """Return the parameters of a function that are not bound yet.
+    """Return the parameters of a function, without those that a `functools.partial` binds.
 
     Args:
         function: The function.
@@ -145,19 +146,19 @@ def parameters_of(function: Callable[..., Any], who: str) -> Sequence[inspect.Pa
 
 
 def misfits(free: Sequence[Parameter], bound: Mapping[str, str], types: Mapping[str, Any]) -> list[str]:
-    """Return the faults of parameters that are bound to operators whose answers can never be their values.
+    """Return the error texts of parameters whose operators' answers can never be their values.
 
     Args:
         free: The parameters.
-        bound: The operator that each is bound to, by name.
-        types: The types of the operators' answers; None where one is not known.
+        bound: The id of the operator to which each parameter is bound, by parameter name.
+        types: The types of the operators' answers, by id; None if unknown.
     """
-    told = [each.misfit(bound[each.name], types[bound[each.name]]) for each in free if each.name in bound]
-    return [misfit for misfit in told if misfit]
+    texts = [each.misfit(bound[each.name], types[bound[each.name]]) for each in free if each.name in bound]
+    return [text for text in texts if text]
 
 
 def _can_be_plain(model: type[BaseModel]) -> bool:
-    """Return True if an object of the model may be read as the value of its only field ``output``, or of any other."""
+    """Return True if an object of the model may be read as a plain value, such as the value of a field ``output``."""
     fields = model.model_fields.values()
     written = {*model.model_fields, *(field.serialization_alias or field.alias for field in fields)}
     decorators = model.__pydantic_decorators__
@@ -165,6 +166,7 @@ def _can_be_plain(model: type[BaseModel]) -> bool:
 
 
 def _bare(annotation: Any) -> Any:
+    """Return an annotation without `Annotated`."""
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
@@ -185,7 +187,12 @@ def _special_of(annotation: Any) -> Special | None:
 
 
 def bindings(free: Sequence[Parameter], before: Sequence[str]) -> dict[str, str]:
-    """The operator that each parameter is bound to, by name."""
+    """Return the id of the operator to which each parameter is bound, by parameter name.
+
+    Args:
+        free: The parameters that take answers.
+        before: The ids of the operator's predecessors.
+    """
     ids = {as_name(each): each for each in reversed(before)}
     bound = {parameter.name: ids[parameter.name] for parameter in free if parameter.name in ids}
     required = [parameter for parameter in free if parameter.default is inspect.Parameter.empty] or list(free)
@@ -195,24 +202,28 @@ def bindings(free: Sequence[Parameter], before: Sequence[str]) -> dict[str, str]
 
 
 def as_value(message: WorkflowMessage, scope: Scope | None) -> WorkflowMessage:
-    """The message with the item alone, where it is what a map around this workflow gives; of a map, with its list."""
+    """Return a message whose output is the answer: of a map, its list; of a map around this workflow, the item.
+
+    Other messages are returned unchanged.
+    """
     if message.outputs.keys() == {"items"} and message.parts:
         return message.model_copy(update={"outputs": {"output": message.outputs["items"]}})
     return message if not _is_item_around(message, scope) else _with_output(message, "item")
 
 
 def item_in(messages: Sequence[WorkflowMessage], scope: Scope | None) -> tuple[WorkflowMessage, WorkflowMessage] | None:
-    """The item that a map around this workflow gives, and its place in the list; None where there is no map."""
+    """Return messages with the item and the index from the map around this workflow; None if there is no such map."""
     found = next((message for message in messages if _is_item_around(message, scope)), None)
     return None if found is None else (_with_output(found, "item"), _with_output(found, "index"))
 
 
 def is_item(message: WorkflowMessage) -> bool:
-    """Return True if a message looks like that with which a map gives an item."""
+    """Return True if a message has the outputs of a message with which a map passes an item to its body."""
     return message.outputs.keys() == {"item", "index"}
 
 
 def _is_item_around(message: WorkflowMessage, scope: Scope | None) -> bool:
+    """Return True if a message passes an item of a map that contains the current scope."""
     return is_item(message) and bool(scope) and message.operator_id in {outer.operator_id for outer in scope.outwards()}
 
 

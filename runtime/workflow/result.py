@@ -29,10 +29,11 @@ class Result(Generic[T]):
 
     Attributes:
         message: The run's message.
-        messages: The messages of the operators that ran, by id, in order of adding: those of the round that counts.
+        messages: The messages of the operators that ran in the best round, by id, in the order in which the operators
+            were added.
         steps: The operators, by id.
-        tails: The ids of the operators that nothing follows.
-        rounds: Number of rounds the run had.
+        tails: The ids of the operators without successors.
+        rounds: Number of rounds of the run.
         run_id: The run's id.
     """
 
@@ -47,7 +48,7 @@ class Result(Generic[T]):
     def output(self) -> T:
         """The answer of the last operator, an instance of its type.
 
-        Of several last operators, the answer of the only one that ran, or a dict of their answers by id.
+        With several last operators: the answer of the only one that ran, or a dict of the answers by id.
 
         Raises:
             AnswerError: The answer does not fit the type.
@@ -71,10 +72,10 @@ class Result(Generic[T]):
     @overload
     def __getitem__(self, of: Callable[..., U]) -> U: ...
     def __getitem__(self, of: Any) -> Any:
-        """The answer of an operator, given by its id or itself, as an instance of its type.
+        """Return the answer of an operator, given as an object or an id, as an instance of its type.
 
         Raises:
-            InputError: The workflow has no such operator, or it did not run.
+            InputError: The operator is not in the workflow, or did not run.
             AnswerError: The answer does not fit the type.
         """
         key = self._id_of(of)
@@ -83,7 +84,7 @@ class Result(Generic[T]):
         return _value(self.steps[key], key, self.messages[key])
 
     def __contains__(self, of: object) -> bool:
-        """Return True if an operator, given by its id or itself, has an answer."""
+        """Return True if an operator, given as an object or an id, has an answer."""
         return self._id_of(of) in self.messages
 
     def __repr__(self) -> str:
@@ -91,12 +92,12 @@ class Result(Generic[T]):
 
     @property
     def text(self) -> str:
-        """The run's text."""
+        """The text of the run's message."""
         return self.message.scratchpad
 
     @property
     def scratchpad(self) -> str:
-        """The same as `text`, under the name that it has in a message."""
+        """The same as `text`, under its name in a message."""
         return self.message.scratchpad
 
     @property
@@ -116,7 +117,7 @@ class Result(Generic[T]):
 
     @property
     def lesson(self) -> str:
-        """The evaluator's last advice."""
+        """The evaluator's last lesson."""
         return self.message.lesson
 
     @property
@@ -126,7 +127,7 @@ class Result(Generic[T]):
 
     @property
     def cost(self) -> float | None:
-        """US dollars; None where no price is known, which `usage.cost` counts as 0.0."""
+        """Cost in US dollars; None if a price is unknown, which `usage.cost` counts as 0.0."""
         return self.usage.known_cost
 
     def _id_of(self, of: Any) -> str:
@@ -145,6 +146,7 @@ class Result(Generic[T]):
 
 
 def _value(step: BaseOperator, key: str, message: WorkflowMessage) -> Any:
+    """Return the answer in an operator's message, or raise AnswerError if it does not fit the operator's type."""
     try:
         return step.read_output(message)
     except ValueError as error:

@@ -1,6 +1,6 @@
 """Rounds of a run as a pure state machine: the round that counts, the lessons, and the end of the run.
 
-A live run and a reader of its kept events take the same steps:
+A live run and a reader of its stored events use the same transitions:
 
 | state | event | next state |
 |---|---|---|
@@ -32,12 +32,12 @@ class Verdict(Protocol):
 
     @property
     def lesson(self) -> str:
-        """Advice for the next round."""
+        """The lesson for the next round."""
         ...
 
     @property
     def blame(self) -> Sequence[str]:
-        """The ids of the operators at fault; none for all."""
+        """The ids of the operators at fault; empty for all."""
         ...
 
     @property
@@ -55,9 +55,9 @@ class Rounds(Struct, frozen=True):
         max_rounds: Maximum number of rounds.
         number: Number of the last round that began, counted from 1; 0 before the first.
         lessons: Lessons so far, the newest last, each lesson once.
-        best: Verdict on the best round so far; None if none had a result.
-        best_round: Number of that round.
-        is_over: True if no round follows.
+        best: Verdict on the best round so far; None if no round had a result.
+        best_round: Number of the best round.
+        is_over: True if no further round follows.
     """
 
     max_rounds: int = 1
@@ -69,19 +69,19 @@ class Rounds(Struct, frozen=True):
 
     @property
     def lesson(self) -> str | None:
-        """Lessons for the operators in the next round."""
+        """All lessons as one text, for the operators in the next round; None without lessons."""
         return "\n".join(self.lessons) or None
 
     def begun(self) -> Rounds:
-        """Return the state once another round has begun."""
+        """Return the state after another round has begun."""
         return replace(self, number=self.number + 1)
 
     def judged(self, verdict: Verdict, *, has_result: bool = True) -> Rounds:
-        """Return the state once the round is judged.
+        """Return the state after a verdict on the current round.
 
         Args:
             verdict: The verdict.
-            has_result: True if the round came to a result; not where an operator's error ended it.
+            has_result: True if the round had a result; False if an operator's error ended it.
         """
         is_best = has_result and (self.best is None or at_least_as_good(verdict, self.best))
         is_over = verdict.status is not WorkflowStatus.EXECUTION_ERROR or self.number >= self.max_rounds
@@ -93,11 +93,11 @@ class Rounds(Struct, frozen=True):
 
 
 def replayed(events: Iterable[Event], state: Rounds) -> Rounds:
-    """Return the state that a run had after these events of its own, those of workflows inside it left out.
+    """Return the state of a run's rounds after some of its events.
 
     Args:
-        events: The events, in order.
-        state: The state before them.
+        events: The events, in order, without events of nested workflows.
+        state: The state before the events.
     """
     for event in events:
         if isinstance(event, RoundStarted):
@@ -108,12 +108,12 @@ def replayed(events: Iterable[Event], state: Rounds) -> Rounds:
 
 
 def at_fault(blame: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Return the operators that run again: the blamed ones, or all if none of those is known."""
-    return [each for each in known if each in blame] or list(known)
+    """Return the ids of the operators that run again: the known ids that are blamed, or all if there are none."""
+    return [operator_id for operator_id in known if operator_id in blame] or list(known)
 
 
 def at_least_as_good(verdict: Verdict, as_: Verdict) -> bool:
-    """Return True if a later verdict replaces an earlier one: by status, then by score, then as the later one."""
+    """Return True if a later verdict is at least as good as an earlier one: by status, then by score."""
     return _rank(verdict) >= _rank(as_)
 
 

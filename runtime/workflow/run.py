@@ -31,38 +31,38 @@ _logger = logging.getLogger(__name__)
 
 
 class Run:
-    """A run of a workflow.
+    """Run of a workflow.
 
-    It runs the operators round by round; `Steps` runs those of a round. A verdict of EXECUTION_ERROR clears the
-    messages of the blamed operators and of all that depends on them, or all messages if no operator is blamed, and
-    the next round begins with its lesson. If no round succeeds, the best one counts.
+    Operators run in rounds; `Steps` executes the operators of a round. A verdict of EXECUTION_ERROR clears the
+    messages of the blamed operators and of all that depend on them, or all messages if no operator is blamed, and
+    the next round starts with the lesson of the verdict. If no round succeeds, the best round is the result.
 
     Args:
         build: The workflow.
-        call: Its input.
-        log: Its log of events.
-        outer: The operator that this run is inside of; None for an outermost run.
+        call: The input of the run.
+        log: Event log of the run.
+        outer: The operator that contains the run; None for an outermost run.
         prefix: The path of that operator.
         insights: Insights of earlier runs.
 
     Attributes:
-        log: Its log of events.
+        log: Event log of the run.
         job: The job.
         insights: Insights of earlier runs, if any.
-        outer: The operator that it is inside of; None for an outermost run.
-        budget: Its budget.
-        calls: Limiters of its model calls, the outermost first; without those of the runs around it.
-        shared_limits: Limits of model calls that it shares with other processes, if it does: set for the outermost run,
-            and taken over by the runs inside it.
-        usage: Its usage so far.
+        outer: The operator that contains the run; None for an outermost run.
+        budget: The budget of the run.
+        calls: The workflow's own limiter of model calls, if any; limiters of enclosing runs are not included.
+        shared_limits: Limits of model calls that the run shares with other processes, if any. They are set for the
+            outermost run, and nested runs use the same.
+        usage: Usage of the run so far.
         build: The workflow.
         workflow: The workflow's name.
-        journal: Keeps the messages of its operators, if it is durable: set for the outermost run, and taken over by
-            the runs of operators that only run workflows.
+        journal: Journal that stores the messages of operators of a durable run. It is set for the outermost run;
+            nested runs use it if the operator that contains them only runs workflows.
         finished: The messages of all operators that have finished, by path; None without a budget.
-        questions: Open questions of this run and of those around it.
-        connections: The tool sources that this run and those around it have open.
-        idle: Number of operators at work that only wait: for a person, or for a run inside of them.
+        questions: Questions of this run and of the runs that contain it.
+        connections: The connections to tool sources that this run and the runs that contain it have open.
+        idle: Number of running operators that only wait, for a person or for a nested run.
         on_paused: Function to call when no operator can continue until a person answers.
     """
 
@@ -150,15 +150,15 @@ class Run:
         return self.build.name
 
     async def execute(self) -> WorkflowMessage:
-        """Run to the end.
+        """Execute the run and return its message.
 
         Returns:
-            The verdict, or the tails' message where there is no evaluator.
+            The verdict or, without an evaluator, the message of the tails.
 
         Raises:
-            OperatorError: An operator raised; the others were cancelled and have ended.
+            OperatorError: An operator failed; the others were cancelled and have ended.
             SkippedError: Every tail was skipped.
-            BudgetError: It used more than its budget.
+            BudgetError: The run used more than its budget.
         """
         self._begin()
         now = self.log.now
@@ -189,17 +189,17 @@ class Run:
         return message
 
     def take_up(self, call: OperatorCall) -> None:
-        """Replace the input of a run that has not begun: a kept run goes on with the input that was kept."""
+        """Replace the input of a run that has not begun: a stored run is resumed with its stored input."""
         self._call = call
         self._state = replace(self._state, lessons=(call.lesson,) if call.lesson else ())
 
     def recall(self, message: WorkflowMessage, rounds: int, messages: Mapping[str, WorkflowMessage]) -> None:
-        """Restore the outcome of an earlier execution, instead of executing.
+        """Restore the outcome of an earlier execution instead of executing the run.
 
         Args:
-            message: Its message.
-            rounds: Number of rounds it had.
-            messages: The last messages of its operators, by id.
+            message: The run's message.
+            rounds: Number of rounds that the run had.
+            messages: The last messages of the run's operators, by id.
         """
         self._state = replace(self._state, number=rounds)
         self._best_messages = [messages.get(node_id) for node_id in self._plan.ids]
@@ -208,36 +208,37 @@ class Run:
 
     @property
     def rounds(self) -> int:
-        """Number of rounds it has begun."""
+        """Number of rounds that have begun."""
         return self._state.number
 
     @property
     def messages(self) -> Mapping[str, WorkflowMessage]:
-        """The messages of the operators that ran, by id: those of the round that counts."""
-        said = zip(self._plan.ids, self._best_messages[: self.build.first_judge], strict=False)
-        return {node_id: message for node_id, message in said if message is not None}
+        """Messages of the best round, by operator id; operators that did not run are left out."""
+        nodes = zip(self._plan.ids, self._best_messages[: self.build.first_judge], strict=False)
+        return {node_id: message for node_id, message in nodes if message is not None}
 
     @property
     def tails(self) -> tuple[str, ...]:
-        """The ids of the operators that nothing follows."""
+        """Ids of the operators without successors."""
         return tuple(self._plan.ids[node] for node in self._plan.parents[self.build.first_judge])
 
     @property
     def waits(self) -> bool:
-        """True if all operators at work in it, and in those inside it, wait for a person."""
+        """True if all running operators of the outermost run and of its nested runs wait for a person."""
         return self.questions.waits() and all(0 < run._steps.active == run.idle for run in self._live)
 
     @property
     def _speaks(self) -> bool:
-        """True if this run has listeners of its own."""
+        """True if this run has its own log with listeners, other than the log of the run that contains it."""
         return self.log.heard and (self.outer is None or self.log is not self.outer.run.log)
 
     def _say(self, event: events.Event, round: int = 0) -> None:
-        """Notify the listeners of this run only."""
+        """Write an event for the listeners of this run only, not for those of the runs that contain it."""
         if self._speaks:
             self.log.write(event, self._prefix, round=round, only_here=True)
 
     def _begin(self) -> None:
+        """Write the first event of the run; a run inside an operator marks that operator as waiting."""
         self._live.add(self)
         if self._speaks:
             self._say(events.RunStarted(goal=self.job.goal, **self.build.event_fields))
@@ -245,7 +246,7 @@ class Run:
         if outer is not None:
             outer.waits_for += 1
             if outer.waits_for == 1:
-                outer.run.idle += 1  # it waits for this run
+                outer.run.idle += 1  # the outer operator waits for this run
             if not outer.run.log.heard:
                 return
             is_item = self._prefix[-1:] != (outer.operator_id,)
@@ -254,18 +255,19 @@ class Run:
             outer.run.log.write(entered, self._prefix, outer.operator_id, outer.round, outer.attempt)
 
     def _end(self) -> None:
+        """Undo `_begin`; the outer operator no longer waits for this run."""
         self._live.discard(self)
         self.on_paused = None
         if self.outer is not None:
             self.outer.waits_for -= 1
             if not self.outer.waits_for:
                 self.outer.run.idle -= 1
-            if self.questions.asked:  # once the operator around it had the time to start something else
+            if self.questions.asked:  # checked later, when the outer operator had the time to start another step
                 asyncio.get_running_loop().call_soon(self.root.look_whether_paused)
 
     @property
     def root(self) -> Run:
-        """The outermost run; this one, where it is inside of no other."""
+        """The outermost of the runs that contain this run, or this run itself."""
         run = self
         while run.outer is not None:
             run = cast("Run", run.outer.run)
@@ -282,7 +284,7 @@ class Run:
         """Check that the budget is not exceeded; with `by_next`, that another model call would not exceed it.
 
         Raises:
-            BudgetError: It is exceeded, or would be.
+            BudgetError: The budget is, or would be, exceeded.
         """
         if exceeded := self.budget.exceeded(self.usage, by_next=by_next):
             raise self._over(exceeded)
@@ -294,7 +296,7 @@ class Run:
 
     @asynccontextmanager
     async def waiting(self, scope: Scope) -> AsyncGenerator[None, None]:
-        """Stop the clocks of an operator that waits for a person, and give its place to another one meanwhile."""
+        """Stop the time limits of an operator that waits for a person, and free its place for another operator."""
         with standing_still([*scope.deadlines, *self._deadlines]):
             if scope.place:
                 await scope.place.give()
@@ -303,19 +305,21 @@ class Run:
                 await scope.place.take()
 
     def look_whether_paused(self) -> None:
-        """Call `on_paused` if all operators at work in this run, and in those inside it, wait for a person."""
+        """Call `on_paused` if all running operators of the run and its nested runs wait for a person."""
         if self.on_paused and self.waits:
             self.on_paused()
 
     # Rounds
 
     async def _in_time(self, seconds: float) -> WorkflowMessage:
+        """Execute the rounds within a time limit, or raise BudgetError."""
         message = await within(Timeout(run=seconds), self._rounds(), self._deadlines)
         if isinstance(message, Deadline):
             raise self._over(f"{seconds:g} of {seconds:g} seconds")
         return message
 
     async def _rounds(self) -> WorkflowMessage:
+        """Execute rounds until one succeeds or no further round is possible; return the best verdict."""
         steps = self._steps
         while True:
             self._state = self._state.begun()
@@ -356,7 +360,11 @@ class Run:
         self.log.write(event, self._prefix, round=self._state.number)
 
     def _conclude(self, failed: str = "") -> WorkflowMessage:
-        """Return the best round's verdict; its evaluation says if no round succeeded, or a nested workflow did not."""
+        """Return the best round's verdict; its evaluation says if no round succeeded or a nested workflow did not.
+
+        Args:
+            failed: Error text of a round that failed, if that ended the run.
+        """
         message, best = cast("WorkflowMessage", self._state.best), self._state.best_round
         if unjudged := self.build.unjudged:
             inner = (self._best_messages[node] for node in unjudged)
@@ -371,10 +379,10 @@ class Run:
         return message.changed(**update)
 
     def _strangers(self, verdict: WorkflowMessage) -> str:
-        """Return a line on unknown operators that an evaluator blames; empty if there are none.
+        """Return a sentence about unknown operators that an evaluator blames; empty if there are none.
 
-        A nested workflow may blame those around it, and an operator's own verdict what it did inside: a leader
-        blames sub-jobs.
+        Only evaluators of outermost runs are checked: a nested workflow may blame operators outside of it, and an
+        operator's own verdict may blame its parts, as a leader blames sub-jobs.
         """
         judged = self.build.graph.evaluators and verdict.status is WorkflowStatus.EXECUTION_ERROR and not self._prefix
         blames = verdict.blame if judged else ()

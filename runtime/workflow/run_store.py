@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 
 _IN_DATABASE = "operad.runtime.durable.ledger"
-"""Loaded by name where a database is named: a workflow that is not kept knows of none."""
+"""Module of the ledger. It is imported by name when a database is used, so that other workflows do not import it."""
 
 
 class RunStore(Protocol):
-    """Store of durable runs; `operad.runtime.durable.Ledger` is one."""
+    """Protocol of a store of durable runs, such as `operad.runtime.durable.Ledger`."""
 
     @property
     def workers(self) -> object | None:
-        """The workers, with models of their own, that do the operators' work; None where it is done here."""
+        """The workers that execute the operators with their own models; None if this process executes them."""
         ...
 
     async def execute(self, workflow: Any, run: Run, call: OperatorCall) -> WorkflowMessage:
-        """Begin a run, or resume it."""
+        """Execute a new run, or resume a stored one, and return its message."""
         ...
 
     def open_questions(self, run_id: str) -> Sequence[Question]:
-        """Return the questions of a run without an answer."""
+        """Return the open questions of a run; may block."""
         ...
 
     def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
@@ -47,16 +47,20 @@ class RunStore(Protocol):
         ...
 
     def unfinished(self, run_id: str, graph: WorkflowGraph) -> Collection[BaseOperator] | None:
-        """Return the operators of a kept run that have not finished; None if all of them may run; may block."""
+        """Return the operators of a stored run that have not finished; None if all of them may run; may block."""
         ...
 
     def to_resume(self, run_id: str, workflow: Any, reasoner: Reasoner) -> OperatorCall | None:
-        """Return the input of a run that no process drives; None if a process drives it; may block."""
+        """Return the input of a run without a driver; None if a process drives the run; may block."""
         ...
 
 
 def run_store_of(durable: RunStore | str | Path) -> RunStore:
-    """Return the store of runs for a user's value."""
+    """Return a store of runs for a database URL, a path or a store.
+
+    Raises:
+        InputError: The value is none of these.
+    """
     if isinstance(durable, str | Path):
         return cast("RunStore", import_module(_IN_DATABASE).Ledger(durable))
     if not callable(getattr(durable, "execute", None)):

@@ -31,22 +31,22 @@ def new_run(
     buffer: Buffer | None,
     watched: bool,
 ) -> Run:
-    """Return a run with an id and a log of its own.
+    """Return a run with its own id and event log.
 
     Args:
         build: The workflow.
-        call: Its input.
-        run_id: Its id.
-        outer: The operator that starts it, if one does.
+        call: The input of the run.
+        run_id: The run's id.
+        outer: The operator that starts the run, if one does.
         insights: The workflow's insights.
         listeners: The workflow's listeners.
-        buffer: One more listener, which may lag behind.
-        watched: True to show its progress in a notebook, where it runs in one.
+        buffer: Buffer of the events for a consumer that may lag behind; None without a consumer.
+        watched: True to show the progress if the run is in a notebook.
     """
     path = outer.path if outer else ()
     own_insights, listeners = _with_insights(insights, listeners, outer)
     if watched and "IPython" in sys.modules:
-        from operad.runtime.observe.notebook import progress_in_notebook  # not at import: it is for notebooks alone
+        from operad.runtime.observe.notebook import progress_in_notebook  # imported here because only notebooks need it
 
         listeners = (*listeners, *progress_in_notebook())
     log = RunLog(run_id, listeners, buffer, outer=outer.run.log if outer else None, depth=len(path))
@@ -62,13 +62,13 @@ def run_inside(
     insights: Insights | None,
     listeners: tuple[Listener, ...],
 ) -> Run:
-    """Return a run that is a part of an operator's run; it writes into the log of that run.
+    """Return a run inside an operator of another run, which writes its events into the log of that run.
 
     Args:
         build: The workflow.
-        call: Its input.
-        outer: The operator.
-        place: Replaces the operator's id in paths: an item of a map.
+        call: The input of the run.
+        outer: The operator that contains the run.
+        place: Replacement of the operator's id in paths, for an item of a map; None for the operator's id.
         insights: The workflow's insights.
         listeners: The workflow's listeners.
     """
@@ -83,24 +83,27 @@ def run_inside(
 def _with_insights(
     store: Insights | None, listeners: tuple[Listener, ...], outer: Scope | None
 ) -> tuple[RunInsights | None, tuple[Listener, ...]]:
-    """Return the insights of a run, and its listeners: the insights come first, unless a run around it has them already."""
+    """Return the insights and the listeners of a run.
+
+    New insights become the first listener. Insights of the same store that an enclosing run has are used as they are.
+    """
     if store is None:
         return None, listeners
     for scope in outer.outwards() if outer else ():
-        there = scope.run.insights
-        if isinstance(there, RunInsights) and there.store is store:
-            return there, listeners
+        existing = scope.run.insights
+        if isinstance(existing, RunInsights) and existing.store is store:
+            return existing, listeners
     insights = RunInsights(store)
     return insights, (insights, *listeners)
 
 
 def check_start(build: Build, reasoner: Reasoner | None, unfinished: Collection[BaseOperator] | None) -> None:
-    """Check a run that is inside of no other, before it starts.
+    """Check an outermost run before it starts.
 
     Args:
         build: The workflow.
-        reasoner: The reasoner of the run; None where workers run the operators, with models of their own.
-        unfinished: The operators and evaluators that a kept run has not finished; None for all.
+        reasoner: The reasoner of the run; None if workers run the operators with their own models.
+        unfinished: The operators and evaluators that a stored run has not finished; None for all.
 
     Raises:
         InvalidError: An operator reads the messages of an operator that is not in the workflow.
@@ -112,6 +115,7 @@ def check_start(build: Build, reasoner: Reasoner | None, unfinished: Collection[
 
 
 def _check_reads(build: Build) -> None:
+    """Raise InvalidError if an operator reads the message of an operator that is not in the workflow."""
     known = build.graph.operators
     issues = [
         Issue(
@@ -128,12 +132,12 @@ def _check_reads(build: Build) -> None:
 
 
 def check_models(build: Build, reasoner: Reasoner, unfinished: Collection[BaseOperator] | None) -> None:
-    """Check the model of a run, and those that its operators were given, for a caller in Python.
+    """Check the model of a run and the models of its operators, for a caller in Python.
 
     Args:
         build: The workflow.
         reasoner: The reasoner of the run.
-        unfinished: The operators and evaluators that a kept run has not finished; None for all.
+        unfinished: The operators and evaluators that a stored run has not finished; None for all.
 
     Raises:
         InputError: A model is not configured; the error says what to write in Python.
@@ -149,10 +153,10 @@ def check_models(build: Build, reasoner: Reasoner, unfinished: Collection[BaseOp
 
 
 def check_reasoner(reasoner: Reasoner, operators: Collection[BaseOperator]) -> None:
-    """Check that a reasoner has a model, if one of these operators, however deep inside, is known to ask it.
+    """Check that a reasoner has a model if an operator, also in a nested workflow, is known to ask the reasoner.
 
     Raises:
-        InputError: It has none.
+        InputError: The reasoner has no model.
     """
     check: Callable[[], None] | None = getattr(reasoner, "check_model", None)
     if check is None:

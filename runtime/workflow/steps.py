@@ -29,23 +29,24 @@ _logger = logging.getLogger(__name__)
 
 
 class Steps:
-    """The steps of a run, and the messages of its operators, by the number of the operator's node in the plan.
+    """Execution of the nodes of a run, and the messages of its operators.
 
-    In each round every operator without a message runs once. One that was found at fault sees, after the messages of
-    the operators before it, its own earlier messages, each with its verdict. An operator that raises, while rounds are
-    left, counts as a verdict, too: operators that do not depend on it go on, and the round ends when they have ended.
+    In each round, every operator without a message runs once. An operator that was found at fault gets, after the
+    messages of its predecessors, its own earlier messages, each followed by the verdict on it. While rounds are left,
+    the error of an operator counts as a verdict: operators that do not depend on it continue, and the round ends when
+    they have ended.
 
     Args:
-        run: The run; only its log, insights and connections are kept.
+        run: The run; only its log, insights, connections and outer scope are stored.
         build: The workflow.
-        call: Its input.
-        prefix: The path of the operator that the run is inside of.
+        call: The input of the run.
+        prefix: The path of the operator that contains the run.
 
     Attributes:
-        results: The message of each node; None for a node that has not run, or runs again.
-        active: Number of operators at work, or about to start.
+        results: The message of each node, by number; None for a node that has not run yet or runs again.
+        active: Number of operators that are running or about to start.
         cancelled: Paths of the operators that were cancelled in this round.
-        by_error: True if an error of this round counts as a verdict, other than a `FaultError`.
+        by_error: True if an error other than a `FaultError` counts as a verdict in this round.
     """
 
     __slots__ = (
@@ -106,13 +107,13 @@ class Steps:
         """Run the operators and evaluators that have no message, and return the verdict on the round.
 
         Args:
-            run: The run; it is not kept here, so that it and its steps do not refer to each other.
+            run: The run. It is an argument, not an attribute, so that the run and its steps form no reference cycle.
             call: Input of the run.
             number: Number of the round.
-            lesson: Advice for the operators.
+            lesson: The lessons for the operators.
 
         Raises:
-            OperatorError: An operator raised; the others were cancelled and have ended.
+            OperatorError: An operator failed; the others were cancelled and have ended.
             SkippedError: Every tail was skipped.
         """
         self._call, self._round, self._lesson = call, number, lesson
@@ -133,9 +134,12 @@ class Steps:
         raise SkippedError(self._why_nothing())
 
     def repeat(self, verdict: WorkflowMessage) -> None:
-        """Make ready for another round: of the blamed operators and all that depends on them; by default, of all."""
+        """Prepare the next round: clear the messages of the blamed operators and of all that depend on them.
+
+        Without a known blamed operator, the messages of all operators are cleared.
+        """
         plan, results = self._plan, self.results
-        blamed = {self._build.numbers[each] for each in at_fault(verdict.blame, plan.ids[:-1])}
+        blamed = {self._build.numbers[node_id] for node_id in at_fault(verdict.blame, plan.ids[:-1])}
         for node in blamed:
             if node < self._build.first_judge and (result := results[node]) is not None:
                 self._feedback[node] = (*self._feedback.get(node, ()), result, verdict)
@@ -169,13 +173,14 @@ class Steps:
         )
 
     def _without_message(self) -> list[int]:
+        """Return the nodes that have not finished and were not skipped."""
         gone = self._skipped.keys() | self._lost
         return [node for node, result in enumerate(self.results) if result is None and node not in gone]
 
     # One step
 
     async def _step(self, run: RunInProgress, number: int) -> list[int] | None:
-        """Run a node; return those that may start now, or None when the end is reached."""
+        """Run a node; return the nodes that may start now, or None when the end node has its message."""
         build = self._build
         if number == build.end:
             self.results[number] = self._end_message(number)
@@ -243,29 +248,29 @@ class Steps:
         )
 
     def _inputs(self, node: int) -> list[WorkflowMessage]:
-        """Return the messages of the nodes before a node, if the edges from them are taken."""
+        """Return the messages of a node's parents whose edges to the node are taken."""
         results = self.results
         if not self._plan.branches:
             return [results[parent] for parent in self._plan.parents[node]]  # type: ignore[misc]
         return [message for parent in self._progress.inputs(node) if (message := results[parent]) is not None]
 
     def _further_back(self, node: int, reads: Sequence[str]) -> list[WorkflowMessage]:
-        """Return the messages of operators that ran, and that a node reads without being next to them."""
-        before = self._call.messages if self._plan.parents[node] else ()  # it has these already where it is the first
+        """Return the messages that a node reads from operators that are not its parents, or from the run's input."""
+        before = self._call.messages if self._plan.parents[node] else ()  # a node without parents has the input already
         given = {message.operator_id: message for message in before}
         numbers, results = self._build.numbers, self.results
-        found = (results[numbers[read]] if read in numbers else given.get(read) for read in reads)
-        return [message for message in found if message is not None]
+        messages = (results[numbers[read]] if read in numbers else given.get(read) for read in reads)
+        return [message for message in messages if message is not None]
 
     def _end_message(self, node: int) -> WorkflowMessage:
-        """Return the message of the end node: the verdict, or that of the end operators."""
+        """Return the message of the end node: the joined verdicts, or the joined messages of the tails."""
         messages = self._inputs(node)
         if len(messages) == 1:
             return messages[0]
         return joined(messages) if self._build.graph.evaluators else joined_tails(messages, self._call.job)
 
     def _advance(self, node: int, message: WorkflowMessage, run: RunInProgress) -> list[int] | None:
-        """Keep the message of a node; return the nodes that may start now, or None when the end is reached."""
+        """Store the message of a node; return the nodes that may start now, or None when the round ends."""
         self.results[node] = message
         if self._outer:
             self._outer.sign_of_life()
@@ -288,6 +293,7 @@ class Steps:
     # Failures
 
     def _note_failure(self, error: BaseException, scope: Scope, seconds: float) -> None:
+        """Write the event of an operator that failed or was cancelled."""
         if not _is_failure(error):
             self.cancelled.append("/".join(scope.path))
             scope.write(events.OperatorCancelled(seconds=seconds, usage=scope.usage))
@@ -295,10 +301,14 @@ class Steps:
         scope.write(events.OperatorFailed(seconds=seconds, usage=scope.usage, error=describe(error)))
 
     def _set_aside(self, node: int, error: BaseException, scope: Scope) -> list[int] | None:
-        """Stop the successors of a failed node; while rounds are left, other operators go on.
+        """Turn the error of a node into a verdict; operators that do not depend on the node continue.
+
+        Returns:
+            No nodes, or None when the round ends.
 
         Raises:
-            OperatorError: The run ends: no rounds are left, or no lesson helps against the error.
+            OperatorError: The run fails: no rounds are left, a lesson would not help against the error, or the error
+                blames operators outside this nested workflow.
         """
         name, fault = self._build.name, fault_in(error)
         for_others = fault is not None and bool(fault.blame) and set(fault.blame).isdisjoint(self._plan.ids)
@@ -319,7 +329,7 @@ class Steps:
         return []
 
     def _matter(self, nodes: set[int]) -> bool:
-        """Return True if the end waits for one of these, directly or not; it does not for losers of a race."""
+        """Return True if the end node depends on one of the nodes; it does not depend on losers of an ``any`` join."""
         if not self._plan.branches:
             return True
         gone = self._skipped.keys() | self._faults.keys()
@@ -329,6 +339,7 @@ class Steps:
     # Skips
 
     def _note_skips(self) -> None:
+        """Record the nodes that were skipped since the last call, and write their events."""
         for skip in self._progress.skips():
             self._skipped[skip.node] = skip
             node_id = self._plan.ids[skip.node]
@@ -337,14 +348,16 @@ class Steps:
                 self._log.write(events.OperatorSkipped(reason=self._reason(skip)), path, node_id, self._round)
 
     def _reason(self, skip: Skip) -> str:
+        """Return the reason for a skip: the ports that an operator took instead of those of the edge."""
         router, ports = self._plan.ids[skip.parent], self._plan.ports.get((skip.parent, skip.child), ())
         message = self.results[skip.parent]
         took = ", ".join(message.ports or ()) if message else ""
         return f"{router!r} took {f'port {took!r}' if took else 'no port'}, not {' or '.join(map(repr, sorted(ports)))}"
 
     def _why_nothing(self) -> str:
+        """Return the error text for a round in which every tail was skipped."""
         plan = self._plan
-        tails = plan.parents[self._build.first_judge]  # those of the first that judges, or of the end
+        tails = plan.parents[self._build.first_judge]  # the parents of the first evaluator, or of the end node
         names = ["the result" if plan.ids[tail].startswith("<") else repr(plan.ids[tail]) for tail in tails]
         reasons = [
             f"{name} because {self._reason(self._skipped[tail])}" for name, tail in zip(names, tails, strict=True)
@@ -360,27 +373,27 @@ async def perform(node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessa
 
     Args:
         node: The operator.
-        call: Its input.
-        scope: Its context in the run.
+        call: The operator's input.
+        scope: The operator's context in the run.
 
     Raises:
-        BaseException: The error of the last attempt, where there is no fallback.
+        BaseException: The error of the last attempt, if there is no fallback.
     """
     return completed(await run_with_policy(node, call, scope), node, call, scope)
 
 
 def completed(said: Answer, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
-    """Return an operator's answer as its own message, with its usage.
+    """Return an operator's answer as a message that has the operator's id and usage.
 
     Args:
         said: The answer.
         node: The operator.
-        call: Its input.
-        scope: Its context in the run.
+        call: The operator's input.
+        scope: The operator's context in the run.
 
     Raises:
-        TypeError: It is not a message, or an evaluator's is plain text.
-        PortError: It takes a port that the operator does not have.
+        TypeError: The answer is neither a message nor text, or the answer of an evaluator is text.
+        PortError: The message takes a port that the operator does not have.
         BudgetError: The run has used more than its budget.
     """
     budget = scope.run.budget
@@ -394,9 +407,9 @@ def completed(said: Answer, node: Node, call: OperatorCall, scope: Scope) -> Wor
         raise TypeError(f"execute returned {type(said).__name__}, not a WorkflowMessage or text")
     passed_on = bool(said.operator_id) and any(said is message for message in call.messages)
     if scope.usage is NO_USAGE and said.usage is not NO_USAGE and not passed_on:
-        scope.charge(said.usage)  # it kept an account of its own
+        scope.charge(said.usage)  # the operator called a model itself and reports the usage in its message
     if budget is not NO_BUDGET:
-        scope.run.check_budget()  # it may have gone on after it was told
+        scope.run.check_budget()  # the operator may have ignored an earlier BudgetError
     if call.judged is not None:
         said = _with_judged(said, call.judged)
     elif passed_on and said.operator_id != scope.operator_id:
@@ -407,7 +420,7 @@ def completed(said: Answer, node: Node, call: OperatorCall, scope: Scope) -> Wor
 
 
 def _with_judged(verdict: WorkflowMessage, judged: WorkflowMessage) -> WorkflowMessage:
-    """Return a verdict with the text and the outputs that it judged."""
+    """Return a verdict with the text, outputs and parts of the message that it judges."""
     return verdict.model_copy(
         update={
             "scratchpad": verdict.scratchpad or judged.scratchpad,
@@ -426,7 +439,10 @@ def _check_ports(node: Node, taken: Sequence[str]) -> None:
 
 
 def _is_failure(error: BaseException) -> bool:
-    """Return True if an operator raised it, also a CancelledError of its own; False for a cancellation."""
+    """Return True if an operator raised the error; False if the operator was cancelled.
+
+    A CancelledError without a cancellation of the current task is an error that the operator raised.
+    """
     if isinstance(error, asyncio.CancelledError):
         cancelling = getattr(asyncio.current_task(), "cancelling", None)  # since Python 3.11
         return cancelling is not None and not cancelling()

@@ -7,7 +7,7 @@ from operad.runtime.values.message import StepRecord
 
 
 def transcript() -> tuple[StepRecord, ...]:
-    """Return the records of the current run's operators, in order of adding.
+    """Return the records of the current run's operators, in the order in which the operators were added.
 
         class Short(Evaluator):
             async def run(self, call: OperatorCall) -> WorkflowMessage:
@@ -16,8 +16,8 @@ def transcript() -> tuple[StepRecord, ...]:
 
         print(Workflow(facts >> answer, evaluator=Short("Brief texts.")).run("hello").text)
 
-    An evaluator that knows what every operator said, and not the last ones alone, can tell which one is
-    at fault. Operators that did not run, or run again, are left out. Empty outside of a run.
+    With the messages of all operators, not only of the last ones, an evaluator can tell which operator is at fault.
+    Operators that did not run, or that run again, are left out. Outside of a run, the transcript is empty.
     """
     scope = current_scope()
     return scope.run.transcript() if scope else ()

@@ -25,7 +25,7 @@ from operad.runtime.values.errors import (
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 
 LONGEST_LESSON = 2_000
-"""Characters of an error that operators are told of in a lesson."""
+"""Maximum number of characters of an error text in a lesson."""
 
 _FINAL = (
     AnswerError,
@@ -38,7 +38,7 @@ _FINAL = (
     PausedError,
     RunningLoopError,
 )
-"""Errors that no lesson helps against: the same call would fail again, or has been retried already."""
+"""Errors that a lesson cannot prevent: the same call would fail again, or has already been retried."""
 
 
 def mendable(error: BaseException) -> bool:
@@ -48,7 +48,7 @@ def mendable(error: BaseException) -> bool:
 
 
 def fault_in(error: BaseException) -> FaultError | None:
-    """Return the `FaultError` that an error began with, however deep in workflows and maps; None for another error."""
+    """Return the `FaultError` at the origin of an error, also in nested workflows and maps; None if there is none."""
     first = _first(error)
     return first if isinstance(first, FaultError) else None
 
@@ -56,8 +56,8 @@ def fault_in(error: BaseException) -> FaultError | None:
 def verdict_of(error: BaseException, operator_id: str, job: Job, known: Collection[str]) -> WorkflowMessage:
     """Return an operator's error as a verdict, which blames that operator, or the operators that a `FaultError` names.
 
-    A `FaultError` inside a nested workflow or a map may blame operators outside that are known; if it blames others,
-    the nested workflow or the map is blamed as a whole.
+    A `FaultError` inside a nested workflow or a map may blame known operators of this workflow. If it blames none of
+    them, the nested workflow or the map is blamed.
     """
     said, fault = describe(error), fault_in(error)
     blame = () if fault is None else fault.blame if fault is error else tuple(w for w in fault.blame if w in known)
@@ -72,18 +72,18 @@ def verdict_of(error: BaseException, operator_id: str, job: Job, known: Collecti
 
 
 def _first(error: BaseException) -> BaseException:
-    """Return the original error, without those that enclosing workflows and maps have wrapped around it."""
+    """Return the original error in a chain of errors of enclosing workflows and maps."""
     return next(
         (link for link in causes(error) if type(link) is not OperadError and not isinstance(link, OperatorError)), error
     )
 
 
 def joined(verdicts: Sequence[WorkflowMessage]) -> WorkflowMessage:
-    """Join several verdicts into one.
+    """Return one verdict for several verdicts.
 
-    The status with the highest priority wins. Evaluations and lessons are joined, each with its
-    author. The operators blamed by verdicts of that status are blamed; none, if one of these blames
-    none, because then any operator may be at fault. The score is the lowest.
+    The worst status wins. Evaluations and lessons are joined, each with the id of its evaluator. The joined verdict
+    blames the operators that verdicts of that status blame. If one of these blames no operator, the joined verdict
+    blames none, because any operator may be at fault. The score is the lowest score.
     """
     if len(verdicts) == 1:
         return verdicts[0]
@@ -102,7 +102,7 @@ def joined(verdicts: Sequence[WorkflowMessage]) -> WorkflowMessage:
 
 
 def joined_tails(tails: Sequence[WorkflowMessage], job: Job) -> WorkflowMessage:
-    """Join the messages of a workflow's tails; the status with the highest priority counts. A single message stays."""
+    """Return one message, with the worst status, for the messages of a workflow's tails; a single one is unchanged."""
     if len(tails) == 1:
         return tails[0]
     worst = min(tails, key=lambda message: message.status.priority)

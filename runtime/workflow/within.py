@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Within(BaseOperator[Any]):
-    """A workflow as an operator of another one.
+    """Operator that runs a nested workflow.
 
     Args:
-        workflow: The workflow.
-        around: The workflow that it is in.
+        workflow: The nested workflow.
+        around: The workflow that contains it.
     """
 
     def __init__(self, workflow: Definition, around: Definition) -> None:
@@ -31,30 +31,30 @@ class Within(BaseOperator[Any]):
 
     @property
     def added(self) -> Workflow:
-        """The workflow."""
+        """The nested workflow."""
         return self.body
 
     @property
     def runs_workflows(self) -> Sequence[Workflow]:
-        """The workflow, alone."""
+        """The nested workflow."""
         return (self.body,)
 
     def get_id(self) -> str:
-        """Return the name of the workflow."""
+        """Return the name of the nested workflow."""
         return self.body.get_id()
 
     @property
     def instruction(self) -> str:
-        """The operators of the workflow, in short."""
+        """Description that lists the operators of the nested workflow."""
         return f"A workflow of {shorten([operator.get_id() for operator in self.body.get_operators()])}."
 
     @property
     def reads(self) -> Sequence[str]:
-        """The ids of operators outside of the workflow whose messages operators inside ask for."""
+        """Ids of operators outside of the nested workflow that its operators read."""
         return read_outside([*self.body.graph().operators.values()])
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
-        """Return the issues of the workflow."""
+        """Return the issues of the nested workflow."""
         name = self.get_id()
         if self.body is self._around or contains(self.body, self._around):
             return [Issue("nested-in-itself", f"it contains the workflow {self._around.name!r} that it is in", name)]
@@ -62,7 +62,7 @@ class Within(BaseOperator[Any]):
         return [Issue(i.code, i.message, f"{name}/{i.where}" if i.where else name) for i in found]
 
     def read_output(self, message: WorkflowMessage) -> Any:
-        """Return the answer that a message of the workflow holds."""
+        """Return the answer in a message of the nested workflow."""
         return self.body.read_output(message)
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
@@ -71,18 +71,18 @@ class Within(BaseOperator[Any]):
 
 
 async def run_inside(workflow: Workflow, call: OperatorCall, place: str | None = None) -> WorkflowMessage:
-    """Run a workflow inside the operator that the current code is.
+    """Run a workflow inside the current operator.
 
     Args:
         workflow: The workflow.
-        call: Its input; its first operators get the call's messages.
-        place: Replacement of the operator's id in paths.
+        call: The input; operators without predecessors get the call's messages.
+        place: Replacement of the current operator's id in paths.
     """
     return await workflow.run_within(inside(), workflow.with_own_model(call), place).execute()
 
 
 def inside() -> Scope:
-    """Return the scope of the operator that the current code is."""
+    """Return the scope of the current operator."""
     scope = current_scope()
     assert scope is not None  # noqa: S101 - operators run in runs
     return scope

@@ -56,7 +56,11 @@ ROUNDS_WITH_EVALUATOR = 3
 
 
 def _check_kinds(name: Any, policy: Any, budget: Any, limits: Any) -> None:
-    """Refuse arguments of other types."""
+    """Check the types of arguments of `Workflow`.
+
+    Raises:
+        InputError: An argument has another type.
+    """
     if not isinstance(name, str):
         raise InputError(f"Workflow(…): name: expected a text, got {shown(name)}")
     for kind, value in ((Policy, policy), (Budget, budget), (Limits, limits)):
@@ -66,44 +70,43 @@ def _check_kinds(name: Any, policy: Any, budget: Any, limits: Any) -> None:
 
 
 class Workflow(Definition[T]):
-    """Operators in a directed acyclic graph, with an evaluator at the end if one is set.
+    """Directed acyclic graph of operators, optionally with an evaluator of the result.
 
         workflow = Workflow(write >> check, name="letters", evaluator=Evaluator("The letter is polite."), max_rounds=3)
         print(workflow)  # <Workflow 'letters': 2 operators, engine dbgpt>
         result = workflow.run("Write to Tom.")
         print(result.text, result.status)
 
-    It is generic in the type of its answer, that of the last operator. `add` and `add_operator` add operators later.
+    The class is generic in the type of the workflow's answer, which is the answer of the last operator. `add` and
+    `add_operator` add operators later.
 
-    The AWEL engine of dbgpt runs it where dbgpt is installed, and the built-in engine elsewhere:
-    both run the same schedule. `BuiltinWorkflow` and `DbgptWorkflow` choose an engine.
+    The workflow runs on the AWEL engine if dbgpt is installed, otherwise on the built-in engine; both follow the same
+    schedule. `BuiltinWorkflow` and `DbgptWorkflow` choose an engine.
 
-    It is built when it is first run, exactly once, and checked before. Editing is allowed at any
-    time: it makes the next run build anew, and never touches a run in flight. A workflow may be
-    added to another as an operator, whose id is its name.
+    The first run checks and builds the workflow. It can be edited at any time: the next run builds it again, and runs
+    in progress do not change. A workflow can be an operator of another workflow; its name is its id there.
 
     Args:
         graph: The operators with their edges, such as ``a >> [b, c] >> d``; a single operator or function; or a list.
-        max_rounds: Maximum number of times that the operators run until the evaluator is content; by default 3 with an
-            `evaluator`, and 1 without. In YAML, the default is always 3.
+        max_rounds: Maximum number of rounds until the evaluator accepts the result; by default 3 with an `evaluator`,
+            and 1 without. In YAML, the default is always 3.
         evaluator: Evaluator of the result, or a function, as for `set_evaluator`.
-        model: Model of its runs: a model, its name, or a reasoner; by default the model that the
-            environment names.
-        engine: ``dbgpt`` or ``builtin``; by default dbgpt where it is installed.
-        durable: Database of its runs, so that they survive a crash: a URL such as ``sqlite:///runs.db``, a path, or a
-            `Ledger`.
+        model: Model of the runs: a model, its name, or a reasoner; by default the model that environment variables
+            name.
+        engine: ``dbgpt`` or ``builtin``; by default dbgpt if it is installed.
+        durable: Database that stores the runs, so that they survive a crash: a URL such as ``sqlite:///runs.db``, a
+            path, or a `Ledger`.
         name: Name in errors and events; id in another workflow.
-        policy: Default policy of its operators, but not of the workflows
-            and maps in it, whose operators have policies of their own.
-        limits: Maximum number of operators at once, and of requests and tokens per
-            minute they may send to models; over all its runs in this process.
+        policy: Default policy of the operators. It does not apply to nested workflows and maps, whose operators have
+            their own policies.
+        limits: Maximum number of operators at once, and of requests and tokens per minute sent to models, for all runs
+            in this process together.
         budget: Budget of each run, including nested runs.
-        listeners: Called with every event of every run.
-        insights: Insights that its runs use and extend, including those of nested workflows; None
-            for nothing.
+        listeners: Functions that are called with every event of every run.
+        insights: Insights that the runs, including nested runs, use and extend; None for no insights.
 
     Raises:
-        InputError: A value has another type, or there is no argument of that name.
+        InputError: A value has another type, or an argument is unknown.
         InvalidError: `max_rounds` is below 1, or a listener or the insights cannot be used.
     """
 
@@ -130,7 +133,7 @@ class Workflow(Definition[T]):
         insights: Insights | None = None,
     ) -> None:
         if isinstance(graph, int):
-            graph, max_rounds = None, graph  # its first argument was max_rounds before it was the graph
+            graph, max_rounds = None, graph  # in earlier versions, max_rounds was the first argument
         if max_rounds is None:
             max_rounds = 1 if evaluator is None else ROUNDS_WITH_EVALUATOR
         check_positive(f"workflow {name!r}", ("max_rounds",), max_rounds=max_rounds)
@@ -171,21 +174,18 @@ class Workflow(Definition[T]):
 
     @property
     def engine(self) -> EngineName:
-        """The engine that runs the workflow: ``dbgpt`` where dbgpt is installed, else ``builtin``."""
+        """The engine that runs the workflow: by default ``dbgpt`` if dbgpt is installed, otherwise ``builtin``."""
         if self._engine in ("dbgpt", "builtin"):
             return self._engine
         return "dbgpt" if awel_is_installed() else "builtin"
 
     def add_listener(self, listener: Listener) -> None:
-        """Have `listener` called with every event of every run that begins from now on."""
+        """Add a function that is called with every event of runs that start from now on."""
         check_listener(listener, self.name)
         self._listeners = (*self._listeners, listener)
 
     def keep_in(self, ledger: RunStore | None) -> None:
-        """Have every run that begins from now on kept in a ledger, such as a `Ledger`; None for nowhere.
-
-        Runs inside of it are kept with it.
-        """
+        """Store runs that start from now on, with their nested runs, in a ledger; None to store nothing."""
         self._runs.store = ledger
 
     def run(
@@ -221,21 +221,21 @@ class Workflow(Definition[T]):
         lesson: str | None = None,
         run_id: str | None = None,
     ) -> Result[T]:
-        """Run the workflow and return the result. In a notebook, the cell shows its progress.
+        """Run the workflow and return the result. In a notebook, the cell shows the progress.
 
-        Called inside an operator or a tool, it is a part of that operator's run, as with `aexecute`.
+        Inside an operator or a tool, the run is a part of that operator's run, as with `aexecute`.
 
         Args:
             job: The job: a text, a dict of inputs, or a `Job`.
-            reasoner: The same as `model`, by position.
+            reasoner: The same as `model`, as a positional argument.
             model: Model of this run: a model, its name or a reasoner; by default the workflow's `model`.
-            lesson: Advice from the last attempt.
-            run_id: The run's id; a fresh one by default.
+            lesson: Lesson from an earlier attempt.
+            run_id: The run's id; a new one by default.
 
         Raises:
             InputError: The job has another type, `reasoner` and `model` are both given, or a run with this id is in
                 progress.
-            Exception: As `aexecute`.
+            Exception: The errors of `aexecute`.
         """
         call = call_of(job, one_of(reasoner, model), None, lesson, self._reasoner)
         outer = events.current_scope()
@@ -255,7 +255,7 @@ class Workflow(Definition[T]):
         lesson: str | None = None,
         run_id: str | None = None,
     ) -> RunHandle[T]:
-        """Start a run in the running event loop, and return its handle: to await, iterate, answer and cancel.
+        """Start a run in the running event loop and return its handle, which can be awaited, iterated and cancelled.
 
             run = flow.start("Is this so? The moon has air.")
             async for event in run:
@@ -306,25 +306,25 @@ class Workflow(Definition[T]):
         *,
         run_id: str | None = None,
     ) -> WorkflowMessage:
-        """Run the workflow. In a notebook, the cell shows its progress.
+        """Run the workflow and return its message. In a notebook, the cell shows the progress.
 
-        Called inside an operator or a tool, it becomes a part of that operator's run: its events appear
-        there, its usage counts there, its questions are asked there.
+        Inside an operator or a tool, the run is a part of that operator's run: its events, usage and questions belong
+        to that run.
 
         Args:
             job: The job: a `Job`, a text, which is its goal, or a dict of its inputs.
             reasoner: Reasoner of this run: a reasoner, a model or its name; by default the workflow's `model`.
             workflow_messages: Messages of earlier experts.
-            lesson: Advice from the last attempt.
-            run_id: Id of the run; a fresh one by default.
+            lesson: Lesson from an earlier attempt.
+            run_id: Id of the run; a new one by default.
 
         Returns:
-            The last round's verdict with the text and outputs that it judged; without an
-            evaluator the tail's message, or one that joins all tails that ran in order of adding.
+            The verdict of the best round, with the text and outputs that it judges. Without an evaluator: the message
+            of the last operator, or of several ones joined, in the order in which they were added.
 
         Raises:
             InvalidError: The workflow cannot be built; all its issues are listed.
-            OperatorError: An operator raised; its error is the cause.
+            OperatorError: An operator failed; its error is the cause.
             SkippedError: Every tail was skipped.
             BudgetError: The run used more than its budget.
             PausedError: The run waits for a person; resume it with `aresume`.
@@ -374,25 +374,25 @@ class Workflow(Definition[T]):
         only: Sequence[type[Event]] | type[Event] = (),
         under: Sequence[Any] | Step[Any] | Function | str = (),
     ) -> EventStream[Any]:
-        """Run the workflow and yield its events as they happen; the last one has the message.
+        """Run the workflow and yield its events as they happen; the last event has the message.
 
             for event in flow.stream("Is this so? The moon has air.", only=events.OperatorFinished):
                 print(event.operator_id)
 
-        With an event loop it is iterated by ``async for``.
+        In an event loop, iterate with ``async for``.
 
-        Arguments and errors are those of `aexecute`, except that a run that asks a person goes on waiting:
-        the stream yields `events.Interrupted`, and `resume` answers. Closing the stream stops the
-        run; a durable run can be resumed. A consumer that falls far behind slows the run down instead of filling memory.
+        Arguments and errors are those of `aexecute`, except that a run with a question to a person does not end: the
+        stream yields `events.Interrupted` and continues after `resume` has answered. Closing the stream stops the run;
+        a durable run can be resumed. A consumer that falls far behind slows the run down, so that memory stays bounded.
 
         Args:
             job: The job: a `Job`, a text, which is its goal, or a dict of its inputs.
-            reasoner: The same as `model`, by position.
+            reasoner: The same as `model`, as a positional argument.
             workflow_messages: Messages of earlier experts.
-            lesson: Advice from the last attempt.
+            lesson: Lesson from an earlier attempt.
             model: Model of this run: a model, its name or a reasoner; by default the workflow's `model`.
-            run_id: Id of the run; a fresh one by default.
-            only: The kinds of events to yield; none for all.
+            run_id: Id of the run; a new one by default.
+            only: The types of events to yield; all by default.
             under: Prefix of the paths of the events to yield: an operator, its id, or a path as text with slashes or as
                 a sequence.
 
@@ -418,15 +418,15 @@ class Workflow(Definition[T]):
             for piece in flow.stream_text("Is this so? The moon has air."):
                 print(piece, end="", flush=True)
 
-        With an event loop it is iterated by ``async for``. Pieces come as the model writes them where they are certain
-        to be the answer: the last operator is a plain one without tools, ports and output type, and no evaluator can
-        ask for another round. Otherwise they come at the end. Arguments and errors are those of `arun`. Closing the
-        stream stops the run; one that waits for a person stays paused after the `PausedError`.
+        In an event loop, iterate with ``async for``. The pieces come while the model writes if they are certain to be
+        the answer: the last operator has no tools, ports or output type, and no evaluator can ask for another round.
+        Otherwise they come at the end. Arguments and errors are those of `arun`. Closing the stream stops the run; a
+        run that waits for a person stays paused after the `PausedError`.
 
         Raises:
             AnswerError: The model broke off, and its repeated answer differs.
         """
-        from operad.runtime.workflow.answer_stream import pieces  # not at import: it reads workflows
+        from operad.runtime.workflow.answer_stream import pieces  # imported here because that module imports this one
 
         given = one_of(reasoner, model)
         thinks = self._reasoner if given is None else reasoner_of(given)
@@ -442,21 +442,21 @@ class Workflow(Definition[T]):
         memory: int | None = None,
         model: Model | Reasoner | str | None = None,
     ) -> Chat[T]:
-        """Begin a conversation with the workflow, or go on with one; see `Chat`.
+        """Start or continue a conversation with the workflow; see `Chat`.
 
             chat = flow.chat("user-42", store="chats.db")
             print(chat.send("My name is Ada.").text)
 
         Args:
-            id: The id of the conversation; a fresh one by default.
-            store: An SQLite file or a `ChatStore` that keeps the turns; by default they are in memory.
-            memory: Tokens that the conversation may have in a prompt; 4,000 by default.
+            id: The id of the conversation; a new one by default.
+            store: An SQLite file or a `ChatStore` that stores the turns; by default they are in memory.
+            memory: Maximum number of tokens of the conversation in a prompt; 4,000 by default.
             model: The model of the answers and the summaries; by default the workflow's.
 
         Raises:
             InputError: A value has another type.
         """
-        from operad.runtime.workflow.chat import Chat  # not at import: it is made of workflows
+        from operad.runtime.workflow.chat import Chat  # imported here because that module imports this one
 
         reasoner = self._reasoner if model is None else reasoner_of(model)
         return Chat(cast("Any", self), reasoner, id, store=store, memory=memory)
@@ -464,20 +464,21 @@ class Workflow(Definition[T]):
     def as_awel(
         self, *, stream: bool = False, model: Model | Reasoner | str | None = None, **options: Any
     ) -> WorkflowNode:
-        """Return the workflow as an AWEL operator, to put into an AWEL DAG: ``a >> workflow.as_awel() >> b``.
+        """Return the workflow as an AWEL operator for use in an AWEL DAG: ``a >> workflow.as_awel() >> b``.
 
-        Its input is the job: a text is the goal, a dict the inputs. Its output is the workflow's answer.
+        The input of the AWEL operator is the job: a text is the goal, a dict the inputs. Its output is the workflow's
+        answer.
 
         Args:
-            stream: Whether its output is a stream of pieces of the text, for AWEL's operators of streams.
-            model: The model of its runs; by default the workflow's.
+            stream: True if the output is a stream of pieces of the text, for AWEL's streaming operators.
+            model: The model of the runs; by default the workflow's.
             options: For AWEL's BaseOperator: ``task_name`` (by default the workflow's name), ``dag``, ``runner``.
 
         Raises:
             MissingExtraError: dbgpt is not installed.
         """
         try:
-            from operad.runtime.workflow.awel import WorkflowNode  # not at import: it imports dbgpt
+            from operad.runtime.workflow.awel import WorkflowNode  # imported here because it imports dbgpt
         except ImportError as error:
             raise MissingExtraError(
                 f"workflow {self.name!r}: as_awel() needs dbgpt ({error}): {INSTALL_AWEL}"
@@ -488,7 +489,7 @@ class Workflow(Definition[T]):
     # Runs that wait for a person
 
     def questions(self, run_id: str) -> Sequence[Question]:
-        """Return the questions of a run without an answer.
+        """Return the open questions of a run.
 
         Raises:
             InputError: No run with this id is in progress.
@@ -500,38 +501,39 @@ class Workflow(Definition[T]):
 
         Args:
             run_id: The run.
-            answers: By the ids of the questions; not all need be answered at once. Another value is the
-                answer to the only open question.
+            answers: Answers by question id; some questions may stay open. A value that is not a dict is the answer to
+                the only open question.
 
         Raises:
-            InputError: No run with this id is in progress, or is kept.
-            InvalidError: An answer breaks its question's schema, or there is no such question; no answer was given.
+            InputError: No run with this id is in progress or stored.
+            InvalidError: An answer does not fit its question's schema, or the question is unknown. No answer was
+                accepted then.
         """
         await self._runs.answer(run_id, answers)
 
     async def aresume(self, run_id: str, answers: JsonLike, model: ReasonerLike = None) -> Result[T] | None:
         """Answer questions of a run, and resume it.
 
-        A kept run that no process drives starts the operators again that had not finished. Where one of these asks
-        something else than before, the answer does not count, and the run waits again.
+        A durable run without a driver continues in this process: operators that had not finished start again. If one of
+        them asks another question than before, the answer is not used, and the run waits again.
 
         Args:
             run_id: The run.
-            answers: By the ids of the questions; not all need be answered at once. Another value is the
-                answer to the only open question.
-            model: For a kept run that no process drives: a model, its name, or a reasoner to go on with; by default the
-                workflow's `model`.
+            answers: Answers by question id; some questions may stay open. A value that is not a dict is the answer to
+                the only open question.
+            model: Model, name of a model or reasoner with which a durable run without a driver continues; by default
+                the workflow's `model`.
 
         Returns:
-            The result; None if the run's stream has a consumer, which receives it, or if the
-            run is kept and goes on in another process. A kept run that no process drives goes on here.
+            The result. None if the run's stream has a consumer, which receives the result, or if another process
+            drives the run.
 
         Raises:
-            InputError: No run with this id is in progress, or is kept.
-            InvalidError: An answer breaks its question's schema, or there is no such question;
-                then no answer was given.
+            InputError: No run with this id is in progress or stored.
+            InvalidError: An answer does not fit its question's schema, or the question is unknown. No answer was
+                accepted then.
             PausedError: The run waits for more answers.
-            Exception: As `aexecute`.
+            Exception: The errors of `aexecute`.
         """
         given = await self._runs.by_question(run_id, answers)
         store = self._runs.store_of(run_id)
@@ -541,7 +543,9 @@ class Workflow(Definition[T]):
         going_on = reasoner_of(model) if model is not None else self._reasoner
         call = await asyncio.to_thread(store.to_resume, run_id, self, going_on)
         unfinished = await self._runs.unfinished(run_id, self.graph)
-        if call is not None and store.workers is None:  # first: a run that cannot go on does not use up an answer
+        if (
+            call is not None and store.workers is None
+        ):  # checked first, so that a run that cannot continue uses no answer
             check_models(self.built(), call.reasoner, unfinished)
         await asyncio.to_thread(store.answer, run_id, given)
         if call is None:
@@ -550,7 +554,9 @@ class Workflow(Definition[T]):
         return self._result(live.run, await live.outcome())
 
     def resume(self, run_id: str, answers: JsonLike, model: ReasonerLike = None) -> Result[T] | None:
-        """The same as `aresume`, for callers without an event loop, and for consumers of a stream.
+        """Answer questions of a run, and resume it; for callers without an event loop, and for consumers of a stream.
+
+        Arguments, result and errors are those of `aresume`.
 
         Raises:
             RunningLoopError: An event loop is running here and the run's stream has no consumer:
@@ -563,7 +569,7 @@ class Workflow(Definition[T]):
         return run_sync(partial(self.aresume, run_id, answers, model), instead=f"{type(self).__name__}.aresume(…)")
 
     async def cancel(self, run_id: str) -> None:
-        """End a run that waits or works, and wait until all in it has ended.
+        """Cancel a run that is running or paused, and wait until it has ended.
 
         Raises:
             InputError: No run with this id is in progress.
@@ -571,14 +577,14 @@ class Workflow(Definition[T]):
         await self._runs.cancel(run_id)
 
     def check_model(self, reasoner: Reasoner, operators: Collection[BaseOperator] | None = None) -> None:
-        """Check that the reasoner has a model, if an operator, however deep inside, is known to ask one.
+        """Check that the reasoner has a model if an operator, also in a nested workflow, is known to ask one.
 
         Args:
             reasoner: The reasoner.
             operators: The operators and evaluators that are going to run; by default all.
 
         Raises:
-            InputError: It has none.
+            InputError: The reasoner has no model.
         """
         graph = self.graph()
         check_reasoner(reasoner, [*graph.operators.values(), *graph.evaluators] if operators is None else operators)
@@ -605,13 +611,13 @@ class Workflow(Definition[T]):
         """Start a run in the running event loop.
 
         Args:
-            call: Its input.
-            run_id: Its id; a fresh one by default.
-            buffer: Receives its events.
-            watched: True to show its progress in a notebook, where it runs in one.
-            streamed: True if its events have a consumer, which learns of questions from them; by default, if it has a
-                buffer.
-            unfinished: The operators that a kept run has not finished; None if all of them may run.
+            call: The input of the run.
+            run_id: The run's id; a new one by default.
+            buffer: Buffer that receives the events of the run.
+            watched: True to show the progress if the run is in a notebook.
+            streamed: True if the events have a consumer, which learns of questions from them; by default, True if there
+                is a buffer.
+            unfinished: The operators that a stored run has not finished; None if all of them may run.
         """
         if not isinstance(run_id, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"workflow {self.name!r}: run_id: expected a text, got {shown(run_id)}")
@@ -637,11 +643,11 @@ class Workflow(Definition[T]):
         return run_inside(self.built(), call, outer, place, insights=self.insights, listeners=self._listeners)
 
     def built(self) -> Build:
-        """Return the workflow as it stands, ready to run; it is built once after each edit.
+        """Return the workflow as it is now, ready to run; it is built once after each edit.
 
         Raises:
-            InvalidError: It cannot be built; all its issues are listed.
-            MissingExtraError: It is a `DbgptWorkflow`, and dbgpt is not installed.
+            InvalidError: The workflow cannot be built; all its issues are listed.
+            MissingExtraError: The engine is ``dbgpt``, and dbgpt is not installed.
         """
         built = self._built
         if built is not None:
@@ -664,12 +670,12 @@ class Workflow(Definition[T]):
             return self._built
 
     def _build(self, plan: Plan) -> Engine:
-        """Return the function that runs the plan; called once after each edit, under the workflow's lock."""
+        """Return the engine for a plan; called once after each edit, under the workflow's lock."""
         return engine_for(plan, self.engine, self.name)
 
 
 class BuiltinWorkflow(Workflow[T]):
-    """A workflow that the built-in engine runs, without dbgpt.
+    """Workflow that runs on the built-in engine, without dbgpt.
 
     Example:
         print(BuiltinWorkflow(facts >> check).engine)  # builtin
@@ -682,12 +688,12 @@ class BuiltinWorkflow(Workflow[T]):
 
 
 class DbgptWorkflow(Workflow[T]):
-    """A workflow as a DB-GPT AWEL DAG, run by our AWEL runner. dbgpt is imported at the first build.
+    """Workflow that runs as a DB-GPT AWEL DAG, with the runner `AwelRunner`. The first build imports dbgpt.
 
         workflow = DbgptWorkflow(facts >> answer)
         print(workflow.run("Is this so? The moon has air.").text)
 
-    Where dbgpt is not installed, building it raises `MissingExtraError`, with the command that installs dbgpt.
+    If dbgpt is not installed, the build raises `MissingExtraError`, which names the command that installs it.
     """
 
     @property
