@@ -293,7 +293,7 @@ def _refuse_answers_of_program_run(kept: KeptRun) -> None:
 
 
 def _report_to_driver(kept: KeptRun, given: Mapping[str, str], unasked: Mapping[str, str]) -> None:
-    """Print that the driver of a run continues with the answers; raise InputError if there are none to continue with."""
+    """Print that a driver continues the run with the answers; raise InputError if they do not let it continue."""
     if not given:
         raise InputError(f"run {kept.run_id!r} is being driven by {kept.driver}; wait for it, or cancel it first")
     if unasked:
