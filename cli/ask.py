@@ -87,7 +87,7 @@ class Lines:
 
 
 class Asker:
-    """Asks the questions of a run, one after another, and passes on the answers.
+    """Questioner that asks the questions of a run, one after another, and passes on the answers.
 
     Args:
         workflow: Workflow of the run.
@@ -225,7 +225,9 @@ class Asker:
 
     def _is_open(self, question: Interrupted) -> bool:
         try:
-            return any(asked.id == question.interrupt_id for asked in self._workflow.questions(question.run_id))
+            return any(
+                open_question.id == question.interrupt_id for open_question in self._workflow.questions(question.run_id)
+            )
         except InputError:  # the run has ended
             return False
 

@@ -47,7 +47,7 @@ def chats(
         store.close()
     if as_json:
         print(
-            json.dumps([{"id": each.id, "messages": each.messages, "written": each.written} for each in kept], indent=2)
+            json.dumps([{"id": chat.id, "messages": chat.messages, "written": chat.written} for chat in kept], indent=2)
         )
     elif kept:
         Console().print(_table(kept))

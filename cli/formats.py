@@ -119,7 +119,7 @@ def convert(
     data = read_file(file)
     found, graph = read_workflow(file, data, known)
     wanted = target_format(output, to, found, known)
-    lost = [Placed(each.code, each.message, each.where) for each in wanted.losses(graph)]
+    lost = [Placed(loss.code, loss.message, loss.where) for loss in wanted.losses(graph)]
     remarks = () if wanted.name == found.name else placed_remarks(graph, found.lines(data))
     for line in _issue_lines([Report(file, found.name, lost, notes=remarks)]):
         print(line, file=sys.stderr)
@@ -207,11 +207,11 @@ def report(file: str, known: Mapping[str, Format] | None = None) -> Report:
     try:
         found, graph = load_as(guess, data, file, known)
     except InvalidError as error:
-        return Report(file, guess.name if guess else "", [placed(each, file) for each in error.issues])
+        return Report(file, guess.name if guess else "", [placed(issue, file) for issue in error.issues])
     lines = found.lines(data)
     remarks = placed_remarks(graph, lines)
-    losses = [each for each in remarks if each.code == LOSSY]
-    notes = [each for each in remarks if each.code != LOSSY]
+    losses = [issue for issue in remarks if issue.code == LOSSY]
+    notes = [issue for issue in remarks if issue.code != LOSSY]
     return Report(file, found.name, [*in_file(found.check(graph), lines), *losses], notes=notes)
 
 
@@ -226,7 +226,7 @@ def read_workflow(file: str, data: bytes, known: Mapping[str, Format]) -> tuple[
     try:
         return read(data, called(file, known), known)
     except InvalidError as error:
-        issues = [placed(each, called(file, known)) for each in error.issues]
+        issues = [placed(issue, called(file, known)) for issue in error.issues]
         raise located(f"{file} cannot be read", issues, file) from error
 
 
@@ -234,7 +234,7 @@ def _report_on_configuration(file: str) -> Report:
     try:
         found = preview(file)
     except InvalidError as error:
-        return Report(file, CONFIGURATION, [placed(each, file) for each in error.issues])
+        return Report(file, CONFIGURATION, [placed(issue, file) for issue in error.issues])
     except InputError as error:
         return Report(file, CONFIGURATION, [Placed("input", str(error).removeprefix(f"{file}: "))])
     none = [] if found.profiles else [Placed("no-experts", "configures no experts; add one under `experts`")]
@@ -242,12 +242,16 @@ def _report_on_configuration(file: str) -> Report:
 
 
 def _issue_lines(reports: Sequence[Report]) -> Iterator[str]:
-    return (issue_line(issue, each.file) for each in reports for issue in (*each.issues, *each.notes))
+    return (
+        issue_line(issue, file_report.file)
+        for file_report in reports
+        for issue in (*file_report.issues, *file_report.notes)
+    )
 
 
 def _summary_line(reports: Sequence[Report]) -> str:
-    count = sum(len(each.issues) for each in reports)
-    notes = sum(len(each.notes) for each in reports)
+    count = sum(len(file_report.issues) for file_report in reports)
+    notes = sum(len(file_report.notes) for file_report in reports)
     files = "1 file" if len(reports) == 1 else f"{len(reports)} files"
     issues = "no issues" if not count else "1 issue" if count == 1 else f"{count} issues"
     return f"{files}: {issues}{'' if not notes else ', 1 note' if notes == 1 else f', {notes} notes'}"
@@ -296,8 +300,8 @@ def definitions_of(source: str | None) -> Definitions:
 def called(path: str, known: Mapping[str, Format]) -> str:
     """Return the name for a workflow without one: the name of the file without its suffix."""
     name = Path(path).name
-    ends = [each.suffix for each in known.values() if name.endswith(each.suffix)]
-    return name.removesuffix(max(ends, key=len, default=Path(path).suffix)) or "workflow"
+    suffixes = [format_.suffix for format_ in known.values() if name.endswith(format_.suffix)]
+    return name.removesuffix(max(suffixes, key=len, default=Path(path).suffix)) or "workflow"
 
 
 def target_format(path: str, to: str | None, source: Format, known: Mapping[str, Format]) -> Format:

@@ -124,7 +124,7 @@ def generate(
     file = output if output != STDOUT else None
     wanted = _output_format(output, to, found, known)
     _check_targets(file, picture, wanted, as_json=as_json)
-    if COMFYUI_FORMATS.intersection(each.name for each in (found, wanted) if each):
+    if COMFYUI_FORMATS.intersection(format_.name for format_ in (found, wanted) if format_):
         _check_comfyui(definitions, found, wanted, run, store)
         config = COMFYUI_DESIGNER if designer == DESIGNER else designer
         make: Callable[..., Designer] = partial(ComfyDesigner, definitions, config=config)
@@ -386,7 +386,7 @@ def _as_json(
         "unread": design.unread if design.made else [],
         "changes": design.changes.as_dict(),
         "format": wanted.name,
-        "losses": [{"where": each.where, "message": each.message} for each in lost],
+        "losses": [{"where": loss.where, "message": loss.message} for loss in lost],
         "tokens": design.message.usage.tokens,
         **({"explained": list(told.lines())} if told else {}),
         **({"workflow": text} if text is not None else {}),

@@ -112,7 +112,9 @@ class _Command(TyperCommand):
             return super().parse_args(ctx, args)
         except Exception as error:
             message: Any = getattr(error, "message", "")
-            if message.startswith("Got unexpected extra argument") and any(each.name == "job" for each in self.params):
+            if message.startswith("Got unexpected extra argument") and any(
+                param.name == "job" for param in self.params
+            ):
                 cast("Any", error).message = f'{message}; write the job in quotes after --job: --job "…"'
             raise
 
@@ -215,9 +217,10 @@ def main() -> None:
 
 
 def _exit_with_internal_error(error: Exception) -> NoReturn:
-    at = traceback.extract_tb(error.__traceback__)[-1]
+    frame = traceback.extract_tb(error.__traceback__)[-1]
     print(
-        f"operad: internal error: {describe(error)} (at {at.filename}:{at.lineno}); please report it", file=sys.stderr
+        f"operad: internal error: {describe(error)} (at {frame.filename}:{frame.lineno}); please report it",
+        file=sys.stderr,
     )
     sys.exit(EXIT_BAD_INPUT)
 

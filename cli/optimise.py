@@ -104,11 +104,18 @@ def report(found: Optimised) -> Report:
         "usage": _usage_json(found.state.usage),
     }
     rows = [
-        (each.number, escape(printable(each.change)), each.step.parent, each.final, len(each.results), _tokens(each))
-        for each in ranked
+        (
+            candidate.number,
+            escape(printable(candidate.change)),
+            candidate.step.parent,
+            candidate.final,
+            len(candidate.results),
+            _tokens(candidate),
+        )
+        for candidate in ranked
     ]
     table = Table("What was tried", ("candidate", "change", "of", "score", "tasks", "tokens"), rows)
-    return Report(summary, [_as_json(each) for each in ranked], [table])
+    return Report(summary, [_as_json(candidate) for candidate in ranked], [table])
 
 
 def _as_json(candidate: Candidate) -> dict[str, Any]:

@@ -161,7 +161,7 @@ class RunView:
         return table
 
     def _shown(self, most: int | None) -> Collection[str]:
-        """Return the names of the rows that fit, in order: operators at work are chosen first, waiting ones last."""
+        """Return the names of the rows that fit, in order: operators at work are chosen first, skipped ones last."""
         if most is None or len(self.rows) <= most:
             return dict.fromkeys(self.rows)
         ranked = sorted(

@@ -71,7 +71,7 @@ def _mended(data: bytes, source: str, instructions: Sequence[str]) -> tuple[Form
     try:
         _, graph = read(data, called(source, FORMATS))
     except InvalidError as error:
-        return found, Repaired("", issues=error.issues, lessons=[str(each) for each in error.issues])
+        return found, Repaired("", issues=error.issues, lessons=[str(issue) for issue in error.issues])
     return found, repair_graph(graph, read_contract(instructions), check=found.check)
 
 

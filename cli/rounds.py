@@ -45,9 +45,9 @@ class Repetition:
         if self._rejected is None or not self._operators:
             return []
         number = self._rejected.round
-        what = self._rejected.evaluation.removesuffix(".")
+        reason = self._rejected.evaluation.removesuffix(".")
         return [
-            printable(f"In round {number} {self._rejection_text()}: {what}."),
+            printable(f"In round {number} {self._rejection_text()}: {reason}."),
             printable(f"In round {number + 1} {self._repetition_text(number + 1)}."),
         ]
 

@@ -74,18 +74,18 @@ def list_runs(
     ledger = _ledger_without_files(db)
     found = ledger.runs(limit + 1, after or "")
     seen = [
-        each if each.state == FINISHED else caught_up(each, ledger.timeline(each.kept.run_id))
-        for each in look(ledger, *found[:limit])
+        run if run.state == FINISHED else caught_up(run, ledger.timeline(run.kept.run_id))
+        for run in look(ledger, *found[:limit])
     ]
     if as_json:
-        put(json.dumps([each.as_dict() for each in seen], indent=2, ensure_ascii=False))
+        put(json.dumps([run.as_dict() for run in seen], indent=2, ensure_ascii=False))
     elif not seen:
         print(f"{printable(shown(ledger.url))}: no {'more ' if after else ''}runs")
     else:
         print_table(
             ("id", "workflow", "state", "done", "age", "tokens", "cost"),
-            [row(each) for each in seen],
-            {2: [_STYLES.get(each.state, "green") for each in seen]},
+            [row(run) for run in seen],
+            {2: [_STYLES.get(run.state, "green") for run in seen]},
         )
     if len(found) > limit:
         again = f"--limit {limit} --after {shlex.quote(seen[-1].kept.run_id)}{database_option(db)}"

@@ -181,10 +181,10 @@ def _flush(provider: Any, sent: _CountingExporter, where: str) -> None:
         )
 
 
-def _exporter(where: str, made: Callable[..., Any]) -> Any:
+def _exporter(where: str, exporter_type: Callable[..., Any]) -> Any:
     if where == OTLP:
-        return made()
-    return made(endpoint=where if urlsplit(where).path.strip("/") else f"{where.rstrip('/')}/v1/traces")
+        return exporter_type()
+    return exporter_type(endpoint=where if urlsplit(where).path.strip("/") else f"{where.rstrip('/')}/v1/traces")
 
 
 def _check_destination(where: str) -> None:

@@ -34,10 +34,10 @@ def trust(
     if not (files or list_ or revoke):
         raise InputError("name the files to trust; --list shows what is trusted")
     store = TrustStore.of_user()
-    for what in revoke or ():
-        if not store.revoke(what):
-            raise InputError(f"{what}: is not trusted; operad trust --list shows what is")
-        _print_lines(f"not trusted any more: {what}")
+    for revoked_file in revoke or ():
+        if not store.revoke(revoked_file):
+            raise InputError(f"{revoked_file}: is not trusted; operad trust --list shows what is")
+        _print_lines(f"not trusted any more: {revoked_file}")
     for file in files or ():
         if code := _code_of(file):
             store.grant(code)
@@ -53,7 +53,7 @@ def trust(
 
 
 def _print_lines(line: str, more: Iterable[object] = ()) -> None:
-    print("\n".join(printable(each) for each in (line, *(f"  {each}" for each in more))))
+    print("\n".join(printable(text) for text in (line, *(f"  {text}" for text in more))))
 
 
 def _code_of(file: str) -> Code:

@@ -75,8 +75,8 @@ def worker(
         Source(file=file, model=model, base_url=base_url, services=services_path, lossy=lossy) for file in configs
     ]
     runnables = trusting(lambda trusted: [make(source, trusted) for source in sources], trust)
-    served = [each.served() for each in runnables]
-    queues = [each.queue for each in served]
+    served = [runnable.served() for runnable in runnables]
+    queues = [runnable.queue for runnable in served]
     if len(set(queues)) < len(queues):
         raise InputError("two of these files do the same; name each once")
     ledger = open_ledger(db, sources[0])
@@ -84,7 +84,7 @@ def worker(
     ledger.close()
     url = ledger.url
     console = Console(stderr=True)
-    for line in dict.fromkeys(model_line(agent.reasoner) for each in runnables for agent in each.team):
+    for line in dict.fromkeys(model_line(agent.reasoner) for runnable in runnables for agent in runnable.team):
         if line:
             say(console, line)
     with ExitStack() as stack:
@@ -124,8 +124,10 @@ def _serve_metrics(works: Worker, metrics: Metrics, port: int, host: str) -> tup
 
 def _run_worker(works: Worker, served: Sequence[Served], url: URL, grace: float, console: Console) -> None:
     say(console, f"worker: {works.executor.id}, version {works.executor.version}, {shown(url)}")
-    for each in served:
-        say(console, f"serves: {each.name} ({each.queue}), {works.executor.concurrency} operators at once")
+    for served_file in served:
+        say(
+            console, f"serves: {served_file.name} ({served_file.queue}), {works.executor.concurrency} operators at once"
+        )
     asyncio.run(_serve(works, grace, console))
 
 
@@ -161,10 +163,10 @@ def workers(
     table = Table("id", "kind", "state", "version", "serves", "at", box=None, pad_edge=False)
     for executor in executors:
         state = "alive" if executor.alive else f"silent for {executor.silent:.0f} s"
-        at = ", ".join(executor.doing) or ("nothing" if executor.kind == "worker" else "")
-        cells = executor.id, executor.kind, state, executor.version, *executor.queues, at
-        id_, kind, state, version, *queues, at = (Text(printable(cell)) for cell in cells)
-        table.add_row(id_, kind, state, version, Text("\n").join(queues), at)
+        current = ", ".join(executor.doing) or ("nothing" if executor.kind == "worker" else "")
+        cells = executor.id, executor.kind, state, executor.version, *executor.queues, current
+        id_, kind, state, version, *queues, current = (Text(printable(cell)) for cell in cells)
+        table.add_row(id_, kind, state, version, Text("\n").join(queues), current)
     console = Console(soft_wrap=True)
     if executors:
         console.print(table)

@@ -55,7 +55,9 @@ class Code:
 
     def covers(self, other: Code) -> bool:
         """Return True if this code includes all of the other: a file derived from this one's names nothing new."""
-        return other.named <= self.named and all(self.modules.get(name) == each for name, each in other.modules.items())
+        return other.named <= self.named and all(
+            self.modules.get(name) == module for name, module in other.modules.items()
+        )
 
 
 Trust = bool | Callable[[Code], bool]
@@ -146,8 +148,8 @@ def named_in(spec: object) -> Iterator[Named | StdioServer]:
             yield from named_in(getattr(spec, key) if key != "params" else None)
     elif isinstance(spec, list | dict):
         items = cast("list[object] | dict[str, object]", spec)
-        for each in items.values() if isinstance(items, dict) else items:
-            yield from named_in(each)
+        for item in items.values() if isinstance(items, dict) else items:
+            yield from named_in(item)
 
 
 def _named_class(spec: Spec) -> Iterator[Named]:

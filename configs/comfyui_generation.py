@@ -22,7 +22,7 @@ COMFYUI_DESIGNER = "comfyui_designer"
 
 
 class ComfyDesigner(Designer):
-    """Generates and changes ComfyUI workflows by instructions; its methods are those of `Designer`.
+    """Generator of ComfyUI workflows, which also changes them by instructions; its methods are those of `Designer`.
 
         definitions = read_definitions(Path("object_info.json").read_text())
         design = ComfyDesigner(definitions).design("A picture of a lighthouse at dusk, 1024 pixels wide and high.")

@@ -119,7 +119,7 @@ def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]
         return "value", str(problem["ctx"]["error"])
     if problem["type"] == "union_tag_invalid":
         tag, known = problem["ctx"]["tag"], re.findall(r"[\w-]+", problem["ctx"]["expected_tags"])
-        known = [each for each in known if each not in ("name", "definition")]  # tags of forms other than a mapping
+        known = [name for name in known if name not in ("name", "definition")]  # tags of forms other than a mapping
         return "value", f"the type {tag!r} is none of {', '.join(known)}{did_you_mean(str(tag), known)}"
     secret = "mcp_transport_config" in path or "base_url" in path  # addresses and headers may hold passwords
     shown = "" if secret or isinstance(value, dict | list) else f", not {value!r}"[:120] + nearest_choice(problem)

@@ -119,7 +119,7 @@ class Design:
 
 
 class Designer:
-    """Generates and changes workflows of typed nodes by instructions (Chat2Workflow, section 2.2).
+    """Generator of workflows of typed nodes, which also changes them by instructions (Chat2Workflow, section 2.2).
 
         design = Designer().design("Sum up a paper (variable paper). Output the summary (variable summary).")
         more = Designer().design("Also translate it into French (variable french).", design.graph)
@@ -220,13 +220,13 @@ def result(message: WorkflowMessage, job: Job, base: NodeGraph) -> Design:
         job: Its job.
         base: The existing workflow.
     """
-    made = _graph_of(message, job, base)
-    if made is None:
+    graph = _graph_of(message, job, base)
+    if graph is None:
         return Design(base, base, message)
-    design = Design(made, base, message)
+    design = Design(graph, base, message)
     kept = [note for note in base.notes if note not in design.dropped_notes]
     notes = tuple(dict.fromkeys([*kept, *design.notes]))
-    return replace(design, graph=replace(made, instructions=(*base.instructions, job.goal), notes=notes))
+    return replace(design, graph=replace(graph, instructions=(*base.instructions, job.goal), notes=notes))
 
 
 def _graph_of(message: WorkflowMessage, job: Job, base: NodeGraph) -> NodeGraph | None:
@@ -234,8 +234,8 @@ def _graph_of(message: WorkflowMessage, job: Job, base: NodeGraph) -> NodeGraph 
     code = message.outputs.get(CODE)
     if isinstance(code, str):
         return continued(code, str(job.inputs.get(CODE) or ""), base)
-    made = workflow_of(message.outputs)
-    return made if made is None else with_originals(made, base)
+    graph = workflow_of(message.outputs)
+    return graph if graph is None else with_originals(graph, base)
 
 
 def best_so_far(error: BudgetError | OperatorError, job: Job, base: NodeGraph) -> Design:

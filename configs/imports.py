@@ -293,13 +293,13 @@ class StandIns:
         node = found.node
         if isinstance(node, ast.ClassDef | ast.Constant | ast.List | ast.Dict | ast.Set | ast.Tuple | ast.JoinedStr):
             return f"{spec.function} is not a function"
-        if not is_function(node) or any(_last_name(each) != "operator" for each in node.decorator_list):
+        if not is_function(node) or any(_last_name(decorator) != "operator" for decorator in node.decorator_list):
             self.remarks[f"{spec.function}: the parameters of this function are not known without running it"] = None
             return FunctionOperator(_not_run_with_defaults, id=spec.name, ports=spec.ports)
         stand_in = FunctionType(_not_run.__code__, {**globals()}, name)
         given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-        special_annotations = {each.arg: kind for each in given if (kind := _SPECIAL.get(_last_name(each.annotation)))}
-        stand_in.__annotations__ = special_annotations
+        special = {arg.arg: kind for arg in given if (kind := _SPECIAL.get(_last_name(arg.annotation)))}
+        stand_in.__annotations__ = special
         cast("Any", stand_in).__signature__ = parameters(node, bound=False)
         return _as_operator(spec, stand_in, ports=[*(spec.ports or _declared_ports(node))])
 
@@ -398,12 +398,10 @@ def _last_name(node: ast.AST | None) -> str:
 
 def _declared_ports(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Sequence[str]:
     """Return the ports in ``@operator(ports=[…])``, if they are written as constants."""
-    calls = (each for each in node.decorator_list if isinstance(each, ast.Call))
+    calls = (decorator for decorator in node.decorator_list if isinstance(decorator, ast.Call))
     values = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "ports"]
-    elements = [element for value in values if isinstance(value, ast.List | ast.Tuple) for element in value.elts]
-    return [
-        element.value for element in elements if isinstance(element, ast.Constant) and isinstance(element.value, str)
-    ]
+    items = [item for value in values if isinstance(value, ast.List | ast.Tuple) for item in value.elts]
+    return [item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)]
 
 
 def _as_operator(spec: FunctionSpec, found: object, ports: Sequence[str] = ()) -> FunctionOperator[Any] | str:

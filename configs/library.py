@@ -23,17 +23,17 @@ _CODE = "knowledgebase"
 
 def open_insights(said: bool | str | None, folder: Path, faults: Faults) -> Insights | None:
     """Return the insights of the file that `env.insights` names; None if it names none, or after reporting a fault."""
-    at = ("env", "insights")
+    setting = ("env", "insights")
     if not said:
         return None
     if said == ":memory:":
-        faults.report(at, "insights", "are kept in a file: name one, or leave `insights` out")
+        faults.report(setting, "insights", "are kept in a file: name one, or leave `insights` out")
         return None
     file = f"{faults.stem}.insights.sqlite" if said is True else Path(said).expanduser()
     try:
         return Insights(folder / file)
     except InputError as error:
-        faults.report(at, "insights", str(error))
+        faults.report(setting, "insights", str(error))
         return None
 
 
@@ -89,8 +89,8 @@ def _embeddings(spec: EmbeddingsSpec, faults: Faults, path: Path_) -> Embeddings
     from operad.runtime.models.minilm import MiniLM
 
     if spec.name != EMBEDDED:
-        made = endpoint_of(spec, faults, path)
-        return EmbeddingModel(**made) if made else None
+        arguments = endpoint_of(spec, faults, path)
+        return EmbeddingModel(**arguments) if arguments else None
     if spec.base_url is not None:
         faults.report((*path, "base_url"), _CODE, "the embedded model runs inside this process: it has no endpoint")
         return None

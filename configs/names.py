@@ -88,8 +88,8 @@ def _lists_of_tools(value: Any) -> Iterator[list[Any]]:
 def unknown_operators(document: Document) -> Iterator[tuple[Path_, str]]:
     """Yield the paths of unknown operators' names, each with an error message."""
     names = [str(operator["name"]) for operator in _mappings(document.data.get("operators"))]
-    for what, path, value in places(document.data):
-        if what != "operator" and isinstance(value, str) and value not in names:
+    for kind, path, value in places(document.data):
+        if kind != "operator" and isinstance(value, str) and value not in names:
             yield path, nobody_is_called(value, names)
 
 

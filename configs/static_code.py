@@ -252,7 +252,7 @@ class Reader:
         return Found("missing", dotted, why=f"module {module!r} has no {name!r}{did_you_mean(name, definitions)}")
 
     def _look_up_import(self, module: str, node: ast.ImportFrom | ast.Import, name: str, depth: int) -> Found:
-        alias = next(each for each in node.names if _imported_name(each, node) == name)
+        alias = next(imported for imported in node.names if _imported_name(imported, node) == name)
         if isinstance(node, ast.Import):
             return Found("unknown", f"{module}.{name}", why=f"{module}.{name} is a module")
         source = self.absolute(module, node)
@@ -320,11 +320,11 @@ class Reader:
             return found
         node = (self._names.get(module) or {}).get(parts[0])
         if isinstance(node, ast.Import):
-            alias = next(each for each in node.names if _imported_name(each, node) == parts[0])
+            alias = next(imported for imported in node.names if _imported_name(imported, node) == parts[0])
             parts[:1] = alias.name.split(".") if alias.asname else parts[:1]
             return self.look_up(".".join(parts[:-1]), parts[-1])
         if isinstance(node, ast.ImportFrom) and (source := self.absolute(module, node)) is not None:
-            alias = next(each for each in node.names if _imported_name(each, node) == parts[0])
+            alias = next(imported for imported in node.names if _imported_name(imported, node) == parts[0])
             return self.look_up(".".join([source, alias.name, *parts[1:-1]]), parts[-1])
         return Found("unknown", text, why=f"the base {text} is computed")
 

@@ -128,8 +128,8 @@ def _report(results: Sequence[Mapping[str, Any]], out: Path | None) -> Report:
 def _rates_table(rows: Mapping[str, Rates]) -> Table:
     """Return the rates as in tables 2 and 5 of the paper."""
     cells: list[list[Cell]] = [
-        [name, each.count, *(cast("float | None", getattr(each, rate)) for rate in _RATES)]
-        for name, each in rows.items()
+        [name, rates.count, *(cast("float | None", getattr(rates, rate)) for rate in _RATES)]
+        for name, rates in rows.items()
     ]
     title = (
         "ComfyFlow (%); * where nodes that are outputs themselves may declare outputs; terminal to missing are errors"
@@ -159,6 +159,6 @@ def _first_issue(score: ComfyScore) -> str:
 def _plot(rows: Mapping[str, Rates]) -> Plot:
     places = [*DIFFICULTIES, ALL]
     drawn = ["format", "passes", "passes_but_outputs", "sound"]
-    drawn += [each for each in ("node_f1", "graph_f1") if getattr(rows[ALL], each) is not None]
-    series = {_RATES[each]: [cast("float | None", getattr(rows[place], each)) for place in places] for each in drawn}
+    drawn += [rate for rate in ("node_f1", "graph_f1") if getattr(rows[ALL], rate) is not None]
+    series = {_RATES[rate]: [cast("float | None", getattr(rows[place], rate)) for place in places] for rate in drawn}
     return Plot("ComfyFlow by difficulty", "difficulty", places, series)

@@ -61,10 +61,10 @@ def files_of(path: Path, out: Path | None) -> Sequence[Path]:
         return [path]
     kept = out.resolve() if out else None
     try:
-        found = sorted(each for each in path.iterdir() if each.is_file() and each.name.endswith(SUFFIXES))
+        found = sorted(file for file in path.iterdir() if file.is_file() and file.name.endswith(SUFFIXES))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    listed = [each for each in found if each.resolve() != kept]
+    listed = [file for file in found if file.resolve() != kept]
     if not listed:
         raise InputError(f"{path}: has no files that end with one of {', '.join(SUFFIXES)}")
     return listed
@@ -92,7 +92,7 @@ def items_of(file: Path, keys: Sequence[str] = ANSWERS) -> Iterator[Item]:
 
 
 def _id_of(file: Path) -> str:
-    return next((file.name.removesuffix(each) for each in SUFFIXES if file.name.endswith(each)), file.name)
+    return next((file.name.removesuffix(suffix) for suffix in SUFFIXES if file.name.endswith(suffix)), file.name)
 
 
 def _lines_of(file: Path, keys: Sequence[str]) -> Sequence[Item]:
@@ -106,7 +106,7 @@ def _lines_of(file: Path, keys: Sequence[str]) -> Sequence[Item]:
                 try:
                     items.append(_item_of(line, file, number, keys))
                 except InvalidError as error:
-                    issues += [Issue(each.code, each.message, f"{file}:{number}") for each in error.issues]
+                    issues += [Issue(issue.code, issue.message, f"{file}:{number}") for issue in error.issues]
     if issues:
         raise InvalidError(str(file), issues[:20])
     if not items:
@@ -116,11 +116,11 @@ def _lines_of(file: Path, keys: Sequence[str]) -> Sequence[Item]:
 
 def _item_of(line: bytes, file: Path, number: int, keys: Sequence[str]) -> Item:
     data = mapping_of(read_json(read_text(line, str(file)), str(file)))
-    key = next((each for each in keys if each in data), None)
+    key = next((name for name in keys if name in data), None)
     id_ = data.get("id", number)
     if key is None or not isinstance(id_, str | int):
         hint = next(
-            filter(None, (did_you_mean(each, keys) for each in list(data)[:20] if each not in ("id", "gold"))), ""
+            filter(None, (did_you_mean(name, keys) for name in list(data)[:20] if name not in ("id", "gold"))), ""
         )
         message = f"must be an object with an id and one of {', '.join(keys)}{hint}"
         raise InvalidError(str(file), [Issue("format", message)])

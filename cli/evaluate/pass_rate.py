@@ -76,7 +76,7 @@ def pass_rate(
         )
     if generate and len(runs) != 1:
         raise InputError(f"--generate makes one run, not {len(runs)}; name one file, such as RUN.jsonl")
-    asked = _judge_model(model, base_url) if ask_judge else None
+    judge_model = _judge_model(model, base_url) if ask_judge else None
     data = read_dataset(dataset)
     if generate:
         expert = trusting(
@@ -88,8 +88,8 @@ def pass_rate(
         generate_run(runs[0], data, expert, at_once=at_once)
     read = [read_run(path, data) for path in runs]
     _warn_of_incomplete(read, data)
-    settings = {"evaluation": "chat2workflow pass", "repair": mend, "judge": asked and asked.describe()}
-    reasoner = MonoModelReasoner(asked) if asked else None
+    settings = {"evaluation": "chat2workflow pass", "repair": mend, "judge": judge_model and judge_model.describe()}
+    reasoner = MonoModelReasoner(judge_model) if judge_model else None
     names = Counter(run.label for run in read)
     work = [
         _work_item(

@@ -52,7 +52,7 @@ def report_of(items: Items, settings: Mapping[str, Any]) -> Report:
 
 
 def _outcomes(items: Items, good: Callable[[Mapping[str, Any]], bool]) -> list[Outcome]:
-    return [Outcome(each["model"], each["run"], each["category"], each["round"], good(each)) for each in items]
+    return [Outcome(item["model"], item["run"], item["category"], item["round"], good(item)) for item in items]
 
 
 def _key_of(by: str) -> Callable[[Outcome], str]:
@@ -71,7 +71,8 @@ def _figures(items: Items, outcomes: Mapping[str, Sequence[Outcome]], by: str) -
             **{rated: rate(each) for rated, each in own_outcomes.items()},
             "by_category": {rated: by_category(each) for rated, each in own_outcomes.items()},
             "by_round": {
-                rated: {str(at): value for at, value in by_round(each).items()} for rated, each in own_outcomes.items()
+                rated: {str(round_number): value for round_number, value in by_round(each).items()}
+                for rated, each in own_outcomes.items()
             },
         }
     return figures
@@ -99,13 +100,18 @@ def _table(title: str, outcomes: Sequence[Outcome], rates: Rates) -> Table:
     rows: list[list[Cell]] = []
     for model, of_model in grouped(outcomes, _key_of("model")).items():
         runs = grouped(of_model, _key_of("run"))
-        rows += [[run, *map(rates(each).get, names)] for run, each in runs.items()]
+        rows += [[run, *map(rates(run_outcomes).get, names)] for run, run_outcomes in runs.items()]
         if len(runs) > 1:
             rows.append([f"{model}: mean of {len(runs)} runs", *map(rates(of_model).get, names)])
     models = grouped(outcomes, _key_of("model"))
     if len(models) > 1:
-        each_of = [rates(each) for each in models.values()]
-        rows.append([f"mean of {len(models)} models", *(_mean([each.get(name) for each in each_of]) for name in names)])
+        each_of = [rates(run_outcomes) for run_outcomes in models.values()]
+        rows.append(
+            [
+                f"mean of {len(models)} models",
+                *(_mean([run_outcomes.get(name) for run_outcomes in each_of]) for name in names),
+            ]
+        )
     return Table(title, ["run", *map(str, names)], rows)
 
 
@@ -117,6 +123,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def _plot(title: str, axis: str, outcomes: Sequence[Outcome], rates: Rates, *, lines: bool = False) -> Plot:
     names = list(rates(outcomes))
     series = {
-        model: [rates(each).get(name) for name in names] for model, each in grouped(outcomes, _key_of("model")).items()
+        model: [rates(model_outcomes).get(name) for name in names]
+        for model, model_outcomes in grouped(outcomes, _key_of("model")).items()
     }
     return Plot(title, axis, [str(name) for name in names], series, lines)

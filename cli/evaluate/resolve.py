@@ -270,8 +270,8 @@ def _warn_of_missing_services(records: Sequence[Record], services: Services) -> 
     for record in records:
         with suppress(InvalidError):
             found.update(lacking_services(graph_of(record.response.text), services))
-    for what, count in found.items():
-        print(f"{count} of {len(records)} responses are not run: {what}; see --services", file=sys.stderr)
+    for fault, count in found.items():
+        print(f"{count} of {len(records)} responses are not run: {fault}; see --services", file=sys.stderr)
 
 
 def _check_folder(option: str, folder: Path | None, *, must_exist: bool) -> None:

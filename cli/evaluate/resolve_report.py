@@ -29,13 +29,13 @@ def report_of(items: Items, settings: Mapping[str, Any]) -> Report:
         for item in items
         if item["resolved"] is not None
     ]
-    models = grouped(outcomes, lambda each: each.model)
+    models = grouped(outcomes, lambda outcome: outcome.model)
     means = {
         f"{model}: mean of {count} runs": found
         for model, found in models.items()
-        if (count := len({each.run for each in found})) > 1
+        if (count := len({outcome.run for outcome in found})) > 1
     }
-    named = {**grouped(outcomes, lambda each: each.run), **means}
+    named = {**grouped(outcomes, lambda outcome: outcome.run), **means}
     runs: dict[str, list[Mapping[str, Any]]] = {}
     for item in items:
         runs.setdefault(item["run"], []).append(item)
@@ -83,7 +83,7 @@ def _counts(items: Items) -> dict[str, Any]:
 
 def _rates(title: str, rates: Mapping[str, Rates]) -> Table:
     names = list(dict.fromkeys(name for found in rates.values() for name in found))
-    rows: list[list[Cell]] = [[name, *(found.get(each) for each in names)] for name, found in rates.items()]
+    rows: list[list[Cell]] = [[name, *(found.get(column) for column in names)] for name, found in rates.items()]
     return Table(title, ["run", *names], rows)
 
 

@@ -66,8 +66,8 @@ def worf(
     pairs = _pairs(predicted, gold)
     plans = _gold_plans(pairs)
     work = [
-        _work_item(each, plan, alike, threshold, cast("Mode", mode), seconds)
-        for each, plan in zip(pairs, plans, strict=True)
+        _work_item(item, plan, alike, threshold, cast("Mode", mode), seconds)
+        for item, plan in zip(pairs, plans, strict=True)
     ]
     settings = {
         "metric": "worfeval", "similarity": similarity, "mode": mode, "threshold": threshold, "seconds": seconds
@@ -107,20 +107,20 @@ def _gold_plans(pairs: Sequence[Pair]) -> list[Plan]:
     return plans
 
 
-def _work_item(each: Pair, gold: Plan, alike: Similarity, threshold: float, mode: Mode, seconds: float) -> Work:
+def _work_item(item: Pair, gold: Plan, alike: Similarity, threshold: float, mode: Mode, seconds: float) -> Work:
     from operad.evaluators.plan import predicted_plan
     from operad.evaluators.worf_evaluator import figures
     from operad.evaluators.worfeval import score_plans
 
-    text = each.predicted.text if each.predicted else b""
+    text = item.predicted.text if item.predicted else b""
 
     async def score() -> Result:
         plan = predicted_plan(text)
         found = score_plans(plan, gold, alike, threshold, mode=mode, seconds=seconds)
-        note = "no prediction" if each.predicted is None else "nothing could be read" if not plan.ids else ""
-        return {"set": each.gold.data_set, **figures(found), "notes": [note] if note else []}
+        note = "no prediction" if item.predicted is None else "nothing could be read" if not plan.ids else ""
+        return {"set": item.gold.data_set, **figures(found), "notes": [note] if note else []}
 
-    return Work(each.gold.key, b"%d %b%b" % (len(text), text, each.gold.text), score)
+    return Work(item.gold.key, b"%d %b%b" % (len(text), text, item.gold.text), score)
 
 
 def _report(settings: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> Report:

@@ -41,7 +41,7 @@ class Work(NamedTuple):
 
 
 class IncompleteError(OperadError):
-    """An evaluation ended early; finished results are kept, if there is a file for them."""
+    """An evaluation ended early; what was done is kept, if there is a file for it."""
 
 
 def evaluate(

@@ -121,12 +121,12 @@ def normalised(document: Document) -> Data:
     name_operators(document)
     data = document.data
     defined = [
-        cast("Data", each)
+        cast("Data", definition)
         for key in _DEFINITION_KEYS
-        for each in _list_or_empty(data.get(key))
-        if isinstance(each, dict)
+        for definition in _list_or_empty(data.get(key))
+        if isinstance(definition, dict)
     ]
-    copy = _Copier({id(each): str(each["name"]) for each in defined})
+    copy = _Copier({id(definition): str(definition["name"]) for definition in defined})
     return {
         key: [copy.copy_definition(item, key) for item in _list_or_empty(value)]
         if key in _DEFINITION_KEYS
@@ -328,13 +328,13 @@ def _remove_operator(data: Data, workflow: Data, name: str) -> None:
     for chain in sorted(remaining, key=len, reverse=True):
         if chain and not any(_contains(other, chain) for other in kept):
             kept.append(chain)
-    workflow["workflow"] = [chain for chain in remaining if any(chain is each for each in kept)]
+    workflow["workflow"] = [chain for chain in remaining if any(chain is other for other in kept)]
     _drop_unused(data, name)
 
 
 def _contains(chain: list[Item], part: list[Item]) -> bool:
     """Return True if a chain contains another one as a part."""
-    return any(chain[at : at + len(part)] == part for at in range(len(chain) - len(part) + 1))
+    return any(chain[start : start + len(part)] == part for start in range(len(chain) - len(part) + 1))
 
 
 def _drop_unused(data: Data, *names: str) -> None:
@@ -342,7 +342,9 @@ def _drop_unused(data: Data, *names: str) -> None:
     used = {value for _, _, value in places(data) if isinstance(value, str)}
     unused = set(names) - used
     if unused & _defined_names(data):
-        data["operators"] = [each for each in _list_or_empty(data.get("operators")) if _item_name(each) not in unused]
+        data["operators"] = [
+            definition for definition in _list_or_empty(data.get("operators")) if _item_name(definition) not in unused
+        ]
 
 
 def _defined_names(data: Data) -> set[str]:
@@ -386,13 +388,19 @@ def _definition(data: Data, workflow: Data, name: str) -> Data:
     for item in (_without_port(item) for chain in _chains(workflow) for item in chain):
         if isinstance(item, dict) and _item_name(item) == name:
             return cast("Data", item)
-    return next(cast("Data", each) for each in _list_or_empty(data["operators"]) if cast("Data", each)["name"] == name)
+    return next(
+        cast("Data", definition)
+        for definition in _list_or_empty(data["operators"])
+        if cast("Data", definition)["name"] == name
+    )
 
 
 def _evaluator_text(data: Data, evaluator: Any) -> str:
     definition = evaluator
     if isinstance(evaluator, str):
-        definition = next(each for each in _list_or_empty(data["operators"]) if cast("Data", each)["name"] == evaluator)
+        definition = next(
+            operator for operator in _list_or_empty(data["operators"]) if cast("Data", operator)["name"] == evaluator
+        )
     in_code = " (judges in code)" if "class" in definition else ""
     return f"{definition['instruction']}{in_code}"
 

@@ -226,8 +226,8 @@ class _Search:
         """
         env = {**cast("Data", data.get("env") or {}), "insights": None}
         text = dump({**data, "env": env})
-        made = load_text(text, self.path.name, self.path.parent, trust=self.code.covers)
-        return made.expert(self.expert).workflow
+        configuration = load_text(text, self.path.name, self.path.parent, trust=self.code.covers)
+        return configuration.expert(self.expert).workflow
 
     def sampled_cases(self, step: int) -> list[Case]:
         """Return the random tasks of a step, in the order of the file."""

@@ -111,7 +111,7 @@ def _read(path: str | Path) -> tuple[Document, TasksSpec, Code]:
         faults.report_validation((), error)
         raise faults.error() from error
     named = [Named(*task.verify.class_.rpartition(".")[::2]) for task in spec.tasks if task.verify.class_]
-    users_classes = [each for each in named if each.module and not is_own(each.module)]
+    users_classes = [reference for reference in named if reference.module and not is_own(reference.module)]
     return document, spec, code_of(name, document.data, file.path.resolve().parent, users_classes)
 
 
@@ -131,11 +131,11 @@ def _build_cases(document: Document, spec: TasksSpec, code: Code, modules: Modul
 def _build_case(task: TaskSpec, number: int, folder: Path, modules: Modules, faults: Faults) -> Case:
     path: Path_ = ("tasks", number)
     files: list[FileDescriptor] = []
-    for at, name in enumerate(task.files):
+    for file_number, name in enumerate(task.files):
         try:
             files.append(FileDescriptor.of(folder / Path(name).expanduser()))
         except (InputError, RuntimeError) as error:
-            faults.report((*path, "files", at), "file", str(error))
+            faults.report((*path, "files", file_number), "file", str(error))
     verifier = make_verifier(task.verify, modules, faults, (*path, "verify"))
     job = Job(goal=task.job, context=task.context, inputs=task.inputs, files=tuple(files), id=task.id)
     return Case(task.id, job, verifier)

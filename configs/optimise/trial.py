@@ -158,8 +158,8 @@ async def _run_without_questions(workflow: Workflow, job: Job, reasoner: Reasone
         return await workflow.aexecute(job, reasoner, run_id=run_id)
     except PausedError as error:
         await workflow.cancel(run_id)
-        asked = "; ".join(question.text for question in error.questions)
-        raise OperadError(f"it asks a question, which cannot be answered in a search: {asked}") from error
+        questions = "; ".join(question.text for question in error.questions)
+        raise OperadError(f"it asks a question, which cannot be answered in a search: {questions}") from error
 
 
 class _GivenAnswer(BaseOperator[str]):

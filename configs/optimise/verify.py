@@ -45,7 +45,7 @@ Check = Callable[[str], Verdict]
 
 
 class Verifier(NamedTuple):
-    """Verifies the answers to one task.
+    """Verifier of the answers to one task.
 
     Attributes:
         checks: Functions that check an answer.
