@@ -35,8 +35,8 @@ class Paused(Protocol):
 class Lines:
     """Lines of a file descriptor, read in a background thread.
 
-    A thread that reads `sys.stdin` would hold its lock when the process ends, so the descriptor is
-    read. A line that arrives after its reader gave up goes to the next reader.
+    A thread that reads `sys.stdin` would hold its lock when the process ends, so the descriptor is read directly. A
+    line that arrives after its reader was cancelled goes to the next reader.
     """
 
     def __init__(self, descriptor: int | None) -> None:
@@ -55,11 +55,11 @@ class Lines:
 
     @property
     def typed(self) -> bool:
-        """True if a person types them."""
+        """True if a person types the lines at a terminal."""
         return self._descriptor is not None and os.isatty(self._descriptor)
 
     async def next(self) -> str | None:
-        """The next line, without its end; None where there is none."""
+        """Return the next line without its line break; None at the end."""
         if self._descriptor is None:
             return None
         if self._reading is None:
@@ -87,7 +87,7 @@ class Lines:
 
 
 class Asker:
-    """Asks the questions of a run, one after another, and passes on the answers.
+    """Questioner that asks the questions of a run, one after another, and passes on the answers.
 
     Args:
         workflow: Workflow of the run.
@@ -95,8 +95,8 @@ class Asker:
         lines: Source of further answers.
         console: Console for the questions.
         display: Display to pause meanwhile.
-        later: Prefix of an answer that is given later; empty if the next line is the answer.
-        page: Address of a page that takes answers, too; empty for none.
+        later: Text before an answer in the hint how to give it later; empty if the next line is the answer.
+        page: Address of a page that also takes answers; empty for none.
     """
 
     def __init__(
@@ -120,16 +120,16 @@ class Asker:
         self._queue: asyncio.Queue[Interrupted] = asyncio.Queue()
         self._current: tuple[Interrupted, asyncio.Task[None]] | None = None
         self._failure: BaseException | None = None
-        self._ending: asyncio.Task[None] | None = None
+        self._cancelling: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def serving(self) -> AsyncGenerator[None, None]:
-        """While the run goes on, ask one question after another.
+        """Ask questions one after another inside this context manager, while the run is in progress.
 
         Raises:
-            Exception: Why it could not go on.
+            Exception: The error that made asking impossible.
         """
-        task = asyncio.ensure_future(self._serve())
+        task = asyncio.ensure_future(self._ask_all())
         try:
             yield
         except asyncio.CancelledError:
@@ -138,24 +138,24 @@ class Asker:
             raise
         finally:
             task.cancel()
-            await asyncio.gather(task, *filter(None, [self._ending]), return_exceptions=True)
+            await asyncio.gather(task, *filter(None, [self._cancelling]), return_exceptions=True)
 
     def heed(self, event: Event) -> None:
-        """Take in an event: a question, which is answered at once if its answer is known beforehand, or its end."""
+        """Handle an event: queue a question, answer it at once if the answer is known, or stop asking a closed one."""
         if isinstance(event, Interrupted):
-            self._put(event)
+            self._add_question(event)
         elif isinstance(event, Resumed | OperatorFailed | OperatorCancelled):
-            self._look(event)
+            self._stop_if_closed(event)
 
-    def _put(self, question: Interrupted) -> None:
+    def _add_question(self, question: Interrupted) -> None:
         self._asked.add(question.interrupt_id)
         if question.interrupt_id not in self._answers:
             self._queue.put_nowait(question)
         elif self._is_open(question):
-            self._answer_at_once(question)
+            self._give_known_answer(question)
 
-    def _look(self, event: Event) -> None:
-        """See whether what is being asked is still of interest."""
+    def _stop_if_closed(self, event: Event) -> None:
+        """Stop asking the current question if it is no longer open."""
         if not self._current or self._is_open(self._current[0]):
             return
         question, asking = self._current
@@ -167,7 +167,7 @@ class Asker:
         """Return the ids of given answers that no question used."""
         return [question_id for question_id in self._answers if question_id not in self._asked]
 
-    async def _serve(self) -> None:
+    async def _ask_all(self) -> None:
         while True:
             question = await self._queue.get()
             task = asyncio.ensure_future(self._ask(question))
@@ -178,16 +178,16 @@ class Asker:
                 self._fail(question, error)
 
     def _fail(self, question: Interrupted, error: BaseException) -> None:
-        """End the run, to whose stream its last events belong."""
+        """Store an error and cancel the run; its last events still reach the stream."""
         if not self._failure:
             self._failure = error
-            self._ending = asyncio.ensure_future(self._end(question.run_id))
+            self._cancelling = asyncio.ensure_future(self._cancel_run(question.run_id))
 
-    async def _end(self, run_id: str) -> None:
-        with suppress(InputError):  # it has ended already
+    async def _cancel_run(self, run_id: str) -> None:
+        with suppress(InputError):  # the run has ended already
             await self._workflow.cancel(run_id)
 
-    def _answer_at_once(self, question: Interrupted) -> None:
+    def _give_known_answer(self, question: Interrupted) -> None:
         text = self._answers[question.interrupt_id]
         try:
             value = read_answer(text, question.schema)
@@ -211,9 +211,9 @@ class Asker:
                     return
                 if line is None:
                     if not self._page:
-                        raise self._nothing_said(question)
+                        raise self._no_answer_error(question)
                     self._say(f"answer it on the page: {self._page}")
-                    await asyncio.Event().wait()  # `heed` ends it
+                    await asyncio.Event().wait()  # `heed` cancels this wait
                     return
                 try:
                     value = read_answer(line, question.schema)
@@ -225,14 +225,16 @@ class Asker:
 
     def _is_open(self, question: Interrupted) -> bool:
         try:
-            return any(asked.id == question.interrupt_id for asked in self._workflow.questions(question.run_id))
+            return any(
+                open_question.id == question.interrupt_id for open_question in self._workflow.questions(question.run_id)
+            )
         except InputError:  # the run has ended
             return False
 
     def _say(self, line: str) -> None:
         self._console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
-    def _nothing_said(self, question: Interrupted) -> InputError:
+    def _no_answer_error(self, question: Interrupted) -> InputError:
         if self._lines.typed:
             self._console.print()
         hint = did_you_mean(question.interrupt_id, self.never_asked()).replace("did you mean", "--answer names")

@@ -35,7 +35,7 @@ from operad.runtime.workflow.answer_stream import AnswerStream, answering_operat
 from operad.runtime.workflow.chat import Chat, answer_text
 
 SHOWN = 3
-"""Messages of a conversation that is gone on with, shown at a terminal with their answers."""
+"""Number of earlier messages, with their answers, that are shown when a conversation continues at a terminal."""
 
 
 def chat(
@@ -96,7 +96,7 @@ def chat(
         not_kept = "; --chat ID keeps it" if store is None else ""
         say(console, f"chat with {agent.profile.name}{where}{not_kept}. Ctrl-C stops an answer, Ctrl-D ends")
         _show_history(talk, console)
-    raise typer.Exit(_Talk(talk, runnable, lines, console).to_end())
+    raise typer.Exit(_Conversation(talk, runnable, lines, console).run())
 
 
 def _show_history(talk: Chat, console: Console) -> None:
@@ -108,8 +108,8 @@ def _show_history(talk: Chat, console: Console) -> None:
         console.print(f"> {text}" if turn.role == "user" else text, markup=False, highlight=False, soft_wrap=True)
 
 
-class _Talk:
-    """A conversation: one line is answered after another."""
+class _Conversation:
+    """Conversation at the terminal, which answers one line after another."""
 
     def __init__(self, talk: Chat, runnable: Runnable, lines: Lines, console: Console) -> None:
         self._chat = talk
@@ -118,25 +118,25 @@ class _Talk:
         self._lines = lines
         self._console = console
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._answering: asyncio.Task[WorkflowMessage] | None = None
+        self._answer_task: asyncio.Task[WorkflowMessage] | None = None
         self._stopped = False
         self._received: int = signal.SIGINT
 
-    def to_end(self) -> int:
-        """Talk until there is no more line; the exit status."""
-        with signals_heard(self._hear):
+    def run(self) -> int:
+        """Answer lines until the input ends, and return the exit status."""
+        with signals_heard(self._on_signal):
             try:
-                return asyncio.run(self._run())
+                return asyncio.run(self._answer_lines())
             except asyncio.CancelledError:
-                _leave(self._received)
+                _exit_after_signal(self._received)
 
-    async def _run(self) -> int:
+    async def _answer_lines(self) -> int:
         self._loop, status = asyncio.get_running_loop(), 0
-        while (line := await self._next()) is not None:
+        while (line := await self._next_line()) is not None:
             if not line.strip():
                 continue
             try:
-                message = await self._stoppable(self._answer(line))
+                message = await self._await_answer(self._answer(line))
             except OperadError as error:
                 if not self._lines.typed:
                     raise
@@ -151,17 +151,17 @@ class _Talk:
             return 0
         return status
 
-    async def _next(self) -> str | None:
+    async def _next_line(self) -> str | None:
         if self._lines.typed:
             prompt(self._console, "> ")
         return await self._lines.next()
 
-    async def _stoppable(self, work: Coroutine[Any, Any, WorkflowMessage]) -> WorkflowMessage | None:
-        """The answer; None where Ctrl-C has stopped it."""
+    async def _await_answer(self, work: Coroutine[Any, Any, WorkflowMessage]) -> WorkflowMessage | None:
+        """Return the answer; None if Ctrl-C stopped it."""
         self._stopped = False
-        self._answering = asyncio.ensure_future(work)
+        self._answer_task = asyncio.ensure_future(work)
         try:
-            return await self._answering
+            return await self._answer_task
         except asyncio.CancelledError:
             if not self._stopped:
                 raise
@@ -169,10 +169,10 @@ class _Talk:
             say(self._console, "stopped; this message is not kept")
             return None
         finally:
-            self._answering = None
+            self._answer_task = None
 
     async def _answer(self, line: str) -> WorkflowMessage:
-        """Answer a line, on stdout, as the model writes."""
+        """Answer a line, printing the answer to stdout while the model writes it."""
         job = Job(line) if self._input is None else Job(line, inputs={self._input: line})
         live = AnswerStream(answering_operator(self._agent.workflow, self._agent.reasoner))
         asker = Asker(self._agent.workflow, {}, self._lines, self._console, _NoDisplay(), later="")
@@ -195,18 +195,18 @@ class _Talk:
         _write("\n")
         return message
 
-    def _hear(self, number: int) -> None:
-        """Heed a signal, in a thread of its own."""
+    def _on_signal(self, number: int) -> None:
+        """Handle a signal, in a thread of its own: stop the answer, or end the process."""
         self._received = number
-        answering, loop = self._answering, self._loop
+        answering, loop = self._answer_task, self._loop
         if answering is not None and loop is not None:
-            once = number == signal.SIGINT and self._lines.typed and not self._stopped
-            self._stopped = self._stopped or once
+            stops_answer = number == signal.SIGINT and self._lines.typed and not self._stopped
+            self._stopped = self._stopped or stops_answer
             loop.call_soon_threadsafe(answering.cancel)
-            if once:
+            if stops_answer:
                 return
             time.sleep(GRACE)
-        _leave(number)
+        _exit_after_signal(number)
 
 
 class _NoDisplay:
@@ -217,7 +217,7 @@ class _NoDisplay:
 
 
 def _text_input(runnable: Runnable) -> str | None:
-    """The input of a workflow of typed nodes that a message is; None where a message is the goal alone.
+    """Return the input of a workflow of typed nodes that takes the message; None if the message is the goal alone.
 
     Raises:
         InputError: The workflow has other inputs.
@@ -238,8 +238,8 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-def _leave(number: int) -> NoReturn:
-    what = "interrupted" if number == signal.SIGINT else "terminated"
-    print(f"\noperad: {what}" if sys.stderr.isatty() else f"operad: {what}", file=sys.stderr, flush=True)
+def _exit_after_signal(number: int) -> NoReturn:
+    how = "interrupted" if number == signal.SIGINT else "terminated"
+    print(f"\noperad: {how}" if sys.stderr.isatty() else f"operad: {how}", file=sys.stderr, flush=True)
     end_children()
     os._exit(128 + number)

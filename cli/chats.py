@@ -47,7 +47,7 @@ def chats(
         store.close()
     if as_json:
         print(
-            json.dumps([{"id": each.id, "messages": each.messages, "written": each.written} for each in kept], indent=2)
+            json.dumps([{"id": chat.id, "messages": chat.messages, "written": chat.written} for chat in kept], indent=2)
         )
     elif kept:
         Console().print(_table(kept))
@@ -61,14 +61,14 @@ def own_store() -> Path:
 
 
 def open_store(db: Path | None, *, new: bool) -> ChatStore:
-    """The store that a command is to use.
+    """Return the store of conversations for a command.
 
     Args:
-        db: The file that the command was given.
-        new: True if the file may be made.
+        db: File given to the command; None for the default file.
+        new: True if the file may be created.
 
     Raises:
-        InputError: There is no such file or folder.
+        InputError: The file or its folder does not exist.
     """
     path = own_store() if db is None else db.expanduser()
     if db is None and new:
@@ -87,13 +87,13 @@ def _table(kept: list[KeptChat]) -> Table:
     table.add_column("id", overflow="fold")
     table.add_column("messages", justify="right")
     table.add_column("last message", no_wrap=True)
-    for each in kept:
-        table.add_row(Text(printable(each.id)), str(each.messages), _minute(each.written))
+    for chat in kept:
+        table.add_row(Text(printable(chat.id)), str(chat.messages), _minute(chat.written))
     return table
 
 
 def _minute(seconds: float) -> str:
     try:
         return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M}"
-    except (ValueError, OverflowError, OSError):  # no time that there is
+    except (ValueError, OverflowError, OSError):  # not a valid time
         return ""

@@ -32,7 +32,7 @@ from operad.runtime.events import Event
 
 
 class Display(Protocol):
-    """Shows a run's events; entered before the first and left after the last."""
+    """Display of a run's events; entered before the first event, left after the last."""
 
     def __enter__(self) -> Display: ...
 
@@ -50,18 +50,18 @@ class Display(Protocol):
 
 
 def display_on(console: Console) -> Display:
-    """A live table where `console` is a terminal, plain lines elsewhere."""
+    """Return a live table if the console is a terminal, plain lines otherwise."""
     return LiveTable(console) if console.is_terminal else PlainLines(console)
 
 
 class Asking:
-    """Events of a run without those of operators that make no call, which are not worth a line."""
+    """Filter for the events of a run that leaves out operators which call neither a model nor a tool."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, ...], Event] = {}
 
     def of(self, event: Event) -> Iterator[Event]:
-        """Yield the events to show: of an operator, the first when another but the last comes."""
+        """Yield the events to show: the start of an operator is held back until another event of it than its end."""
         match event:
             case events.RunStarted() | events.RoundStarted():
                 yield replace(event, operators=())
@@ -76,13 +76,13 @@ class Asking:
 
 
 class LiveTable:
-    """A table of operators that is drawn again as the run goes on."""
+    """Table of operators that is redrawn while the run progresses."""
 
     def __init__(self, console: Console) -> None:
         self._view = RunView()
         self._console = console
-        self._left = False
-        self._live = self._new()
+        self._has_ended = False
+        self._live = self._new_live()
 
     def __enter__(self) -> Display:
         self._live.__enter__()
@@ -91,11 +91,11 @@ class LiveTable:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._left = True
+        self._has_ended = True
         self._live.__exit__(kind, error, trace)
 
     def show(self, event: Event) -> None:
-        """Take in one event; the table is redrawn a few times a second, verdicts stay above it."""
+        """Update the table with an event; it is redrawn a few times a second. Verdicts are printed above it."""
         self._view.apply(event)
         if isinstance(event, events.RoundFinished) and event.evaluation and not place(event.path)[1]:
             self._live.console.print(verdict_line(event), markup=False, highlight=False)
@@ -104,33 +104,33 @@ class LiveTable:
 
     @contextmanager
     def paused(self) -> Generator[None, None, None]:
-        """Leave the table as it is inside this context manager; it continues below the answer."""
+        """Stop redrawing inside this context manager; a new table continues below the answer."""
         self._live.stop()
         try:
             yield
         finally:
-            if not self._left:
-                self._live = self._new()  # the old one would take as many lines away again
+            if not self._has_ended:
+                self._live = self._new_live()  # the old one would erase as many lines as it had
                 self._live.start()
 
-    def _new(self) -> Live:
+    def _new_live(self) -> Live:
         return Live(console=self._console, get_renderable=self._table, refresh_per_second=8)
 
     def _table(self) -> Table:
-        """As much of the table as the terminal has lines for; all of it at the end."""
-        return self._view.table(None if self._left else max(1, self._console.height - _AROUND))
+        """Return the part of the table that fits the terminal; at the end, the whole table."""
+        return self._view.table(None if self._has_ended else max(1, self._console.height - _OTHER_LINES))
 
 
-_AROUND = 4
-"""Lines of a terminal that are not the table's rows: its head, its totals, and the last two lines."""
+_OTHER_LINES = 4
+"""Lines of the terminal that do not hold rows: the table's header and totals, and the last two lines."""
 
 
 class PlainLines:
-    """A line when an operator starts, ends, or has got on: by a tenth of its items, or for some seconds."""
+    """Display that prints a line when an operator starts, ends or progresses: a tenth of its items, or some seconds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._written = monotonic()
+        self._last_written = monotonic()
 
     def __enter__(self) -> Display:
         return self
@@ -141,7 +141,7 @@ class PlainLines:
         pass
 
     def show(self, event: Event) -> None:
-        """Write a line if the event deserves one; of a map's items, only what is out of the ordinary."""
+        """Print a line for an event; for the items of a map, only for unusual events."""
         match event:
             case events.OperatorRetried():
                 self._write(event, f"attempt {event.attempt} failed, again in {event.delay:.1f} s: {event.error}")
@@ -159,7 +159,7 @@ class PlainLines:
             case events.OperatorFailed():
                 self._write(event, f"failed, {event.seconds:.1f} s: {shortened(event.error, LONGEST_ERROR)}")
             case _ if not place(event.path)[1]:
-                self._show_ordinary(event)
+                self._show_usual(event)
             case _:
                 pass
 
@@ -167,11 +167,11 @@ class PlainLines:
         """Return at once: plain lines need no pause for a question."""
         return nullcontext()
 
-    def _show_ordinary(self, event: Event) -> None:
+    def _show_usual(self, event: Event) -> None:
         match event:
             case events.OperatorStarted():
                 self._write(event, "running")
-            case events.Progress() if event.total and (is_a_tenth(event) or self._silent_for_long()):
+            case events.Progress() if event.total and (is_a_tenth(event) or self._is_silent_for_long()):
                 self._write(event, f"{event.done}/{event.total}")
             case events.CacheHit() | events.MessageKept():
                 self._write(event, "from the cache" if isinstance(event, events.CacheHit) else "kept from before")
@@ -195,9 +195,9 @@ class PlainLines:
     def _write(self, event: Event, text: str) -> None:
         self._print(printable(f"round {event.round}  {displayed('/'.join(event.path))}: {text}"))
 
-    def _silent_for_long(self) -> bool:
-        return monotonic() > self._written + LONGEST_SILENCE
+    def _is_silent_for_long(self) -> bool:
+        return monotonic() > self._last_written + LONGEST_SILENCE
 
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-        self._written = monotonic()
+        self._last_written = monotonic()

@@ -56,7 +56,7 @@ def open_ledger(
 
     Args:
         db: The option ``--db``; None for the value of ``OPERAD_DB``, or else the user's own database.
-        source: Source of a new run; None if none begins, so the ledger must exist.
+        source: Source of a new run; None if no run starts, so that the ledger must exist.
         workers: Agents of the workers, if workers execute the operators.
         files: Store for files that operators create; None for a folder beside the database.
         durable: Rule for deleting finished runs; None to keep them all.
@@ -65,14 +65,14 @@ def open_ledger(
         InputError: The name is not valid, or the folder or file is missing.
         MissingExtraError: The extra ``durable`` is not installed.
     """
-    given = db if db is not None else os.environ.get("OPERAD_DB") or None
-    made_from: Any = source.model_dump(exclude_defaults=True) if source else None
-    from operad.runtime.durable.ledger import Ledger  # not at import: a run that is not kept needs no database
+    location = db if db is not None else os.environ.get("OPERAD_DB") or None
+    source_data: Any = source.model_dump(exclude_defaults=True) if source else None
+    from operad.runtime.durable.ledger import Ledger  # not at import: other runs need no database
     from operad.runtime.durable.rows import Retention
 
     retention = Retention(durable.max_age, durable.max_runs) if durable else None
-    ledger = Ledger(given, source=made_from, workers=workers, files=files, retention=retention)
-    if given is not None and ledger.url.get_backend_name() == SQLITE:
+    ledger = Ledger(location, source=source_data, workers=workers, files=files, retention=retention)
+    if location is not None and ledger.url.get_backend_name() == SQLITE:
         path = Path(str(ledger.url.database))
         if not path.parent.is_dir():
             raise InputError(
@@ -92,7 +92,7 @@ def database_option(db: str | None) -> str:
 
 
 def new_run_id(workflow: str) -> str:
-    """A fresh id that says what runs and since when."""
+    """Return a new id that contains the name of the workflow and the time."""
     slug = re.sub(r"[^a-z0-9]+", "-", workflow.lower()).strip("-")[:_LONGEST_SLUG].strip("-")
     return f"{slug or 'run'}-{datetime.now().astimezone():%m%d-%H%M}-{token_hex(2)}"
 
@@ -123,62 +123,64 @@ class Kept:
         self.run_id = run_id
         self._option = database_option(db)
         self._resume = resume_command(run_id, db, base_url) + (" --trust" if trust else "")
-        self._has_begun = False
+        self._has_started = False
 
     @property
     def greeting(self) -> str:
-        """Line to print at the start."""
+        """Line that is printed at the start of the run."""
         from operad.runtime.durable.rows import FAILED, FINISHED
 
         kept = self.ledger.store.run(self.run_id)
-        so_far = ""
+        state_text = ""
         if kept is not None and kept.state == FINISHED:
-            so_far = "; it has finished, and this is its result"
+            state_text = "; it has finished, and this is its result"
         elif kept is not None and kept.state != FAILED and not self.ledger.is_driven(kept):
-            so_far = "; it is resumed"
-        return f"run: {self.run_id}  (operad runs show {self.run_id}{self._option}){so_far}"
+            state_text = "; it is resumed"
+        return f"run: {self.run_id}  (operad runs show {self.run_id}{self._option}){state_text}"
 
     @property
     def later(self) -> str:
-        """Prefix of an answer that is given later."""
+        """Command that answers a question later, without the answer itself."""
         return f"{self._resume} --answer"
 
     def keep(self, workflow: Workflow) -> None:
-        """Have the workflow's run kept."""
+        """Store the run of a workflow in the ledger."""
         workflow.keep_in(self.ledger)
-        workflow.add_listener(self._hear)
+        workflow.add_listener(self._note_start)
 
     def goes_on(self) -> str:
-        """Return the line to print after an interruption: the command to resume the run, if it had begun."""
-        return f"; to resume: {self._resume}" if self._has_begun else ""
+        """Return the text to print after an interruption: the command that resumes the run, if the run had started."""
+        return f"; to resume: {self._resume}" if self._has_started else ""
 
-    def _hear(self, event: events.Event) -> None:
-        self._has_begun = True
+    def _note_start(self, event: events.Event) -> None:
+        self._has_started = True
 
 
 def resume_command(run_id: str, db: str | None, base_url: str | None = None) -> str:
-    """The command that goes on with a run; an endpoint that was given must be given again (`trusted`)."""
-    endpoint = f" --base-url {shlex.quote(base_url)}" if base_url and base_url != _usual_endpoint() else ""
+    """Return the command that resumes a run, including an endpoint that must be given again (see `trusted`)."""
+    endpoint = f" --base-url {shlex.quote(base_url)}" if base_url and base_url != _default_endpoint() else ""
     return f"operad runs resume {shlex.quote(run_id)}{database_option(db)}{endpoint}"
 
 
 def trusted(source: Source, run_id: str, db: str | None, model: str | None, base_url: str | None) -> Source:
     """Return the source to resume a run with: the kept one, completed by the command's options.
 
-    Write access to the database allows naming an endpoint in it, which would receive keys and the operators' inputs.
+    Whoever can write to the database can name an endpoint in it, which would receive keys and the operators' inputs.
 
     Raises:
-        InputError: The run has an endpoint that neither the command nor ``OPENAI_BASE_URL`` names.
+        InputError: The stored endpoint is named by neither the command nor ``OPENAI_BASE_URL``.
     """
     kept = source.base_url
-    if base_url is None and kept is not None and kept != _usual_endpoint():
+    if base_url is None and kept is not None and kept != _default_endpoint():
         raise InputError(
             f"run {run_id!r} is kept with the endpoint {kept}, and keys are sent only where you say: "
             f"{resume_command(run_id, db, kept)}; or name another with --base-url"
         )
-    given = {name: value for name, value in (("model", model), ("base_url", base_url)) if value is not None}
-    return source.model_copy(update={**given, "lossy": True})  # as the run was begun, it was let run
+    overrides = {name: value for name, value in (("model", model), ("base_url", base_url)) if value is not None}
+    return source.model_copy(
+        update={**overrides, "lossy": True}
+    )  # the differences were accepted when the run was started
 
 
-def _usual_endpoint() -> str | None:
+def _default_endpoint() -> str | None:
     return os.environ.get("OPENAI_BASE_URL")

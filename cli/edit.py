@@ -71,7 +71,7 @@ def edit(
         write_file(target, data)
     stream = sys.stderr if target == STDOUT and not dry_run else sys.stdout
     if as_json:
-        changes = json.dumps(_json(edited.changes, new), indent=2, ensure_ascii=False)
+        changes = json.dumps(_as_json(edited.changes, new), indent=2, ensure_ascii=False)
         print(harmless(changes) if stream.isatty() else changes, file=stream)
     else:
         for line in str(edited.changes).splitlines():
@@ -82,26 +82,28 @@ def edit(
 
 
 def _operations(files: Sequence[str], texts: Sequence[str]) -> list[Operation]:
-    """The operations of files and of options, in order.
+    """Return the operations of files and of options, in order.
 
     Raises:
         InputError: A file cannot be read.
-        InvalidError: They are not of the form; every issue is listed.
+        InvalidError: Operations are not valid; every issue is listed.
     """
-    of_files = [each for path in files for each in read_operations(read_json(read_text(read_file(path), path), path))]
-    return [*of_files, *(each for text in texts for each in parse(text))]
+    of_files = [
+        operation for path in files for operation in read_operations(read_json(read_text(read_file(path), path), path))
+    ]
+    return [*of_files, *(operation for text in texts for operation in parse(text))]
 
 
 def _read(file: str, format_: str | None) -> tuple[Format, NodeGraph]:
-    """The workflow of a file, and its format.
+    """Return the format and the workflow of a file.
 
     Raises:
-        InputError: There is no such format, or its nodes are none of ours.
-        InvalidError: It cannot be read; every issue is listed.
+        InputError: The format is unknown, or its nodes are not of operad's types.
+        InvalidError: The file cannot be read; every issue is listed.
     """
     data = read_file(file)
     known: Mapping[str, Format] = FORMATS
-    editable = {name: each for name, each in known.items() if each.runs}
+    editable = {name: candidate for name, candidate in known.items() if candidate.runs}
     if format_ is not None and format_ not in known:
         raise InputError(
             f"--format {format_}: there is no such format{did_you_mean(format_, editable)}; there are: {', '.join(editable)}"
@@ -115,11 +117,11 @@ def _read(file: str, format_: str | None) -> tuple[Format, NodeGraph]:
     else:
         found, graph = known[format_], known[format_].load(data, called(file, known))
     if not found.runs:
-        what = f"is of the format {found.name}, whose nodes are not of operad's types"
-        raise InputError(f"{file}: {what}; operad edit changes: {', '.join(editable)}")
+        fault = f"is of the format {found.name}, whose nodes are not of operad's types"
+        raise InputError(f"{file}: {fault}; operad edit changes: {', '.join(editable)}")
     return found, graph
 
 
-def _json(changes: Difference, issues: Sequence[Issue]) -> Mapping[str, object]:
-    told = [{"code": each.code, "where": each.where, "message": each.message} for each in issues]
-    return {"changes": changes.as_dict(), "issues": told}
+def _as_json(changes: Difference, issues: Sequence[Issue]) -> Mapping[str, object]:
+    issues_json = [{"code": issue.code, "where": issue.where, "message": issue.message} for issue in issues]
+    return {"changes": changes.as_dict(), "issues": issues_json}

@@ -8,18 +8,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
 else:
-    import _signal as signal  # signal imports enum: a while in which nothing handles Ctrl-C
+    import _signal as signal  # signal imports enum; until then, nothing would handle Ctrl-C
 
-# Objects after which Python looks for garbage. What imports make stays: to look after each 700 took a seventh of the
-# start, and after each 50,000 still a fifteenth.
-_WHILE_IMPORTING, _AFTERWARDS = 150_000, 50_000
+# Number of new objects after which Python collects garbage, during and after imports. Objects that imports create are
+# not garbage: collections after each 700 objects took a seventh of the start, and after each 50,000 still a fifteenth.
+_IMPORT_THRESHOLD, _THRESHOLD = 150_000, 50_000
 
 
 def main() -> None:
     """Run the command."""
     signal.signal(signal.SIGINT, _leave)
-    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the interpreter goes: there is nothing to interrupt
-    gc.set_threshold(_WHILE_IMPORTING)
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # at exit there is nothing left to interrupt
+    gc.set_threshold(_IMPORT_THRESHOLD)
     try:
         from operad.cli import main as cli
 
@@ -29,13 +29,13 @@ def main() -> None:
 
 
 def imports_done() -> None:
-    """Stop looking for garbage in what the imports of the command have made."""
-    if gc.get_threshold()[0] == _WHILE_IMPORTING:  # not in another program that imports a command
+    """Exclude the objects that the command's imports created from garbage collection."""
+    if gc.get_threshold()[0] == _IMPORT_THRESHOLD:  # unchanged in other programs that import a command
         gc.freeze()
-        gc.set_threshold(_AFTERWARDS)
+        gc.set_threshold(_THRESHOLD)
 
 
 def _leave(number: int, frame: object) -> None:
-    """End at once: an exception would be raised at any point of the code, also where it cannot be caught."""
+    """Exit at once: an exception could be raised at any point of the code, also where it cannot be caught."""
     os.write(2, b"operad: interrupted\n")
     os._exit(130)

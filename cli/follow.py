@@ -35,47 +35,47 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 GRACE = 0.5
-"""Seconds that an interrupted run has to clean up: a thread may hang, a model be in mid-prompt."""
+"""Seconds for an interrupted run to clean up; a thread may hang, or a model be processing a prompt."""
 
 
 def run_to_end(work: Coroutine[Any, Any, Result], kept: Kept | None = None) -> Result:
-    """Run to the end; Ctrl-C and SIGTERM cancel the work, and end the process after `GRACE` seconds in any case.
+    """Run a coroutine; Ctrl-C and SIGTERM cancel it, and end the process after `GRACE` seconds at the latest.
 
     Args:
-        work: The work.
+        work: The coroutine.
         kept: The durable run, if it is one.
     """
     received: int = signal.SIGINT
     cancels: list[Callable[[], object]] = []
 
-    def leave() -> NoReturn:
+    def exit_process() -> NoReturn:
         show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
-        what = "interrupted" if received == signal.SIGINT else "terminated"
-        goes_on = kept.goes_on() if kept else ""
-        print(f"{show_cursor}operad: {what}{goes_on}", file=sys.stderr, flush=True)
+        how = "interrupted" if received == signal.SIGINT else "terminated"
+        resume_hint = kept.goes_on() if kept else ""
+        print(f"{show_cursor}operad: {how}{resume_hint}", file=sys.stderr, flush=True)
         end_children()
         os._exit(128 + received)
 
-    def hear(number: int) -> NoReturn:
+    def on_signal(number: int) -> NoReturn:
         nonlocal received
         received = number
         for cancel in cancels:
-            with suppress(RuntimeError):  # its loop is closed, and the process about to end
+            with suppress(RuntimeError):  # the event loop is closed: the process is about to end
                 cancel()
         time.sleep(GRACE)
-        leave()
+        exit_process()
 
     async def main() -> Result:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None  # noqa: S101
-        cancels.append(lambda: loop.call_soon_threadsafe(task.cancel))  # all else ends with it, and in order
+        cancels.append(lambda: loop.call_soon_threadsafe(task.cancel))  # its tasks are cancelled with it, in order
         return await work
 
-    with signals_heard(hear):
+    with signals_heard(on_signal):
         try:
             return asyncio.run(main())
         except (KeyboardInterrupt, asyncio.CancelledError):
-            leave()
+            exit_process()
 
 
 async def follow(
@@ -90,21 +90,21 @@ async def follow(
     *,
     brief: bool = False,
 ) -> WorkflowMessage:
-    """Run the agent, show its events on stderr, ask for what is missing and what it asks, and return its message.
+    """Run an agent with its events shown on stderr, ask for missing inputs and its questions, and return its message.
 
-    `brief` leaves out the verdict at the end, for a caller that prints what was found itself, and operators that make
-    no call.
+    `brief` leaves out the final verdict, for callers that print the findings themselves, and operators that call
+    neither a model nor a tool.
     """
     console = Console(stderr=True)
     job = await ask_inputs(job, missing, lines.next, partial(say, console), partial(prompt, console))
-    elsewhere = kept is not None and kept.ledger.workers is not None  # models are configured in the workers then
-    if not elsewhere and (line := model_line(agent.reasoner)):
+    runs_in_workers = kept is not None and kept.ledger.workers is not None  # workers configure models themselves
+    if not runs_in_workers and (line := model_line(agent.reasoner)):
         say(console, line)
     if kept:
         say(console, kept.greeting)
         kept.keep(agent.workflow)
     if written:
-        agent.workflow.add_listener(partial(_write, written))
+        agent.workflow.add_listener(partial(_write_event, written))
     finished: events.RunFinished | None = None
     remarks, repetition, asking = Remarks(), Repetition(), Asking()
     try:
@@ -114,8 +114,8 @@ async def follow(
             stream = agent.stream(job, run_id=kept.run_id if kept else None)
             async with asker.serving(), aclosing(stream):
                 async for event in stream:
-                    for each in asking.of(event) if brief else (event,):
-                        display.show(each)
+                    for shown_event in asking.of(event) if brief else (event,):
+                        display.show(shown_event)
                     remarks.apply(event)
                     repetition.apply(event)
                     asker.heed(event)
@@ -123,20 +123,22 @@ async def follow(
                         finished = event
     except asyncio.CancelledError:
         if page:
-            page.close()  # which tells its browsers how the run ended
+            page.close()  # shows in the browser how the run ended
         raise
     assert finished is not None  # noqa: S101 - a run that does not finish raises
-    _sum_up(finished, remarks, None if brief else repetition, console)
+    _print_summary(finished, remarks, None if brief else repetition, console)
     if unasked := asker.never_asked():
         say(console, f"no question used --answer {', '.join(unasked)}")
     return finished.message
 
 
-def _write(file: TextIO, event: events.Event) -> None:
+def _write_event(file: TextIO, event: events.Event) -> None:
     file.write(line_of(event))
 
 
-def _sum_up(finished: events.RunFinished, remarks: Remarks, repetition: Repetition | None, console: Console) -> None:
+def _print_summary(
+    finished: events.RunFinished, remarks: Remarks, repetition: Repetition | None, console: Console
+) -> None:
     message = finished.message
     rounds = f"{finished.rounds} round" + ("s" if finished.rounds > 1 else "")
     say(console, f"{message.status.value}  {rounds}, {finished.seconds:.1f} s, {used(message.usage)}")
@@ -154,10 +156,10 @@ def _sum_up(finished: events.RunFinished, remarks: Remarks, repetition: Repetiti
 
 
 def say(console: Console, line: str) -> None:
-    """Print a line as it is, whatever its signs mean to the console."""
+    """Print a line literally, without markup of the console."""
     console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
 
 def prompt(console: Console, text: str) -> None:
-    """Print what stands before what is typed, on the same line."""
+    """Print a prompt, without a line break."""
     console.print(text, end="", markup=False, highlight=False)

@@ -24,14 +24,18 @@ from operad.configs.written import unwritable, write_whole
 from operad.runtime.values.errors import InputError, InvalidError, did_you_mean
 from operad.runtime.values.file import FileDescriptor
 
-if TYPE_CHECKING:  # formats are imported when they are used: to check a configuration takes none
+if TYPE_CHECKING:  # formats are imported when used: checking a configuration needs none
     from operad.flows.formats.comfyui import Definitions
     from operad.flows.formats.format import Format
     from operad.flows.node_graph import NodeGraph
     from operad.flows.picture import PictureTarget
 
 EXIT_LEFT = 1
+"""Exit status if losses, repairs or new issues are left."""
+
 EXIT_FAULTS = 2
+"""Exit status if a file has issues or cannot be read."""
+
 STDOUT = "-"
 CONFIGURATION = "configuration"
 
@@ -46,15 +50,15 @@ ObjectInfo = Annotated[
 
 
 class Report(NamedTuple):
-    """Return the issues of a file.
+    """Issues of a file.
 
     Attributes:
-        file: The file, as it was named.
-        format: The name of its format; ``configuration`` where it configures experts; empty where it has none.
-        issues: What is wrong with it, and what changes its results.
-        read: Whether it could be read at all.
-        notes: What is done otherwise here without effect on its results.
-        remarks: What only running its code would tell.
+        file: The file, as given by the user.
+        format: Name of its format; ``configuration`` if it configures experts; empty if it has none.
+        issues: Its faults, and differences that may change its results.
+        read: True if it could be read.
+        notes: Differences from its platform that do not affect its results.
+        remarks: Properties that only running its code would show.
     """
 
     file: str
@@ -89,7 +93,7 @@ def check(
         print(json.dumps([_as_json(each) for each in reports], indent=2))
     else:
         remarks = (printable(f"{each.file}: {remark}") for each in reports for remark in each.remarks)
-        print("\n".join([*_lines(reports), *remarks, _summed_up(reports)]))
+        print("\n".join([*_issue_lines(reports), *remarks, _summary_line(reports)]))
     wrong = [issue for each in reports for issue in each.issues if not (lossy and issue.code == LOSSY)]
     raise typer.Exit(EXIT_FAULTS if wrong else 0)
 
@@ -115,13 +119,13 @@ def convert(
     data = read_file(file)
     found, graph = read_workflow(file, data, known)
     wanted = target_format(output, to, found, known)
-    lost = [Placed(each.code, each.message, each.where) for each in wanted.losses(graph)]
+    lost = [Placed(loss.code, loss.message, loss.where) for loss in wanted.losses(graph)]
     remarks = () if wanted.name == found.name else placed_remarks(graph, found.lines(data))
-    for line in _lines([Report(file, found.name, lost, notes=remarks)]):
+    for line in _issue_lines([Report(file, found.name, lost, notes=remarks)]):
         print(line, file=sys.stderr)
     if lost and not lossy:
-        things = "1 loss" if len(lost) == 1 else f"{len(lost)} losses"
-        print(f"operad: {things}, nothing written; --lossy writes {wanted.name} all the same", file=sys.stderr)
+        losses_text = "1 loss" if len(lost) == 1 else f"{len(lost)} losses"
+        print(f"operad: {losses_text}, nothing written; --lossy writes {wanted.name} all the same", file=sys.stderr)
         raise typer.Exit(EXIT_LEFT)
     write_file(output, wanted.dump(graph))
 
@@ -151,8 +155,8 @@ def show(
     if is_configuration(data):
         configuration = preview(file)
         code = experts_chart(configuration)
-        drawn = experts_page(configuration).encode("utf-8", "replace") if kind == "md" else b""
-        picture = drawn or (render_mermaid(code, kind) if kind in ("svg", "png") else b"")
+        page = experts_page(configuration).encode("utf-8", "replace") if kind == "md" else b""
+        picture = page or (render_mermaid(code, kind) if kind in ("svg", "png") else b"")
     else:
         _, graph = read_workflow(file, data, known_formats())
         code = write(graph)
@@ -167,7 +171,7 @@ def picture_kind(path: str, option: str) -> PictureTarget:
     """Return the kind of picture that a path names.
 
     Raises:
-        InputError: The name ends with none of the kinds.
+        InputError: The suffix is not that of a picture.
     """
     from operad.flows.picture import PictureTarget
 
@@ -186,8 +190,8 @@ def report(file: str, known: Mapping[str, Format] | None = None) -> Report:
     """Return the issues of a file.
 
     Args:
-        file: Its path, or the name of a configuration that comes with operad.
-        known: The formats by name; None for all of them, without the classes of a ComfyUI server.
+        file: Path of the file, or the name of a configuration that comes with operad.
+        known: Formats by name; None for all formats, without the classes of a ComfyUI server.
     """
     try:
         with found_file(file) as path:
@@ -195,7 +199,7 @@ def report(file: str, known: Mapping[str, Format] | None = None) -> Report:
     except InputError as error:
         return Report(file, "", [Placed("unreadable", str(error).removeprefix(f"{file}: "))], read=False)
     if is_configuration(data):
-        return _of_configuration(file)
+        return _report_on_configuration(file)
     from operad.flows.formats.table import find_format, load_as
 
     known = known or known_formats()
@@ -203,11 +207,11 @@ def report(file: str, known: Mapping[str, Format] | None = None) -> Report:
     try:
         found, graph = load_as(guess, data, file, known)
     except InvalidError as error:
-        return Report(file, guess.name if guess else "", [placed(each, file) for each in error.issues])
+        return Report(file, guess.name if guess else "", [placed(issue, file) for issue in error.issues])
     lines = found.lines(data)
     remarks = placed_remarks(graph, lines)
-    losses = [each for each in remarks if each.code == LOSSY]
-    notes = [each for each in remarks if each.code != LOSSY]
+    losses = [issue for issue in remarks if issue.code == LOSSY]
+    notes = [issue for issue in remarks if issue.code != LOSSY]
     return Report(file, found.name, [*in_file(found.check(graph), lines), *losses], notes=notes)
 
 
@@ -222,28 +226,32 @@ def read_workflow(file: str, data: bytes, known: Mapping[str, Format]) -> tuple[
     try:
         return read(data, called(file, known), known)
     except InvalidError as error:
-        issues = [placed(each, called(file, known)) for each in error.issues]
+        issues = [placed(issue, called(file, known)) for issue in error.issues]
         raise located(f"{file} cannot be read", issues, file) from error
 
 
-def _of_configuration(file: str) -> Report:
+def _report_on_configuration(file: str) -> Report:
     try:
         found = preview(file)
     except InvalidError as error:
-        return Report(file, CONFIGURATION, [placed(each, file) for each in error.issues])
+        return Report(file, CONFIGURATION, [placed(issue, file) for issue in error.issues])
     except InputError as error:
         return Report(file, CONFIGURATION, [Placed("input", str(error).removeprefix(f"{file}: "))])
     none = [] if found.profiles else [Placed("no-experts", "configures no experts; add one under `experts`")]
     return Report(file, CONFIGURATION, none, remarks=found.remarks)
 
 
-def _lines(reports: Sequence[Report]) -> Iterator[str]:
-    return (issue_line(issue, each.file) for each in reports for issue in (*each.issues, *each.notes))
+def _issue_lines(reports: Sequence[Report]) -> Iterator[str]:
+    return (
+        issue_line(issue, file_report.file)
+        for file_report in reports
+        for issue in (*file_report.issues, *file_report.notes)
+    )
 
 
-def _summed_up(reports: Sequence[Report]) -> str:
-    count = sum(len(each.issues) for each in reports)
-    notes = sum(len(each.notes) for each in reports)
+def _summary_line(reports: Sequence[Report]) -> str:
+    count = sum(len(file_report.issues) for file_report in reports)
+    notes = sum(len(file_report.notes) for file_report in reports)
     files = "1 file" if len(reports) == 1 else f"{len(reports)} files"
     issues = "no issues" if not count else "1 issue" if count == 1 else f"{count} issues"
     return f"{files}: {issues}{'' if not notes else ', 1 note' if notes == 1 else f', {notes} notes'}"
@@ -269,12 +277,12 @@ def known_formats(object_info: str | None = None) -> Mapping[str, Format]:
 
 
 def definitions_of(source: str | None) -> Definitions:
-    """The classes that a file, or a live server, tells of; none without one.
+    """Return the node classes of a ComfyUI server, from a file or from the server; empty if `source` is None.
 
     Raises:
-        InputError: There is no such file, or it cannot be read.
-        InvalidError: It tells of no class.
-        FetchError: The server cannot be reached, or answers something else.
+        InputError: The file does not exist or cannot be read.
+        InvalidError: The file holds no class.
+        FetchError: The server cannot be reached, or its answer has another form.
     """
     from operad.flows.comfyui import read_object_info
     from operad.flows.formats.comfyui import Definitions, read_definitions
@@ -290,23 +298,23 @@ def definitions_of(source: str | None) -> Definitions:
 
 
 def called(path: str, known: Mapping[str, Format]) -> str:
-    """Return the name of a workflow whose file has none: the name of the file without its suffix."""
+    """Return the name for a workflow without one: the name of the file without its suffix."""
     name = Path(path).name
-    ends = [each.suffix for each in known.values() if name.endswith(each.suffix)]
-    return name.removesuffix(max(ends, key=len, default=Path(path).suffix)) or "workflow"
+    suffixes = [format_.suffix for format_ in known.values() if name.endswith(format_.suffix)]
+    return name.removesuffix(max(suffixes, key=len, default=Path(path).suffix)) or "workflow"
 
 
 def target_format(path: str, to: str | None, source: Format, known: Mapping[str, Format]) -> Format:
-    """The format to write: the one that is asked for, or else that of the name; of several the source's.
+    """Return the format to write: `to`, or that of the path's suffix; if several have it, preferably the source's.
 
     Args:
-        path: Where it is to be written.
-        to: The format that is asked for; None for none.
-        source: The format that it comes from.
+        path: Path of the output.
+        to: Name of the requested format; None to go by the suffix.
+        source: Format of the input.
         known: The formats by name.
 
     Raises:
-        InputError: There is no such format, or the name does not say which.
+        InputError: The format is unknown, or the suffix does not determine it.
     """
     if to is not None:
         if to not in known:
@@ -315,25 +323,25 @@ def target_format(path: str, to: str | None, source: Format, known: Mapping[str,
             )
         return known[to]
     name = path.lower().replace(".yaml", ".yml")
-    suffixes = {each.name: each.suffix.replace(".yaml", ".yml") for each in known.values()}
-    whole = [key for key, suffix in suffixes.items() if name.endswith(suffix)]
-    if whole:
-        return known[max(whole, key=lambda key: len(suffixes[key]))]
-    last = Path(name).suffix
-    fitting = [key for key, suffix in suffixes.items() if last and suffix.endswith(last)]
+    suffixes = {format_.name: format_.suffix.replace(".yaml", ".yml") for format_ in known.values()}
+    full_matches = [key for key, suffix in suffixes.items() if name.endswith(suffix)]
+    if full_matches:
+        return known[max(full_matches, key=lambda key: len(suffixes[key]))]
+    last_suffix = Path(name).suffix
+    fitting = [key for key, suffix in suffixes.items() if last_suffix and suffix.endswith(last_suffix)]
     if path == STDOUT or not fitting:
         raise InputError(f"{path}: say the format with --to; there are: {', '.join(known)}")
     if len(fitting) > 1 and source.name not in fitting:
-        ends = ", ".join(f"{known[key].suffix} ({key})" for key in fitting)
-        raise InputError(f"{path}: several formats end so: {ends}; use one of these ends, or --to")
+        suffixes_text = ", ".join(f"{known[key].suffix} ({key})" for key in fitting)
+        raise InputError(f"{path}: several formats end so: {suffixes_text}; use one of these ends, or --to")
     return known[source.name if source.name in fitting else fitting[0]]
 
 
 def refuse_unwritable(path: str) -> None:
-    """Find out whether a file can be written, before work is done for it; nothing of it is changed.
+    """Check that a file can be written, before work is done for it; its content is not changed.
 
     Raises:
-        InputError: It cannot be written.
+        InputError: The file cannot be written.
     """
     try:
         target = Path(path).expanduser().resolve()
@@ -350,7 +358,7 @@ def write_file(path: str, data: bytes) -> None:
     """Write to stdout or a file; see `write_whole`.
 
     Raises:
-        InputError: It cannot be written.
+        InputError: The file cannot be written.
     """
     if path != STDOUT:
         write_whole(path, data)

@@ -120,11 +120,11 @@ def generate(
     given = [named_input(text) for text in run or ()]
     definitions = definitions_of(object_info)
     known = formats(definitions)
-    found, graph = _read(base, known) if base else (None, NOTHING)
+    found, graph = _read_base(base, known) if base else (None, NOTHING)
     file = output if output != STDOUT else None
-    wanted = _format(output, to, found, known)
-    _refuse_targets(file, picture, wanted, as_json=as_json)
-    if COMFYUI_FORMATS.intersection(each.name for each in (found, wanted) if each):
+    wanted = _output_format(output, to, found, known)
+    _check_targets(file, picture, wanted, as_json=as_json)
+    if COMFYUI_FORMATS.intersection(format_.name for format_ in (found, wanted) if format_):
         _check_comfyui(definitions, found, wanted, run, store)
         config = COMFYUI_DESIGNER if designer == DESIGNER else designer
         make: Callable[..., Designer] = partial(ComfyDesigner, definitions, config=config)
@@ -140,29 +140,29 @@ def generate(
     _refuse_embedded(expert.expert.reasoner)
     told = Told()
     expert.expert.workflow.add_listener(told.hear)
-    keep = _Keep(file, wanted, read_file(base) if base and found is wanted else None)
-    unchanged = _unchanged(file, base)
+    output_file = _OutputFile(file, wanted, read_file(base) if base and found is wanted else None)
+    unchanged_message = _unchanged_message(file, base)
     try:
         if instruction is None:
-            design = _talk(expert, graph, lines, told, keep)
+            design = _converse(expert, graph, lines, told, output_file)
         else:
-            design = _design(expert, instruction, graph, lines, told, keep)
-            keep.write(design)
+            design = _design_once(expert, instruction, graph, lines, told, output_file)
+            output_file.write(design)
     except (BudgetError, OperatorError) as error:
-        raise OperadError(f"{error}\n  {unchanged}") from error
-    _report(design, wanted, keep, told, explain=explain, written=file, as_json=as_json)
+        raise OperadError(f"{error}\n  {unchanged_message}") from error
+    _print_result(design, wanted, output_file, told, explain=explain, written=file, as_json=as_json)
     if design.made and picture:
         write_file(picture, draw(design.graph, picture_kind(picture, "--picture"), design.changes.status))
     if not design.accepted:
-        best = f"{file or 'stdout'} holds the best attempt" if design.made else unchanged
-        say(Console(stderr=True), f"not finished; {best}{'; it was not run' if run else ''}")
+        state_text = f"{file or 'stdout'} holds the best attempt" if design.made else unchanged_message
+        say(Console(stderr=True), f"not finished; {state_text}{'; it was not run' if run else ''}")
         raise typer.Exit(EXIT_UNFINISHED)
     status = run_design(design.graph, given, model, base_url, lines, services) if run else WorkflowStatus.SUCCESS
     raise typer.Exit(0 if status is WorkflowStatus.SUCCESS else EXIT_UNFINISHED)
 
 
-def _refuse_targets(file: str | None, picture: str | None, wanted: Format, *, as_json: bool) -> None:
-    """Raises InputError if what is to be made cannot be written as is asked for."""
+def _check_targets(file: str | None, picture: str | None, wanted: Format, *, as_json: bool) -> None:
+    """Raise InputError if an output cannot be written as requested."""
     if as_json and not file and wanted.name in ARCHIVES:
         raise InputError(f"--json has no place for {wanted.name}, which is an archive: say -o FILE")
     if picture:
@@ -172,7 +172,7 @@ def _refuse_targets(file: str | None, picture: str | None, wanted: Format, *, as
 
 
 def _refuse_embedded(reasoner: Reasoner) -> None:
-    """Raises InputError if the small model is to be asked that comes with operad."""
+    """Raise InputError if the model would be the embedded one, which cannot plan workflows."""
     if isinstance(reasoner, MonoModelReasoner) and reasoner.model == EmbeddedModel():
         raise InputError(
             "the embedded model is too small to plan workflows: set OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL, "
@@ -180,39 +180,41 @@ def _refuse_embedded(reasoner: Reasoner) -> None:
         )
 
 
-class _Keep:
-    """The file that holds what was made, from step to step.
+class _OutputFile:
+    """Output file of the generated workflow, rewritten after each step.
 
     Args:
-        path: The file; None for none.
-        wanted: Its format.
-        old: The file that is changed, where it is of this format.
+        path: Path of the file; None to write no file.
+        wanted: Format of the file.
+        old: Content of the existing workflow's file, if it has the same format; otherwise None.
     """
 
     def __init__(self, path: str | None, wanted: Format, old: bytes | None) -> None:
         self.path = path
         self._wanted = wanted
-        self._old = old
-        self._before = Path(path).read_bytes() if path and Path(path).is_file() else None
+        self._base_data = old
+        self._original = Path(path).read_bytes() if path and Path(path).is_file() else None
 
     def write(self, design: Design) -> None:
-        """Hold what was made; where nothing was, what is there stays."""
+        """Write the workflow of a design; if it has none, leave the file unchanged."""
         if self.path and design.made:
             write_file(self.path, self.data(design.graph))
 
     def data(self, graph: NodeGraph) -> bytes:
-        """The workflow as a file, with the text of the old one where nothing changed."""
-        return self._wanted.written(graph, self._old)
+        """Return the content of the file; text of unchanged parts is taken from the existing file."""
+        return self._wanted.written(graph, self._base_data)
 
-    def take_back(self) -> None:
-        """Hold what was there at first."""
-        if self.path and self._before is not None:
-            write_file(self.path, self._before)
+    def restore(self) -> None:
+        """Restore the original content of the file, or delete it if it did not exist."""
+        if self.path and self._original is not None:
+            write_file(self.path, self._original)
         elif self.path and Path(self.path).is_file():
             Path(self.path).unlink()
 
 
-def _design(designer: Designer, instruction: str, base: NodeGraph, lines: Lines, told: Told, keep: _Keep) -> Design:
+def _design_once(
+    designer: Designer, instruction: str, base: NodeGraph, lines: Lines, told: Told, output_file: _OutputFile
+) -> Design:
     job = designer.job(instruction, base)
 
     async def work() -> WorkflowMessage:
@@ -220,7 +222,7 @@ def _design(designer: Designer, instruction: str, base: NodeGraph, lines: Lines,
             return await follow(designer.expert, job, [], {}, None, lines, brief=True)
         except asyncio.CancelledError:
             if told.drafted is not None and told.drafted.job_id == job.id and not base.nodes:
-                keep.write(result(told.drafted, job, base))  # nothing that was there before is lost for it
+                output_file.write(result(told.drafted, job, base))  # no existing workflow is overwritten
             raise
 
     try:
@@ -230,67 +232,70 @@ def _design(designer: Designer, instruction: str, base: NodeGraph, lines: Lines,
     return result(message, job, base)
 
 
-def _talk(designer: Designer, base: NodeGraph, lines: Lines, told: Told, keep: _Keep) -> Design:
-    """A conversation: what is asked for is done, shown, and can be taken back, until an empty line ends it."""
+def _converse(designer: Designer, base: NodeGraph, lines: Lines, told: Told, output_file: _OutputFile) -> Design:
+    """Change a workflow by the instructions of a conversation, until an empty line; return the final design.
+
+    Each change is shown, and `undo` takes the last one back.
+    """
     console = Console(stderr=True)
     designs: list[Design] = []
     if base.nodes:
-        _draw(base, {}, console)
+        _print_outline(base, {}, console)
     while True:
-        now = designs[-1].graph if designs else base
-        say(console, CHANGES if now.nodes else BEGINS)
+        current = designs[-1].graph if designs else base
+        say(console, CHANGES if current.nodes else BEGINS)
         prompt(console, "> ")
-        said = (run_to_end(lines.next()) or "").strip()
-        if not said:
+        instruction = (run_to_end(lines.next()) or "").strip()
+        if not instruction:
             break
-        if said.lower() == "undo":
-            _take_back(designs, keep, console)
+        if instruction.lower() == "undo":
+            _undo(designs, output_file, console)
             continue
         try:
-            design = _design(designer, said, now, lines, told, keep)
+            design = _design_once(designer, instruction, current, lines, told, output_file)
         except (BudgetError, OperatorError) as error:
             if not designs:
                 raise
             say(console, f"operad: {error}")
             say(console, "nothing was changed; ask again, or end")
             continue
-        _show(design, told, console)
+        _print_design(design, told, console)
         if design.made:
             designs.append(design)
-            keep.write(design)
-            say(console, f"written: {keep.path}" if keep.path else "kept; it is written at the end")
+            output_file.write(design)
+            say(console, f"written: {output_file.path}" if output_file.path else "kept; it is written at the end")
         else:
-            say(console, "nothing was made of it" if not now.nodes else "nothing was changed")
+            say(console, "nothing was made of it" if not current.nodes else "nothing was changed")
     if not designs:
         raise InputError("nothing was asked for, and nothing made" if not base.nodes else "nothing was changed")
     return Design(designs[-1].graph, base, designs[-1].message)
 
 
-def _take_back(designs: list[Design], keep: _Keep, console: Console) -> None:
+def _undo(designs: list[Design], output_file: _OutputFile, console: Console) -> None:
     if not designs:
         say(console, "there is nothing to take back")
         return
     designs.pop()
     if designs:
-        keep.write(designs[-1])
+        output_file.write(designs[-1])
     else:
-        keep.take_back()
-    left = "1 step is" if len(designs) == 1 else f"{len(designs) or 'no'} steps are"
-    say(console, f"taken back; {left} left")
+        output_file.restore()
+    remaining = "1 step is" if len(designs) == 1 else f"{len(designs) or 'no'} steps are"
+    say(console, f"taken back; {remaining} left")
 
 
-def _show(design: Design, told: Told, console: Console) -> None:
+def _print_design(design: Design, told: Told, console: Console) -> None:
     if design.made:
-        _draw(design.graph, design.changes.status, console)
+        _print_outline(design.graph, design.changes.status, console)
     for line in str(design.changes).splitlines():
         say(console, line)
-    _say_remarks(design, told, console)
+    _print_remarks(design, told, console)
     if not design.accepted:
-        _say_left(design, console)
+        _print_findings(design, console)
 
 
-def _say_remarks(design: Design, told: Told, console: Console) -> None:
-    """Print what the user should know of a design: all that rules changed, what is not done, and what nothing reads."""
+def _print_remarks(design: Design, told: Told, console: Console) -> None:
+    """Print remarks on a design: automatic repairs, corrected findings, notes, warnings, and unused parts."""
     for line in design.repairs:
         say(console, f"mended: {line}")
     for line in told.corrected(design):
@@ -307,36 +312,43 @@ def _say_remarks(design: Design, told: Told, console: Console) -> None:
         say(console, f"unread: {line}")
 
 
-def _draw(graph: NodeGraph, status: Mapping[str, str], console: Console) -> None:
-    """Print a workflow as a picture of text: a line a node, new ones marked +, changed ones ~."""
+def _print_outline(graph: NodeGraph, status: Mapping[str, str], console: Console) -> None:
+    """Print the outline of a workflow, one line per node; new nodes are marked +, changed ones ~."""
     for line in outline(graph, status):
         say(console, line)
 
 
-def _say_left(design: Design, console: Console) -> None:
+def _print_findings(design: Design, console: Console) -> None:
     for finding in design.findings or design.message.evaluation.splitlines() or ["no workflow was written"]:
         say(console, f"left: {finding}")
 
 
-def _unchanged(file: str | None, base: str | None) -> str:
-    """Return the message on the file where nothing was made."""
-    there = file if file and Path(file).exists() else base
-    return f"nothing was made; {there} is as it was" if there else "nothing was made, and nothing written"
+def _unchanged_message(file: str | None, base: str | None) -> str:
+    """Return the message for a run that generated nothing: which file is unchanged."""
+    existing = file if file and Path(file).exists() else base
+    return f"nothing was made; {existing} is as it was" if existing else "nothing was made, and nothing written"
 
 
-def _report(
-    design: Design, wanted: Format, keep: _Keep, told: Told, *, explain: bool, written: str | None, as_json: bool
+def _print_result(
+    design: Design,
+    wanted: Format,
+    output_file: _OutputFile,
+    told: Told,
+    *,
+    explain: bool,
+    written: str | None,
+    as_json: bool,
 ) -> None:
-    """Print what was made: to stdout the workflow, or, where a file holds it, the changes; all else to stderr."""
+    """Print a design: the workflow to stdout, or the changes if a file holds it; everything else to stderr."""
     console = Console(stderr=True)
     lost = wanted.losses(design.graph) if design.made else []
     if as_json:
-        text = keep.data(design.graph).decode() if design.made and not written else None
+        text = output_file.data(design.graph).decode() if design.made and not written else None
         put(json.dumps(_as_json(design, wanted, lost, told if explain else None, text), indent=2, ensure_ascii=False))
     elif written:
         _print_changes(design, console)
     elif design.made:
-        write_file(STDOUT, keep.data(design.graph))
+        write_file(STDOUT, output_file.data(design.graph))
     for line in told.lines() if explain and not as_json else ():
         say(console, line)
     for issue in lost:
@@ -344,15 +356,15 @@ def _report(
     for needed in cast("Sequence[Any]", design.message.outputs.get("files", ())):
         say(console, f"needed: {needed}")
     if not as_json:
-        _say_remarks(design, told, console)
+        _print_remarks(design, told, console)
     if not design.accepted:
-        _say_left(design, console)
+        _print_findings(design, console)
 
 
 def _print_changes(design: Design, console: Console) -> None:
     """Print the changes to stdout; at a terminal, the picture before them."""
     if console.is_terminal and design.made:
-        _draw(design.graph, design.changes.status, console)
+        _print_outline(design.graph, design.changes.status, console)
     for line in str(design.changes).splitlines():
         print(printable(line))
 
@@ -372,19 +384,19 @@ def _as_json(
         "unread": design.unread if design.made else [],
         "changes": design.changes.as_dict(),
         "format": wanted.name,
-        "losses": [{"where": each.where, "message": each.message} for each in lost],
+        "losses": [{"where": loss.where, "message": loss.message} for loss in lost],
         "tokens": design.message.usage.tokens,
         **({"explained": list(told.lines())} if told else {}),
         **({"workflow": text} if text is not None else {}),
     }
 
 
-def _read(path: str, known: Mapping[str, Format]) -> tuple[Format, NodeGraph]:
-    """The workflow of a file, and its format.
+def _read_base(path: str, known: Mapping[str, Format]) -> tuple[Format, NodeGraph]:
+    """Return the format and the workflow of the file to change.
 
     Raises:
-        InputError: There is no such file, or its nodes are none of ours.
-        InvalidError: It cannot be read; every issue is listed.
+        InputError: The file does not exist, or its nodes are not of operad's types.
+        InvalidError: The file cannot be read; every issue is listed.
     """
     data = read_file(path)
     if is_configuration(data):
@@ -395,29 +407,31 @@ def _read(path: str, known: Mapping[str, Format]) -> tuple[Format, NodeGraph]:
     return found, graph
 
 
-def _format(out: str | None, to: str | None, found: Format | None, known: Mapping[str, Format]) -> Format:
-    """The format to write.
+def _output_format(out: str | None, to: str | None, found: Format | None, known: Mapping[str, Format]) -> Format:
+    """Return the format of the output.
 
     Raises:
-        InputError: There is no such format, the name does not say which, or it holds no typed nodes.
+        InputError: The format is unknown, cannot be told from the name, or holds no typed nodes.
     """
     default = found or known["operad"]
     if out in (None, STDOUT) and to is None:
         return default
     wanted = target_format(out or STDOUT, to, default, known)
     if not wanted.runs and wanted.name not in COMFYUI_FORMATS:
-        able = ", ".join(name for name, each in known.items() if each.runs or name in COMFYUI_FORMATS)
-        raise InputError(f"{out or to}: workflows are generated in formats whose nodes run: {able}; see operad convert")
+        possible = ", ".join(name for name, format_ in known.items() if format_.runs or name in COMFYUI_FORMATS)
+        raise InputError(
+            f"{out or to}: workflows are generated in formats whose nodes run: {possible}; see operad convert"
+        )
     return wanted
 
 
 def _check_comfyui(
     definitions: Definitions, found: Format | None, wanted: Format, run: Sequence[str] | None, store: Path | None
 ) -> None:
-    """Check that all is given that a workflow of ComfyUI takes, and nothing that is for typed nodes alone.
+    """Check that a ComfyUI workflow has all required options, and no options for typed nodes.
 
     Raises:
-        InputError: It is not.
+        InputError: An option is missing or does not apply.
     """
     if found is not None and not {found.name, wanted.name} <= COMFYUI_FORMATS:
         raise InputError(f"--continue: {found.name} and {wanted.name} have other nodes; take a format of the same ones")
@@ -427,5 +441,5 @@ def _check_comfyui(
             "it answers at /object_info"
         )
     if run or store:
-        what = "--run" if run else "--store"
-        raise InputError(f"{what}: is for typed nodes; the operator ComfyUI runs workflows of {wanted.name}")
+        option = "--run" if run else "--store"
+        raise InputError(f"{option}: is for typed nodes; the operator ComfyUI runs workflows of {wanted.name}")

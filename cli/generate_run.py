@@ -22,7 +22,7 @@ def named_input(text: str) -> tuple[str, str]:
     """Return the name and the value of a `--run` option.
 
     Raises:
-        InputError: It is not of the form NAME=VALUE.
+        InputError: The option is not of the form NAME=VALUE.
     """
     name, equals, value = text.partition("=")
     if not (name and equals):
@@ -34,8 +34,8 @@ def services_for(file: Path | None, trust: bool) -> Services:
     """Return the services of a file, or those of the environment.
 
     Raises:
-        InputError: There is no such file.
-        InvalidError: It is not valid; every issue is listed.
+        InputError: The file does not exist.
+        InvalidError: The file is not valid; every issue is listed.
     """
     if file is None:
         return services_of_environment()
@@ -50,7 +50,7 @@ def run_design(
     lines: Lines,
     services: Services,
 ) -> WorkflowStatus:
-    """Run what was made, and print its outputs to stderr, as stdout may hold the workflow.
+    """Run a generated workflow, and print its outputs to stderr, as stdout may hold the workflow itself.
 
     Raises:
         InputError: Inputs are missing or wrong.

@@ -12,16 +12,16 @@ from operad.runtime import events
 from operad.runtime.values.message import WorkflowMessage
 
 PAPER_TOKENS = 8_000
-"""Tokens that the paper's prompt takes for an attempt, roughly (Chat2Workflow)."""
+"""Approximate number of tokens of the prompt in the paper, per attempt (Chat2Workflow)."""
 
 
 class _Stage(NamedTuple):
     """Prompt of a stage, and its cost.
 
     Attributes:
-        name: The stage, with its round.
-        parts: How many tokens each part of its prompt takes, roughly; empty where it does not tell.
-        used: Tokens that the endpoint counted, all its questions together.
+        name: Name of the stage, with its round.
+        parts: Approximate number of tokens of each part of the prompt; empty if the stage does not report it.
+        used: Tokens that the endpoint counted, over all calls of the stage.
     """
 
     name: str
@@ -30,7 +30,7 @@ class _Stage(NamedTuple):
 
 
 class Told:
-    """A listener of a design's run: what the stages were told, what it cost, what was found and what came of it.
+    """Listener of a design's run that collects the sizes of prompts, the usage and the findings.
 
     Attributes:
         drafted: The latest message with a workflow.
@@ -42,26 +42,30 @@ class Told:
         self.drafted: WorkflowMessage | None = None
 
     def hear(self, event: events.Event) -> None:
-        """Take in one event."""
+        """Collect the data of a finished operator."""
         if not isinstance(event, events.OperatorFinished):
             return
         outputs, used = event.message.outputs, event.message.usage.tokens
-        told = {} if "stage" in outputs else fields_of(outputs.get("prompt"))  # a verdict repeats what it judges
-        if told or used:
-            self._stages.append(_Stage(f"{event.operator_id}, round {event.round}", told, used))
+        prompt_parts = (
+            {} if "stage" in outputs else fields_of(outputs.get("prompt"))
+        )  # a verdict repeats the outputs that it judges
+        if prompt_parts or used:
+            self._stages.append(_Stage(f"{event.operator_id}, round {event.round}", prompt_parts, used))
         if "stage" in outputs:
             self._found |= dict.fromkeys(map(str, outputs.get("findings") or ()))
         if workflow_of(outputs) is not None:
             self.drafted = event.message
 
     def corrected(self, design: Design) -> list[str]:
-        """Return the findings that are neither open nor contested; each once."""
+        """Return the findings since the last call that are neither open nor contested."""
         found, self._found = list(self._found), {}
-        open_ = [*design.findings, *design.warnings]
-        return [each for each in found if not any(each in other for other in open_)]
+        remaining = [*design.findings, *design.warnings]
+        return [
+            finding for finding in found if not any(finding in remaining_finding for remaining_finding in remaining)
+        ]
 
     def lines(self) -> Iterator[str]:
-        """A line for each stage, and one for all of them."""
+        """Yield a line on each stage, and one on all stages."""
         for name, parts, used in self._stages:
             listed = ", ".join(f"{part} {size:,}" for part, size in parts.items())
             told = f"told about {sum(parts.values()):,} tokens ({listed}), " if parts else ""

@@ -135,7 +135,7 @@ def init(
 
 
 def _next(folder: Path) -> list[str]:
-    """The commands to type after `operad init`, each with what it does."""
+    """Return lines with the next commands to type, and what they do."""
     yaml, python = shlex.quote(str(folder / YAML)), shlex.quote(str(folder / PYTHON))
     return [
         "Run it without a model (a script gives the answers):",

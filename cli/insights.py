@@ -20,9 +20,9 @@ from operad.runtime.knowledge.insights import Insights, KeptInsight
 from operad.runtime.values.errors import InputError
 
 LONGEST_TEXT = 300
-"""Characters of an insight in the table."""
+"""Maximum number of characters of an insight in the table."""
 LONGEST_ABOUT = 100
-"""Characters of the job that taught it."""
+"""Maximum number of characters of the job that an insight was learned from."""
 
 
 def insights(
@@ -47,7 +47,7 @@ def insights(
 
 
 def table(kept: Iterable[KeptInsight]) -> Table:
-    """Insights for people: shortened, and without anything that a terminal would obey."""
+    """Return a table of insights, shortened, and with control characters escaped."""
     table = Table(box=None, pad_edge=False)
     table.add_column("key", no_wrap=True)
     for column in ("operator", "insight", "learned from"):
@@ -55,7 +55,7 @@ def table(kept: Iterable[KeptInsight]) -> Table:
     table.add_column("helped")
     table.add_column("last seen", no_wrap=True)
     for entry in kept:
-        told = (
+        cells = (
             entry.key,
             entry.label,
             shortened(entry.text, LONGEST_TEXT),
@@ -63,7 +63,7 @@ def table(kept: Iterable[KeptInsight]) -> Table:
             f"{entry.helped} of {entry.used}{', not shown' if entry.useless else ''}",
             _day(entry.seen),
         )
-        table.add_row(*(Text(printable(text)) for text in told), style="dim" if entry.useless else None)
+        table.add_row(*(Text(printable(text)) for text in cells), style="dim" if entry.useless else None)
     return table
 
 
@@ -88,5 +88,5 @@ def _remaining(file: Path, forget: Iterable[str], *, clear: bool) -> list[KeptIn
 def _day(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds).astimezone().date().isoformat()
-    except (ValueError, OverflowError, OSError):  # no time that there is
+    except (ValueError, OverflowError, OSError):  # not a valid time
         return ""

@@ -10,12 +10,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LONGEST_CALL = 1.0
-"""Seconds that a call on a signal may take beyond the work that it was heard in."""
+"""Seconds to wait at the end for a signal handler that is still running."""
 
 
 @contextmanager
 def ctrl_c_raises() -> Generator[None, None, None]:
-    """Have Ctrl-C raise KeyboardInterrupt in here; elsewhere it ends the command at once (`entry`)."""
+    """Make Ctrl-C raise KeyboardInterrupt inside this context manager; elsewhere it ends the command (see `entry`)."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
@@ -25,49 +25,49 @@ def ctrl_c_raises() -> Generator[None, None, None]:
 
 @contextmanager
 def signals_heard(hear: Callable[[int], object]) -> Generator[None, None, None]:
-    """Have a thread of its own call `hear` with the number of each SIGINT and SIGTERM.
+    """Call `hear` in a thread of its own with the number of each SIGINT and SIGTERM.
 
-    The main thread would not do: a signal that comes as it begins to wait in a system call is handled once that wait is
-    over, and code in C may never end. The interpreter writes the number of each signal into a pipe at once.
+    The main thread is not suitable: it handles a signal that arrives at the start of a system call only after that
+    call, and code in C may never return. The interpreter writes the number of each signal into a pipe at once.
     """
     heard = signal.SIGINT, signal.SIGTERM
-    numbers, told = os.pipe()
-    os.set_blocking(told, False)  # a signal must not wait
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)  # a signal handler must not block
 
     def listen() -> None:
-        with open(numbers, "rb", buffering=0) as pipe:
+        with open(read_end, "rb", buffering=0) as pipe:
             while number := pipe.read(1):
                 if number[0] in heard:
                     hear(number[0])
 
     listener = threading.Thread(target=listen, name="operad-signals", daemon=True)
     listener.start()
-    fd_before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
-    before = {number: signal.signal(number, _do_nothing) for number in heard}
+    fd_before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    handlers_before = {number: signal.signal(number, _do_nothing) for number in heard}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers_before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(fd_before)
-        os.close(told)
-        listener.join(LONGEST_CALL)  # what `hear` holds is freed before the interpreter ends, not while it does
+        os.close(write_end)
+        listener.join(LONGEST_CALL)  # so that `hear` has returned before the interpreter shuts down
 
 
 def end_children(threads: Path = Path("/proc/self/task")) -> None:
-    """End what this process has started and is at work still, such as a sandbox.
+    """Terminate the child processes of this process, such as a sandbox.
 
-    Where Linux does not list children, a sandbox ends at its own limit.
+    On systems that do not list children under /proc, a sandbox ends at its own time limit.
 
     Args:
-        threads: The folder with a folder of each thread, which lists its children.
+        threads: Folder with a subfolder for each thread, which lists the thread's children.
     """
-    told: set[int] = set()
-    while new := _children(threads) - told:  # until no thread has started another one meanwhile
+    terminated: set[int] = set()
+    while new := _children(threads) - terminated:  # repeats until no thread has started another child meanwhile
         for child in new:
-            with suppress(OSError):  # it has ended
+            with suppress(OSError):  # the child has ended
                 os.kill(child, signal.SIGTERM)
-        told |= new
+        terminated |= new
 
 
 def _children(threads: Path) -> set[int]:
@@ -79,4 +79,4 @@ def _children(threads: Path) -> set[int]:
 
 
 def _do_nothing(number: int, frame: object) -> None:
-    """Have the interpreter take the signal, and write its number."""
+    """Do nothing; a Python handler makes the interpreter write the signal's number into the pipe."""

@@ -11,8 +11,8 @@ from operad.runtime.observe.logs import JsonFormatter, RunFilter
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-class _Lines(logging.Formatter):
-    """Records as lines that a terminal only shows."""
+class _LineFormatter(logging.Formatter):
+    """Formatter of records as lines without control characters."""
 
     def format(self, record: logging.LogRecord) -> str:
         return "\n".join(map(printable, super().format(record).splitlines()))
@@ -21,7 +21,7 @@ class _Lines(logging.Formatter):
 def set_up(level: str, *, as_json: bool) -> None:
     """Write the log of this package, and the warnings of other packages, to stderr.
 
-    Details of other packages are never logged: they hold headers and keys.
+    Details of other packages are never logged, as they contain headers and keys.
 
     Args:
         level: The least level of records of this package, such as ``INFO``.
@@ -29,6 +29,6 @@ def set_up(level: str, *, as_json: bool) -> None:
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(RunFilter())
-    handler.setFormatter(JsonFormatter() if as_json else _Lines(TEXT))
+    handler.setFormatter(JsonFormatter() if as_json else _LineFormatter(TEXT))
     logging.basicConfig(level="ERROR" if level == "ERROR" else "WARNING", handlers=[handler], force=True)
     logging.getLogger("operad").setLevel(level)

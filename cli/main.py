@@ -105,25 +105,27 @@ COMMANDS = {
         "evaluate": ("evaluate:app", "Score workflows with the metrics of WorFBench, ComfyFlow and Chat2Workflow."),
     },
 }
-"""The commands by the panels of the help: the module below ``operad.cli`` and the name in it, and the first line of
-the docstring. A command is imported when it is run."""
+"""The commands by panels of the help: module below ``operad.cli`` and name in it, and the first line of the docstring.
+A command is imported when it is run."""
 
 
 class _Command(TyperCommand):
-    """Command with a hint at ``--job`` where a job is given without it."""
+    """Command whose error suggests ``--job`` if a job is given without that option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
             message: Any = getattr(error, "message", "")
-            if message.startswith("Got unexpected extra argument") and any(each.name == "job" for each in self.params):
+            if message.startswith("Got unexpected extra argument") and any(
+                param.name == "job" for param in self.params
+            ):
                 cast("Any", error).message = f'{message}; write the job in quotes after --job: --job "…"'
             raise
 
 
 class _Commands(TyperGroup):
-    """Group of the commands in the table; the help is made of the table alone."""
+    """Group of the commands in `COMMANDS`; the help needs no imports of commands."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -156,7 +158,7 @@ def load_all() -> Any:
 
 
 class Level(str, Enum):
-    """Least severity of what is logged."""
+    """Minimum severity of log records."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -202,32 +204,35 @@ def _options(  # pyright: ignore[reportUnusedFunction] - Typer calls it
 def main() -> None:
     """Run the command; every error becomes one message on stderr and an exit status."""
     if hasattr(sys.stdout, "reconfigure"):
-        cast("TextIOWrapper", sys.stdout).reconfigure(errors="backslashreplace")  # models say what no encoding can
+        cast("TextIOWrapper", sys.stdout).reconfigure(
+            errors="backslashreplace"
+        )  # models may write characters that the encoding lacks
     try:
         app(prog_name="operad")
     except OperadError as error:
         if "--json" in sys.argv:
-            print(_json_of(error))
-        print(f"operad: {_told(error)}", file=sys.stderr)
+            print(_error_json(error))
+        print(f"operad: {_error_text(error)}", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
-            _internal(error)
+            _exit_with_internal_error(error)
         print(f"operad: {str(error.filename)[:80]}…: the name of the file is too long", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
     except Exception as error:  # noqa: BLE001 - a fault of this program, printed in one line like other errors
-        _internal(error)
+        _exit_with_internal_error(error)
 
 
-def _internal(error: Exception) -> NoReturn:
-    at = traceback.extract_tb(error.__traceback__)[-1]
+def _exit_with_internal_error(error: Exception) -> NoReturn:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
     print(
-        f"operad: internal error: {describe(error)} (at {at.filename}:{at.lineno}); please report it", file=sys.stderr
+        f"operad: internal error: {describe(error)} (at {frame.filename}:{frame.lineno}); please report it",
+        file=sys.stderr,
     )
     sys.exit(EXIT_BAD_INPUT)
 
 
-def _json_of(error: OperadError) -> str:
+def _error_json(error: OperadError) -> str:
     """Return the error as JSON, with its issues, or with the messages of the operators that had finished."""
     found: dict[str, Any] = {"error": str(error)}
     if isinstance(error, InvalidError):
@@ -239,8 +244,8 @@ def _json_of(error: OperadError) -> str:
     return json.dumps(found, indent=2, ensure_ascii=False)
 
 
-def _told(error: OperadError) -> str:
-    """Return the error without control characters, with the operators that had finished."""
+def _error_text(error: OperadError) -> str:
+    """Return the text of an error without control characters, with the operators that had finished."""
     if isinstance(error, InvalidError):
         from operad.configs.issues import error_lines
 

@@ -31,7 +31,7 @@ def nodes(
     else:
         module, _, symbol = name.rpartition(".")
         code = code_of("the command line", name, Path.cwd(), [Named(module, symbol)] if module else [])
-        one = node_type(name, LoadedModules(code))  # trusted: the user names it on the command line
-        if isinstance(one, str):
-            raise InputError(one)
-        print(json.dumps(as_json(one), indent=2) if as_json_ else card(one, advanced=True))
+        described = node_type(name, LoadedModules(code))  # trusted: the user names it on the command line
+        if isinstance(described, str):
+            raise InputError(described)
+        print(json.dumps(as_json(described), indent=2) if as_json_ else card(described, advanced=True))

@@ -75,7 +75,7 @@ def optimise(
         sample=sample,
         seed=seed,
         at_once=at_once,
-        **_reasoners(configuration, name, (model, base_url), (proposer_model, proposer_base_url)),
+        **_chosen_reasoners(configuration, name, (model, base_url), (proposer_model, proposer_base_url)),
         tell=lambda line: print(printable(line), file=sys.stderr, flush=True),
         trust=trusted,
     )
@@ -87,7 +87,7 @@ def optimise(
         raise SystemExit(EXIT_INTERRUPTED) from None
     show(report(found), as_json=as_json, plot=None)
     if not as_json:
-        print(_summed_up(found))
+        print(_summary_text(found))
 
 
 def report(found: Optimised) -> Report:
@@ -101,14 +101,21 @@ def report(found: Optimised) -> Report:
         "stopped": found.stopped,
         "steps": found.state.steps,
         "folder": str(found.folder),
-        "usage": _used(found.state.usage),
+        "usage": _usage_json(found.state.usage),
     }
     rows = [
-        (each.number, escape(printable(each.change)), each.step.parent, each.final, len(each.results), _tokens(each))
-        for each in ranked
+        (
+            candidate.number,
+            escape(printable(candidate.change)),
+            candidate.step.parent,
+            candidate.final,
+            len(candidate.results),
+            _tokens(candidate),
+        )
+        for candidate in ranked
     ]
     table = Table("What was tried", ("candidate", "change", "of", "score", "tasks", "tokens"), rows)
-    return Report(summary, [_as_json(each) for each in ranked], [table])
+    return Report(summary, [_as_json(candidate) for candidate in ranked], [table])
 
 
 def _as_json(candidate: Candidate) -> dict[str, Any]:
@@ -120,12 +127,12 @@ def _as_json(candidate: Candidate) -> dict[str, Any]:
         "operations": [operation.model_dump() for operation in step.operations],
         "reasoning": step.reasoning,
         "results": {name: result.model_dump() for name, result in candidate.results.items()},
-        "usage": _used(step.usage),
+        "usage": _usage_json(step.usage),
         "yaml": step.yaml,
     }
 
 
-def _used(usage: Usage) -> dict[str, Any]:
+def _usage_json(usage: Usage) -> dict[str, Any]:
     return {"calls": usage.calls, "tokens": usage.tokens, "cost": usage.known_cost, "unpriced": usage.unpriced}
 
 
@@ -133,7 +140,7 @@ def _tokens(candidate: Candidate) -> int:
     return candidate.step.usage.tokens
 
 
-def _summed_up(found: Optimised) -> str:
+def _summary_text(found: Optimised) -> str:
     best, baseline = found.best, found.baseline
     verdict = (
         f"candidate {best.number} is better: {100 * best.final:.2f}, and the expert as it is {100 * baseline.final:.2f}"
@@ -151,18 +158,18 @@ def _summed_up(found: Optimised) -> str:
     )
 
 
-def _reasoners(
+def _chosen_reasoners(
     configuration: Configuration,
     name: str | None,
     acting: tuple[str | None, str | None],
     asking: tuple[str | None, str | None],
 ) -> dict[str, Reasoner | None]:
-    """Return the reasoners of the workflow and of the proposals; None for the one that the search chooses itself."""
+    """Return the reasoners of the workflow and of the proposals; None for a proposer that `aoptimise` chooses."""
 
-    def of(options: tuple[str | None, str | None]) -> Reasoner:
+    def reasoner_for(options: tuple[str | None, str | None]) -> Reasoner:
         return configuration.expert(name, model_name=options[0], base_url=options[1]).reasoner
 
     if not any(asking):
-        return {"reasoner": of(acting), "proposer": None}
+        return {"reasoner": reasoner_for(acting), "proposer": None}
     model, url = asking[0] or acting[0], asking[1] or acting[1]
-    return {"reasoner": of(acting), "proposer": proposing(of((model, url)))}
+    return {"reasoner": reasoner_for(acting), "proposer": proposing(reasoner_for((model, url)))}

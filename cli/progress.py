@@ -20,13 +20,13 @@ from operad.runtime.values.errors import shorten
 from operad.runtime.values.message import NO_USAGE, Usage
 
 LONGEST_SILENCE = 5.0
-"""Seconds without a line, after which progress deserves one."""
+"""Seconds without a line after which progress is printed."""
 
 LONGEST_ERROR = 500
-"""Characters of an error that a line shows; the whole of it is in the events."""
+"""Maximum number of characters of an error in a line; the events hold all of it."""
 
 LONGEST_TOLD = 100
-"""Characters of an insight in a line of progress."""
+"""Maximum number of characters of an insight in a line."""
 
 CUT_OFF = "the answer was cut off at the most tokens it may have; raise max_tokens"
 """Note on an answer whose finish reason is ``length``."""
@@ -46,14 +46,14 @@ _STYLES: dict[State, str] = {
 }
 
 RESULT = "result"
-"""Name of the operator that puts together the outputs of a workflow of typed nodes, whose id is internal."""
+"""Displayed name of the operator that collects the outputs of a workflow of typed nodes; its id is internal."""
 
 _ITEM = re.compile(r"(.+)\[\d+\]")
-"""The element of a path that stands for an item of a map."""
+"""Element of an event's path that stands for an item of a map."""
 
 
 def place(path: Sequence[str]) -> tuple[str, bool]:
-    """The row of what has this path, and whether it is that of a map around it: items have no rows of their own."""
+    """Return the row of an event's path, and True if the path is inside a map: items share the row of their map."""
     for depth, part in enumerate(path):
         if item := _ITEM.fullmatch(part):
             return "/".join([*path[:depth], item[1]]), True
@@ -61,13 +61,13 @@ def place(path: Sequence[str]) -> tuple[str, bool]:
 
 
 def displayed(name: str) -> str:
-    """Return the path of an operator, with slashes, as people see it."""
+    """Return the path of an operator, with slashes, as it is displayed."""
     return "/".join(RESULT if part == OUTCOME else part for part in name.split("/"))
 
 
 @dataclass(slots=True)
 class Row:
-    """One operator's line."""
+    """Row of an operator."""
 
     state: State = "waiting"
     rounds: int = 0
@@ -90,23 +90,24 @@ class RunView:
     began: float = field(default_factory=monotonic)
 
     def apply(self, event: Event) -> None:
-        """Take in one event."""
+        """Update the rows with an event."""
         name, is_item = place(event.path)
         match event:
             case events.RunStarted():
                 self.rows, self.began = {operator_id: Row() for operator_id in event.operators}, monotonic()
             case events.WorkflowEntered() if not is_item:
-                self._enter(name, [f"{name}/{operator_id}" for operator_id in event.operators])
+                self._add_nested(name, [f"{name}/{operator_id}" for operator_id in event.operators])
             case events.RoundStarted() if not is_item:
                 for operator_id in event.operators:
                     row = self.rows.setdefault(f"{name}/{operator_id}" if name else operator_id, Row())
                     row.state, row.note, row.questions = "waiting", "", 0
             case _ if event.operator_id:
-                (_apply_to_map if is_item else _apply)(event, self.rows.setdefault(name, Row()))
+                (_apply_to_map if is_item else _apply_to_row)(event, self.rows.setdefault(name, Row()))
             case _:
                 pass
 
-    def _enter(self, outer: str, inner: Sequence[str]) -> None:
+    def _add_nested(self, outer: str, inner: Sequence[str]) -> None:
+        """Insert rows for the operators of a nested workflow, after the row of its own operator."""
         new = {name: Row() for name in inner if name not in self.rows}
         rows: dict[str, Row] = {}
         for name, row in self.rows.items():
@@ -116,10 +117,10 @@ class RunView:
         self.rows = {**rows, **new}
 
     def table(self, most: int | None = None) -> Table:
-        """Return the rows as they stand now, and their totals; the cost has a column as soon as one is known.
+        """Return the current rows and their totals; there is a column for the cost as soon as a cost is known.
 
         Args:
-            most: The number of rows to show; what is at work is shown first. None for all.
+            most: Maximum number of rows; operators at work are shown first. None for all.
         """
         table = Table(box=None, pad_edge=False)
         total = sum((row.usage for row in self.rows.values()), NO_USAGE)
@@ -140,15 +141,17 @@ class RunView:
                 *_amounts(row.usage, priced=bool(total.cost)),
                 _one_line(row.note, "dim"),
             )
-        if left := len(self.rows) - len(shown):
+        if hidden := len(self.rows) - len(shown):
             states = Counter(row.state for name, row in self.rows.items() if name not in shown)
-            said = ", ".join(f"{count} {state}" for state, count in states.items())
-            table.add_row(Text(f"{left} more", style="dim"), *[""] * (len(table.columns) - 2), _one_line(said, "dim"))
+            states_text = ", ".join(f"{count} {state}" for state, count in states.items())
+            table.add_row(
+                Text(f"{hidden} more", style="dim"), *[""] * (len(table.columns) - 2), _one_line(states_text, "dim")
+            )
         if len(self.rows) > 1:
-            over = sum(row.state in _OVER for row in self.rows.values())
+            finished = sum(row.state in _FINISHED_STATES for row in self.rows.values())
             table.add_row(
                 "total",
-                f"{over}/{len(self.rows)} done",
+                f"{finished}/{len(self.rows)} done",
                 "",
                 f"{monotonic() - self.began:.1f}",
                 *_amounts(total, priced=bool(total.cost)),
@@ -158,20 +161,23 @@ class RunView:
         return table
 
     def _shown(self, most: int | None) -> Collection[str]:
-        """Return the rows that fit, in their order: operators at work first, then finished ones, then those to come."""
+        """Return the names of the rows that fit, in order: operators at work are chosen first, skipped ones last."""
         if most is None or len(self.rows) <= most:
             return dict.fromkeys(self.rows)
-        ranked = sorted(self.rows, key=lambda name: (_ORDER.index(self.rows[name].state), -self.rows[name].started))
+        ranked = sorted(
+            self.rows, key=lambda name: (_DISPLAY_ORDER.index(self.rows[name].state), -self.rows[name].started)
+        )
         chosen = set(ranked[: max(1, most - 1)])
         return dict.fromkeys(name for name in self.rows if name in chosen)
 
 
-_OVER = ("done", "cached", "kept", "skipped")
-_ORDER = ("asking", "running", "retrying", "failed", "stopped", "done", "cached", "kept", "waiting", "skipped")
+_FINISHED_STATES = ("done", "cached", "kept", "skipped")
+_DISPLAY_ORDER = ("asking", "running", "retrying", "failed", "stopped", "done", "cached", "kept", "waiting", "skipped")
+"""States in the order in which rows are chosen if not all fit."""
 
 
 def _one_line(text: str, style: str = "") -> Text:
-    """A text that is cut off where its column ends."""
+    """Return a text that is cut off at the end of its column."""
     return Text(printable(text), style=style, no_wrap=True, overflow="ellipsis")
 
 
@@ -180,7 +186,7 @@ def _amounts(usage: Usage, *, priced: bool) -> list[str]:
     return [tokens, *([usage.money() if usage.calls else ""] if priced else [])]
 
 
-def _apply(event: Event, row: Row) -> None:
+def _apply_to_row(event: Event, row: Row) -> None:
     if row.state == "retrying":
         row.state, row.note = "running", f"attempt {event.attempt}"
     match event:
@@ -191,7 +197,7 @@ def _apply(event: Event, row: Row) -> None:
             row.usage = row.usage + event.usage
             row.note = CUT_OFF if event.cut_off else row.note
         case events.Interrupted() | events.Resumed():
-            _ask(event, row)
+            _update_questions(event, row)
         case events.OperatorRetried():
             row.state, row.note = "retrying", f"attempt {event.attempt + 1} after: {event.error}"
         case events.CacheHit():
@@ -199,11 +205,11 @@ def _apply(event: Event, row: Row) -> None:
         case events.MessageKept():
             row.state = "kept"
         case _:
-            row.note = _note(event) or row.note
-            _end(event, row)
+            row.note = _note_on(event) or row.note
+            _apply_end(event, row)
 
 
-def _note(event: Event) -> str:
+def _note_on(event: Event) -> str:
     """Return a note on an operator's activity."""
     match event:
         case events.Progress():
@@ -229,21 +235,21 @@ def _note(event: Event) -> str:
 
 
 def line_for(event: Event) -> str:
-    """Return an operator's decision, or a note given to it beforehand, in one line; empty for other events."""
+    """Return a line on the decision of an operator, or on what it was told; empty for other events."""
     match event:
         case events.JobSplit():
             return f"split into {parts_of(event)}"
         case events.InsightsRecalled() if event.texts:
             insights = "1 insight" if len(event.texts) == 1 else f"{len(event.texts)} insights"
-            said = "; ".join(shortened(text, LONGEST_TOLD) for text in event.texts)
-            return f"told {insights} of earlier runs: {said}"
+            texts = "; ".join(shortened(text, LONGEST_TOLD) for text in event.texts)
+            return f"told {insights} of earlier runs: {texts}"
         case events.PassagesEmbedded() if event.done == event.total:
             return f"passages embedded with {event.model}: {event.total:,}"
         case _:
             return ""
 
 
-def _end(event: Event, row: Row) -> None:
+def _apply_end(event: Event, row: Row) -> None:
     match event:
         case events.OperatorSkipped():
             row.state, row.note = "skipped", event.reason
@@ -264,12 +270,12 @@ def _apply_to_map(event: Event, row: Row) -> None:
         case events.ModelAnswered():
             row.usage = row.usage + event.usage
         case events.Interrupted() | events.Resumed() if row.state in ("running", "asking"):
-            _ask(event, row)
+            _update_questions(event, row)
         case _:
             pass
 
 
-def _ask(event: events.Interrupted | events.Resumed, row: Row) -> None:
+def _update_questions(event: events.Interrupted | events.Resumed, row: Row) -> None:
     if isinstance(event, events.Interrupted):
         row.questions += 1
         row.note = event.question
@@ -294,7 +300,7 @@ class Remarks:
         }
 
     def apply(self, event: Event) -> None:
-        """Take in one event."""
+        """Count an event."""
         name, is_item = place(event.path)
         name = displayed(name)
         match event:
@@ -318,14 +324,14 @@ class Remarks:
                 pass
 
     def line(self) -> str:
-        """All of it, in one line; empty where there was nothing."""
-        said = [f"kept from before: {self._kept} operator{'s' if self._kept > 1 else ''}"] if self._kept else []
-        said += [f"skipped: {shorten(list(self._skipped))}"] if self._skipped else []
-        for what, counted in self._others.items():
-            if counted:
-                names = [f"{name} ({count} times)" if count > 1 else name for name, count in counted.items()]
-                said.append(f"{what}: {shorten(names)}")
-        return printable("; ".join(said))
+        """Return the unusual events in one line; empty if there were none."""
+        parts = [f"kept from before: {self._kept} operator{'s' if self._kept > 1 else ''}"] if self._kept else []
+        parts += [f"skipped: {shorten(list(self._skipped))}"] if self._skipped else []
+        for kind, counts in self._others.items():
+            if counts:
+                names = [f"{name} ({count} times)" if count > 1 else name for name, count in counts.items()]
+                parts.append(f"{kind}: {shorten(names)}")
+        return printable("; ".join(parts))
 
 
 def is_a_tenth(event: events.Progress) -> bool:
@@ -346,13 +352,13 @@ def stranger_line(event: events.BlameUnknown) -> str:
 
 
 def parts_of(event: events.JobSplit) -> str:
-    """The parts of a split, each with who does it and after which others."""
+    """Return the parts of a split, each with its expert and the parts that it depends on."""
     after = {part.id: f" after {' and '.join(part.dependencies)}" for part in event.sub_jobs if part.dependencies}
     return shorten([f"{part.id} ({part.assigned_expert_name}{after.get(part.id, '')})" for part in event.sub_jobs])
 
 
 def shortened(text: str, most: int) -> str:
-    """The text on one line, and of a long one its beginning: at most so many characters."""
+    """Return the text on one line, cut off at `most` characters."""
     text = " ".join(text.split())
     return text if len(text) <= most else f"{text[: most - 1]}…"
 

@@ -27,7 +27,7 @@ def remarks_of(graph: NodeGraph | None) -> Sequence[Remark]:
     """Return the remarks on a workflow."""
     if graph is None or not graph.is_imported:
         return []
-    from operad.flows.formats import remarks  # not at import: a workflow of ours needs no formats
+    from operad.flows.formats import remarks  # not at import: workflows in operad's format need no formats
 
     return remarks.remarks_of(graph)
 
@@ -39,19 +39,19 @@ def placed_remarks(graph: NodeGraph, lines: Mapping[str, int]) -> Sequence[Place
 
 
 def remark_lines(graph: NodeGraph | None, file: str) -> Iterator[str]:
-    """Yield what a run says of its workflow: a line for each loss, and one for all notes."""
+    """Yield the remarks that a run prints: a line for each loss, and one for all notes."""
     remarks = remarks_of(graph)
-    for each in remarks:
-        if each.lossy:
-            issue = each.issue
+    for remark in remarks:
+        if remark.lossy:
+            issue = remark.issue
             yield issue_line(Placed(issue.code, issue.message, issue.where), file)
-    if notes := [each for each in remarks if not each.lossy]:
+    if notes := [remark for remark in remarks if not remark.lossy]:
         yield printable(f"{file}: done otherwise here, without effect on what a node is asked: {summary(notes)} [note]")
 
 
 def plain_remarks(graph: NodeGraph | None) -> Sequence[Mapping[str, object]]:
     """Return the remarks on a workflow as values of JSON."""
     return [
-        {"node": each.node, "title": each.title, "field": each.field, "says": each.says, "lossy": each.lossy}
-        for each in remarks_of(graph)
+        {"node": remark.node, "title": remark.title, "field": remark.field, "says": remark.says, "lossy": remark.lossy}
+        for remark in remarks_of(graph)
     ]

@@ -58,10 +58,10 @@ def repair_command(
 
 
 def _mended(data: bytes, source: str, instructions: Sequence[str]) -> tuple[Format, Repaired]:
-    """The format of a file, and what is in it, mended; what has no format is taken for a response.
+    """Return the format and the repaired workflow of a file; content without a format counts as a model's response.
 
     Raises:
-        InputError: Its nodes are not typed.
+        InputError: The nodes of the format are not typed.
     """
     found = find_format(data)
     if found is None or found is CHAT2WORKFLOW:
@@ -71,12 +71,12 @@ def _mended(data: bytes, source: str, instructions: Sequence[str]) -> tuple[Form
     try:
         _, graph = read(data, called(source, FORMATS))
     except InvalidError as error:
-        return found, Repaired("", issues=error.issues, lessons=[str(each) for each in error.issues])
+        return found, Repaired("", issues=error.issues, lessons=[str(issue) for issue in error.issues])
     return found, repair_graph(graph, read_contract(instructions), check=found.check)
 
 
 def _written(mended: Repaired, found: Format, target: str, data: bytes) -> bytes:
-    """The workflow in the format of the target's name; as it came where nothing was mended."""
+    """Return the workflow in the target's format; unrepaired content in the same format stays unchanged."""
     if mended.graph is None:
         return b""
     wanted = found if target == STDOUT else target_format(target, None, found, FORMATS)

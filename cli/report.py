@@ -38,15 +38,15 @@ def report(
     suffix = ".md" if output == STDOUT else Path(output).suffix.lower()
     if suffix not in _KINDS:
         raise InputError(f"-o {output}: the name of a report ends with .html or .md; - is Markdown on stdout")
-    told = _KINDS[suffix](_trace(events))
-    write_file(output, told.encode("utf-8", "replace"))
+    text = _KINDS[suffix](_trace(events))
+    write_file(output, text.encode("utf-8", "replace"))
 
 
 def _trace(path: Path) -> Trace:
-    """The run that a file of events tells of; what is odd about the file is said on stderr.
+    """Return the trace of a run from a file of events; print warnings about the file to stderr.
 
     Raises:
-        InputError: The file cannot be read, or tells of no run.
+        InputError: The file cannot be read, or contains no run.
     """
     file = EventsFile(path)
     trace = Trace.of(file.events())

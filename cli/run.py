@@ -182,6 +182,7 @@ def run(
 
 
 def _no_job(file: str, runnable: Runnable) -> InputError:
+    """Return the error for a missing job, with the options that give one."""
     profile = runnable.agent.profile
     return InputError(
         f'{file}: no --job is given; operad run {shlex.quote(file)} --job "…" says what is to be done, or --file and '
@@ -199,10 +200,10 @@ def _unread_job(graph: NodeGraph, file: str) -> str:
 
 
 def check_restart(operator: str | None, round: int, run_id: str | None) -> None:
-    """See that it is said of which run to do what anew.
+    """Check the options of a restart: --restart-from needs a run, and --round needs --restart-from.
 
     Raises:
-        InputError: It is not.
+        InputError: An option is missing.
     """
     if operator is not None and run_id is None:
         raise InputError("--restart-from needs the run: --run-id ID (operad runs list shows the ids)")
@@ -211,13 +212,13 @@ def check_restart(operator: str | None, round: int, run_id: str | None) -> None:
 
 
 def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent) -> None:
-    """Have a run go on from an operator, and say what of it is forgotten.
+    """Restart a run from an operator, and print which operators run again.
 
     Raises:
         InputError: As `Ledger.restart_from`.
     """
-    gone = ledger.restart_from(run_id, operator, agent.workflow, round=round)
-    say(Console(stderr=True), f"to run again: {shorten(gone) or 'nothing that was done yet'}")
+    removed = ledger.restart_from(run_id, operator, agent.workflow, round=round)
+    say(Console(stderr=True), f"to run again: {shorten(removed) or 'nothing that was done yet'}")
 
 
 def carry_out(
@@ -239,17 +240,17 @@ def carry_out(
         runnable: Workflow or agent to run.
         job: The job.
         missing: Inputs that are asked for at the terminal.
-        answers: Answers to what it asks, by the questions' ids.
-        events_file: File for its events.
+        answers: Answers to questions of the run, by question ids.
+        events_file: File for the events of the run.
         lines: Source of further answers.
         as_json: True if the whole message is printed as JSON.
         kept: The durable run, if it is one.
-        trace: Destination of its spans.
-        view_port: Port of the page that shows it; None for no page.
+        trace: Destination of the spans of the run.
+        view_port: Port of the page that shows the run; None for no page.
     """
     services = runnable.services
     with ExitStack() as stack:
-        written = stack.enter_context(_writable(events_file)) if events_file else None
+        written = stack.enter_context(_open_for_events(events_file)) if events_file else None
         page = None if view_port is None else stack.enter_context(page_of(runnable.agent.workflow, view_port))
         try:
             work = follow(runnable.agent, job, missing, answers, written, lines, kept, page)
@@ -267,11 +268,11 @@ def deliver(
 
     Args:
         message: The result.
-        typed: True if a workflow of typed nodes made it.
+        typed: True if the result is that of a workflow of typed nodes.
         as_json: True to print the whole message as JSON.
         remarks: Differences from the platform that the workflow comes from; a part of the JSON.
     """
-    put(message_json(message, remarks) if as_json else _result(message, typed=typed))
+    put(message_json(message, remarks) if as_json else _result_text(message, typed=typed))
     raise typer.Exit(0 if message.status is WorkflowStatus.SUCCESS else EXIT_NOT_SUCCESS)
 
 
@@ -297,20 +298,20 @@ def _named_value(option: str, what: str, text: str) -> tuple[str, str]:
 
 
 def message_json(message: WorkflowMessage, remarks: Sequence[Mapping[str, object]] = ()) -> str:
-    """The message as JSON; outputs that JSON has no form for appear as text."""
-    found = message.model_dump(mode="json", fallback=str)
+    """Return the message as JSON; outputs that JSON cannot represent become text."""
+    values = message.model_dump(mode="json", fallback=str)
     if message.operator_id == OUTCOME:
-        found["operator_id"] = RESULT
-    return json.dumps({**found, "remarks": list(remarks)} if remarks else found, indent=2, ensure_ascii=False)
+        values["operator_id"] = RESULT
+    return json.dumps({**values, "remarks": list(remarks)} if remarks else values, indent=2, ensure_ascii=False)
 
 
-def _result(message: WorkflowMessage, *, typed: bool) -> str:
-    """The result for people: of a workflow of typed nodes the outputs, of others the text, as far as there are any."""
+def _result_text(message: WorkflowMessage, *, typed: bool) -> str:
+    """Return the result for people: outputs of a workflow of typed nodes, text of others, or whichever exists."""
     outputs = result_text(message.outputs)
     return (outputs or message.scratchpad) if typed else (message.scratchpad or outputs)
 
 
-def _writable(path: Path) -> TextIO:
+def _open_for_events(path: Path) -> TextIO:
     try:
         return path.open(
             "w", buffering=1, encoding="utf-8", errors="backslashreplace"

@@ -32,10 +32,10 @@ from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
 from operad.runtime.values.questions import Question
 
 LONGEST_SAID = 200
-"""Characters of what an operator said, or of a job, that people are shown."""
+"""Maximum number of characters shown of an operator's output or of a job."""
 
 INTERRUPTED, ASKS = "interrupted", "asks"
-"""States of runs in progress: without a driver; waiting for a person."""
+"""States of unfinished runs: without a driver; waiting for a person's answer."""
 
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -69,11 +69,11 @@ class Seen:
 
     @property
     def progress(self) -> str:
-        """Number of operators that have finished, of how many that are known; further rounds and items add to both."""
+        """Number of finished operators, and of known operators; further rounds and items increase both."""
         return f"{self.kept.done}/{max(self.kept.done, self.kept.total)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """It as JSON."""
+        """Return the run as JSON values."""
         kept, usage = self.kept, self.usage
         return {
             "id": kept.run_id,
@@ -99,7 +99,7 @@ def is_of_a_command(kept: KeptRun) -> bool:
 
 
 def in_program(kept: KeptRun, question_id: str = "QUESTION") -> str:
-    """Return how to answer a run in the program that started it."""
+    """Return instructions for answering a run in the program that started it."""
     answers = f"{{{question_id!r}: VALUE}}"
     return (
         f"in that program: ledger.answer({kept.run_id!r}, {answers}), then execute its workflow with "
@@ -108,12 +108,12 @@ def in_program(kept: KeptRun, question_id: str = "QUESTION") -> str:
 
 
 def look(ledger: Ledger, *chosen: KeptRun) -> list[Seen]:
-    """Kept runs as people see them."""
+    """Return kept runs with their displayed states."""
     alive, now = ledger.alive(), ledger.store.now()
-    return [_seen(ledger, kept, alive, now) for kept in chosen]
+    return [_displayed(ledger, kept, alive, now) for kept in chosen]
 
 
-def _seen(ledger: Ledger, kept: KeptRun, alive: Collection[str], now: float) -> Seen:
+def _displayed(ledger: Ledger, kept: KeptRun, alive: Collection[str], now: float) -> Seen:
     state, verdict = kept.state, ""
     questions: Sequence[Question] = ()
     if state == FINISHED:
@@ -126,9 +126,9 @@ def _seen(ledger: Ledger, kept: KeptRun, alive: Collection[str], now: float) -> 
 
 
 def caught_up(seen: Seen, steps: Sequence[KeptStep]) -> Seen:
-    """Return a run with the progress and usage of its operators, where these are ahead of its own record.
+    """Return a run with the progress and usage of its operators, if they are ahead of the run's own record.
 
-    The record of a run is written every few seconds; a process that ended meanwhile has not written the last ones.
+    The record of a run is written every few seconds; a process that was killed may not have written the last values.
     """
     outcomes = [(step.key, step.outcome) for step in steps if step.outcome is not None]
     done = len({tuple(bare(key)[0]) for key, outcome in outcomes if outcome.error is None})
@@ -141,6 +141,7 @@ def caught_up(seen: Seen, steps: Sequence[KeptStep]) -> Seen:
 
 
 def _question(kept: KeptQuestion) -> Question:
+    """Return a stored question; if it cannot be read, its text contains the reason."""
     try:
         return question_of(kept)
     except InputError as error:
@@ -156,7 +157,7 @@ def row(seen: Seen) -> tuple[str, ...]:
 
 
 def ago(seconds: float) -> str:
-    """A time for people, in its largest unit that counts more than one."""
+    """Return a duration for people, in the largest unit of which it has at least two."""
     for unit in "dhm":
         if seconds >= 2 * UNIT_SECONDS[unit]:
             return f"{seconds / UNIT_SECONDS[unit]:.0f} {'min' if unit == 'm' else unit}"
@@ -164,7 +165,7 @@ def ago(seconds: float) -> str:
 
 
 def _job_facts(ledger: Ledger, seen: Seen) -> Iterator[tuple[str, str]]:
-    job = _job(ledger, seen)
+    job = _job_or_error(ledger, seen)
     if isinstance(job, str):
         yield "job", job
         return
@@ -175,7 +176,7 @@ def _job_facts(ledger: Ledger, seen: Seen) -> Iterator[tuple[str, str]]:
         yield "file", str(file.path)
 
 
-def _job(ledger: Ledger, seen: Seen) -> Job | str:
+def _job_or_error(ledger: Ledger, seen: Seen) -> Job | str:
     try:
         return ledger.job(seen.kept.run_id)
     except OperadError as error:
@@ -193,16 +194,16 @@ def facts(ledger: Ledger, seen: Seen, db: str | None) -> list[tuple[str, str]]:
         *([("driver", kept.driver)] if kept.driver else []),
         *_job_facts(ledger, seen),
         ("source", _source_text(kept)),
-        ("started", f"{_moment(kept.created)}, {ago(seen.age)} ago; last update {ago(seen.idle)} ago"),
+        ("started", f"{_local_time(kept.created)}, {ago(seen.age)} ago; last update {ago(seen.idle)} ago"),
         ("used", used(seen.usage)),
         ("kept in", shown(ledger.url)),
     ]
-    if result := _result(ledger, kept):
+    if result := _result_or_error(ledger, kept):
         facts.append(("result", result if isinstance(result, str) else shortened(result.scratchpad, LONGEST_SAID)))
     return facts
 
 
-def _result(ledger: Ledger, kept: KeptRun) -> WorkflowMessage | str | None:
+def _result_or_error(ledger: Ledger, kept: KeptRun) -> WorkflowMessage | str | None:
     try:
         return ledger.result(kept.run_id)
     except OperadError as error:
@@ -217,8 +218,8 @@ def _source_text(kept: KeptRun) -> str:
     return ", ".join([source.pop("file"), *(f"{name} {value}" for name, value in source.items())])
 
 
-def _moment(seconds: float) -> str:
-    with suppress(ValueError, OverflowError, OSError):  # no time that there is
+def _local_time(seconds: float) -> str:
+    with suppress(ValueError, OverflowError, OSError):  # not a valid time
         return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M:%S}"
     return "?"
 
@@ -234,15 +235,15 @@ def step_row(step: KeptStep, seen: Seen) -> tuple[str, ...]:
     outcome = step.outcome
     if outcome is None:
         return (step.key, _step_state(step, seen), "", "", "", "")
-    said = describe(outcome.error) if outcome.error is not None else ""
+    output = describe(outcome.error) if outcome.error is not None else ""
     if outcome.message is not None:
         message = outcome.message
-        said = message.scratchpad or (
+        output = message.scratchpad or (
             json.dumps(message.outputs, default=str, ensure_ascii=False) if message.outputs else ""
         )
     usage = outcome.usage
     tokens, cost = f"{usage.tokens:,}" if usage.tokens else "", usage.money() if usage.calls else ""
-    return (step.key, _step_state(step, seen), f"{step.seconds:.1f}", tokens, cost, shortened(said, LONGEST_SAID))
+    return (step.key, _step_state(step, seen), f"{step.seconds:.1f}", tokens, cost, shortened(output, LONGEST_SAID))
 
 
 def errors(seen: Seen, steps: Sequence[KeptStep]) -> Iterator[str]:
@@ -268,18 +269,18 @@ def asked(seen: Seen, db: str | None) -> Iterator[str]:
 
 
 def _answer_command(seen: Seen, question: Question, db: str | None) -> str:
-    return f"{_resume(seen.kept, db)} --answer {shlex.quote(question.id)}=…"
+    return f"{_resume_command(seen.kept, db)} --answer {shlex.quote(question.id)}=…"
 
 
-def _resume(kept: KeptRun, db: str | None) -> str:
-    with suppress(InputError):  # a program began it
+def _resume_command(kept: KeptRun, db: str | None) -> str:
+    with suppress(InputError):  # the run was started by a program
         return resume_command(kept.run_id, db, source_of(kept).base_url)
     return resume_command(kept.run_id, db)
 
 
 def what_next(seen: Seen, db: str | None) -> str:
     """Return how to continue a run, or to end it."""
-    kept, resume = seen.kept, _resume(seen.kept, db)
+    kept, resume = seen.kept, _resume_command(seen.kept, db)
     if kept.driver:
         return f"{kept.driver} drives it; operad runs cancel {shlex.quote(kept.run_id)}{database_option(db)} ends it"
     if kept.source in ("", "null") and seen.state == FINISHED:
@@ -296,11 +297,11 @@ def what_next(seen: Seen, db: str | None) -> str:
 def details(ledger: Ledger, seen: Seen, steps: Sequence[KeptStep]) -> dict[str, Any]:
     """Return the record of a run as JSON."""
     kept = seen.kept
-    job = _job(ledger, seen)
-    message = _result(ledger, kept)
+    job = _job_or_error(ledger, seen)
+    message = _result_or_error(ledger, kept)
     return {
         **seen.as_dict(),
-        "source": _json(kept.source),
+        "source": _parsed_json(kept.source),
         "job": job if isinstance(job, str) else job.model_dump(mode="json", fallback=str),
         "error": kept.error,
         "questions": [
@@ -311,30 +312,35 @@ def details(ledger: Ledger, seen: Seen, steps: Sequence[KeptStep]) -> dict[str, 
     }
 
 
-def _json(text: str) -> Any:
-    with suppress(ValueError, RecursionError):  # none of ours
+def _parsed_json(text: str) -> Any:
+    with suppress(ValueError, RecursionError):  # not written by a command
         return json.loads(text)
     return None
 
 
 def _step_dict(step: KeptStep, seen: Seen) -> dict[str, Any]:
     outcome = step.outcome
-    made: dict[str, Any] = {"key": step.key, "state": _step_state(step, seen), "seconds": step.seconds}
+    values: dict[str, Any] = {"key": step.key, "state": _step_state(step, seen), "seconds": step.seconds}
     if outcome is None:
-        return made
-    made["usage"] = outcome.usage.model_dump(mode="json")
+        return values
+    values["usage"] = outcome.usage.model_dump(mode="json")
     if outcome.message is not None:
-        made["message"] = outcome.message.model_dump(mode="json", fallback=str)
+        values["message"] = outcome.message.model_dump(mode="json", fallback=str)
     if outcome.error is not None:
-        made["error"] = [describe(cause) for cause in causes(outcome.error)]
-    return made
+        values["error"] = [describe(cause) for cause in causes(outcome.error)]
+    return values
 
 
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], styles: Mapping[int, Sequence[str]] | None = None
 ) -> None:
-    """Print a table."""
-    """A table at a terminal; elsewhere columns with spaces between them, which nothing wraps."""
+    """Print a table, or, if stdout is not a terminal, columns separated by spaces, without wrapping.
+
+    Args:
+        columns: Names of the columns.
+        rows: The cells, row by row.
+        styles: Styles of cells by row, for some columns, by the number of the column.
+    """
     console = Console()
     cells = [[printable(cell) for cell in row] for row in rows]
     if not console.is_terminal:

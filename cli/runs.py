@@ -50,7 +50,7 @@ from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUN
 from operad.runtime.durable.step_table import batched
 from operad.runtime.values.errors import InputError, OperadError, shorten
 
-_AGE = re.compile(r"(\d{1,6})([smhdw])")
+_AGE_PATTERN = re.compile(r"(\d{1,6})([smhdw])")
 _STYLES = {RUNNING: "bold cyan", INTERRUPTED: "yellow", ASKS: "bold magenta", FAILED: "bold red", CANCELLED: "dim"}
 
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id.")]
@@ -71,21 +71,21 @@ def list_runs(
     as_json: AsJson = False,
 ) -> None:
     """List durable runs, the newest first."""
-    ledger = _ledger_to_look_at(db)
+    ledger = _ledger_without_files(db)
     found = ledger.runs(limit + 1, after or "")
     seen = [
-        each if each.state == FINISHED else caught_up(each, ledger.timeline(each.kept.run_id))
-        for each in look(ledger, *found[:limit])
+        run if run.state == FINISHED else caught_up(run, ledger.timeline(run.kept.run_id))
+        for run in look(ledger, *found[:limit])
     ]
     if as_json:
-        put(json.dumps([each.as_dict() for each in seen], indent=2, ensure_ascii=False))
+        put(json.dumps([run.as_dict() for run in seen], indent=2, ensure_ascii=False))
     elif not seen:
         print(f"{printable(shown(ledger.url))}: no {'more ' if after else ''}runs")
     else:
         print_table(
             ("id", "workflow", "state", "done", "age", "tokens", "cost"),
-            [row(each) for each in seen],
-            {2: [_STYLES.get(each.state, "green") for each in seen]},
+            [row(run) for run in seen],
+            {2: [_STYLES.get(run.state, "green") for run in seen]},
         )
     if len(found) > limit:
         again = f"--limit {limit} --after {shlex.quote(seen[-1].kept.run_id)}{database_option(db)}"
@@ -95,7 +95,7 @@ def list_runs(
 @app.command("show")
 def show_run(run_id: RunId, db: Database = None, as_json: AsJson = False) -> None:
     """Print the record of a run: its job, its operators, its questions, and the command to resume it."""
-    ledger = _ledger_to_look_at(db)
+    ledger = _ledger_without_files(db)
     steps = ledger.timeline(run_id)
     seen = caught_up(look(ledger, ledger.run(run_id))[0], steps)
     if as_json:
@@ -150,14 +150,14 @@ def resume_run(
     if kept.state == FINISHED and restart_from is None:
         if given:
             raise InputError(f"run {run_id!r} has finished, and asks nothing; leave --answer out")
-        _deliver_kept(open_ledger(db, files=_place_of_files(kept)), kept, as_json=as_json)
+        _deliver_stored(open_ledger(db, files=_file_store_of(kept)), kept, as_json=as_json)
     is_driven = ledger.is_driven(kept)
     if given and not is_driven:
-        _refuse_answers_to_a_program(kept)
-    meant, later = _answers(ledger, run_id, given)
+        _refuse_answers_of_program_run(kept)
+    values, unasked = _read_answers(ledger, run_id, given)
     if is_driven:
-        ledger.answer(run_id, meant)
-        _leave_to_driver(kept, given, later)
+        ledger.answer(run_id, values)
+        _report_to_driver(kept, given, unasked)
         return
     source = trusted(source_of(kept), run_id, db, model, base_url)
     runnable = trusting(lambda trusted: make(source, trusted), trust)
@@ -169,11 +169,13 @@ def resume_run(
         ledger.retry(run_id, runnable.agent.workflow)
     else:
         refuse_changed(kept, describe_workflow(runnable.agent.workflow))
-    meant, later = _answers(ledger, run_id, given)  # again, for what is restarted asks anew
-    ledger.answer(run_id, meant)  # last, so that a command that fails keeps none
+    values, unasked = _read_answers(ledger, run_id, given)  # again: restarted operators ask anew
+    ledger.answer(run_id, values)  # last: a command that fails stores no answers
     job, going_on = ledger.job(run_id), Kept(ledger, run_id, db, source.base_url, trust=trust)
     port, lines = port_of(view, view_port), Lines.of_stdin()
-    carry_out(runnable, job, [], later, events_file, lines, as_json=as_json, kept=going_on, trace=trace, view_port=port)
+    carry_out(
+        runnable, job, [], unasked, events_file, lines, as_json=as_json, kept=going_on, trace=trace, view_port=port
+    )
 
 
 @app.command("cancel")
@@ -213,14 +215,14 @@ def delete_runs(
     chooses = older_than is not None or keep is not None
     if bool(run_ids) == chooses:
         raise InputError("name the runs, or say --older-than 30d or --keep 1000")
-    least = None if older_than is None else _age(older_than)
-    ledger = _ledger_to_look_at(db)
-    chosen = _ended(ledger, state, least, keep) if chooses else run_ids or []
+    least = None if older_than is None else _age_seconds(older_than)
+    ledger = _ledger_without_files(db)
+    chosen = _runs_in_state(ledger, state, least, keep) if chooses else run_ids or []
     sources = {source for few in batched(chosen) for source in ledger.store.sources(few)}
     for run_id in ledger.deleting(chosen):
         print(printable(f"deleted: {run_id}"))
     if not chosen:
-        print(f"nothing deleted: no run that is {state} is {_asked_for(older_than, keep)}")
+        print(f"nothing deleted: no run that is {state} is {_criteria_text(older_than, keep)}")
         return
     if not ledger.give_back_space():
         print(
@@ -228,61 +230,61 @@ def delete_runs(
             "other process uses the file makes it smaller",
             file=sys.stderr,
         )
-    for place in {_place_of_files(KeptRun("", source=source)) for source in sources}:
+    for place in {_file_store_of(KeptRun("", source=source)) for source in sources}:
         if freed := open_ledger(db, files=place).collect_files():
             print(f"files that no run refers to any more: {freed:,} bytes less")
 
 
-def _ended(ledger: Ledger, state: str, least: float | None, keep: int | None) -> Sequence[str]:
-    """The runs in a state that are so old and not among the newest."""
+def _runs_in_state(ledger: Ledger, state: str, least: float | None, keep: int | None) -> Sequence[str]:
+    """Return the ids of runs in a state that are at least `least` seconds old and not among the `keep` newest."""
     if state in (FINISHED, FAILED, CANCELLED):
         return ledger.store.ended(state, seconds=least, but=keep)
-    open_ = ledger.store.runs(states=(RUNNING, PAUSED))
-    these = [each for each in look(ledger, *open_) if each.state == state]
-    return [each.kept.run_id for each in these[keep or 0 :] if each.idle >= (least or 0.0)]
+    unfinished = ledger.store.runs(states=(RUNNING, PAUSED))
+    matching = [run for run in look(ledger, *unfinished) if run.state == state]
+    return [run.kept.run_id for run in matching[keep or 0 :] if run.idle >= (least or 0.0)]
 
 
-def _asked_for(older_than: str | None, keep: int | None) -> str:
+def _criteria_text(older_than: str | None, keep: int | None) -> str:
     older = [] if older_than is None else [f"older than {older_than}"]
     return " and ".join([*older, *([] if keep is None else [f"beyond the {keep} newest"])])
 
 
-def _ledger_to_look_at(db: str | None) -> Ledger:
-    """A ledger that names files by where they lay, and brings none here."""
+def _ledger_without_files(db: str | None) -> Ledger:
+    """Return a ledger for inspecting runs: files keep their stored addresses, and none is fetched."""
     ledger = open_ledger(db)
     ledger.codec = Codec()
     return ledger
 
 
-def _place_of_files(kept: KeptRun) -> str | None:
-    with suppress(InputError):  # a program began it
+def _file_store_of(kept: KeptRun) -> str | None:
+    with suppress(InputError):  # the run was started by a program
         return source_of(kept).files
     return None
 
 
-# What commands do with a run
+# Steps of the commands
 
 
-def _answers(ledger: Ledger, run_id: str, answers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the answers to what a run asks, as values, and the texts for what it does not ask yet.
+def _read_answers(ledger: Ledger, run_id: str, answers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the answers to open questions as values, and the texts of answers to questions not asked yet.
 
     Raises:
-        InputError: One does not fit its question.
+        InputError: An answer does not fit its question.
     """
-    open_ = {question.id: question for question in ledger.open_questions(run_id)}
-    meant: dict[str, Any] = {}
+    open_questions = {question.id: question for question in ledger.open_questions(run_id)}
+    values: dict[str, Any] = {}
     for question_id, text in answers.items():
-        if question_id in open_:
-            asked = open_[question_id]
+        if question_id in open_questions:
+            question = open_questions[question_id]
             try:
-                meant[question_id] = read_answer(text, asked.schema_)
+                values[question_id] = read_answer(text, question.schema_)
             except WrongAnswerError as error:
-                raise InputError(f"--answer {question_id}={text}: {error}; it was asked: {asked.text}") from error
-    return meant, {question_id: text for question_id, text in answers.items() if question_id not in meant}
+                raise InputError(f"--answer {question_id}={text}: {error}; it was asked: {question.text}") from error
+    return values, {question_id: text for question_id, text in answers.items() if question_id not in values}
 
 
-def _refuse_answers_to_a_program(kept: KeptRun) -> None:
-    """Raise InputError for a run that no command can go on with, before any answer to it is kept."""
+def _refuse_answers_of_program_run(kept: KeptRun) -> None:
+    """Raise InputError if a program started the run, as no command can resume it; no answer is stored then."""
     if not is_of_a_command(kept):
         raise InputError(
             f"run {kept.run_id!r} was begun by a program, not by a command, so no answer is stored; answer it "
@@ -290,7 +292,8 @@ def _refuse_answers_to_a_program(kept: KeptRun) -> None:
         )
 
 
-def _leave_to_driver(kept: KeptRun, given: Mapping[str, str], unasked: Mapping[str, str]) -> None:
+def _report_to_driver(kept: KeptRun, given: Mapping[str, str], unasked: Mapping[str, str]) -> None:
+    """Print that a driver continues the run with the answers; raise InputError if they do not let it continue."""
     if not given:
         raise InputError(f"run {kept.run_id!r} is being driven by {kept.driver}; wait for it, or cancel it first")
     if unasked:
@@ -298,20 +301,18 @@ def _leave_to_driver(kept: KeptRun, given: Mapping[str, str], unasked: Mapping[s
     print(f"{kept.run_id}: answered; {printable(kept.driver)} continues the run")
 
 
-def _deliver_kept(ledger: Ledger, kept: KeptRun, *, as_json: bool) -> None:
+def _deliver_stored(ledger: Ledger, kept: KeptRun, *, as_json: bool) -> None:
+    """Print the result of a finished run, and exit with its status."""
     message = ledger.result(kept.run_id)
     assert message is not None  # noqa: S101 - it has finished
     typed = False
-    with suppress(OperadError):  # the file may have gone since; then the text is shown, as for any other
+    with suppress(OperadError):  # if the file is gone, the text of the result is printed
         typed = find_graph(source_of(kept).file) is not None
     deliver(message, typed=typed, as_json=as_json)
 
 
-def _age(text: str) -> float:
-    found = _AGE.fullmatch(text.strip())
+def _age_seconds(text: str) -> float:
+    found = _AGE_PATTERN.fullmatch(text.strip())
     if not found:
         raise InputError(f"--older-than {text!r}: write a number with s, m, h, d or w: 90m, 12h, 30d, 2w")
     return int(found[1]) * UNIT_SECONDS[found[2]]
-
-
-# What people see

@@ -40,9 +40,11 @@ if TYPE_CHECKING:
 
 KEYS = "OPERAD_SERVE_KEYS"
 
-_MOST_KEYS = 2**20
-_CLOSING = 5.0
-"""Seconds in which connections may end after all runs have."""
+_MAX_KEY_FILE = 2**20
+"""Maximum size of a file of keys, in bytes."""
+
+_CLOSING_SECONDS = 5.0
+"""Seconds for connections to end after all runs have ended."""
 
 
 def serve(
@@ -108,15 +110,17 @@ def serve(
     exit status 0. A second signal ends it immediately. Models and their keys are the server's own, from its files and
     its environment. GET /openapi.json describes all paths.
     """
-    keys = _keys(key_file)
+    keys = _read_all_keys(key_file)
     if not is_loopback(host) and not keys:
         raise InputError(
             f"--host {host}: other machines can reach it without a key; set keys of {SHORTEST_KEY} or more "
             f"characters with --key-file FILE, or in {KEYS}"
         )
     origins = read_origins(cors_origin or (), "--cors-origin")
-    reach = None if services is None else str(services)
-    sources = [Source(file=file, model=model, base_url=base_url, services=reach, lossy=lossy) for file in configs]
+    services_path = None if services is None else str(services)
+    sources = [
+        Source(file=file, model=model, base_url=base_url, services=services_path, lossy=lossy) for file in configs
+    ]
     found = trusting(lambda trusted: [offer for source in sources for offer in offers_of(source, trusted)], trust)
     offers = by_name(found)
     db = db if db is not None else os.environ.get("OPERAD_DB") or None
@@ -124,7 +128,9 @@ def serve(
         offers = {
             name: offer.kept_in(open_ledger(db, offer.source, durable=offer.durable)) for name, offer in offers.items()
         }
-        _ = [offer.ledger.store for offer in offers.values() if offer.ledger]  # says what is wrong with the database
+        _ = [
+            offer.ledger.store for offer in offers.values() if offer.ledger
+        ]  # reports problems of the database before the server starts
     bounds = Bounds(
         runs=max_runs,
         seconds=run_seconds,
@@ -133,15 +139,15 @@ def serve(
         kept_seconds=keep_seconds,
         requests_a_minute=requests_per_minute,
     )
-    serving_type, uvicorn = _extra()
+    serving_type, uvicorn = _import_server()
     with ExitStack() as stack:
-        sockets = stack.enter_context(_listening(host, port))
+        sockets = stack.enter_context(_listening_sockets(host, port))
         listeners = [*stack.enter_context(listening(trace))]
         if metrics_port is not None:
             metrics = Metrics()
-            there, stop = serve_metrics(metrics.registry, metrics_port, metrics_host)
+            bound_port, stop = serve_metrics(metrics.registry, metrics_port, metrics_host)
             stack.callback(stop)
-            print(f"metrics: http://{metrics_host}:{there}/metrics", file=sys.stderr, flush=True)
+            print(f"metrics: http://{metrics_host}:{bound_port}/metrics", file=sys.stderr, flush=True)
             listeners.append(metrics)
         for offer, listener in product(offers.values(), listeners):
             offer.agent.workflow.add_listener(listener)
@@ -161,7 +167,7 @@ class _Setting:
 
     @property
     def hosts(self) -> Sequence[str] | None:
-        """The names that requests may call it by; None for any, where keys are asked for."""
+        """Host names that requests may use; None for any, as keys are required then."""
         if not is_loopback(self.host):
             return None
         own = f"[{self.host}]" if ":" in self.host else self.host
@@ -169,6 +175,7 @@ class _Setting:
 
 
 async def _serve(setting: _Setting, sockets: list[socket.socket], serving_type: type[Serving], uvicorn: Any) -> None:
+    """Serve until a signal; the first one shuts down in order, the second one at once."""
     from operad.server.connections import BACKLOG, BoundedHttp, quiet_about_accept
 
     quiet_about_accept(asyncio.get_running_loop())
@@ -183,51 +190,51 @@ async def _serve(setting: _Setting, sockets: list[socket.socket], serving_type: 
         access_log=False,
         server_header=False,
         ws="none",
-        timeout_graceful_shutdown=int(_CLOSING),
+        timeout_graceful_shutdown=int(_CLOSING_SECONDS),
     )
     server = uvicorn.Server(config)
-    server.capture_signals = _no_signals  # they are heeded here
-    loop, ending = asyncio.get_running_loop(), list[asyncio.Task[None]]()
+    server.capture_signals = _no_signals  # signals are handled below
+    loop, shutdown_tasks = asyncio.get_running_loop(), list[asyncio.Task[None]]()
 
-    async def end() -> None:
+    async def shut_down() -> None:
         await serving.drain(setting.grace)
-        _leave_within(2 * _CLOSING, 1)
+        _exit_after(2 * _CLOSING_SECONDS, 1)
         server.should_exit = True
 
-    def begin_to_end() -> None:
-        left = len(serving.runs.open)
-        what = f"{left} run{'s' if left != 1 else ''} under way"
-        ending.append(asyncio.ensure_future(end()))
-        _say(f"ending: {what}, which may take {setting.grace:g} s; the same again ends at once")
+    def begin_shutdown() -> None:
+        open_runs = len(serving.runs.open)
+        runs_text = f"{open_runs} run{'s' if open_runs != 1 else ''} under way"
+        shutdown_tasks.append(asyncio.ensure_future(shut_down()))
+        _print_line(f"ending: {runs_text}, which may take {setting.grace:g} s; the same again ends at once")
 
     received: list[int] = []
 
-    def hear(number: int) -> None:
+    def on_signal(number: int) -> None:
         received.append(number)
         if len(received) == 1:
-            loop.call_soon_threadsafe(begin_to_end)
+            loop.call_soon_threadsafe(begin_shutdown)
         else:
             loop.call_soon_threadsafe(serving.runs.stop_all)
             time.sleep(GRACE)
             end_children()
             os._exit(128 + number)
 
-    start_up = server.startup
+    original_startup = server.startup
 
     async def startup(sockets: list[socket.socket]) -> None:
-        await start_up(sockets=sockets)
+        await original_startup(sockets=sockets)
         for line in _greeting(setting, sockets[0].getsockname()[1]):
-            _say(line)
+            _print_line(line)
 
     server.startup = startup  # access lines appear only after the address is printed
     try:
-        with signals_heard(hear):
+        with signals_heard(on_signal):
             await server.serve(sockets=sockets)
-            await asyncio.gather(*ending, return_exceptions=True)
+            await asyncio.gather(*shutdown_tasks, return_exceptions=True)
     finally:
         for offer in setting.offers.values():
             if offer.ledger is not None:
-                await asyncio.to_thread(offer.ledger.close)  # so that others may go on with its runs at once
+                await asyncio.to_thread(offer.ledger.close)  # other processes can then resume its runs at once
 
 
 def _greeting(setting: _Setting, port: int) -> Iterator[str]:
@@ -240,29 +247,29 @@ def _greeting(setting: _Setting, port: int) -> Iterator[str]:
     yield f"http://{shown}:{port} (/v1, /runs, /mcp, /openapi.json; {asks})"
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     """Print a line to stderr, if it is still open."""
-    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - it is, where the process began without one
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - None if the process was started without one
         return
     try:
         print(printable(line), file=sys.stderr, flush=True)
-    except OSError:  # stderr is closed: buffered text would fail again at the end, with status 120
+    except OSError:  # stderr is closed: buffered text would fail again at exit, with status 120
         with suppress(OSError), open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stderr.fileno())
 
 
-def _keys(key_file: Path | None) -> tuple[str, ...]:
-    """The keys that the command was given.
+def _read_all_keys(key_file: Path | None) -> tuple[str, ...]:
+    """Return the keys of the environment and of the key file.
 
     Raises:
-        InputError: The file cannot be read, or holds none; or one cannot be a key.
+        InputError: The file cannot be read or holds no key, or a key is not valid.
     """
     keys = read_keys(re.split(r"[\s,]+", os.environ.get(KEYS, "")), KEYS)
     if key_file is None:
         return keys
     try:
         with key_file.open("rb") as file:
-            text = file.read(_MOST_KEYS).decode()
+            text = file.read(_MAX_KEY_FILE).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--key-file {key_file}: cannot be read: {getattr(error, 'strerror', error)}") from error
     read = read_keys(text.splitlines(), f"--key-file {key_file}")
@@ -272,11 +279,11 @@ def _keys(key_file: Path | None) -> tuple[str, ...]:
 
 
 @contextmanager
-def _listening(host: str, port: int) -> Generator[list[socket.socket], None, None]:
-    """Sockets that listen.
+def _listening_sockets(host: str, port: int) -> Generator[list[socket.socket], None, None]:
+    """Yield a socket that listens at an address.
 
     Raises:
-        InputError: There is no such address, or it is taken.
+        InputError: The address does not exist or is in use.
     """
     opened = None
     try:
@@ -302,14 +309,15 @@ def _no_signals() -> Generator[None, None, None]:
     yield
 
 
-def _leave_within(seconds: float, status: int) -> None:
-    """End the process after so long, whatever still hangs in it."""
+def _exit_after(seconds: float, status: int) -> None:
+    """End the process after some seconds, even if threads or connections hang."""
     timer = threading.Timer(seconds, os._exit, [status])
     timer.daemon = True
     timer.start()
 
 
-def _extra() -> tuple[type[Serving], Any]:
+def _import_server() -> tuple[type[Serving], Any]:
+    """Return the server class and uvicorn; raise MissingExtraError if they are not installed."""
     try:
         return import_module("operad.server.api.app").Serving, import_module("uvicorn")
     except ImportError as error:

@@ -57,7 +57,7 @@ def studio(
     if not path.exists():
         raise InputError(f"{path}: no such file or folder; operad studio FOLDER makes new files in a folder")
     services = partial(services_for, services_file, trust)
-    services()  # faults of the file, and trust, before the page is opened
+    services()  # reports faults of the file and missing trust before the page opens
     folder = Folder(path) if path.is_dir() else Folder(path.absolute().parent, path.name)
     try:
         server = PageServer(Studio(folder, trust=_is_trusted, services=services), port)
@@ -70,11 +70,11 @@ def studio(
         if sys.stdout.isatty() and not no_browser and has_screen():
             webbrowser.open(url)
         stay()
-    os._exit(0)  # runs in progress would be waited for
+    os._exit(0)  # do not wait for runs in progress
 
 
 def _is_trusted(code: Code) -> bool:
-    """Return True if a user trusts the code that a file names; where that cannot be looked up, it does not run."""
+    """Return True if the user trusts the code that a file names; False if the store of trust cannot be read."""
     try:
         return TrustStore.of_user().holds(code)
     except InputError:

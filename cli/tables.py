@@ -20,7 +20,7 @@ from operad.runtime.values.errors import InputError, MissingExtraError
 
 SUFFIXES = (".png", ".svg")
 _WIDEST = 160
-"""Columns of text if the output is not a terminal."""
+"""Width of the output in columns if it is not a terminal."""
 
 Cell = str | int | float | None
 
@@ -77,7 +77,7 @@ def check_plot(path: Path | None) -> None:
     """Check that a plot can be written to a path, before anything is scored.
 
     Raises:
-        InputError: It cannot be written.
+        InputError: The plot cannot be written.
         MissingExtraError: The plotting package is not installed.
     """
     if path is None:
@@ -118,7 +118,7 @@ def draw(plots: Sequence[Plot], path: Path) -> None:
         _plot(figure.add_subplot(max(len(plots), 1), 1, number), plot)
     picture = BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of letters that the font has not: they are boxes
+        warnings.simplefilter("ignore")  # warnings about characters that the font lacks
         figure.savefig(picture, format=path.suffix.lower().lstrip("."))
     write_file(str(path), picture.getvalue())
 
@@ -126,19 +126,19 @@ def draw(plots: Sequence[Plot], path: Path) -> None:
 def _plot(axes: Any, plot: Plot) -> None:
     width = 0.8 / max(len(plot.series), 1)
     for number, (name, rates) in enumerate(plot.series.items()):
-        heights = [float("nan") if rate is None else 100 * rate for rate in rates]
+        percentages = [float("nan") if rate is None else 100 * rate for rate in rates]
         if plot.lines:
-            axes.plot(range(len(heights)), heights, marker="o", label=_plain(name))
+            axes.plot(range(len(percentages)), percentages, marker="o", label=_plain(name))
         else:
-            middle = (number - (len(plot.series) - 1) / 2) * width
-            axes.bar([place + middle for place in range(len(heights))], heights, width, label=_plain(name))
+            offset = (number - (len(plot.series) - 1) / 2) * width
+            axes.bar([place + offset for place in range(len(percentages))], percentages, width, label=_plain(name))
     axes.set_xticks(range(len(plot.places)), [_plain(place) for place in plot.places])
     axes.set(title=_plain(plot.title), xlabel=plot.axis, ylabel="%", ylim=(0, 100))
     axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
 
 
 def _plain(text: str) -> str:
-    """A text, such as the name of a file, that matplotlib shows as it is: no formula, nor what legends leave out."""
+    """Return a text that matplotlib shows literally: not as a formula, and also in legends."""
     text = printable(text).replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
 
@@ -156,7 +156,7 @@ def _rich(table: Table) -> RichTable:
         numbers = all(not isinstance(row[number], str) for row in table.rows)
         rich.add_column(name, justify="right" if numbers and number else "left")
     for row in table.rows:
-        rich.add_row(*(Text(printable(_text(cell))) for cell in row))  # no markup, for cells hold what others wrote
+        rich.add_row(*(Text(printable(_text(cell))) for cell in row))  # no markup: cells contain text from files
     return rich
 
 

@@ -27,13 +27,16 @@ T = TypeVar("T")
 
 CONSOLE, OTLP = "console", "otlp"
 LONGEST_FLUSH = 5.0
-"""Seconds to send remaining spans at the end."""
+"""Maximum number of seconds to send remaining spans at the end."""
 
 DELAY = 1.0
-"""Seconds that spans wait for others, to be sent together."""
+"""Seconds for which spans wait to be sent in one batch."""
 
 AT_ONCE, MOST_WAITING = 64, 4096
+"""Maximum number of spans in a batch, and of spans that wait to be sent."""
+
 MOST_ATTRIBUTES = 512
+"""Maximum number of attributes of a span."""
 
 Traced = Annotated[
     str | None,
@@ -56,7 +59,7 @@ MetricsHost = Annotated[
 
 @contextmanager
 def listening(where: str | None) -> Generator[Sequence[Listener], None, None]:
-    """Yield the listeners for a command's runs; at the end, send their remaining spans within `LONGEST_FLUSH`.
+    """Yield the listeners for a command's runs; at the end, send the remaining spans within `LONGEST_FLUSH` seconds.
 
     Args:
         where: Destination of spans, as `Traced`; None for none.
@@ -77,7 +80,7 @@ def listening(where: str | None) -> Generator[Sequence[Listener], None, None]:
 
 
 async def listened(workflow: Workflow, where: str | None, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a workflow's run, with the listeners of `listening`.
+    """Await a workflow's run with the listeners of `listening`, and return its result.
 
     Args:
         workflow: The workflow.
@@ -94,8 +97,11 @@ async def listened(workflow: Workflow, where: str | None, work: Coroutine[Any, A
 
 
 def _tracing(where: str) -> tuple[Listener, Callable[[], None]]:
-    _check(where)
-    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # its warnings repeat headers; one line says it all
+    """Return a listener that sends spans to a destination, and a function that sends the remaining ones."""
+    _check_destination(where)
+    logging.getLogger("opentelemetry").setLevel(
+        logging.CRITICAL
+    )  # its warnings repeat headers; `_flush` prints one line instead
     try:
         sdk: Any = import_module("opentelemetry.sdk.trace")
         export: Any = import_module("opentelemetry.sdk.trace.export")
@@ -112,29 +118,32 @@ def _tracing(where: str) -> tuple[Listener, Callable[[], None]]:
         shutdown_on_exit=False,
     )
     if isinstance(api.get_tracer_provider(), api.ProxyTracerProvider):
-        api.set_tracer_provider(provider)  # spans of operators and tools go there, too
+        api.set_tracer_provider(provider)  # spans that operators and tools create go there, too
     listener = OpenTelemetryListener(provider)
     if where == CONSOLE:
-        told = export.ConsoleSpanExporter(out=sys.stderr, formatter=_line)
-        provider.add_span_processor(export.SimpleSpanProcessor(told))
+        console_exporter = export.ConsoleSpanExporter(out=sys.stderr, formatter=_span_line)
+        provider.add_span_processor(export.SimpleSpanProcessor(console_exporter))
         return listener, lambda: None
-    sent = _Sent(_exporter(where, exporter), export.SpanExportResult.SUCCESS)
+    counting_exporter = _CountingExporter(_exporter(where, exporter), export.SpanExportResult.SUCCESS)
     batches = export.BatchSpanProcessor(
-        sent, max_queue_size=MOST_WAITING, max_export_batch_size=AT_ONCE, schedule_delay_millis=DELAY * 1000
+        counting_exporter,
+        max_queue_size=MOST_WAITING,
+        max_export_batch_size=AT_ONCE,
+        schedule_delay_millis=DELAY * 1000,
     )
     provider.add_span_processor(batches)
-    return listener, lambda: _flush(provider, sent, where)
+    return listener, lambda: _flush(provider, counting_exporter, where)
 
 
-def _line(span: Any) -> str:
+def _span_line(span: Any) -> str:
     return f"{span.to_json(indent=None)}\n"
 
 
-class _Sent:
-    """An exporter that remembers whether all went well.
+class _CountingExporter:
+    """Exporter that counts the spans that could not be sent.
 
     Attributes:
-        failed: Number of spans the collector did not take.
+        failed: Number of spans that the collector did not accept.
     """
 
     def __init__(self, exporter: Any, success: Any) -> None:
@@ -155,8 +164,8 @@ class _Sent:
         return self._exporter.force_flush(timeout_millis)
 
 
-def _flush(provider: Any, sent: _Sent, where: str) -> None:
-    """Send remaining spans; do not wait for a collector that is not reachable."""
+def _flush(provider: Any, sent: _CountingExporter, where: str) -> None:
+    """Send remaining spans, within `LONGEST_FLUSH` seconds; print a warning if some could not be sent."""
     ended = threading.Event()
 
     def flush() -> None:
@@ -165,21 +174,24 @@ def _flush(provider: Any, sent: _Sent, where: str) -> None:
 
     threading.Thread(target=flush, name="operad-traces", daemon=True).start()
     if not ended.wait(LONGEST_FLUSH) or sent.failed:
-        place = where if where != OTLP else "the collector that OTEL_EXPORTER_OTLP_ENDPOINT names"
-        say(Console(stderr=True), f"traces: not all spans have reached {place}; is it there, and does it take OTLP?")
+        destination = where if where != OTLP else "the collector that OTEL_EXPORTER_OTLP_ENDPOINT names"
+        say(
+            Console(stderr=True),
+            f"traces: not all spans have reached {destination}; is it there, and does it take OTLP?",
+        )
 
 
-def _exporter(where: str, made: Callable[..., Any]) -> Any:
+def _exporter(where: str, exporter_type: Callable[..., Any]) -> Any:
     if where == OTLP:
-        return made()
-    return made(endpoint=where if urlsplit(where).path.strip("/") else f"{where.rstrip('/')}/v1/traces")
+        return exporter_type()
+    return exporter_type(endpoint=where if urlsplit(where).path.strip("/") else f"{where.rstrip('/')}/v1/traces")
 
 
-def _check(where: str) -> None:
-    """See that spans can go there.
+def _check_destination(where: str) -> None:
+    """Check the destination of spans.
 
     Raises:
-        InputError: They cannot; what was given is not repeated where it may hold a password.
+        InputError: The destination is not valid; it is not repeated in the message if it may contain a password.
     """
     if where in (CONSOLE, OTLP):
         return

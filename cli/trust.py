@@ -34,29 +34,29 @@ def trust(
     if not (files or list_ or revoke):
         raise InputError("name the files to trust; --list shows what is trusted")
     store = TrustStore.of_user()
-    for what in revoke or ():
-        if not store.revoke(what):
-            raise InputError(f"{what}: is not trusted; operad trust --list shows what is")
-        _say(f"not trusted any more: {what}")
+    for revoked_file in revoke or ():
+        if not store.revoke(revoked_file):
+            raise InputError(f"{revoked_file}: is not trusted; operad trust --list shows what is")
+        _print_lines(f"not trusted any more: {revoked_file}")
     for file in files or ():
-        if code := _code(file):
+        if code := _code_of(file):
             store.grant(code)
-            _say(f"trusted: {file}", code.lines)
+            _print_lines(f"trusted: {file}", code.lines)
         else:
-            _say(f"{file}: names no code, and needs no trust")
+            _print_lines(f"{file}: names no code, and needs no trust")
     if list_:
         entries = store.entries()
         for digest, entry in entries.items():
-            _say(f"{entry.get('file')}  {digest[:12]}  {entry.get('granted')}", entry.get("code") or ())
+            _print_lines(f"{entry.get('file')}  {digest[:12]}  {entry.get('granted')}", entry.get("code") or ())
         if not entries:
-            _say("nothing is trusted")
+            _print_lines("nothing is trusted")
 
 
-def _say(line: str, more: Iterable[object] = ()) -> None:
-    print("\n".join(printable(each) for each in (line, *(f"  {each}" for each in more))))
+def _print_lines(line: str, more: Iterable[object] = ()) -> None:
+    print("\n".join(printable(text) for text in (line, *(f"  {text}" for text in more))))
 
 
-def _code(file: str) -> Code:
+def _code_of(file: str) -> Code:
     with found_file(file) as path:
         if is_configuration(read_file(path)):
             return preview(file).code

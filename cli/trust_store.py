@@ -52,16 +52,16 @@ class TrustStore:
         return cls(folder / "trust.json")
 
     def entries(self) -> dict[str, dict[str, Any]]:
-        """Return what is trusted: the file, its code and the time, by digest.
+        """Return the trusted entries by digest: the file, its code and the time.
 
         Raises:
-            InputError: The file cannot be read, holds something else, or others may write it.
+            InputError: The file cannot be read, has another content, or can be written by other users.
         """
         try:
             with self.path.open("rb") as file:
                 if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o022:
                     raise InputError(f"{self.path}: others may write it; check what it lists, then chmod 600 it")
-                found = json.loads(file.read(MAX_BYTES))
+                content = json.loads(file.read(MAX_BYTES))
         except FileNotFoundError:
             return {}
         except OSError as error:
@@ -70,44 +70,46 @@ class TrustStore:
             raise InputError(
                 f"{self.path}: is not a store of trust: {error}; delete it to start with an empty one"
             ) from error
-        values: list[object] = list(cast("dict[str, object]", found).values()) if isinstance(found, dict) else [None]
-        if not all(isinstance(each, dict) for each in values):
+        entries: list[object] = (
+            list(cast("dict[str, object]", content).values()) if isinstance(content, dict) else [None]
+        )
+        if not all(isinstance(entry, dict) for entry in entries):
             raise InputError(f"{self.path}: is not a store of trust; delete it to start with an empty one")
-        return cast("dict[str, dict[str, Any]]", found)
+        return cast("dict[str, dict[str, Any]]", content)
 
     def holds(self, code: Code) -> bool:
-        """Return True if this code, of this file, is trusted as it is now."""
+        """Return True if the code is trusted in its current state."""
         return code.digest in self.entries()
 
     def grant(self, code: Code) -> None:
-        """Trust this code, as long as neither it nor its file changes."""
+        """Trust the code until it or its file changes."""
         file = str(Path(code.file).absolute())
         granted = datetime.now().astimezone().isoformat(timespec="seconds")
         self._write({**self.entries(), code.digest: {"file": file, "code": list(code.lines), "granted": granted}})
 
     def revoke(self, what: str) -> int:
-        """Take back the trust in a file, or in the digest that begins so; return how much was taken back."""
+        """Revoke the trust in a file, or in digests with a prefix of at least 8 characters; return their number."""
         entries, file = self.entries(), str(Path(what).absolute())
-        gone = [
+        revoked = [
             digest
-            for digest, each in entries.items()
-            if each.get("file") == file or (len(what) >= 8 and digest.startswith(what))
+            for digest, entry in entries.items()
+            if entry.get("file") == file or (len(what) >= 8 and digest.startswith(what))
         ]
-        if gone:
-            self._write({digest: each for digest, each in entries.items() if digest not in gone})
-        return len(gone)
+        if revoked:
+            self._write({digest: entry for digest, entry in entries.items() if digest not in revoked})
+        return len(revoked)
 
     def _write(self, entries: Mapping[str, object]) -> None:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, made = tempfile.mkstemp(prefix=".trust.", dir=self.path.parent)  # 0600
+            handle, temporary = tempfile.mkstemp(prefix=".trust.", dir=self.path.parent)  # 0600
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
                     json.dump(entries, file, indent=2)
-                Path(made).replace(self.path)
+                Path(temporary).replace(self.path)
             except BaseException:
                 with suppress(OSError):
-                    Path(made).unlink()
+                    Path(temporary).unlink()
                 raise
         except OSError as error:
             raise InputError(f"{self.path}: cannot be written: {error.strerror or error}") from error
@@ -117,11 +119,11 @@ def trusting(load: Callable[[Trust], T], given: bool) -> T:
     """Load files whose code the user trusts; at a terminal, ask for missing trust, and keep the decision.
 
     Args:
-        load: Function that loads the files with a trust decision.
+        load: Function that loads the files, given a trust decision.
         given: True if the command was given ``--trust``.
 
     Raises:
-        InputError: Trust is missing and cannot be asked for, or the user refused.
+        InputError: The code is not trusted, and the user refused or cannot be asked.
     """
     if given:
         return load(True)
@@ -155,5 +157,5 @@ def ask(code: Code) -> None:
 def _is_terminal(stream: Any) -> bool:
     try:
         return stream.isatty()
-    except (AttributeError, ValueError):  # there is none, or it is closed
+    except (AttributeError, ValueError):  # the stream is missing or closed
         return False

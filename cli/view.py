@@ -74,11 +74,11 @@ def view(
         if sys.stdout.isatty() and not no_browser and has_screen():
             webbrowser.open(url)
         stay()
-    os._exit(0)  # a database that is gone would be waited for
+    os._exit(0)  # do not wait for a database that does not respond
 
 
 def _site(run: str | None, db: str | None) -> tuple[str, Site]:
-    """Return the site and the path to show in it."""
+    """Return the path to open in a site, and the site."""
     from operad.server.view.server import RunPage, RunsPage
     from operad.server.view.sources import FileSource
 
@@ -91,7 +91,7 @@ def _site(run: str | None, db: str | None) -> tuple[str, Site]:
     from operad.runtime.durable.places import shown
 
     ledger = open_ledger(db)
-    ledger.codec = Codec()  # which names files by where they lie, and brings none here
+    ledger.codec = Codec()  # files keep their stored addresses, and none is fetched
     site = RunsPage(ledger, f"runs in {shown(ledger.url)}")
     if run is None:
         ledger.runs(1)
@@ -101,14 +101,14 @@ def _site(run: str | None, db: str | None) -> tuple[str, Site]:
 
 @contextmanager
 def page_of(workflow: Workflow, port: int) -> Generator[PageServer, None, None]:
-    """Show a workflow's run on a page while this lasts, and at a terminal until Ctrl-C.
+    """Show a workflow's run on a page inside this context manager; at a terminal, the page then stays until Ctrl-C.
 
     Args:
         workflow: The workflow.
-        port: Where; 0 for any port that is free.
+        port: Port of the page; 0 for any free port.
 
     Raises:
-        InputError: The port cannot be had.
+        InputError: The port cannot be used.
     """
     from operad.server.view.server import PageServer, live_page
     from operad.server.view.sources import LiveSource
@@ -135,12 +135,12 @@ def page_of(workflow: Workflow, port: int) -> Generator[PageServer, None, None]:
 
 
 def _interrupt() -> None:
-    """As Ctrl-C does."""
+    """Send SIGINT to the main thread, as Ctrl-C does."""
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 def heed_signals() -> None:
-    """Have Ctrl-C and SIGTERM raise KeyboardInterrupt."""
+    """Make Ctrl-C and SIGTERM raise KeyboardInterrupt."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
 
@@ -152,5 +152,5 @@ def stay() -> None:
 
 
 def has_screen() -> bool:
-    """Return True if a browser that is opened would not take the terminal."""
+    """Return True if a browser can open outside the terminal."""
     return sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())

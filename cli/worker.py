@@ -70,19 +70,21 @@ def worker(
     status 0. A second signal ends it immediately. Operators of a worker that dies go to another worker. Models and
     keys are the worker's own, from its files and its environment.
     """
-    reach = services and str(services)
-    sources = [Source(file=file, model=model, base_url=base_url, services=reach, lossy=lossy) for file in configs]
+    services_path = services and str(services)
+    sources = [
+        Source(file=file, model=model, base_url=base_url, services=services_path, lossy=lossy) for file in configs
+    ]
     runnables = trusting(lambda trusted: [make(source, trusted) for source in sources], trust)
-    served = [each.served() for each in runnables]
-    queues = [each.queue for each in served]
+    served = [runnable.served() for runnable in runnables]
+    queues = [runnable.queue for runnable in served]
     if len(set(queues)) < len(queues):
         raise InputError("two of these files do the same; name each once")
     ledger = open_ledger(db, sources[0])
-    _ = ledger.store  # which says in words what is wrong with the database, before this says that it serves
+    _ = ledger.store  # reports problems of the database before the worker starts
     ledger.close()
     url = ledger.url
     console = Console(stderr=True)
-    for line in dict.fromkeys(model_line(agent.reasoner) for each in runnables for agent in each.team):
+    for line in dict.fromkeys(model_line(agent.reasoner) for runnable in runnables for agent in runnable.team):
         if line:
             say(console, line)
     with ExitStack() as stack:
@@ -100,16 +102,16 @@ def worker(
             port, stop = _serve_metrics(works, metrics, metrics_port, metrics_host)
             stack.callback(stop)
             say(console, f"metrics: http://{metrics_host}:{port}/metrics")
-        _work(works, served, url, grace, console)
+        _run_worker(works, served, url, grace, console)
 
 
 def _serve_metrics(works: Worker, metrics: Metrics, port: int, host: str) -> tuple[int, Callable[[], None]]:
-    """Answer Prometheus, also on the worker itself; the port, and what ends that."""
+    """Serve metrics, also those of the worker itself; return the port, and a function that stops serving."""
 
     def waiting() -> float:
         try:
             return float(sum(works.waiting().values()))
-        except Exception as error:  # noqa: BLE001 - whatever the database has, the other metrics are there
+        except Exception as error:  # noqa: BLE001 - a fault of the database must not affect other metrics
             _logger.debug("how much waits in the queues is not known: %s", describe(error))
             return math.nan
 
@@ -120,10 +122,12 @@ def _serve_metrics(works: Worker, metrics: Metrics, port: int, host: str) -> tup
     return serve(metrics.registry, port, host)
 
 
-def _work(works: Worker, served: Sequence[Served], url: URL, grace: float, console: Console) -> None:
+def _run_worker(works: Worker, served: Sequence[Served], url: URL, grace: float, console: Console) -> None:
     say(console, f"worker: {works.executor.id}, version {works.executor.version}, {shown(url)}")
-    for each in served:
-        say(console, f"serves: {each.name} ({each.queue}), {works.executor.concurrency} operators at once")
+    for served_file in served:
+        say(
+            console, f"serves: {served_file.name} ({served_file.queue}), {works.executor.concurrency} operators at once"
+        )
     asyncio.run(_serve(works, grace, console))
 
 
@@ -154,15 +158,15 @@ def workers(
     ledger = open_ledger(db)
     executors = ledger.store.executors()
     if as_json:
-        put(json.dumps([_plain(each) for each in executors], indent=2, ensure_ascii=False))
+        put(json.dumps([_as_json(executor) for executor in executors], indent=2, ensure_ascii=False))
         return
     table = Table("id", "kind", "state", "version", "serves", "at", box=None, pad_edge=False)
-    for each in executors:
-        state = "alive" if each.alive else f"silent for {each.silent:.0f} s"
-        at = ", ".join(each.doing) or ("nothing" if each.kind == "worker" else "")
-        cells = each.id, each.kind, state, each.version, *each.queues, at
-        id_, kind, state, version, *queues, at = (Text(printable(cell)) for cell in cells)
-        table.add_row(id_, kind, state, version, Text("\n").join(queues), at)
+    for executor in executors:
+        state = "alive" if executor.alive else f"silent for {executor.silent:.0f} s"
+        current = ", ".join(executor.doing) or ("nothing" if executor.kind == "worker" else "")
+        cells = executor.id, executor.kind, state, executor.version, *executor.queues, current
+        id_, kind, state, version, *queues, current = (Text(printable(cell)) for cell in cells)
+        table.add_row(id_, kind, state, version, Text("\n").join(queues), current)
     console = Console(soft_wrap=True)
     if executors:
         console.print(table)
@@ -170,15 +174,15 @@ def workers(
         say(Console(stderr=True), "there are no drivers and no workers; start a worker: operad worker FILE")
 
 
-def _plain(each: Executor) -> dict[str, object]:
+def _as_json(executor: Executor) -> dict[str, object]:
     return {
-        "id": each.id,
-        "kind": each.kind,
-        "alive": each.alive,
-        "silent_seconds": round(each.silent, 1),
-        "version": each.version,
-        "queues": each.queues,
-        "concurrency": each.concurrency,
-        "doing": each.doing,
-        "started": each.started,
+        "id": executor.id,
+        "kind": executor.kind,
+        "alive": executor.alive,
+        "silent_seconds": round(executor.silent, 1),
+        "version": executor.version,
+        "queues": executor.queues,
+        "concurrency": executor.concurrency,
+        "doing": executor.doing,
+        "started": executor.started,
     }

@@ -21,7 +21,7 @@ _LONGEST_SCHEMA = 300
 
 
 class WrongAnswerError(Exception):
-    """An answer that does not fit its question; the text says why."""
+    """An answer that does not fit its question; its text gives the reason."""
 
 
 def describe_answer(schema: Mapping[str, Any] | None) -> str:
@@ -41,10 +41,10 @@ def describe_answer(schema: Mapping[str, Any] | None) -> str:
 
 
 def read_answer(text: str, schema: Mapping[str, Any] | None) -> Any:
-    """Return the value of a typed answer: the text itself, yes or no, or JSON; the first that fits the schema.
+    """Return the first meaning of a typed answer that fits the schema: the text itself, yes or no, or JSON.
 
     Raises:
-        WrongAnswerError: None of these fits.
+        WrongAnswerError: No meaning fits the schema.
     """
     if schema is None:
         return text
@@ -57,11 +57,11 @@ def read_answer(text: str, schema: Mapping[str, Any] | None) -> Any:
         meanings.append(_WORDS[stripped.lower()])
     with suppress(ValueError, RecursionError):
         meanings.append(json.loads(stripped))
-    wrong: list[str] = []
+    mismatches: list[str] = []
     for meaning in meanings:
-        if not (wrong := faults(form, meaning)):
+        if not (mismatches := faults(form, meaning)):
             return meaning
-    raise WrongAnswerError("; ".join(fault.removeprefix("$: ") for fault in wrong))
+    raise WrongAnswerError("; ".join(fault.removeprefix("$: ") for fault in mismatches))
 
 
 def _as_typed(value: Any) -> str:

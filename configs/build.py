@@ -57,19 +57,19 @@ from operad.runtime.workflow.map import Map
 from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
 
 _PLATFORMS: dict[str | None, type[Workflow]] = {None: Workflow, "DBGPT": DbgptWorkflow, "BUILTIN": BuiltinWorkflow}
-_EXPLAINED_BY_GAPS = {"no-operators", "never-runs", "read-too-early"}
+_EXPLAINED_BY_GAPS = {"no-operators", "never-runs", "read-too-early"}  # issues that a missing operator may cause
 _NOT_AS_EVALUATOR = {"inputs", "ports", "join", "map"}
 _NOT_AS_FALLBACK = {"inputs", "join", "map", "retry", "timeout", "fallback", "cache"}
 
 
 class Builder:
-    """Builds the workflows of a file. Faults are collected; the parts concerned are left out.
+    """Builder of the workflows of a file. Faults are collected; parts with faults are left out.
 
     Args:
         spec: Content of the file.
         folder: Folder of the file.
         faults: Collected faults.
-        modules: Source of the classes and functions that it names.
+        modules: Source of the classes and functions that the file names.
     """
 
     def __init__(self, spec: ConfigSpec, folder: Path, faults: Faults, modules: Modules) -> None:
@@ -115,7 +115,7 @@ class Builder:
             if name in workflows:
                 message = f"another expert is called {name!r} too"
                 self._faults.report((*path, "profile", "name"), "duplicate-name", message)
-            workflows[name] = self._expert(expert, path)
+            workflows[name] = self._build_expert(expert, path)
         for spec, path in self._operators.values():
             if spec.name not in self._built:
                 step = self._step(spec, path, {}, Around(NO_POLICY, self._spec.model))
@@ -136,13 +136,13 @@ class Builder:
 
     # Workflows
 
-    def _expert(self, spec: ExpertSpec, path: Path_) -> Workflow:
+    def _build_expert(self, spec: ExpertSpec, path: Path_) -> Workflow:
         around = Around(NO_POLICY, spec.model or self._spec.model)
-        workflow = self._workflow(spec, spec.profile.name, path, around)
+        workflow = self._build_workflow(spec, spec.profile.name, path, around)
         self._check_reads(workflow, {})
         return workflow
 
-    def _workflow(self, spec: WorkflowLikeSpec, name: str, path: Path_, around: Around) -> Workflow:
+    def _build_workflow(self, spec: WorkflowLikeSpec, name: str, path: Path_, around: Around) -> Workflow:
         policy = self._policies.of(spec.policy, (*path, "policy"), around.policy, around.model)
         around = Around(policy, around.model, around.names)
         workflow = self._platform(
@@ -153,49 +153,49 @@ class Builder:
             insights=self._insights,
         )
         steps: dict[str, Step] = {}
-        edges: dict[str, list[BaseOperator | Workflow | Port]] = {}
-        gaps: set[str] = set()  # those whose predecessors are not all known; and "" if there are any
+        predecessors_of: dict[str, list[BaseOperator | Workflow | Port]] = {}
+        gaps: set[str] = set()  # operators whose predecessors are not all known; with "" if a step could not be built
         for number, chain in enumerate(spec.workflow):
-            before: BaseOperator | Workflow | Port | None = None
-            before_gap = False
+            predecessor: BaseOperator | Workflow | Port | None = None
+            after_gap = False
             for i, item in enumerate(chain):
-                place = (*path, "workflow", number, i)
+                item_path = (*path, "workflow", number, i)
                 is_step = isinstance(item, StepSpec)
-                ref, at = (item.operator, (*place, "operator")) if is_step else (item, place)
-                step = self._step(ref, at, steps, around)
+                ref, ref_path = (item.operator, (*item_path, "operator")) if is_step else (item, item_path)
+                step = self._step(ref, ref_path, steps, around)
                 if step is None:
                     gaps.add("")
-                    before_gap = True
+                    after_gap = True
                     continue
-                if before_gap:
+                if after_gap:
                     gaps.add(step.spec.name)
-                before_gap = False
+                after_gap = False
                 workflow.add_operator(step.does, join=step.spec.join, policy=step.policy)
-                edges.setdefault(step.spec.name, []).extend([before] if before else [])
-                before = step.does
-                if is_step and self._has_port(step, item.port, last=i + 1 == len(chain), path=(*place, "port")):
-                    before = Port(step.does, item.port)
-        for name, before_it in edges.items():
-            workflow.add_operator(steps[name].does, self._in_order(before_it, steps[name], steps, gaps))
-        several = isinstance(spec.evaluator, list)
-        judges = spec.evaluator if isinstance(spec.evaluator, list) else [spec.evaluator] if spec.evaluator else []
-        judging: dict[str, Path_] = {}
-        for number, judge in enumerate(judges):
-            at = (*path, "evaluator", number) if several else (*path, "evaluator")
-            judging[judge if isinstance(judge, str) else judge.name] = at
-            self._add_evaluator(workflow, judge, at, around)
-        self._check(workflow, path, steps, judging, gaps)
+                predecessors_of.setdefault(step.spec.name, []).extend([predecessor] if predecessor else [])
+                predecessor = step.does
+                if is_step and self._has_port(step, item.port, last=i + 1 == len(chain), path=(*item_path, "port")):
+                    predecessor = Port(step.does, item.port)
+        for name, predecessors in predecessors_of.items():
+            workflow.add_operator(steps[name].does, self._ordered_predecessors(predecessors, steps[name], steps, gaps))
+        is_list = isinstance(spec.evaluator, list)
+        evaluators = spec.evaluator if isinstance(spec.evaluator, list) else [spec.evaluator] if spec.evaluator else []
+        evaluator_paths: dict[str, Path_] = {}
+        for number, evaluator in enumerate(evaluators):
+            ref_path = (*path, "evaluator", number) if is_list else (*path, "evaluator")
+            evaluator_paths[evaluator if isinstance(evaluator, str) else evaluator.name] = ref_path
+            self._add_evaluator(workflow, evaluator, ref_path, around)
+        self._check_graph(workflow, path, steps, evaluator_paths, gaps)
         if not gaps:
             self._steps[workflow] = steps
         return workflow
 
-    def _in_order(
-        self, before: list[BaseOperator | Workflow | Port], step: Step, steps: Mapping[str, Step], gaps: set[str]
+    def _ordered_predecessors(
+        self, predecessors: list[BaseOperator | Workflow | Port], step: Step, steps: Mapping[str, Step], gaps: set[str]
     ) -> list[BaseOperator | Workflow | Port]:
-        """Return what comes before an operator: first its `inputs`, in their order, and then what chains say."""
+        """Return the predecessors of an operator: its `inputs` first, in their order, then others from chains."""
         if isinstance(step.spec, TypedSpec):
-            return before
-        first: list[BaseOperator | Workflow | Port] = []
+            return predecessors
+        from_inputs: list[BaseOperator | Workflow | Port] = []
         for number, name in enumerate(step.spec.inputs):
             if name not in steps or name == step.spec.name:
                 if gaps and name in self._operators and name != step.spec.name:
@@ -204,46 +204,47 @@ class Builder:
                 message = f"no other operator of this workflow is called {name!r}{hint}"
                 self._faults.report((*step.path, "inputs", number), "unknown-operator", message)
                 continue
-            does = steps[name].does
-            first += [each for each in before if operator_of(each) is does] or [does]
-        return [*first, *(each for each in before if each not in first)]
+            operator = steps[name].does
+            from_inputs += [other for other in predecessors if operator_of(other) is operator] or [operator]
+        return [*from_inputs, *(other for other in predecessors if other not in from_inputs)]
 
-    def _check(
-        self, workflow: Workflow, path: Path_, steps: dict[str, Step], judging: dict[str, Path_], gaps: set[str]
+    def _check_graph(
+        self, workflow: Workflow, path: Path_, steps: dict[str, Step], evaluator_paths: dict[str, Path_], gaps: set[str]
     ) -> None:
-        """Look for what only the whole graph shows, and say it where it is written; not what a gap in it explains."""
+        """Report the issues of the whole graph at their places in the file, except those that a gap explains."""
         for issue in workflow.graph().check():
-            where, inner, _ = issue.where.partition("/")
-            if where in steps and (inner or issue.code in ("no-operators", "cycle")):
-                continue  # of a workflow inside, which was checked when it was made
-            if gaps and (where in gaps or issue.code in _EXPLAINED_BY_GAPS):
+            operator_id, slash, _ = issue.where.partition("/")
+            if operator_id in steps and (slash or issue.code in ("no-operators", "cycle")):
+                continue  # an issue of a nested workflow, which was checked when it was built
+            if gaps and (operator_id in gaps or issue.code in _EXPLAINED_BY_GAPS):
                 continue
             if issue.code == "fallback-port":
-                continue  # said already, where the fallback is written
-            if where in steps and is_of_reads(issue, steps[where]):
-                continue  # said by `_check_reads`, which knows more
-            at = judging.get(where) or written(issue, steps.get(where)) or (*path, "workflow")
-            self._faults.report(at, issue.code, issue.message)
+                continue  # already reported at the fallback
+            if operator_id in steps and is_of_reads(issue, steps[operator_id]):
+                continue  # reported by `_check_reads`, which knows more
+            place = evaluator_paths.get(operator_id) or written(issue, steps.get(operator_id)) or (*path, "workflow")
+            self._faults.report(place, issue.code, issue.message)
 
-    def _check_reads(self, workflow: Workflow, given: Mapping[str, Outputs] | None) -> None:
-        """Look at what the typed nodes of a workflow, and of those inside it, read of others: see `Reads`."""
+    def _check_reads(self, workflow: Workflow, outer_outputs: Mapping[str, Outputs] | None) -> None:
+        """Report the faults of variables that typed nodes read, also in nested workflows; see `Reads`."""
         if workflow not in self._steps:
             return
         steps, graph = self._steps[workflow], workflow.graph()
-        reads = Reads(graph, given)
+        reads = Reads(graph, outer_outputs)
         for node_id, fault in reads.faults:
             self._faults.report(steps[node_id].place_of(fault), fault.code, fault.what)
         for name, step in steps.items():
             if step.inside is None:
                 continue
-            before = {other: reads.outputs.get(other) for other in graph.before[name]} or given
+            outputs = {other: reads.outputs.get(other) for other in graph.before[name]} or outer_outputs
             if isinstance(step.does, Map):
-                before = {**(before or {}), name: {"item": VariableType.ANY, "index": VariableType.NUMBER}}
-            self._check_reads(step.inside, before)
+                outputs = {**(outputs or {}), name: {"item": VariableType.ANY, "index": VariableType.NUMBER}}
+            self._check_reads(step.inside, outputs)
 
     def _has_port(self, step: Step, port: str, *, last: bool, path: Path_) -> bool:
-        known = step.does.ports if not isinstance(step.does, Workflow) else ()
-        says_itself = (
+        """Return True if a chain can continue from this port of a step; otherwise report the reason at `path`."""
+        ports = step.does.ports if not isinstance(step.does, Workflow) else ()
+        may_have_undeclared_ports = (
             isinstance(step.spec, WorkflowSpec | FunctionSpec)
             or isinstance(step.does, Broken)
             or (isinstance(step.spec, OperatorSpec) and bool(step.spec.class_))
@@ -253,8 +254,8 @@ class Builder:
             self._faults.report(path, "port", message)
         elif isinstance(step.does, Map):
             self._faults.report(path, "port", "what runs for each item of a list takes no port")
-        elif port not in known and (known or not says_itself):
-            self._faults.report(path, "unknown-port", no_such_port(port, known))
+        elif port not in ports and (ports or not may_have_undeclared_ports):
+            self._faults.report(path, "unknown-port", no_such_port(port, ports))
         else:
             return True
         return False
@@ -262,6 +263,7 @@ class Builder:
     # Operators
 
     def _step(self, ref: str | AnySpec, path: Path_, steps: dict[str, Step], around: Around) -> Step | None:
+        """Return the step that is named or defined at `path`; built and added to `steps` at its first mention."""
         found = self._find(ref, path)
         if found is None:
             return None
@@ -271,13 +273,13 @@ class Builder:
                 message = f"another operator is called {spec.name!r} too"
                 self._faults.report(path, "duplicate-name", message)
             return steps[spec.name]
-        step = self._nested(spec, defined, path, around) if isinstance(spec, WorkflowSpec) else None
+        step = self._build_nested(spec, defined, path, around) if isinstance(spec, WorkflowSpec) else None
         if isinstance(spec, OperatorSpec):
-            step = self._single(spec, defined, around)
+            step = self._build_operator(spec, defined, around)
         if isinstance(spec, TypedSpec):
-            step = self._typed(spec, defined, around)
+            step = self._build_node(spec, defined, around)
         if isinstance(spec, FunctionSpec):
-            step = self._function(spec, defined, around)
+            step = self._build_function(spec, defined, around)
         if step is None and not isinstance(spec, WorkflowSpec):
             ports = () if isinstance(spec, TypedSpec) else spec.ports
             step = Step(Broken(spec.name, ports), spec, defined, NO_POLICY)
@@ -296,7 +298,7 @@ class Builder:
             self._faults.report(path, "unknown-operator", nobody_is_called(ref, self._operators))
         return self._operators.get(ref)
 
-    def _single(self, spec: OperatorSpec, path: Path_, around: Around) -> Step | None:
+    def _build_operator(self, spec: OperatorSpec, path: Path_, around: Around) -> Step | None:
         operator = self._make(spec, path, Operator, around.model)
         if operator is None:
             return None
@@ -305,30 +307,30 @@ class Builder:
             return Step(operator, spec, path, policy)
         return Step(for_each(spec.map, spec.name, operator, policy), spec, path, NO_POLICY)
 
-    def _nested(self, spec: WorkflowSpec, defined: Path_, path: Path_, around: Around) -> Step | None:
+    def _build_nested(self, spec: WorkflowSpec, defined: Path_, path: Path_, around: Around) -> Step | None:
         self._built.add(spec.name)
         if spec.name in around.names:
             message = "it contains itself: " + " → ".join([*around.names, spec.name])
             self._faults.report(path, "cycle", message)
             return None
         inner = Around(around.policy, around.model, (*around.names, spec.name))
-        workflow = self._workflow(spec, spec.name, defined, inner)
+        workflow = self._build_workflow(spec, spec.name, defined, inner)
         policy = self._policies.of(spec, defined, NO_POLICY, around.model)
         if spec.map is None:
             return Step(workflow, spec, defined, policy, workflow)
         return Step(for_each(spec.map, spec.name, workflow, policy), spec, defined, NO_POLICY, workflow)
 
-    def _typed(self, spec: TypedSpec, path: Path_, around: Around) -> Step | None:
+    def _build_node(self, spec: TypedSpec, path: Path_, around: Around) -> Step | None:
         self._built.add(spec.name)
-        kind = node_type_in_chains(spec.type, self._modules)
-        if isinstance(kind, str):
-            self._faults.report((*path, "type"), "unknown-type", kind)
+        node_class = node_type_in_chains(spec.type, self._modules)
+        if isinstance(node_class, str):
+            self._faults.report((*path, "type"), "unknown-type", node_class)
             return None
-        params = node_params(kind.params_type, spec.params, self._faults, path)
+        params = node_params(node_class.params_type, spec.params, self._faults, path)
         if params is None:
             return None
         try:
-            node = kind(spec.name, params, services=self.services)
+            node = node_class(spec.name, params, services=self.services)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's class may raise anything
             self._faults.report((*path, "params"), "params", f"{spec.type} cannot be made: {describe(error)}")
             return None
@@ -337,8 +339,8 @@ class Builder:
         policy = self._policies.of(spec, path, around.policy, around.model, ports=node.ports)
         return Step(node, spec, path, policy)
 
-    def _function(self, spec: FunctionSpec, path: Path_, around: Around) -> Step | None:
-        operator = self._called(spec, path)
+    def _build_function(self, spec: FunctionSpec, path: Path_, around: Around) -> Step | None:
+        operator = self._function_operator(spec, path)
         if operator is None:
             return None
         policy = self._policies.of(spec, path, around.policy, around.model, ports=operator.ports)
@@ -346,7 +348,7 @@ class Builder:
             return Step(operator, spec, path, policy)
         return Step(for_each(spec.map, spec.name, operator, policy), spec, path, NO_POLICY)
 
-    def _called(self, spec: FunctionSpec, path: Path_) -> FunctionOperator[Any] | None:
+    def _function_operator(self, spec: FunctionSpec, path: Path_) -> FunctionOperator[Any] | None:
         self._built.add(spec.name)
         operator = self._modules.function(spec)
         if isinstance(operator, str):
@@ -368,10 +370,10 @@ class Builder:
         refused = _NOT_AS_EVALUATOR if by_class else _NOT_AS_EVALUATOR | {"output_schema"}
         for key in sorted(refused & spec.model_fields_set):
             self._faults.report((*defined, key), "value", f"an evaluator takes no {key!r}")
-        default = replace(around.policy, fallback=None)  # a fallback of an operator is not a verdict
+        default = replace(around.policy, fallback=None)  # the message of the default fallback is not a verdict
         policy = self._policies.of(spec, defined, default, around.model, base=Evaluator)
         if isinstance(spec, FunctionSpec):
-            evaluator = self._called(spec, defined)
+            evaluator = self._function_operator(spec, defined)
         else:
             evaluator = self._make(spec, defined, Evaluator, around.model)
         if evaluator:
@@ -380,7 +382,7 @@ class Builder:
     def _fallback(
         self, ref: str | OperatorSpec, path: Path_, base: type[Operator], model: ModelSpec | None
     ) -> Operator | None:
-        found = self._alone(ref, path)
+        found = self._find_operator(ref, path)
         if found is None:
             return None
         spec, defined = found
@@ -390,8 +392,8 @@ class Builder:
                 self._faults.report((*defined, key), "value", message)
         return self._make(spec, defined, base, model)
 
-    def _alone(self, ref: str | OperatorSpec, path: Path_) -> tuple[OperatorSpec, Path_] | None:
-        """An operator that stands in no chain, and where it is defined."""
+    def _find_operator(self, ref: str | OperatorSpec, path: Path_) -> tuple[OperatorSpec, Path_] | None:
+        """Return the operator that is named or defined at `path`, and where it is defined; None after a fault."""
         found = self._find(ref, path)
         if found is None:
             return None
@@ -406,40 +408,40 @@ class Builder:
         self._faults.report(path, "value", f"{spec.name!r} is {kinds[type(spec)]}, and an operator is wanted here")
 
     def _make(self, spec: OperatorSpec, path: Path_, base: type[Operator], model: ModelSpec | None) -> Operator | None:
-        """The operator of a mapping; `model` is the one of its expert."""
+        """Return an instance of `base` or the operator's own class; `model` is the expert's. None after faults."""
         self._built.add(spec.name)
-        made = model_of(completed(spec.model, model), (*path, "model"), self._faults) if spec.model else None
-        own_model = {"model": made} if spec.model else {}
+        built_model = model_of(completed(spec.model, model), (*path, "model"), self._faults) if spec.model else None
+        model_argument = {"model": built_model} if spec.model else {}
         actions = [self._tools.action(ref, (*path, "actions", i)) for i, ref in enumerate(spec.actions)]
-        own = tuple(tool for i, ref in enumerate(spec.tools) if (tool := self._tools.tool(ref, (*path, "tools", i))))
-        if own:
-            actions.append(Action(name=f"use the tools of {spec.name}", tools=own, id=f"{spec.name}.tools"))
-        form = form_of(spec, path, self._faults)
-        if form is None:
+        tools = tuple(tool for i, ref in enumerate(spec.tools) if (tool := self._tools.tool(ref, (*path, "tools", i))))
+        if tools:
+            actions.append(Action(name=f"use the tools of {spec.name}", tools=tools, id=f"{spec.name}.tools"))
+        schema = form_of(spec, path, self._faults)
+        if schema is None:
             return None
         try:
             config = OperatorConfig(
                 instruction=spec.instruction,
                 actions=tuple(action for action in actions if action),
                 examples=tuple(spec.examples),
-                output_schema=form,
+                output_schema=schema,
                 ports=tuple(spec.ports),
                 threshold=spec.threshold,
                 hops=spec.hops,
-                id=spec.name or "-",  # under a misspelt key it was given none
+                id=spec.name or "-",  # empty if the key `name` is misspelt
                 memory=spec.memory,
             )
         except ValidationError as error:
             self._faults.report_validation(path, error)
             return None
-        made_of = self._modules.operator_class(spec.class_, base) if spec.class_ else base
-        if isinstance(made_of, str):
-            self._faults.report((*path, "class"), "class", made_of)
+        operator_class = self._modules.operator_class(spec.class_, base) if spec.class_ else base
+        if isinstance(operator_class, str):
+            self._faults.report((*path, "class"), "class", operator_class)
             return None
         try:
-            looks_up = {"knowledge_base": self._library} if self._library and spec.knowledge else {}
-            params = params_of(spec, made_of, self._folder)
-            return made_of(config, toolkit=self._tools.toolkit, **looks_up, **own_model, **params)
+            knowledge_argument = {"knowledge_base": self._library} if self._library and spec.knowledge else {}
+            params = params_of(spec, operator_class, self._folder)
+            return operator_class(config, toolkit=self._tools.toolkit, **knowledge_argument, **model_argument, **params)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's class may raise anything
             message = f"{spec.class_ or base.__name__} cannot be made with these: {describe(error)}"
             message += "; with `knowledge: false` it gets no knowledge_base" if "'knowledge_base'" in str(error) else ""

@@ -21,7 +21,7 @@ def experts_page(configuration: Configuration) -> str:
     """Return the flowchart and a table of the experts as Markdown."""
     spec = configuration.spec
     members = [*([spec.leader] if spec.leader else []), *spec.experts]
-    rows = [("expert", "does"), ("---", "---"), *((each.profile.name, each.profile.desc) for each in members)]
+    rows = [("expert", "does"), ("---", "---"), *((member.profile.name, member.profile.desc) for member in members)]
     table = "\n".join(f"| {' | '.join(map(_cell, row))} |" for row in rows)
     return (
         f"# {_cell(spec.app.name or configuration.name)}\n\n```mermaid\n{experts_chart(configuration)}```\n\n{table}\n"
@@ -41,4 +41,6 @@ def _lines(configuration: Configuration) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    return "".join(f"\\{each}" if each in "\\|`*_[]<>#" else each for each in " ".join(text.split()))
+    return "".join(
+        f"\\{character}" if character in "\\|`*_[]<>#" else character for character in " ".join(text.split())
+    )

@@ -15,15 +15,15 @@ from operad.operators.mcp import StdioServer
 from operad.runtime.values.errors import InputError, shorten
 
 MAX_FILES = 1_000
-"""The most files of Python that one configuration may bring along."""
+"""Maximum number of Python files that a configuration may import from its folder."""
 
 
 class Named(NamedTuple):
     """A class or function that a file names.
 
     Attributes:
-        module: The dotted name of its module.
-        name: Its name there.
+        module: Dotted name of the module.
+        name: Name of the class or function in the module.
     """
 
     module: str
@@ -32,15 +32,15 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Code named by a file, read without running it. It is false if there is none.
+    """Code that a file names, read without running it; false if the file names none.
 
     Attributes:
-        file: The file that names it, as given by the user.
+        file: The file that names the code, as given by the user.
         folder: The folder of that file.
-        lines: Description of the code that would run: files with their classes and functions, packages, commands.
-        modules: Modules beside the file by name: those that it names, and those that these import.
-        named: The names of classes and functions, and the commands.
-        digest: A hash over the file's references and all of this code.
+        lines: Descriptions of the code that would run: files with their classes and functions, packages, commands.
+        modules: Modules in the folder of the file, by name: those that the file names, and those that these import.
+        named: The names of classes and functions, and digests of the commands.
+        digest: A hash of the content of the file and of all of this code.
     """
 
     file: str
@@ -54,8 +54,10 @@ class Code:
         return bool(self.named)
 
     def covers(self, other: Code) -> bool:
-        """Return True if all of the other code is part of this: a file that was made of this one names nothing new."""
-        return other.named <= self.named and all(self.modules.get(name) == each for name, each in other.modules.items())
+        """Return True if this code includes all of the other: a file derived from this one's names nothing new."""
+        return other.named <= self.named and all(
+            self.modules.get(name) == module for name, module in other.modules.items()
+        )
 
 
 Trust = bool | Callable[[Code], bool]
@@ -66,7 +68,7 @@ class UntrustedError(InputError):
     """A file names code that is not trusted, so none of it was run.
 
     Attributes:
-        code: The code.
+        code: The code that is not trusted.
     """
 
     def __init__(self, code: Code) -> None:
@@ -85,16 +87,16 @@ def is_trusted(trust: Trust, code: Code) -> bool:
 def code_of(file: str, says: object, folder: Path, parts: Iterable[Named | StdioServer]) -> Code:
     """Return the code that a file names.
 
-    Classes of operad itself are not counted: they are part of the program, not of the file.
+    Classes of operad are left out: they are part of the program, not of the file.
 
     Args:
         file: The file, as the user named it.
-        says: Its content, as plain values.
-        folder: Its folder.
-        parts: The classes, functions and commands that it names.
+        says: Content of the file, as plain values.
+        folder: Folder of the file.
+        parts: The classes, functions and commands that the file names.
 
     Raises:
-        InputError: It names more files than may be.
+        InputError: The file names code in more than `MAX_FILES` files.
     """
     named: dict[Named, None] = {}
     servers: dict[str, StdioServer] = {}
@@ -107,43 +109,50 @@ def code_of(file: str, says: object, folder: Path, parts: Iterable[Named | Stdio
         return Code(file, folder)
     reader = Reader(folder)
     modules = _with_imports(reader, [each.module for each in named], file)
-    prints = {name: _print(module.data or b"") for name, module in modules.items()}
+    digests = {name: _sha256(module.data or b"") for name, module in modules.items()}
     lines: dict[str, list[str]] = {}
     for module, name in named:
         found = reader.module(module)
-        if isinstance(found, str):  # which is said as a fault of the file
+        if isinstance(found, str):  # reported as a fault of the file
             continue
-        lines.setdefault(_place(found, folder), []).append(name)
-        prints[module] = _print(found.data or b"")
-    shown = [f"{place} ({', '.join(names)})" for place, names in lines.items()]
-    more = [_place(each, folder) for each in modules.values() if each.data is not None]
-    shown += [f"{place} (imported)" for place in more if place not in lines]
-    shown += dict.fromkeys(f"command {server.where}" for server in servers.values())
-    beside = [_files_of(server, folder) for server in servers.values()]
-    content = [says, prints, beside, [str(folder)] if servers else []]  # other files there decide what a command does
+        lines.setdefault(_description(found, folder), []).append(name)
+        digests[module] = _sha256(found.data or b"")
+    descriptions = [f"{place} ({', '.join(names)})" for place, names in lines.items()]
+    imported = [_description(each, folder) for each in modules.values() if each.data is not None]
+    descriptions += [f"{place} (imported)" for place in imported if place not in lines]
+    descriptions += dict.fromkeys(f"command {server.where}" for server in servers.values())
+    script_digests = [_script_digests(server, folder) for server in servers.values()]
+    content = [
+        says,
+        digests,
+        script_digests,
+        [str(folder)] if servers else [],
+    ]  # the behaviour of a command depends on its folder
     text = json.dumps(content, sort_keys=True, default=str)
-    every = frozenset({*named, *(_print(server.encode()) for server in servers)})
-    return Code(file, folder, tuple(shown), modules, every, _print(text.encode("utf-8", "backslashreplace")))
+    all_named = frozenset({*named, *(_sha256(server.encode()) for server in servers)})
+    return Code(
+        file, folder, tuple(descriptions), modules, all_named, _sha256(text.encode("utf-8", "backslashreplace"))
+    )
 
 
 def named_in(spec: object) -> Iterator[Named | StdioServer]:
-    """Yield the classes, functions and commands that a part of a configuration names, however deep inside of it."""
+    """Yield the classes, functions and commands that a part of a configuration names, at any depth."""
     if isinstance(spec, LocalToolSpec):
         yield Named(spec.module_path, spec.name)
     elif isinstance(spec, McpToolSpec):
         if isinstance(spec.mcp_transport_config, StdioServer):
             yield spec.mcp_transport_config
     elif isinstance(spec, Spec):
-        yield from _of_class(spec)
+        yield from _named_class(spec)
         for key in type(spec).model_fields:
             yield from named_in(getattr(spec, key) if key != "params" else None)
     elif isinstance(spec, list | dict):
         items = cast("list[object] | dict[str, object]", spec)
-        for each in items.values() if isinstance(items, dict) else items:
-            yield from named_in(each)
+        for item in items.values() if isinstance(items, dict) else items:
+            yield from named_in(item)
 
 
-def _of_class(spec: Spec) -> Iterator[Named]:
+def _named_class(spec: Spec) -> Iterator[Named]:
     dotted = ""
     if isinstance(spec, OperatorSpec):
         dotted = spec.class_
@@ -157,52 +166,52 @@ def _of_class(spec: Spec) -> Iterator[Named]:
 
 
 def _with_imports(reader: Reader, names: Sequence[str], file: str) -> dict[str, Module]:
-    """The modules of these names that lie beside the file, and those there that they import, and so on."""
+    """Return the named modules that are beside the file, with the modules there that they import, recursively."""
     found: dict[str, Module] = {}
-    open_ = list(names)
-    tried: set[str] = set()
-    while open_:
-        name = open_.pop()
-        if not name or name in tried or is_stdlib(name) or is_own(name):
+    pending = list(names)
+    seen: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if not name or name in seen or is_stdlib(name) or is_own(name):
             continue
-        tried.add(name)
+        seen.add(name)
         module = reader.module(name)
         if isinstance(module, str) or not module.is_beside:
             continue
         found[name] = module
         if len(found) > MAX_FILES:
             raise InputError(f"{file}: the code that it names has more than {MAX_FILES:,} files beside it")
-        open_.append(name.rpartition(".")[0])
-        open_ += imports_of(reader, name)
+        pending.append(name.rpartition(".")[0])
+        pending += imports_of(reader, name)
     return dict(sorted(found.items()))
 
 
-def _place(module: Module, folder: Path) -> str:
+def _description(module: Module, folder: Path) -> str:
     if module.path is None or not module.is_beside:
         return f"installed module {module.name}"
     return module.path.relative_to(folder).as_posix()
 
 
-def _files_of(server: StdioServer, folder: Path) -> dict[str, str]:
-    """Digests of the files beside the configuration that a command is made of, such as a script."""
+def _script_digests(server: StdioServer, folder: Path) -> dict[str, str]:
+    """Return the digests of files beside the configuration that a command names, such as a script."""
     found: dict[str, str] = {}
-    for part in (server.command, *server.args):
+    for argument in (server.command, *server.args):
         try:
-            path = (folder / (server.cwd or "") / part).resolve()
+            path = (folder / (server.cwd or "") / argument).resolve()
             if path.is_relative_to(folder) and path.is_file():
                 with path.open("rb") as file:
-                    found[part] = _digest(file)
-        except (OSError, ValueError):  # no name of a file
+                    found[argument] = _file_sha256(file)
+        except (OSError, ValueError):  # not a valid file name
             continue
     return found
 
 
-def _digest(file: Any) -> str:
+def _file_sha256(file: Any) -> str:
     digest = sha256()
     while chunk := file.read(2**20):
         digest.update(chunk)
     return digest.hexdigest()
 
 
-def _print(data: bytes) -> str:
+def _sha256(data: bytes) -> str:
     return sha256(data).hexdigest()

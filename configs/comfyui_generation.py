@@ -18,18 +18,18 @@ from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job
 
 COMFYUI_DESIGNER = "comfyui_designer"
-"""The configuration that comes with operad."""
+"""Name of the designer's configuration, which comes with operad."""
 
 
 class ComfyDesigner(Designer):
-    """Makes ComfyUI workflows from instructions, and changes them; `design` and the rest are as of `Designer`.
+    """Generator of ComfyUI workflows, which also changes them by instructions; its methods are those of `Designer`.
 
         definitions = read_definitions(Path("object_info.json").read_text())
         design = ComfyDesigner(definitions).design("A picture of a lighthouse at dusk, 1024 pixels wide and high.")
         Path("lighthouse.json").write_bytes(dump_api(design.graph))
 
     Args:
-        definitions: The classes of the server.
+        definitions: Node classes of the ComfyUI server.
         model: The model; None for that of the configuration or the environment.
         config: The configuration of the expert: a YAML file, or the name of one that comes with operad.
         model_name: The model's name at its endpoint, instead of the configuration's.
@@ -37,8 +37,8 @@ class ComfyDesigner(Designer):
         trust: True if the code that the configuration names may run; see `load`.
 
     Raises:
-        InputError: There are no classes, or there is no such configuration.
-        InvalidError: The configuration is not right; every issue is listed.
+        InputError: The definitions are empty, or the configuration does not exist.
+        InvalidError: The configuration is not valid; every issue is listed.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class ComfyDesigner(Designer):
         super().__init__(model, config=config, model_name=model_name, base_url=base_url, trust=trust)
         self._definitions = definitions
         graph = self.expert.workflow.graph()
-        for each in (*graph.operators.values(), *graph.evaluators):
-            if isinstance(each, KnowsClasses):
-                each.use(definitions)
+        for operator in (*graph.operators.values(), *graph.evaluators):
+            if isinstance(operator, KnowsClasses):
+                operator.use(definitions)
 
     def job(self, instruction: str, base: NodeGraph = NOTHING) -> Job:
-        """An instruction as a job of the expert.
+        """Return an instruction as a job of the expert.
 
         Args:
             instruction: The request.

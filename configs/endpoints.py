@@ -13,12 +13,12 @@ from operad.runtime.values.document import Path_
 
 
 def said(spec: Any) -> dict[str, Any]:
-    """Return the values of a section by the names of the settings."""
+    """Return the set values of a section, by the names of its fields."""
     return spec.model_dump(exclude_unset=True, exclude_none=True)
 
 
 def endpoint_of(spec: MakerSpec, faults: Faults, path: Path_) -> dict[str, Any] | None:
-    """Return the arguments of a model; the same rules as for a `model`."""
+    """Return the arguments for a model, by the rules for `model`; None after reporting that its key is missing."""
     key = os.environ.get(spec.api_key_env)
     base_url = spec.base_url or os.environ.get("OPENAI_BASE_URL")
     if key is None and ("api_key_env" in spec.model_fields_set or not base_url):

@@ -16,17 +16,17 @@ from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 from operad.runtime.values.near_names import near_name
 from operad.runtime.values.validation import nearest_choice, requirement
 
-_MEMBERS = {*KINDS, SEVERAL, "definition", "switch"}
-"""Parts of pydantic's paths that stand for members of a union, and are not keys."""
+_UNION_MEMBERS = {*KINDS, SEVERAL, "definition", "switch"}
+"""Parts of pydantic's error paths that name members of a union, and are not keys of the file."""
 
-_MAKES_ANOTHER = {"workflow", "type", "function"}
-"""Keys that make a workflow, a typed node or a function of an operator, which then needs no instruction."""
+_KIND_KEYS = {"workflow", "type", "function"}
+"""Keys that make a mapping a workflow, a typed node or a function: these need no instruction."""
 
-_OF_OPERATORS = {info.alias or name for name, info in OperatorSpec.model_fields.items()}
+_OPERATOR_KEYS = {info.alias or name for name, info in OperatorSpec.model_fields.items()}
 
 
 class Faults:
-    """Faults of a file, collected to be reported together.
+    """Collector of the faults of a file, which are reported together.
 
     Args:
         document: The file.
@@ -41,53 +41,55 @@ class Faults:
         self._spec = spec
         self.stem = Path(document.name).stem
         self._issues: dict[tuple[str, str, int, str], Issue] = {}
-        self._told: Sequence[Path_] = ()
+        self._left_out: Sequence[Path_] = ()
 
     def __bool__(self) -> bool:
         return bool(self._issues)
 
     def report(self, path: Sequence[int | str], code: str, message: str) -> None:
-        """Note a fault of the value at `path`."""
+        """Add a fault of the value at `path`, unless its path is left out."""
         path = real_path(path, self._document.data)
-        if any(path == told[: len(path)] or told == path[: len(told)] for told in self._told):
+        if any(path == left_out[: len(path)] or left_out == path[: len(left_out)] for left_out in self._left_out):
             return
         key = _plain_key(path, self._document.data)
-        fault = (code, message, self._document.line(path), key)  # one fault, though aliases repeat it
+        fault = (code, message, self._document.line(path), key)  # YAML aliases repeat a fault; it is reported once
         self._issues.setdefault(fault, Issue(code, message, self._document.where(path)))
 
     def report_doubles(self, what: str, names: Sequence[str]) -> None:
-        """Note each name of a list that stands in it before."""
+        """Add a fault for each name that occurs earlier in the list."""
         for number, name in enumerate(names):
             if name in names[:number]:
                 self.report((f"{what}s", number), "duplicate-name", f"another {what} is called {name!r} too")
 
     def report_validation(self, path: Path_, error: ValidationError) -> None:
-        """Note all that pydantic finds wrong with the value at `path`."""
+        """Add all faults that pydantic found in the value at `path`."""
         problems = error.errors()
         misspelt = {(*problem["loc"][:-1], meant_key(problem, self._spec)) for problem in problems}
         for problem in problems:
-            if problem["type"] == "missing" and not misspelt.isdisjoint(_excuses(problem["loc"])):
+            if problem["type"] == "missing" and not misspelt.isdisjoint(_explaining_keys(problem["loc"])):
                 continue
-            at = (*path, *problem["loc"])
-            if _is_chain(problem):  # said of the list of chains: an alias would be at the line of its anchor
-                self.report(at[:-1], "value", f"a chain is a list: write [[{self._chain(at[:-1])[:200]}]]")
+            fault_path = (*path, *problem["loc"])
+            if _is_chain(problem):  # reported at the list of chains: an alias has the line of its anchor
+                self.report(
+                    fault_path[:-1], "value", f"a chain is a list: write [[{self._chain_text(fault_path[:-1])[:200]}]]"
+                )
             else:
-                self.report(at, *explain(problem, self._spec))
+                self.report(fault_path, *explain(problem, self._spec))
 
-    def _chain(self, path: Path_) -> str:
-        """Return the operators in the place of chains, as they are to be written into one."""
+    def _chain_text(self, path: Path_) -> str:
+        """Return operators that were written in the place of chains, as the text of one chain."""
         items: Any = self._document.data
         for part in real_path(path, items):
             items = items[part]
         anchors = self._document.anchors
         names = [
-            each if isinstance(each, str) else f"*{anchors[id(each)]}" if id(each) in anchors else "…" for each in items
+            item if isinstance(item, str) else f"*{anchors[id(item)]}" if id(item) in anchors else "…" for item in items
         ]
-        return ", ".join(name for each, name in zip(items, names, strict=True) if not isinstance(each, list))
+        return ", ".join(name for item, name in zip(items, names, strict=True) if not isinstance(item, list))
 
     def leave_out(self, told: Sequence[Path_]) -> None:
-        """Note no more faults of values at these paths, around them and in them."""
-        self._told = told
+        """Ignore later faults of values at, above or below these paths."""
+        self._left_out = told
 
     def error(self) -> InvalidError:
         """Return all faults as one error, in the order of their lines."""
@@ -96,11 +98,11 @@ class Faults:
 
 
 def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]:
-    """A pydantic problem with a value of that shape, as our code and message."""
+    """Return the issue code and the message for a problem that pydantic found in a value of type `spec`."""
     path, value = problem["loc"], problem["input"]
     if problem["type"] == "extra_forbidden":
-        known = sorted(_keys(spec, path[:-1]))
-        if path[-2:-1] == (NODE,) and path[-1] in _OF_OPERATORS:
+        known = sorted(_known_keys(spec, path[:-1]))
+        if path[-2:-1] == (NODE,) and path[-1] in _OPERATOR_KEYS:
             return "unknown-key", (
                 f"an operator has either a `type`, and what it works with in `params`, or an `instruction`: "
                 f"with `type` there is no {path[-1]!r}"
@@ -118,9 +120,9 @@ def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]
         return "value", str(problem["ctx"]["error"])
     if problem["type"] == "union_tag_invalid":
         tag, known = problem["ctx"]["tag"], re.findall(r"[\w-]+", problem["ctx"]["expected_tags"])
-        known = [each for each in known if each not in ("name", "definition")]  # other forms than a mapping
+        known = [name for name in known if name not in ("name", "definition")]  # tags of forms other than a mapping
         return "value", f"the type {tag!r} is none of {', '.join(known)}{did_you_mean(str(tag), known)}"
-    secret = "mcp_transport_config" in path or "base_url" in path  # an address, a header
+    secret = "mcp_transport_config" in path or "base_url" in path  # addresses and headers may hold passwords
     shown = "" if secret or isinstance(value, dict | list) else f", not {value!r}"[:120] + nearest_choice(problem)
     if problem["type"] == "string_type" and isinstance(value, bool | int | float):
         shown += "; put it in quotes"  # to YAML, yes and no are true and false
@@ -128,30 +130,30 @@ def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]
 
 
 def _is_chain(problem: Any) -> bool:
-    """Return True if a problem is an operator in the place of a chain."""
+    """Return True if the problem is an operator in the place of a chain."""
     path = problem["loc"]
     return problem["type"] == "list_type" and path[-2:-1] == ("workflow",) and isinstance(path[-1], int)
 
 
 def meant_key(problem: Any, spec: type[BaseModel] = ConfigSpec) -> str:
-    """Return the known key that is nearest to an unknown one; empty for none, and for another fault."""
+    """Return the known key that is most similar to an unknown one; empty if none is, and for other problems."""
     if problem["type"] != "extra_forbidden":
         return ""
     path = problem["loc"]
-    known = _keys(spec, path[:-1])
+    known = _known_keys(spec, path[:-1])
     if path[-2:-1] == (OPERATOR,):
-        known |= _MAKES_ANOTHER
+        known |= _KIND_KEYS
     return near_name(str(path[-1]), sorted(known))
 
 
-def _excuses(path: Path_) -> set[Path_]:
-    """Return the keys of which any, where it is misspelt, is why the key at `path` is missing."""
-    others = _MAKES_ANOTHER if path[-1] == "instruction" else ()
+def _explaining_keys(path: Path_) -> set[Path_]:
+    """Return the paths of the keys that, if one is misspelt, explain why the key at `path` is missing."""
+    others = _KIND_KEYS if path[-1] == "instruction" else ()
     return {path, *((*path[:-1], other) for other in others)}
 
 
-def _keys(spec: type[BaseModel], path: Sequence[int | str]) -> set[str]:
-    """The keys that may stand at `path`."""
+def _known_keys(spec: type[BaseModel], path: Sequence[int | str]) -> set[str]:
+    """Return the keys that are allowed at `path`."""
     specs = {spec}
     for part in path:
         if part in KINDS:
@@ -161,21 +163,22 @@ def _keys(spec: type[BaseModel], path: Sequence[int | str]) -> set[str]:
             s.model_fields[name] for s in specs for name in s.model_fields if part in (name, s.model_fields[name].alias)
         ]
         if inner:
-            specs = {found for info in inner for found in _specs(info.annotation)}
+            specs = {found for info in inner for found in _models_in(info.annotation)}
     known = {info.alias or name for s in specs for name, info in s.model_fields.items()}
     return known | {other for name, other in OTHER_NAMES.items() if name in known}
 
 
-def _specs(annotation: Any) -> Iterator[type[BaseModel]]:
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the pydantic models in a type annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):
         if isinstance(argument, type | UnionType) or get_args(argument):
-            yield from _specs(argument)
+            yield from _models_in(argument)
 
 
 def _plain_key(path: Path_, data: Any) -> str:
-    """The key of a mapping under which a plain value stands, or should; empty for anything else."""
+    """Return the key at the end of `path` if its value is a plain or missing one of a mapping; otherwise empty."""
     around: Any = None
     for part in path:
         around, data = data, None
@@ -187,12 +190,12 @@ def _plain_key(path: Path_, data: Any) -> str:
 
 
 def real_path(path: Sequence[int | str], data: Any) -> Path_:
-    """`path` without the names of union members that pydantic puts in."""
+    """Return `path` with the keys as they are written, without the names of union members that pydantic inserts."""
     real: list[int | str] = []
     for number, part in enumerate(path):
         if isinstance(data, dict) and part not in data and OTHER_NAMES.get(str(part)) in data:
             part = OTHER_NAMES[str(part)]
-        if isinstance(data, dict) and (part in data or (number == len(path) - 1 and part not in _MEMBERS)):
+        if isinstance(data, dict) and (part in data or (number == len(path) - 1 and part not in _UNION_MEMBERS)):
             data = cast("dict[Any, Any]", data).get(part)
         elif isinstance(data, list) and isinstance(part, int):
             items = cast("list[Any]", data)

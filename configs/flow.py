@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from operad.flows.formats.format import Format
 
 MAX_BYTES = 16 * 2**20
-"""The largest file of a workflow, in bytes."""
+"""Maximum size of a workflow file, in bytes."""
 
 _EXPERTS = re.compile(rb"^[\"']?(experts|operators|leader)[\"']?[ \t]*:", re.MULTILINE)
 
 
 def find_graph(path: str) -> NodeGraph | None:
-    """The workflow that a file holds; None where it holds something else, or where there is no file.
+    """Return the workflow in a file; None if the file holds something else, or does not exist.
 
     Raises:
-        InputError: It is JSON that holds neither a workflow nor a configuration, or its nodes do not run here.
-        InvalidError: It holds a workflow with faults; every issue has its place in the file.
+        InputError: The file is JSON without a workflow or a configuration, or its nodes do not run here.
+        InvalidError: The workflow has faults; every issue has its place in the file.
     """
     try:
         file = Path(path).expanduser()
@@ -51,34 +51,35 @@ def find_graph(path: str) -> NodeGraph | None:
     if find_format(data) is None and _json_of(data) is None:
         return None
     try:
-        found, graph = _that_runs(data, file.name)
+        format_, graph = _read_runnable(data, file.name)
     except InvalidError as error:
-        raise located(f"{path} cannot be read", [placed(each, file.name) for each in error.issues], path) from error
-    if issues := list(in_file(found.check(graph), found.lines(data))):
+        raise located(f"{path} cannot be read", [placed(issue, file.name) for issue in error.issues], path) from error
+    if issues := list(in_file(format_.check(graph), format_.lines(data))):
         raise located(f"{path} cannot be run", issues, path)
     return graph
 
 
 def read_graph(path: Path) -> NodeGraph:
-    """The workflow of a file.
+    """Return the workflow in a file.
 
     Raises:
         InputError: There is no such file, or its nodes do not run here.
-        InvalidError: It holds no workflow, or one that cannot be read.
+        InvalidError: The file holds no workflow, or one that cannot be read.
     """
-    return _that_runs(read_file(path), path.name)[1]
+    return _read_runnable(read_file(path), path.name)[1]
 
 
-def _that_runs(data: bytes, name: str) -> tuple[Format, NodeGraph]:
+def _read_runnable(data: bytes, name: str) -> tuple[Format, NodeGraph]:
+    """Return the format and the workflow of a file; raise InputError if nodes of the format do not run here."""
     from operad.flows.formats.table import read
 
-    found, graph = read(data, name)
-    if not found.runs:
+    format_, graph = read(data, name)
+    if not format_.runs:
         raise InputError(
-            f"{name}: is a workflow of the format {found.name}, whose nodes do not run here; "
+            f"{name}: is a workflow of the format {format_.name}, whose nodes do not run here; "
             "operad check, convert and show take it"
         )
-    return found, graph
+    return format_, graph
 
 
 def is_configuration(data: bytes) -> bool:
@@ -95,7 +96,7 @@ def is_configuration(data: bytes) -> bool:
 
 
 def _json_of(data: bytes) -> Any:
-    """The value of JSON; None where it is broken, or something else, such as YAML in braces."""
+    """Return the value of JSON text; None if the text is not JSON, for example YAML in braces."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
@@ -103,10 +104,10 @@ def _json_of(data: bytes) -> Any:
 
 
 def read_file(path: str | Path) -> bytes:
-    """Return the content of a workflow's file.
+    """Return the content of a workflow file.
 
     Raises:
-        InputError: There is no such file, it cannot be read, or it is too large.
+        InputError: The file does not exist, cannot be read, or is too large.
     """
     return FileDescriptor.of(path).read_bytes(MAX_BYTES)
 
@@ -114,11 +115,11 @@ def read_file(path: str | Path) -> bytes:
 def flow_expert(
     graph: NodeGraph, services: Services, model_name: str | None, base_url: str | None, *, lossy: bool = False
 ) -> Expert:
-    """The expert that runs a workflow; without a name and an endpoint, with the model that the environment names.
+    """Return an expert that runs a workflow; without `model_name` and `base_url`, the environment names the model.
 
     Raises:
-        InvalidError: Something is wrong with the workflow.
-        LossyError: Its results may be others here than where it comes from, and `lossy` is false.
+        InvalidError: The workflow has faults.
+        LossyError: Its results may differ from those on the platform that it comes from, and `lossy` is False.
         InputError: No endpoint is known for the model.
     """
     workflow = assemble(graph, NODE_TYPES, services=services, lossy=lossy)
@@ -128,7 +129,7 @@ def flow_expert(
 
 
 def result_text(outputs: Mapping[str, Any]) -> str:
-    """Results for people: one by itself, several by name; files as their paths."""
+    """Return the outputs as text for people: a single output without its name, several with names, files as paths."""
     if len(outputs) == 1:
         return _shown(next(iter(outputs.values())))
     texts = {name: _shown(value) for name, value in outputs.items()}

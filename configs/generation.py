@@ -34,9 +34,10 @@ from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.sync import run_sync
 
 DESIGNER = "designer"
-"""The configuration that comes with operad."""
+"""Name of the designer's configuration, which comes with operad."""
 
 NOTHING = NodeGraph(name="workflow")
+"""An empty workflow, the base of a new one."""
 
 
 @dataclass(frozen=True)
@@ -57,27 +58,27 @@ class Design:
 
     @property
     def made(self) -> bool:
-        """True if a workflow was made at all."""
+        """True if a workflow was generated or changed."""
         return self.graph is not self.base
 
     @property
     def accepted(self) -> bool:
-        """True if a workflow was made, and nothing of it is left to mend."""
+        """True if a workflow was generated or changed, and the designer found nothing left to correct."""
         return self.made and self.message.status is WorkflowStatus.SUCCESS
 
     @property
     def findings(self) -> Sequence[str]:
         """Remaining findings."""
-        return [str(each) for each in cast("Sequence[Any]", self.message.outputs.get("findings", ()))]
+        return [str(finding) for finding in cast("Sequence[Any]", self.message.outputs.get("findings", ()))]
 
     @property
     def notes(self) -> list[str]:
         """Notes of this round: assumptions, and requests that cannot be met."""
-        return [str(each) for each in cast("Sequence[Any]", self.message.outputs.get("notes", ()))]
+        return [str(note) for note in cast("Sequence[Any]", self.message.outputs.get("notes", ()))]
 
     @property
     def dropped_notes(self) -> list[str]:
-        """Earlier notes that no longer hold, and that the workflow does not keep."""
+        """Earlier notes that no longer hold and are removed from the workflow."""
         plan: Any = self.message.outputs.get("plan")
         numbers = read_plan(plan).outdated if plan else ()
         return [note for number, note in enumerate(self.base.notes, 1) if number in numbers]
@@ -85,16 +86,16 @@ class Design:
     @property
     def warnings(self) -> list[str]:
         """Findings that the model contests; the workflow was not changed for them."""
-        return [str(each) for each in cast("Sequence[Any]", self.message.outputs.get("warnings", ()))]
+        return [str(warning) for warning in cast("Sequence[Any]", self.message.outputs.get("warnings", ()))]
 
     @property
     def untaken(self) -> list[str]:
         """Branches that no dry run took, each with the reason."""
-        return [str(each) for each in cast("Sequence[Any]", self.message.outputs.get("untaken", ()))]
+        return [str(branch) for branch in cast("Sequence[Any]", self.message.outputs.get("untaken", ()))]
 
     @property
     def unread(self) -> list[str]:
-        """New or changed nodes whose results nothing reads, a line each."""
+        """New or changed nodes whose results are not read, one line each."""
         touched = self.changes.status
         return [
             f"{node.id} ({node.type}): nothing reads its result" for node in unread(self.graph) if node.id in touched
@@ -109,7 +110,7 @@ class Design:
     @property
     def repairs(self) -> Sequence[str]:
         """Automatic repairs of the last round."""
-        return [str(each) for each in cast("Sequence[Any]", self.message.outputs.get("repairs", ()))]
+        return [str(repair) for repair in cast("Sequence[Any]", self.message.outputs.get("repairs", ()))]
 
     @cached_property
     def changes(self) -> Difference:
@@ -118,7 +119,7 @@ class Design:
 
 
 class Designer:
-    """Generates and changes workflows of typed nodes by instructions (Chat2Workflow, section 2.2).
+    """Generator of workflows of typed nodes, which also changes them by instructions (Chat2Workflow, section 2.2).
 
         design = Designer().design("Sum up a paper (variable paper). Output the summary (variable summary).")
         more = Designer().design("Also translate it into French (variable french).", design.graph)
@@ -135,8 +136,8 @@ class Designer:
         review: True to have the model review each workflow, by a call of its own.
 
     Raises:
-        InputError: There is no such configuration.
-        InvalidError: It is not valid; every issue is listed.
+        InputError: The configuration does not exist.
+        InvalidError: The configuration is not valid; every issue is listed.
     """
 
     def __init__(
@@ -164,7 +165,7 @@ class Designer:
             base: The existing workflow, with the instructions that it was generated from.
 
         Raises:
-            InputError: The instruction is empty; there is no such folder of workflows.
+            InputError: The instruction is empty, or the folder of example workflows does not exist.
         """
         if not instruction.strip():
             raise InputError(
@@ -181,7 +182,7 @@ class Designer:
         return Job(goal=instruction.strip(), inputs=inputs)
 
     def design(self, instruction: str, base: NodeGraph = NOTHING) -> Design:
-        """Make a workflow, or change one, and wait for it; for callers without an event loop. See `adesign`.
+        """Generate or change a workflow, and wait for it; for callers without an event loop. See `adesign`.
 
         Raises:
             RunningLoopError: An event loop is running here: await `adesign` instead.
@@ -207,7 +208,7 @@ class Designer:
         return result(message, job, base)
 
     def stream(self, instruction: str, base: NodeGraph = NOTHING) -> AsyncGenerator[Event, None]:
-        """The same, yielding the events of the run; `result` makes a design of the last one's message."""
+        """Stream the events of a run of `adesign`; `result` turns the message of the last event into a design."""
         return self.expert.stream(self.job(instruction, base))
 
 
@@ -219,34 +220,34 @@ def result(message: WorkflowMessage, job: Job, base: NodeGraph) -> Design:
         job: Its job.
         base: The existing workflow.
     """
-    made = _made(message, job, base)
-    if made is None:
+    graph = _graph_of(message, job, base)
+    if graph is None:
         return Design(base, base, message)
-    design = Design(made, base, message)
-    kept = [each for each in base.notes if each not in design.dropped_notes]
+    design = Design(graph, base, message)
+    kept = [note for note in base.notes if note not in design.dropped_notes]
     notes = tuple(dict.fromkeys([*kept, *design.notes]))
-    return replace(design, graph=replace(made, instructions=(*base.instructions, job.goal), notes=notes))
+    return replace(design, graph=replace(graph, instructions=(*base.instructions, job.goal), notes=notes))
 
 
-def _made(message: WorkflowMessage, job: Job, base: NodeGraph) -> NodeGraph | None:
-    """The workflow of a message, of typed nodes or ComfyUI's; None where there is none."""
+def _graph_of(message: WorkflowMessage, job: Job, base: NodeGraph) -> NodeGraph | None:
+    """Return the workflow in a message, of typed nodes or of ComfyUI; None if it holds none."""
     code = message.outputs.get(CODE)
     if isinstance(code, str):
         return continued(code, str(job.inputs.get(CODE) or ""), base)
-    made = workflow_of(message.outputs)
-    return made if made is None else with_originals(made, base)
+    graph = workflow_of(message.outputs)
+    return graph if graph is None else with_originals(graph, base)
 
 
 def best_so_far(error: BudgetError | OperatorError, job: Job, base: NodeGraph) -> Design:
-    """Return the best design generated before a run broke off.
+    """Return the latest design that was generated before a run failed.
 
     Raises:
-        BudgetError, OperatorError: There was none; the error itself.
+        BudgetError, OperatorError: No workflow had been generated; the error itself is raised.
     """
     for message in reversed(list(error.finished.values())):
-        if _made(message, job, base) is not None:
-            ended = message.model_copy(
+        if _graph_of(message, job, base) is not None:
+            failed = message.model_copy(
                 update={"status": WorkflowStatus.EXECUTION_ERROR, "evaluation": f"the run broke off: {describe(error)}"}
             )
-            return replace(result(ended, job, base), error=error)
+            return replace(result(failed, job, base), error=error)
     raise error

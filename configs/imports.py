@@ -46,27 +46,27 @@ OperatorT = TypeVar("OperatorT", bound=Operator)
 
 
 class Modules(Protocol):
-    """Source of the classes and tools that a file names."""
+    """Source of the classes, functions and tools that a file names."""
 
     def operator_class(self, path: str, base: type[OperatorT]) -> type[OperatorT] | str:
-        """Return the class of that dotted path, or what is wrong with it."""
+        """Return the class at a dotted path, or an error message."""
         ...
 
     def function(self, spec: FunctionSpec) -> FunctionOperator[Any] | str:
-        """Return a function as an operator, or what is wrong with it."""
+        """Return a function as an operator, or an error message."""
         ...
 
     def tool(self, spec: LocalToolSpec) -> Tool:
         """Return a tool.
 
         Raises:
-            ToolError: There is no such tool.
+            ToolError: The tool does not exist or cannot be used.
         """
         ...
 
 
 def node_type(name: str, modules: Modules) -> type[NodeOperator[Any]] | str:
-    """Return the node type of that name or dotted path, or what is wrong with it."""
+    """Return the node type with a name or at a dotted path, or an error message."""
     if name in NODE_TYPES:
         return NODE_TYPES[name]
     if "." not in name:
@@ -78,14 +78,14 @@ def node_type(name: str, modules: Modules) -> type[NodeOperator[Any]] | str:
 
 
 class LoadedModules:
-    """Modules that are imported: those beside the file from their own paths, under a private package.
+    """Source that imports modules: those beside the file from their own paths, under a private package.
 
-    Nothing is added to `sys.path`, so no other code finds them. They find each other by `import name` and by relative
-    imports, as far as these imports are statements in their source. A module that the program itself has imported from
-    the same file is used as it is.
+    Nothing is added to `sys.path`, so other code does not find the modules. They find each other by `import name` and
+    by relative imports, if these imports are statements in their source. A module that the program has already
+    imported from the same file is used as it is.
 
     Args:
-        code: The code, which is trusted.
+        code: The code to import; it must be trusted.
     """
 
     def __init__(self, code: Code) -> None:
@@ -95,7 +95,7 @@ class LoadedModules:
         )
 
     def operator_class(self, path: str, base: type[OperatorT]) -> type[OperatorT] | str:
-        """Return the class of that dotted path, or what is wrong with it."""
+        """Return the class at a dotted path, or an error message."""
         module_path, _, name = path.rpartition(".")
         if not module_path:
             return f"{path!r} has no module: write package.module.Class"
@@ -110,7 +110,7 @@ class LoadedModules:
         return found
 
     def function(self, spec: FunctionSpec) -> FunctionOperator[Any] | str:
-        """Return a function as an operator, or what is wrong with it."""
+        """Return a function as an operator, or an error message."""
         module_path, _, name = spec.function.rpartition(".")
         module = self._module(module_path)
         if isinstance(module, str):
@@ -126,7 +126,7 @@ class LoadedModules:
         """Return a tool.
 
         Raises:
-            ToolError: There is no such tool.
+            ToolError: The tool does not exist or cannot be used.
         """
         module = self._module(spec.module_path)
         if isinstance(module, str):
@@ -137,17 +137,18 @@ class LoadedModules:
         return tool_in(module, spec.module_path, spec.name, spec.desc)
 
     def _module(self, name: str) -> ModuleType | str:
+        """Import a module; return it, or an error message."""
         if name not in self._code.modules and isinstance(found := find_module(name, self._code.folder), str):
             return found
         try:
-            if (own := self._code.modules.get(name)) is None or _imported_by_program(own):
+            if (module := self._code.modules.get(name)) is None or _imported_by_program(module):
                 return import_module(name)
-            self._open_package()
+            self._add_package()
             return import_module(f"{self._package}.{name}")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's module may raise anything
             return f"module {name!r} does not import: {describe(error)}"
 
-    def _open_package(self) -> None:
+    def _add_package(self) -> None:
         if self._package not in sys.modules:
             package = ModuleType(self._package, "Modules beside a configuration.")
             package.__path__ = []
@@ -156,19 +157,19 @@ class LoadedModules:
 
 
 class _Finder:
-    """Finds the modules of one private package, and only the files that were trusted."""
+    """Finder for the modules of a private package; it finds only the files that were trusted."""
 
     def __init__(self, package: str, modules: Mapping[str, Module]) -> None:
-        self._begin = f"{package}."
+        self._prefix = f"{package}."
         self._modules = modules
-        self._tops = {name.partition(".")[0] for name in modules}
+        self._top_level_names = {name.partition(".")[0] for name in modules}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not fullname.startswith(self._begin):
+        if not fullname.startswith(self._prefix):
             return None
-        name = fullname.removeprefix(self._begin)
+        name = fullname.removeprefix(self._prefix)
         module = self._modules.get(name)
         if module is None or module.path is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=fullname)
@@ -176,9 +177,9 @@ class _Finder:
             spec = ModuleSpec(fullname, None, is_package=True)
             spec.submodule_search_locations = [str(module.path)]
             return spec
-        places = [str(module.path.parent)] if module.is_package else None
+        locations = [str(module.path.parent)] if module.is_package else None
         loader = _Loader(fullname, module.path, module.data, self._import)
-        return spec_from_file_location(fullname, module.path, loader=loader, submodule_search_locations=places)
+        return spec_from_file_location(fullname, module.path, loader=loader, submodule_search_locations=locations)
 
     def _import(
         self,
@@ -188,17 +189,17 @@ class _Finder:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """Import for the modules of this package, which find each other by their plain names."""
+        """Import a module for the modules of this package, which import each other by their plain names."""
         top = name.partition(".")[0]
-        beside = self._modules.get(name)
-        if level or top not in self._tops or (beside is not None and _imported_by_program(beside)):
+        module = self._modules.get(name)
+        if level or top not in self._top_level_names or (module is not None and _imported_by_program(module)):
             return builtins.__import__(name, globals, locals, fromlist or (), level)
-        found = builtins.__import__(self._begin + name, globals, locals, fromlist or (), 0)
-        return found if fromlist else sys.modules[self._begin + top]
+        found = builtins.__import__(self._prefix + name, globals, locals, fromlist or (), 0)
+        return found if fromlist else sys.modules[self._prefix + top]
 
 
 class _Loader(SourceFileLoader):
-    """Runs the source that was trusted: no compiled file, and no later state of the source."""
+    """Loader that runs the trusted source, never a compiled file or a changed source."""
 
     def __init__(self, fullname: str, path: Path, data: bytes, import_: Any) -> None:
         super().__init__(fullname, str(path))
@@ -214,7 +215,7 @@ class _Loader(SourceFileLoader):
 
 
 def _imported_by_program(module: Module) -> bool:
-    """Return True if the program has imported a module from its file already, by its plain name."""
+    """Return True if the program has already imported a module by its plain name, from the same file."""
     file = getattr(sys.modules.get(module.name), "__file__", None)
     return file is not None and module.path is not None and Path(file).resolve() == module.path.resolve()
 
@@ -223,7 +224,7 @@ def _imported_by_program(module: Module) -> bool:
 
 
 class _AnyPorts(tuple[str, ...]):
-    """Ports of a class that is not run: any may be there."""
+    """Ports of a class whose code is not run: every port may exist."""
 
     __slots__ = ()
 
@@ -232,13 +233,13 @@ class _AnyPorts(tuple[str, ...]):
 
 
 class _AnyParams(NodeParams):
-    """Parameters of a node type that is not run."""
+    """Parameters of a node type whose code is not run: every parameter is accepted."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
 
 class StandIns:
-    """Classes and tools with the names, bases and parameters that the source states; none of the source runs.
+    """Source of stand-ins with the names, bases and parameters in the source code; no code runs.
 
     Args:
         code: The code.
@@ -252,22 +253,22 @@ class StandIns:
         self.remarks: dict[str, None] = {}
 
     def operator_class(self, path: str, base: type[OperatorT]) -> type[OperatorT] | str:
-        """Return a stand-in for the class of that dotted path, or what is wrong with it."""
+        """Return a stand-in for the class at a dotted path, or an error message."""
         module, _, name = path.rpartition(".")
         if not module:
             return f"{path!r} has no module: write package.module.Class"
         found = self._look_up(module, name)
-        not_one = f"{path} is not a subclass of {base.__name__}"
+        not_a_subclass = f"{path} is not a subclass of {base.__name__}"
         if isinstance(found, str):
             return found
         if found.kind == "own":
-            return found.value if isinstance(found.value, type) and issubclass(found.value, base) else not_one
+            return found.value if isinstance(found.value, type) and issubclass(found.value, base) else not_a_subclass
         if found.kind == "stdlib" or is_function(found.node):
-            return not_one
+            return not_a_subclass
         look = self._reader.look_at(found)
-        if not any(issubclass(each, base) for each in look.real):
+        if not any(issubclass(real_base, base) for real_base in look.real):
             if not look.unknown:
-                return not_one
+                return not_a_subclass
             self.remarks[f"{path}: whether it is a subclass of {base.__name__} is not known: {look.unknown[0]}"] = None
         try:
             signature = look.signature()
@@ -280,7 +281,7 @@ class StandIns:
         return _stand_in(name, base, signature, executes=bool(look.unknown) or "execute" in look.members)
 
     def function(self, spec: FunctionSpec) -> FunctionOperator[Any] | str:
-        """Return a stand-in for a function as an operator, or what is wrong with it."""
+        """Return a stand-in for a function as an operator, or an error message."""
         module, _, name = spec.function.rpartition(".")
         found = self._look_up(module, name)
         if isinstance(found, str):
@@ -292,12 +293,12 @@ class StandIns:
         node = found.node
         if isinstance(node, ast.ClassDef | ast.Constant | ast.List | ast.Dict | ast.Set | ast.Tuple | ast.JoinedStr):
             return f"{spec.function} is not a function"
-        if not is_function(node) or any(_last_name(each) != "operator" for each in node.decorator_list):
+        if not is_function(node) or any(_last_name(decorator) != "operator" for decorator in node.decorator_list):
             self.remarks[f"{spec.function}: the parameters of this function are not known without running it"] = None
             return FunctionOperator(_not_run_with_defaults, id=spec.name, ports=spec.ports)
         stand_in = FunctionType(_not_run.__code__, {**globals()}, name)
         given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-        special = {each.arg: kind for each in given if (kind := _SPECIAL.get(_last_name(each.annotation)))}
+        special = {arg.arg: kind for arg in given if (kind := _SPECIAL.get(_last_name(arg.annotation)))}
         stand_in.__annotations__ = special
         cast("Any", stand_in).__signature__ = parameters(node, bound=False)
         return _as_operator(spec, stand_in, ports=[*(spec.ports or _declared_ports(node))])
@@ -306,49 +307,53 @@ class StandIns:
         """Return a stand-in for a tool.
 
         Raises:
-            ToolError: There is no such tool.
+            ToolError: The tool does not exist or cannot be used.
         """
         path = f"{spec.module_path}.{spec.name}"
         found = self._look_up(spec.module_path, spec.name)
         if isinstance(found, str):
             raise ToolError(f"tool {spec.name!r}: {found}")
-        if found.kind == "stdlib" or (found.kind == "own" and is_stdlib(_home(found.value))):
+        if found.kind == "stdlib" or (found.kind == "own" and is_stdlib(_module_name(found.value))):
             raise _stdlib_tool(spec.name, found.name)
-        node, unknown = found.node, Tool(name=spec.name, description=spec.desc, function=_not_run)
+        node, untyped_tool = found.node, Tool(name=spec.name, description=spec.desc, function=_not_run)
         if isinstance(node, ast.Constant | ast.List | ast.Dict | ast.Set | ast.Tuple | ast.JoinedStr):
             raise ToolError(
                 f"tool {spec.name!r}: {path} gives {ast.unparse(node)[:100]}; "
                 "it must be a function, a Tool, or a class whose instances are one or can be called"
             )
-        called: ast.AST | None = node
+        callable_node: ast.AST | None = node
         if isinstance(node, ast.ClassDef):
             look = self._reader.look_at(found)
-            called = look.members.get("__call__") if look.is_plain else None
+            callable_node = look.members.get("__call__") if look.is_plain else None
             try:
-                made_with = look.signature()
-                _ = made_with and made_with.bind()
+                init_signature = look.signature()
+                _ = init_signature and init_signature.bind()
             except TypeError as error:
                 raise ToolError(
                     f"tool {spec.name!r}: class {path} cannot be instantiated without arguments: {describe(error)}"
                 ) from error
             except ValueError:
-                called = None
-            if look.is_plain and called is None and not look.real:
+                callable_node = None
+            if look.is_plain and callable_node is None and not look.real:
                 raise ToolError(f"tool {spec.name!r}: instances of class {path} cannot be called; give it a __call__")
-        if not is_function(called) or called.decorator_list:
+        if not is_function(callable_node) or callable_node.decorator_list:
             self.remarks[f"{path}: the arguments that this tool takes are not known without running it"] = None
-            return unknown
+            return untyped_tool
         try:
-            signature = parameters(called, bound=isinstance(node, ast.ClassDef))
+            signature = parameters(callable_node, bound=isinstance(node, ast.ClassDef))
         except ValueError:
-            return unknown
+            return untyped_tool
         function = partial(_not_run)
         cast("Any", function).__signature__ = signature
-        text = ast.get_docstring(called) or (ast.get_docstring(node) if isinstance(node, ast.ClassDef) else None) or ""
-        return Tool.of(function, name=spec.name, description=spec.desc or text.partition("\n\n")[0])
+        docstring = (
+            ast.get_docstring(callable_node)
+            or (ast.get_docstring(node) if isinstance(node, ast.ClassDef) else None)
+            or ""
+        )
+        return Tool.of(function, name=spec.name, description=spec.desc or docstring.partition("\n\n")[0])
 
     def _look_up(self, module: str, name: str) -> Found | str:
-        """Find a name; a text says what is wrong with it."""
+        """Return the definition of a name in a module, or an error message."""
         if not is_own(module) and isinstance(found := self._reader.module(module), str):
             return found
         found = self._reader.look_up(module, name)
@@ -358,7 +363,7 @@ class StandIns:
 
 
 def _stand_in(name: str, base: type[OperatorT], signature: inspect.Signature | None, *, executes: bool) -> Any:
-    """A class of that name whose instances can be put into workflows, and whose parameters are looked at."""
+    """Return a class whose instances can be put into workflows; its parameters are checked by a signature."""
 
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         if signature is not None:
@@ -373,17 +378,17 @@ def _stand_in(name: str, base: type[OperatorT], signature: inspect.Signature | N
 
 
 def _node_stand_in(name: str, members: Mapping[str, ast.AST]) -> Any:
-    """A node type of that name, of which neither parameters nor variables are known."""
+    """Return a node type whose parameters and variables are not known."""
     given = {"type": name, "params_type": _AnyParams, "outputs": lambda self, type_of: None}  # pyright: ignore
     return type(name, (NodeOperator,), {**given, **({"ports": _AnyPorts()} if "ports" in members else {})})
 
 
 _SPECIAL = {"Job": Job, "SubJob": SubJob, "Reasoner": Reasoner, "RunContext": RunContext}
-"""Annotations that ask for something else than the answer of an operator."""
+"""Annotations of parameters that receive something other than the answer of an operator."""
 
 
 def _last_name(node: ast.AST | None) -> str:
-    """The last name of what is annotated or decorates: ``Job`` for ``operad.Job``, ``operator`` for ``@operator(…)``."""
+    """Return the last part of an annotation's or decorator's name: ``Job`` for ``x.Job``, ``f`` for ``@x.f(…)``."""
     if isinstance(node, ast.Call):
         return _last_name(node.func)
     if isinstance(node, ast.Constant) and isinstance(node.value, str):  # an annotation as text
@@ -392,27 +397,27 @@ def _last_name(node: ast.AST | None) -> str:
 
 
 def _declared_ports(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Sequence[str]:
-    """The ports that ``@operator(ports=[…])`` states as plain values."""
-    calls = (each for each in node.decorator_list if isinstance(each, ast.Call))
-    stated = [word.value for call in calls for word in call.keywords if word.arg == "ports"]
-    parts = [part for value in stated if isinstance(value, ast.List | ast.Tuple) for part in value.elts]
-    return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    """Return the ports in ``@operator(ports=[…])``, if they are written as constants."""
+    calls = (decorator for decorator in node.decorator_list if isinstance(decorator, ast.Call))
+    values = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "ports"]
+    items = [item for value in values if isinstance(value, ast.List | ast.Tuple) for item in value.elts]
+    return [item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)]
 
 
 def _as_operator(spec: FunctionSpec, found: object, ports: Sequence[str] = ()) -> FunctionOperator[Any] | str:
-    """A function, or an operator that was made of one, as the operator that a file describes."""
-    made = cast("FunctionOperator[Any]", found) if isinstance(found, FunctionOperator) else None
-    function = cast("Any", made.function if made else found)
+    """Return a function, or an operator that was made of one, as the operator of a file; or an error message."""
+    operator = cast("FunctionOperator[Any]", found) if isinstance(found, FunctionOperator) else None
+    function = cast("Any", operator.function if operator else found)
     if not inspect.isroutine(function):
         return f"{spec.function} is not a function: {shown(function)}"
-    own = made.ports if made else ports
+    declared_ports = operator.ports if operator else ports
     try:
         return FunctionOperator(
             function,
             id=spec.name,
-            ports=spec.ports or own,
-            policy=made.policy if made else None,
-            inline=made is not None and made.inline,
+            ports=spec.ports or declared_ports,
+            policy=operator.policy if operator else None,
+            inline=operator is not None and operator.inline,
         )
     except InputError as error:
         return f"{spec.function}: {error}"
@@ -432,7 +437,7 @@ def _not_run(**_: Any) -> Any:
     raise ToolError("the code of this file was looked at, not loaded: load it to run it")
 
 
-def _home(value: object) -> str:
+def _module_name(value: object) -> str:
     return str(getattr(value, "__module__", "") or "")
 
 

@@ -18,11 +18,11 @@ NextLine = Callable[[], Awaitable[str | None]]
 
 
 def start_variables(graph: NodeGraph) -> Sequence[StartVariable]:
-    """The inputs of a workflow that is sound."""
-    return _start(graph).variables
+    """Return the input variables of a valid workflow."""
+    return _start_params(graph).variables
 
 
-def _start(graph: NodeGraph) -> StartParams:
+def _start_params(graph: NodeGraph) -> StartParams:
     start = next(node for node in graph.nodes if node.type == "start" and not node.parent)
     return StartParams.model_validate(start.params)
 
@@ -30,50 +30,50 @@ def _start(graph: NodeGraph) -> StartParams:
 def job_of(
     graph: NodeGraph, job: Job, given: Iterable[tuple[str, str]], *, may_ask: bool, option: str = "--input"
 ) -> tuple[Job, list[StartVariable]]:
-    """Return the job with its inputs, and the missing ones.
+    """Return the job with the given inputs, and the variables that have no value yet.
 
     Args:
         graph: The workflow, which is valid.
-        job: The job, with files that have no name.
-        given: Names and values as typed; a name of files may occur several times.
+        job: The job, with files that are not assigned to a variable.
+        given: Names and values as typed; the name of a list of files may occur several times.
         may_ask: True if missing inputs can be asked for.
         option: The command's option for inputs.
 
     Raises:
-        InputError: Inputs are wrong, or missing and cannot be asked for; all are named.
+        InputError: Inputs are invalid, or missing and cannot be asked for; all are named.
     """
-    start = _start(graph)
+    start = _start_params(graph)
     variables = start.variables
     kinds = {variable.name: variable.type for variable in variables}
     faults: list[str] = []
     inputs: dict[str, JsonValue] = {}
     for name, value in given:
-        several = inputs.get(name)
+        files_so_far = inputs.get(name)
         if kinds.get(name) is T.ARRAY_FILE:
-            inputs[name] = [*(several if isinstance(several, list) else []), *([value] if value else [])]
+            inputs[name] = [*(files_so_far if isinstance(files_so_far, list) else []), *([value] if value else [])]
         elif name in inputs:
             faults.append(f"input {name!r} is given twice")
         else:
             inputs[name] = value
     missing = [
         each
-        for each in _missing(variables, inputs, len(job.files))
+        for each in _missing_variables(variables, inputs, len(job.files))
         if not comes_by_itself(each.name, job, start.defaults)
     ]
-    wanted = [] if may_ask else missing
+    unasked = [] if may_ask else missing
     try:
-        known = _with(job, {**inputs, **dict.fromkeys((each.name for each in missing), None)})
-        read_inputs(variables, known, start.defaults)
+        checked = _with_inputs(job, {**inputs, **dict.fromkeys((each.name for each in missing), None)})
+        read_inputs(variables, checked, start.defaults)
     except InputError as error:
         faults.append(str(error).removeprefix("the workflow's inputs: "))
-    faults += [_told(wanted, option)] if wanted else []
+    faults += [_missing_message(unasked, option)] if unasked else []
     if faults:
         raise InputError(f"{graph.name}: " + "; ".join(faults))
-    return _with(job, inputs), missing
+    return _with_inputs(job, inputs), missing
 
 
 async def ask_inputs(job: Job, missing: Sequence[StartVariable], next_line: NextLine, say: Say, prompt: Say) -> Job:
-    """Return the job with missing inputs asked for at the terminal; an empty line leaves an input out.
+    """Ask for missing inputs at the terminal, and return the job with them; an empty line leaves an input out.
 
     Raises:
         InputError: The terminal was closed.
@@ -82,14 +82,14 @@ async def ask_inputs(job: Job, missing: Sequence[StartVariable], next_line: Next
     for number, variable in enumerate(missing):
         name, kind = variable
         files = kind is T.ARRAY_FILE
-        said: list[JsonValue] = []
+        values: list[JsonValue] = []
         say(f"{name} ({kind.value}; {'a path a line, then an empty line' if files else 'an empty line for none'})")
         while True:
             prompt("> ")
             line = await next_line()
             if line is None:
                 say("")
-                raise InputError(_told(missing[number:]))
+                raise InputError(_missing_message(missing[number:]))
             if not line.strip():
                 break
             try:
@@ -97,15 +97,15 @@ async def ask_inputs(job: Job, missing: Sequence[StartVariable], next_line: Next
             except InputError as error:
                 say(f"{error}; try again")
                 continue
-            said.append(line.strip() if kind is not T.STRING else line)
+            values.append(line.strip() if kind is not T.STRING else line)
             if not files:
                 break
-        inputs[name] = (said if files else said[0]) if said else None
-    return _with(job, inputs)
+        inputs[name] = (values if files else values[0]) if values else None
+    return _with_inputs(job, inputs)
 
 
-def _missing(variables: Sequence[StartVariable], given: Iterable[str], files: int) -> list[StartVariable]:
-    """Inputs that are not given, when files without a name go to the inputs of files in their order."""
+def _missing_variables(variables: Sequence[StartVariable], given: Iterable[str], files: int) -> list[StartVariable]:
+    """Return the variables without a value, after files without a name are assigned to file variables in order."""
     missing: list[StartVariable] = []
     for variable in variables:
         if variable.name in given:
@@ -117,12 +117,12 @@ def _missing(variables: Sequence[StartVariable], given: Iterable[str], files: in
     return missing
 
 
-def _told(missing: Sequence[StartVariable], option: str = "--input") -> str:
+def _missing_message(missing: Sequence[StartVariable], option: str = "--input") -> str:
     named = ", ".join(f"{name!r} ({kind.value})" for name, kind in missing)
     options = " ".join(f"{option} {name}={'PATH' if kind.is_file else kind.value.upper()}" for name, kind in missing)
-    what = "input is" if len(missing) == 1 else "inputs are"
-    return f"{len(missing)} {what} missing: {named}; write {options}, with nothing after the = for none"
+    subject = "input is" if len(missing) == 1 else "inputs are"
+    return f"{len(missing)} {subject} missing: {named}; write {options}, with nothing after the = for none"
 
 
-def _with(job: Job, inputs: dict[str, JsonValue]) -> Job:
+def _with_inputs(job: Job, inputs: dict[str, JsonValue]) -> Job:
     return job.model_copy(update={"inputs": inputs})

@@ -14,13 +14,13 @@ _IN_TEXT = re.compile(r"line (?P<line>\d+)(?:, column \d+)?(?: (?P<where>.*))?",
 
 
 class Placed(NamedTuple):
-    """Issue of a file.
+    """An issue at a place in a file.
 
     Attributes:
-        code: The kind of fault.
-        message: The fault and its remedy.
+        code: Code of the issue.
+        message: The problem and how to fix it.
         where: The node or the part of the file; may be empty.
-        line: The line of the file, counted from 1; 0 where no line is known.
+        line: Line of the file, from 1; 0 if it is not known.
     """
 
     code: str
@@ -30,7 +30,7 @@ class Placed(NamedTuple):
 
 
 def issue_line(issue: Placed, file: str = "") -> str:
-    """Return an issue as one line; without a file, the line begins with the place inside of it.
+    """Return an issue as one line; without `file`, the line starts with the place inside the file.
 
     Example:
         >>> issue_line(Placed("cycle", "waits for itself", "greet", 3), "expert.yaml")
@@ -51,7 +51,7 @@ def issue_dicts(error: InvalidError) -> list[dict[str, Any]]:
 
 
 def error_lines(error: InvalidError) -> Iterator[str]:
-    """Yield what the error is about, then its issues, one a line."""
+    """Yield the subject of the error, then its issues, one per line."""
     yield printable(str(error).splitlines()[0])
     for issue in error.issues:
         if found := _IN_FILE.fullmatch(issue.where):
@@ -61,12 +61,12 @@ def error_lines(error: InvalidError) -> Iterator[str]:
 
 
 def located(subject: str, issues: Sequence[Placed], file: str) -> InvalidError:
-    """Return the issues of a file as an error whose issues name the file."""
-    return InvalidError(subject, [Issue(each.code, each.message, _place(each, file)) for each in issues])
+    """Return an error with the issues of a file; the place of each issue includes the file."""
+    return InvalidError(subject, [Issue(issue.code, issue.message, _place_text(issue, file)) for issue in issues])
 
 
 def placed(issue: Issue, file: str) -> Placed:
-    """Return an issue with its line apart; its place is the file, a line of the file, or a part of it."""
+    """Return an issue with its line separated from its place: the file, a line of it, or a part of it."""
     line, where = 0, issue.where
     if file and (where == file or where.startswith((f"{file}:", f"{file} "))):
         found = _IN_FILE.fullmatch(f"_{where[len(file) :]}")
@@ -77,11 +77,11 @@ def placed(issue: Issue, file: str) -> Placed:
 
 
 def in_file(issues: Sequence[Issue], lines: Mapping[str, int]) -> Iterator[Placed]:
-    """Yield issues of nodes and edges with their lines; an edge stands where its target does, or else its source."""
+    """Yield issues of nodes and edges with their lines; an edge has the line of its target, or else of its source."""
     for issue in issues:
         source, _, target = issue.where.partition(" → ")
         yield Placed(issue.code, issue.message, issue.where, lines.get(target) or lines.get(source, 0))
 
 
-def _place(issue: Placed, file: str) -> str:
+def _place_text(issue: Placed, file: str) -> str:
     return ": ".join(filter(None, (f"{file}:{issue.line}" if issue.line else file, issue.where)))

@@ -22,23 +22,23 @@ _CODE = "knowledgebase"
 
 
 def open_insights(said: bool | str | None, folder: Path, faults: Faults) -> Insights | None:
-    """Return the lessons of earlier runs that `env.insights` names; None if it names none, or a faulty file."""
-    at = ("env", "insights")
+    """Return the insights of the file that `env.insights` names; None if it names none, or after reporting a fault."""
+    setting = ("env", "insights")
     if not said:
         return None
     if said == ":memory:":
-        faults.report(at, "insights", "are kept in a file: name one, or leave `insights` out")
+        faults.report(setting, "insights", "are kept in a file: name one, or leave `insights` out")
         return None
     file = f"{faults.stem}.insights.sqlite" if said is True else Path(said).expanduser()
     try:
         return Insights(folder / file)
     except InputError as error:
-        faults.report(at, "insights", str(error))
+        faults.report(setting, "insights", str(error))
         return None
 
 
 def open_library(spec: KnowledgeSpec, folder: Path, faults: Faults, at: Path_ = (_CODE,)) -> Documents | None:
-    """Return the knowledge base that a file names; None if it names none, or a faulty one.
+    """Return the knowledge base that a file names; None if it names none, or after reporting a fault.
 
     Args:
         spec: Section of the file.
@@ -48,33 +48,33 @@ def open_library(spec: KnowledgeSpec, folder: Path, faults: Faults, at: Path_ = 
     """
     if not spec.model_fields_set:
         return None
-    from operad.runtime.knowledge.documents import Documents  # imported for the files that name documents
+    from operad.runtime.knowledge.documents import Documents  # not at import: only knowledge bases need it
     from operad.runtime.knowledge.folders import roots_of
     from operad.runtime.knowledge.passage_index import PassageIndex
 
     paths = [folder / os.path.expanduser(path) for path in spec.paths]
     index = folder / os.path.expanduser(spec.index) if spec.index else None
-    is_there = True
+    is_usable = True
     for number, path in enumerate(paths):
         try:
             roots_of([path])
         except InputError as error:
             faults.report((*at, "paths", number), _CODE, str(error))
-            is_there = False
+            is_usable = False
     if index and not index.parent.is_dir():
         faults.report((*at, "index"), _CODE, f"there is no folder {str(index.parent)!r}")
-        is_there = False
+        is_usable = False
     elif index:
         try:
             PassageIndex(index).check()
         except InputError as error:
             faults.report((*at, "index"), _CODE, str(error))
-            is_there = False
+            is_usable = False
     embeddings = None
     if spec.embeddings is not None:
         embeddings = _embeddings(spec.embeddings, faults, (*at, "embeddings"))
-        is_there = is_there and embeddings is not None
-    if not is_there:
+        is_usable = is_usable and embeddings is not None
+    if not is_usable:
         return None
     try:
         return Documents(paths, index=index, passages=spec.passages, embeddings=embeddings)
@@ -84,13 +84,13 @@ def open_library(spec: KnowledgeSpec, folder: Path, faults: Faults, at: Path_ = 
 
 
 def _embeddings(spec: EmbeddingsSpec, faults: Faults, path: Path_) -> Embeddings | None:
-    """The model that a file names for embeddings; None where that is a fault."""
-    from operad.runtime.models.embedding import EmbeddingModel  # as above
+    """Return the embedding model that a file names; None after reporting a fault."""
+    from operad.runtime.models.embedding import EmbeddingModel  # not at import: only knowledge bases need it
     from operad.runtime.models.minilm import MiniLM
 
     if spec.name != EMBEDDED:
-        made = endpoint_of(spec, faults, path)
-        return EmbeddingModel(**made) if made else None
+        arguments = endpoint_of(spec, faults, path)
+        return EmbeddingModel(**arguments) if arguments else None
     if spec.base_url is not None:
         faults.report((*path, "base_url"), _CODE, "the embedded model runs inside this process: it has no endpoint")
         return None

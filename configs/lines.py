@@ -12,51 +12,53 @@ from operad.runtime.values.errors import InputError
 
 
 def read_lines(path: Path, head: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The lines of such a file, its head the first; a last one that was cut off is cut from the file.
+    """Return the lines of a file of results, its head first; an incomplete last line is removed from the file.
 
     Args:
-        path: The file; none, or an empty one, has no lines.
+        path: The file; a missing or empty file has no lines.
         head: Required first line: the kind of the file, and the settings that its results depend on.
 
     Raises:
-        InputError: It is another file, has other settings, or a line that is not the last cannot be read; it is left
+        InputError: It is not a file of results, was written with other settings, or has an unreadable line before
+            the last; the file is left unchanged.
             as it is.
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     if not path.exists() or not path.stat().st_size:
         return []
     lines: list[dict[str, Any]] = []
-    whole = 0
+    complete_bytes = 0
     with path.open("rb") as file:
         for line in file:
             value = _object_of(line)
             if value is None:
                 break
             lines.append(value)
-            whole += len(line)
-        torn = not file.read(1)
-    [what] = head
-    if not lines or not isinstance(lines[0].get(what), dict):
+            complete_bytes += len(line)
+        nothing_follows = not file.read(1)
+    [kind] = head
+    if not lines or not isinstance(lines[0].get(kind), dict):
         raise InputError(f"{path}: is not a file of results, and was not changed: name another file")
     if lines[0] != head:
-        before, now = lines[0][what], head[what]
-        other = [f"{name} {before.get(name)!r}, now {now.get(name)!r}" for name in {**before, **now}
-                 if before.get(name) != now.get(name)]  # fmt: skip
-        raise InputError(f"{path}: holds results of another {what} ({', '.join(other)}); name another one")
-    if whole < path.stat().st_size:
-        if not torn:
+        stored, current = lines[0][kind], head[kind]
+        differences = [f"{name} {stored.get(name)!r}, now {current.get(name)!r}" for name in {**stored, **current}
+                 if stored.get(name) != current.get(name)]  # fmt: skip
+        raise InputError(f"{path}: holds results of another {kind} ({', '.join(differences)}); name another one")
+    if complete_bytes < path.stat().st_size:
+        if not nothing_follows:
             raise InputError(f"{path}:{len(lines) + 1}: this line cannot be read; mend it, or remove it")
-        os.truncate(path, whole)
+        os.truncate(path, complete_bytes)
     return lines
 
 
 def add_line(file: TextIO, line: Mapping[str, Any]) -> None:
-    """Add a line, at once."""
+    """Append a line of JSON and flush the file."""
     file.write(json.dumps(line, ensure_ascii=True) + "\n")
     file.flush()
 
 
 def _object_of(line: bytes) -> dict[str, Any] | None:
+    """Return the JSON object in a complete line; None if the line is cut off or holds something else."""
     if not line.endswith(b"\n"):
         return None
     try:

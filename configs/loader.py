@@ -38,12 +38,12 @@ class Configuration:
         print([profile.name for profile in configuration.profiles])
 
     Attributes:
-        name: The file, as given by the user.
+        name: Name of the file, as given by the user.
         spec: Its content.
-        profiles: Profiles of its experts, in its order.
-        toolkit: The graph of its actions and tools.
-        services: Services of its typed nodes.
-        code: The code that it names.
+        profiles: Profiles of the experts, in the order of the file.
+        toolkit: The graph of the file's actions and tools.
+        services: Services of the typed nodes.
+        code: The code that the file names.
         remarks: Properties that a `preview` could not determine without running code.
     """
 
@@ -74,38 +74,38 @@ class Configuration:
 
         Arguments and errors are those of `expert`.
         """
-        lead = self.spec.leader
-        if lead is not None and name in (None, lead.profile.name):
+        leader_spec = self.spec.leader
+        if leader_spec is not None and name in (None, leader_spec.profile.name):
             return self.leader(model=model, model_name=model_name, base_url=base_url)
         return self.expert(name, model=model, model_name=model_name, base_url=base_url)
 
     def leader(
         self, *, model: Model | None = None, model_name: str | None = None, base_url: str | None = None
     ) -> Leader:
-        """The leader, with all experts.
+        """Return the leader with all experts.
 
-        Takes what `expert` does; it holds for all of them.
+        The arguments are those of `expert`, and apply to the leader and to all experts.
 
         Raises:
-            InputError: The file configures none; or as `expert`.
+            InputError: The file configures no leader; or as `expert`.
         """
-        lead = self.spec.leader
-        if lead is None:
+        spec = self.spec.leader
+        if spec is None:
             raise InputError(f"{self.name}: configures no leader; add one under `leader`")
         return Leader(
-            Profile(name=lead.profile.name, description=lead.profile.desc),
+            Profile(name=spec.profile.name, description=spec.profile.desc),
             [
                 self.expert(profile.name, model=model, model_name=model_name, base_url=base_url)
                 for profile in self.profiles
             ],
-            self._reasoner(lead, model, model_name, base_url),
+            self._reasoner(spec, model, model_name, base_url),
             actions=self._leader_actions,
             toolkit=self.toolkit,
-            max_splits=lead.max_splits,
-            life_cycles=lead.life_cycles,
-            max_depth=lead.max_depth,
-            budget=make_budget(lead.budget),
-            memory=self._memory(lead),
+            max_splits=spec.max_splits,
+            life_cycles=spec.life_cycles,
+            max_depth=spec.max_depth,
+            budget=make_budget(spec.budget),
+            memory=self._memory(spec),
         )
 
     def expert(
@@ -116,17 +116,18 @@ class Configuration:
         model_name: str | None = None,
         base_url: str | None = None,
     ) -> Expert:
-        """The expert of that name; without a name, the only one.
+        """Return the expert with a name; without a name, the only expert.
 
         Args:
-            name: Its profile's name.
-            model: The model to ask, whatever the file says. Without it, the file's; without that,
-                the one that the environment names at the first use.
-            model_name: Instead of the name that the file gives the model.
-            base_url: Instead of the endpoint that the file names, and instead of the embedded model.
+            name: Name in the expert's profile.
+            model: Model to use instead of the file's. If neither is given, the environment names the model when it is
+                first used.
+            model_name: Name of the model, instead of the name in the file.
+            base_url: Endpoint, instead of the file's endpoint or of the embedded model.
 
         Raises:
-            InputError: There is no such expert, none at all, or more than one and no name; or the
+            InputError: The expert does not exist; or `name` is missing, and the file does not configure exactly one
+                expert; or the environment variable that the file names for the key is not set.
                 variable that the file names for the key is not set.
         """
         names = [profile.name for profile in self.profiles]
@@ -150,9 +151,9 @@ class Configuration:
     def _reasoner(
         self, spec: ExpertSpec | LeaderSpec, model: Model | None, model_name: str | None, base_url: str | None
     ) -> MonoModelReasoner | DualModelReasoner:
-        asked = chosen(spec.model or self.spec.model, model_name, base_url)
-        if model is None and asked is not None:
-            model = make_model(asked)
+        model_spec = chosen(spec.model or self.spec.model, model_name, base_url)
+        if model is None and model_spec is not None:
+            model = make_model(model_spec)
         rounds = spec.reasoner.max_rounds or self.spec.reasoner.max_rounds
         if (spec.reasoner.type or self.spec.reasoner.type) == "DUAL":
             return DualModelReasoner(model, max_rounds=rounds)
@@ -169,37 +170,37 @@ def load(path: str | Path, *, trust: Trust = False) -> Configuration:
         path: The file; or the name of a configuration that comes with this package, such as
             ``designer``.
         trust: True if the code that the file names may run: its modules are imported, its MCP servers are started. Or
-            a function that decides it for the `Code`.
+            a function that returns True for the `Code` that may run.
 
     Raises:
-        InputError: There is no such file, or it is not text.
-        InvalidError: It cannot be used; every issue has its line and its path in the file.
-        UntrustedError: It names code that is not trusted; nothing of it was run.
+        InputError: The file does not exist or is not text.
+        InvalidError: The file is not valid; every issue has its line and its path in the file.
+        UntrustedError: The file names code that is not trusted; none of the code was run.
     """
     with found_file(path) as file:
-        return _loaded(read_document(file, name=str(path)), file.resolve().parent, trust)
+        return _load(read_document(file, name=str(path)), file.resolve().parent, trust)
 
 
 def load_text(text: str, name: str, folder: Path, *, trust: Trust = False) -> Configuration:
     """Load a configuration from text.
 
     Args:
-        text: Its YAML.
-        name: Its name in error messages.
-        folder: Base folder of paths in it.
+        text: Text in YAML.
+        name: Name of the text in error messages.
+        folder: Base folder of relative paths in the text.
         trust: As for `load`.
 
     Raises:
-        InputError: It is empty.
+        InputError: The text is empty.
         InvalidError, UntrustedError: As `load`.
     """
-    return _loaded(parse_document(text, name), folder.resolve(), trust)
+    return _load(parse_document(text, name), folder.resolve(), trust)
 
 
 def preview(path: str | Path) -> Configuration:
-    """Read a configuration file without running any code that it names; stand-ins take the place of that code.
+    """Read a configuration file without running any code that it names; stand-ins replace that code.
 
-    It can be looked at, and its workflows can be drawn; experts with stand-ins cannot work.
+    The configuration can be inspected, and its workflows drawn; experts with stand-ins cannot run.
 
     Raises:
         InputError, InvalidError: As `load`.
@@ -207,40 +208,44 @@ def preview(path: str | Path) -> Configuration:
     with found_file(path) as file:
         document, folder = read_document(file, name=str(path)), file.resolve().parent
         spec, code = _spec_and_code(document, folder)
-        return _previewed(document, spec, code)
+        return _preview(document, spec, code)
 
 
 def preview_text(text: str, name: str, folder: Path) -> Configuration:
-    """As `preview`, for text.
+    """Read a configuration from text as `preview` does.
 
     Args:
-        text: Its YAML.
-        name: Its name in error messages.
-        folder: Base folder of paths in it.
+        text: Text in YAML.
+        name: Name of the text in error messages.
+        folder: Base folder of relative paths in the text.
 
     Raises:
         InputError, InvalidError: As `load`.
     """
     document = parse_document(text, name)
-    return _previewed(document, *_spec_and_code(document, folder.resolve()))
+    return _preview(document, *_spec_and_code(document, folder.resolve()))
 
 
-def _loaded(document: Document, folder: Path, trust: Trust) -> Configuration:
+def _load(document: Document, folder: Path, trust: Trust) -> Configuration:
     spec, code = _spec_and_code(document, folder)
     if not is_trusted(trust, code):
-        _previewed(document, spec, code)  # faults of the file are reported before missing trust
+        _preview(document, spec, code)  # faults of the file are reported before missing trust
         raise UntrustedError(code)
-    return _built(document, spec, code, LoadedModules(code))
+    return _build(document, spec, code, LoadedModules(code))
 
 
-def _previewed(document: Document, spec: ConfigSpec, code: Code) -> Configuration:
+def _preview(document: Document, spec: ConfigSpec, code: Code) -> Configuration:
     modules = StandIns(code)
-    found = _built(document, spec, code, modules)
+    configuration = _build(document, spec, code, modules)
     not_run = [f"names code, which was not run: {', '.join(code.lines)}"] if code else []
-    return replace(found, remarks=(*not_run, *modules.remarks))
+    return replace(configuration, remarks=(*not_run, *modules.remarks))
 
 
 def _spec_and_code(document: Document, folder: Path) -> tuple[ConfigSpec, Code]:
+    """Return the validated content of a file and the code that it names.
+
+    If the content is not valid, the valid rest of it is built with stand-ins, to report its faults as well.
+    """
     faults = Faults(document)
     name_operators(document)
     name_functions(document)
@@ -251,9 +256,9 @@ def _spec_and_code(document: Document, folder: Path) -> tuple[ConfigSpec, Code]:
         faults.report_validation((), error)
         for path, message in unknown_operators(document):
             faults.report(path, "unknown-operator", message)
-        if found := sound_part(document.data, error):
-            spec, told = found
-            faults.leave_out(told)
+        if partial := sound_part(document.data, error):
+            spec, left_out = partial
+            faults.leave_out(left_out)
             with suppress(OperadError):
                 code = code_of(document.name, document.data, folder, named_in(spec))
                 builder = Builder(spec, folder, faults, StandIns(code))
@@ -263,13 +268,13 @@ def _spec_and_code(document: Document, folder: Path) -> tuple[ConfigSpec, Code]:
     return spec, code_of(document.name, document.data, folder, named_in(spec))
 
 
-def _built(document: Document, spec: ConfigSpec, code: Code, modules: Modules) -> Configuration:
+def _build(document: Document, spec: ConfigSpec, code: Code, modules: Modules) -> Configuration:
     faults = Faults(document)
     builder = Builder(spec, code.folder, faults, modules)
     workflows, leader_actions = builder.workflows(), builder.leader_actions()
     if faults:
         raise faults.error()
-    profiles = tuple(Profile(name=e.profile.name, description=e.profile.desc) for e in spec.experts)
+    profiles = tuple(Profile(name=expert.profile.name, description=expert.profile.desc) for expert in spec.experts)
     return Configuration(
         document.name, spec, profiles, builder.toolkit, builder.services, workflows, leader_actions, code
     )
@@ -277,24 +282,24 @@ def _built(document: Document, spec: ConfigSpec, code: Code, modules: Modules) -
 
 @contextmanager
 def found_file(path: str | Path) -> Generator[Path, None, None]:
-    """Find the file of a path, or of a configuration that comes with this package.
+    """Yield the file at a path, or the file of a configuration that comes with this package.
 
     Raises:
-        InputError: There is no such file, and a configuration of this package has nearly the same name.
+        InputError: The file does not exist, and a configuration of this package has a similar name.
     """
-    own = {
+    included = {
         file.name.removesuffix(".yaml"): file
         for file in files("operad.configs").iterdir()
         if file.name.endswith(".yaml")
     }
     try:
-        given = Path(path).exists()
-    except OSError:  # too long for a path, for one
-        given = True
-    if not given and str(path) in own:
-        with as_file(own[str(path)]) as file:
+        exists = Path(path).exists()
+    except OSError:  # for example, too long for a path
+        exists = True
+    if not exists and str(path) in included:
+        with as_file(included[str(path)]) as file:
             yield file
-    elif not given and (hint := did_you_mean(str(path), own)):
+    elif not exists and (hint := did_you_mean(str(path), included)):
         raise InputError(f"{path}: no such file{hint}")
     else:
         yield Path(path)

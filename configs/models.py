@@ -17,17 +17,17 @@ from operad.runtime.values.errors import InputError, OperadError
 
 
 def make_model(spec: ModelSpec) -> Model:
-    """The model that a file asks for; what it does not say, the environment does.
+    """Return the model that the configuration names; unset fields come from the environment.
 
     Raises:
-        InputError: The variable that it names for the key is not set, or no endpoint is known.
+        InputError: The environment variable that `api_key_env` names is not set, or no endpoint is known.
     """
     key = os.environ.get(spec.api_key_env)
     if key is None and "api_key_env" in spec.model_fields_set:
         raise InputError(
             f"the environment variable {variable(spec.api_key_env)} is not set; `model.api_key_env` names it for the key"
         )
-    given: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "temperature": spec.temperature,
         "max_tokens": spec.max_tokens,
         "tools": spec.tools,
@@ -39,12 +39,12 @@ def make_model(spec: ModelSpec) -> Model:
         "limits": make_limits(spec.limits),
         "price": spec.price,
     }
-    given = {name: value for name, value in given.items() if value is not None}
-    return resolve_model(spec.name, spec.base_url, key).model_copy(update=given)
+    settings = {name: value for name, value in settings.items() if value is not None}
+    return resolve_model(spec.name, spec.base_url, key).model_copy(update=settings)
 
 
 def model_of(spec: ModelSpec, path: Path_, faults: Faults) -> Model | None:
-    """The model that a file asks for at a path; None, and a fault there, if its key is missing or no endpoint is known."""
+    """Return the model configured at `path`; None after reporting that its key or endpoint is missing."""
     try:
         return make_model(spec)
     except InputError as error:
@@ -53,9 +53,9 @@ def model_of(spec: ModelSpec, path: Path_, faults: Faults) -> Model | None:
 
 
 def chosen(spec: ModelSpec | None, name: str | None, base_url: str | None) -> ModelSpec | None:
-    """The model of a file, with a name and an endpoint from the command line in the place of the file's.
+    """Return the model configuration of a file, overridden by a name and an endpoint from the command line.
 
-    An endpoint takes the place of the embedded model, and the embedded model that of an endpoint.
+    A given endpoint replaces the embedded model, and the name of the embedded model replaces an endpoint.
     """
     if not (name or base_url):
         return spec
@@ -73,32 +73,32 @@ def chosen(spec: ModelSpec | None, name: str | None, base_url: str | None) -> Mo
 
 
 def model_line(reasoner: Reasoner) -> str:
-    """The model of a reasoner in one line, the embedded one with what it can do; empty where none is configured."""
+    """Return a line that names the model of a reasoner, with the abilities of a small one; empty if it has none."""
     if not isinstance(reasoner, MonoModelReasoner | DualModelReasoner):
         return ""
     try:
         line = f"model: {reasoner.describe()}"
-    except OperadError:  # no operator asks a model, or the run would not have begun
+    except OperadError:  # without a configured model, a run starts only if no operator asks one
         return ""
     models = [reasoner.model] if isinstance(reasoner, MonoModelReasoner) else [reasoner.actor, reasoner.thinker]
-    small = any(isinstance(model, EmbeddedModel) and model.weights is None for model in models)
-    return f"{line}; {ABILITIES}" if small else line
+    is_embedded_model = any(isinstance(model, EmbeddedModel) and model.weights is None for model in models)
+    return f"{line}; {ABILITIES}" if is_embedded_model else line
 
 
 def make_limits(spec: LimitsSpec | None) -> Limits | None:
-    """The limits that a file sets."""
+    """Return the limits that a file sets; None if it sets none."""
     return Limits(**spec.model_dump()) if spec else None
 
 
 def completed(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
-    """The model of `spec`; where it names neither a model nor an endpoint, the other one with its settings."""
+    """Return `spec`; if it names neither a model nor an endpoint, `other` overridden by the settings of `spec`."""
     if other is None or spec.name is not None or spec.base_url is not None:
         return at_the_same_endpoint(spec, other)
     return other.model_copy(update={name: getattr(spec, name) for name in spec.model_fields_set})
 
 
 def at_the_same_endpoint(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
-    """The model of `spec`; where it names no endpoint and runs at one, at that of the other one."""
+    """Return `spec`; if it names no endpoint and is not the embedded model, with the endpoint of `other`."""
     if other is None or spec.base_url is not None or (spec.name and is_embedded(spec.name)):
         return spec
     fields = {"base_url", "api_key_env"} & other.model_fields_set - spec.model_fields_set
@@ -106,5 +106,5 @@ def at_the_same_endpoint(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
 
 
 def variable(name: str) -> str:
-    """The name of an environment variable, as an error shows it: not what may be the key itself, put there by mistake."""
+    """Return the name of an environment variable for an error, unless it looks like a key put there by mistake."""
     return name if re.fullmatch(r"[A-Z][A-Z0-9_]*", name) else "that is named here (a name is wanted, not the key)"

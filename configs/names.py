@@ -17,27 +17,29 @@ Place = tuple[str, Path_, Any]
 
 
 def name_operators(document: Document) -> None:
-    """Give each operator and nested workflow a name: its own, its anchor's, or its place's.
+    """Set the name of each operator and nested workflow: its own, its anchor's, its function's, or a number.
 
-    The only evaluator of a file without a name is called ``evaluator``.
+    If a file has one evaluator without a name, the name is ``evaluator``.
     """
-    number, judges, names = 0, list[dict[str, Any]](), set[str]()
-    for what, _, value in places(document.data):
+    number, unnamed_evaluators, names = 0, list[dict[str, Any]](), set[str]()
+    for kind, _, value in places(document.data):
         if isinstance(value, dict):
             number += 1
             operator = cast("dict[str, Any]", value)
-            what = "workflow" if "workflow" in operator else what
-            own = str(operator.get("function") or "").rpartition(".")[2]
-            if what == "evaluator" and not (operator.get("name") or own or id(operator) in document.anchors):
-                judges.append(operator)
-            operator["name"] = operator.get("name") or document.anchors.get(id(operator), own or f"{what}-{number}")
+            kind = "workflow" if "workflow" in operator else kind
+            function_name = str(operator.get("function") or "").rpartition(".")[2]
+            if kind == "evaluator" and not (operator.get("name") or function_name or id(operator) in document.anchors):
+                unnamed_evaluators.append(operator)
+            operator["name"] = operator.get("name") or document.anchors.get(
+                id(operator), function_name or f"{kind}-{number}"
+            )
             names.add(str(operator["name"]))
-    if len(judges) == 1 and "evaluator" not in names:
-        judges[0]["name"] = "evaluator"
+    if len(unnamed_evaluators) == 1 and "evaluator" not in names:
+        unnamed_evaluators[0]["name"] = "evaluator"
 
 
 def name_functions(document: Document) -> None:
-    """Put a function in the place of each dotted name in a chain, such as ``my_steps.bullets``, that no operator has."""
+    """Replace dotted names in chains, such as ``my_steps.bullets``, by functions, unless an operator has the name."""
     operators = [cast("dict[str, Any]", value) for _, _, value in places(document.data) if isinstance(value, dict)]
     known = {str(operator["name"]) for operator in operators}
     for chain in _chains(document.data):
@@ -46,14 +48,14 @@ def name_functions(document: Document) -> None:
                 chain[number] = {"function": item, "name": item.rpartition(".")[2]}
 
 
-def _chains(value: dict[str, Any]) -> Iterator[list[Any]]:
-    """All chains of a file."""
-    for place in (*_mappings(value.get("experts")), *_mappings(value.get("operators"))):
-        yield from _chains_of(place)
+def _chains(data: dict[str, Any]) -> Iterator[list[Any]]:
+    """Yield all chains of a file, also those of nested workflows."""
+    for workflow in (*_mappings(data.get("experts")), *_mappings(data.get("operators"))):
+        yield from _chains_of(workflow)
 
 
 def _chains_of(workflow: dict[str, Any]) -> Iterator[list[Any]]:
-    for chain in _listed(workflow.get("workflow")):
+    for chain in _as_list(workflow.get("workflow")):
         if isinstance(chain, list):
             yield cast("list[Any]", chain)
             for inner in _mappings(chain):
@@ -61,7 +63,7 @@ def _chains_of(workflow: dict[str, Any]) -> Iterator[list[Any]]:
 
 
 def name_tools(document: Document) -> None:
-    """Put a local tool in the place of each dotted name, such as ``my_module.search``, that no tool of the file has."""
+    """Replace dotted names of tools, such as ``my_module.search``, by local tools, unless a tool has the name."""
     lists = list(_lists_of_tools(document.data))
     known = {str(tool.get("name")) for tools in lists for tool in _mappings(tools)}
     for tools in lists:
@@ -71,10 +73,10 @@ def name_tools(document: Document) -> None:
 
 
 def _lists_of_tools(value: Any) -> Iterator[list[Any]]:
-    """All lists of tools in a file; the parameters of typed nodes and of users' classes have none."""
+    """Yield all lists of tools in a file; parameters of typed nodes and of users' classes are not searched."""
     if isinstance(value, list):
-        for each in cast("list[Any]", value):
-            yield from _lists_of_tools(each)
+        for item in cast("list[Any]", value):
+            yield from _lists_of_tools(item)
     elif isinstance(value, dict):
         for key, inner in cast("dict[str, Any]", value).items():
             if key == "tools" and isinstance(inner, list):
@@ -86,8 +88,8 @@ def _lists_of_tools(value: Any) -> Iterator[list[Any]]:
 def unknown_operators(document: Document) -> Iterator[tuple[Path_, str]]:
     """Yield the paths of unknown operators' names, each with an error message."""
     names = [str(operator["name"]) for operator in _mappings(document.data.get("operators"))]
-    for what, path, value in places(document.data):
-        if what != "operator" and isinstance(value, str) and value not in names:
+    for kind, path, value in places(document.data):
+        if kind != "operator" and isinstance(value, str) and value not in names:
             yield path, nobody_is_called(value, names)
 
 
@@ -97,48 +99,48 @@ def nobody_is_called(name: str, known: Iterable[str]) -> str:
 
 
 def places(data: dict[str, Any]) -> Iterator[Place]:
-    """All places where an operator may stand: with the name of one, one itself, or something wrong."""
-    for i, operator in enumerate(_listed(data.get("operators"))):
-        yield from _of_operator(operator, "operator", ("operators", i))
-    for i, expert in enumerate(_listed(data.get("experts"))):
+    """Yield each place where an operator may stand; its value is a name, a definition, or invalid."""
+    for i, operator in enumerate(_as_list(data.get("operators"))):
+        yield from _places_of_operator(operator, "operator", ("operators", i))
+    for i, expert in enumerate(_as_list(data.get("experts"))):
         if isinstance(expert, dict):
-            yield from _of_workflow(cast("dict[str, Any]", expert), ("experts", i))
+            yield from _places_in_workflow(cast("dict[str, Any]", expert), ("experts", i))
 
 
-def _of_workflow(workflow: dict[str, Any], path: Path_) -> Iterator[Place]:
-    for i, chain in enumerate(_listed(workflow.get("workflow"))):
-        for k, item in enumerate(_listed(chain)):
+def _places_in_workflow(workflow: dict[str, Any], path: Path_) -> Iterator[Place]:
+    for i, chain in enumerate(_as_list(workflow.get("workflow"))):
+        for k, item in enumerate(_as_list(chain)):
             place = (*path, "workflow", i, k)
             if isinstance(item, dict) and "operator" in item:
-                yield from _of_operator(cast("dict[str, Any]", item)["operator"], "step", (*place, "operator"))
+                yield from _places_of_operator(cast("dict[str, Any]", item)["operator"], "step", (*place, "operator"))
             else:
-                yield from _of_operator(item, "step", place)
-    judges = workflow.get("evaluator")
-    if isinstance(judges, list):
-        for i, judge in enumerate(_listed(judges)):
-            yield from _of_operator(judge, "evaluator", (*path, "evaluator", i))
+                yield from _places_of_operator(item, "step", place)
+    evaluators = workflow.get("evaluator")
+    if isinstance(evaluators, list):
+        for i, evaluator in enumerate(_as_list(evaluators)):
+            yield from _places_of_operator(evaluator, "evaluator", (*path, "evaluator", i))
     else:
-        yield from _of_operator(judges, "evaluator", (*path, "evaluator"))
-    yield from _of_fallback(workflow.get("policy"), (*path, "policy"))
+        yield from _places_of_operator(evaluators, "evaluator", (*path, "evaluator"))
+    yield from _places_of_fallback(workflow.get("policy"), (*path, "policy"))
 
 
-def _of_operator(operator: Any, what: str, path: Path_) -> Iterator[Place]:
-    yield what, path, operator
-    yield from _of_fallback(operator, path)
+def _places_of_operator(operator: Any, kind: str, path: Path_) -> Iterator[Place]:
+    yield kind, path, operator
+    yield from _places_of_fallback(operator, path)
     if isinstance(operator, dict) and "workflow" in operator:
-        yield from _of_workflow(cast("dict[str, Any]", operator), path)
+        yield from _places_in_workflow(cast("dict[str, Any]", operator), path)
 
 
-def _of_fallback(around: Any, path: Path_) -> Iterator[Place]:
+def _places_of_fallback(around: Any, path: Path_) -> Iterator[Place]:
     fallback: Any = cast("dict[str, Any]", around).get("fallback") if isinstance(around, dict) else None
     if isinstance(fallback, dict) and "operator" in fallback:
         operator = cast("dict[str, Any]", fallback)["operator"]
-        yield from _of_operator(operator, "fallback", (*path, "fallback", "operator"))
+        yield from _places_of_operator(operator, "fallback", (*path, "fallback", "operator"))
 
 
 def _mappings(items: Any) -> list[dict[str, Any]]:
-    return [cast("dict[str, Any]", item) for item in _listed(items) if isinstance(item, dict)]
+    return [cast("dict[str, Any]", item) for item in _as_list(items) if isinstance(item, dict)]
 
 
-def _listed(items: Any) -> list[Any]:
+def _as_list(items: Any) -> list[Any]:
     return cast("list[Any]", items) if isinstance(items, list) else []

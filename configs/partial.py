@@ -12,55 +12,60 @@ from operad.configs.faults import meant_key, real_path
 from operad.configs.schema import ConfigSpec
 from operad.runtime.values.document import Path_
 
-_ROUNDS = 3
-"""Number of times that faults are taken out; taking out one may show another."""
+_PASSES = 3
+"""Maximum number of passes that remove faults: removing some may reveal others."""
 
 _NEEDED = {"name", "function", "type", "class", "ports", "operator", "inputs", "over", "params", "workflow"}
-"""Keys that other parts of a file depend on: without their values, these would seem wrong, too."""
+"""Keys that other parts of a file depend on: without their values, these parts would seem faulty, too."""
 
 
 def sound_part(data: Mapping[str, Any], error: ValidationError) -> tuple[ConfigSpec, list[Path_]] | None:
-    """Return the content of a file without the values that are wrong, and the paths of these.
+    """Return the content of a file without its faulty values, and the paths of these values.
 
     Args:
         data: The content.
-        error: Faults of its shape.
+        error: Validation errors of the content.
 
     Returns:
-        None where the rest of the file depends on a value that is wrong.
+        None if the rest of the file depends on a faulty value.
     """
     rest, changed = copy.deepcopy(data), list[Path_]()
-    for _ in range(_ROUNDS):
+    for _ in range(_PASSES):
         for problem in error.errors():
             path = real_path(problem["loc"], rest)
-            holder: Any = _at(rest, path[:-1])
-            if len(path) < 2 or not isinstance(holder, dict):
+            mapping: Any = _value_at(rest, path[:-1])
+            if len(path) < 2 or not isinstance(mapping, dict):
                 return None
-            if not _take_out(cast("dict[str, Any]", holder), str(path[-1]), problem):
+            if not _remove_fault(cast("dict[str, Any]", mapping), str(path[-1]), problem):
                 return None
             changed.append(path)
         try:
             return ConfigSpec.model_validate(rest), changed
-        except ValidationError as left:
-            error = left
+        except ValidationError as remaining:
+            error = remaining
     return None
 
 
-def _take_out(holder: dict[str, Any], key: str, problem: Any) -> bool:
-    """Remove a wrong value, rename a misspelt key, or fill in an instruction; False where that may not be."""
+def _remove_fault(mapping: dict[str, Any], key: str, problem: Any) -> bool:
+    """Remove a faulty value, rename a misspelt key, or fill in a missing instruction.
+
+    Returns:
+        False if other parts of the file depend on the key.
+    """
     if problem["type"] == "missing":
-        holder.setdefault(key, "-")
+        mapping.setdefault(key, "-")
         return key == "instruction"
     if problem["type"] == "extra_forbidden":
-        value, meant = holder.pop(key, None), meant_key(problem)
+        value, meant = mapping.pop(key, None), meant_key(problem)
         if meant:
-            holder.setdefault(meant, value)
+            mapping.setdefault(meant, value)
         return meant not in _NEEDED
-    holder.pop(key, None)
+    mapping.pop(key, None)
     return key not in _NEEDED
 
 
-def _at(data: Any, path: Path_) -> Any:
+def _value_at(data: Any, path: Path_) -> Any:
+    """Return the value at a path; None if there is none."""
     for part in path:
         if isinstance(data, dict):
             data = cast("dict[Any, Any]", data).get(part)

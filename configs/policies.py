@@ -30,11 +30,11 @@ from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.message import WorkflowMessage
 
 MakeOperator = Callable[[str | OperatorSpec, Path_, type[Operator], ModelSpec | None], "BaseOperator | None"]
-"""Makes the operator that is named or defined at a path, of a class, in an expert with a model."""
+"""Builds the operator that is named or defined at a path: its class, and the model of its expert."""
 
 
 class Policies:
-    """Builds policies from a file's sections.
+    """Builder of policies from the sections of a file.
 
     Args:
         folder: Folder of the file.
@@ -58,12 +58,12 @@ class Policies:
         ports: Sequence[str] = (),
         base: type[Operator] = Operator,
     ) -> Policy:
-        """Return the policy of the mapping at `path`, completed by another.
+        """Return the policy of the mapping at `path`; unset values come from `default`.
 
         Args:
             spec: The mapping.
             path: Path of the mapping.
-            default: Policy for values that it does not set.
+            default: Policy for values that the mapping does not set.
             model: The operator's model, whose endpoint a fallback shares.
             ports: The operator's ports.
             base: Required class of a replacement operator.
@@ -77,9 +77,9 @@ class Policies:
         if ports and not _takes_a_port(policy.fallback):
             message = f"this has ports, and what it falls back to takes none of them: {', '.join(ports)}"
             self._faults.report((*path, "fallback" if spec.fallback else "ports"), "port", message)
-        return policy if not isinstance(spec, PolicySpec) else self._cached(policy, spec, path)
+        return policy if not isinstance(spec, PolicySpec) else self._with_cache(policy, spec, path)
 
-    def _cached(self, policy: Policy, spec: PolicySpec, path: Path_) -> Policy:
+    def _with_cache(self, policy: Policy, spec: PolicySpec, path: Path_) -> Policy:
         if spec.cache is None:
             return policy
         cache = self._cache(CacheSpec() if spec.cache is True else spec.cache, path) if spec.cache else None
@@ -115,7 +115,7 @@ class Policies:
 
 
 def _takes_a_port(fallback: object) -> bool:
-    """Return True if a fallback may take a port; one that never does would take all ways at once."""
+    """Return True if a fallback can choose a port; after one that cannot, all branches would run."""
     if isinstance(fallback, WorkflowMessage):
         return fallback.ports is not None
     return type(fallback) is not Operator or bool(fallback.ports)
@@ -127,7 +127,7 @@ def no_such_port(port: str, known: Sequence[str]) -> str:
 
 
 def make_budget(spec: BudgetSpec | None) -> Budget | None:
-    """The budget that a file sets."""
+    """Return the budget that a file sets; None if it sets none."""
     return Budget(**spec.model_dump()) if spec else None
 
 

@@ -15,8 +15,8 @@ def _use(file: Path | None) -> Path | None:
     """Make all models of this process use the prices of a file, as if ``OPERAD_PRICES`` named it.
 
     Raises:
-        InputError: There is no such file, or it cannot be read.
-        InvalidError: It is not a file of prices; every issue has its line.
+        InputError: The file does not exist or cannot be read.
+        InvalidError: The file does not hold prices; every issue has its line.
     """
     if file is not None:
         read_prices(file)  # faults are reported before anything runs
@@ -33,4 +33,4 @@ PricesFile = Annotated[
         help="What models cost: a YAML file. By default what OPERAD_PRICES says, or else operad/prices.yaml in your folder for configuration; then what is known of vendors' list prices.",
     ),
 ]
-"""The option takes effect as it is read; a command need not look at it."""
+"""The option takes effect when it is parsed; commands ignore its value."""

@@ -16,10 +16,10 @@ def printable(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """Return the text with its lines and tabs, and all other control characters escaped as in JSON."""
+    """Return the text with control characters, except line breaks and tabs, escaped as in JSON."""
     return _CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text.replace("\r\n", "\n"))
 
 
 def put(text: str) -> None:
-    """Print to stdout what models and files say: piped as it is, to a terminal without what that would obey."""
+    """Print text of models or files to stdout; control characters are escaped if stdout is a terminal."""
     print(harmless(text) if sys.stdout.isatty() else text)

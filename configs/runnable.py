@@ -31,7 +31,7 @@ class Source(Value):
 
     Attributes:
         file: The absolute path of a file, or the name of one that comes with operad.
-        expert: Name of its expert; None for the leader, or the only expert.
+        expert: Name of the expert; None for the leader, or the only expert.
         model: Name of the model; None for that of the file or the environment.
         base_url: The model's endpoint, likewise; without a login.
         services: The absolute path of a file of services.
@@ -56,7 +56,7 @@ def source_of(kept: KeptRun) -> Source:
     """Return the source of a kept run.
 
     Raises:
-        InputError: It was not started by a command, or by that of a later version.
+        InputError: The run was not started by a command, or by a command of a later version.
     """
     try:
         return Source.model_validate_json(kept.source)
@@ -75,10 +75,10 @@ class Runnable:
         agent: The agent.
         goal: Default goal of a job.
         graph: The workflow of typed nodes; None for a configuration.
-        services: Services of its nodes.
-        name: Its name for workers.
+        services: Services of the nodes.
+        name: Name by which workers find the agents.
         team: All agents of the file.
-        durable: Rule for deleting its finished runs.
+        durable: Rule for deleting finished runs of the agent; None to keep them.
     """
 
     agent: Agent
@@ -101,13 +101,13 @@ def make(source: Source, trust: Trust = False) -> Runnable:
 
     Args:
         source: The file, and the command's options.
-        trust: True if the code that it names may run.
+        trust: True if the code that the file names may run.
 
     Raises:
-        UntrustedError: It names code that is not trusted.
-        InputError: There is no such file, or an option does not apply to it.
-        LossyError: It was imported, its results may differ here, and the source does not allow that.
-        InvalidError: It is not valid; every issue is listed.
+        UntrustedError: The file names code that is not trusted.
+        InputError: The file does not exist, or an option does not apply to it.
+        LossyError: The workflow was imported, its results may differ here, and the source does not allow that.
+        InvalidError: The file is not valid; every issue is listed.
     """
     graph = find_graph(source.file)
     model, base_url = source.model, source.base_url
@@ -116,23 +116,26 @@ def make(source: Source, trust: Trust = False) -> Runnable:
     if graph is None and Path(source.file).suffix == ".py" and Path(source.file).is_file():
         raise InputError(f"{source.file}: is a Python file; run it with: python {source.file}")
     if graph is None:
-        _refuse(source.file, {"--output": source.out, "--services": source.services}, "has its own `services`")
+        _refuse_options(source.file, {"--output": source.out, "--services": source.services}, "has its own `services`")
         configuration = load(source.file, trust=trust)
-        able = configuration.agent(source.expert, model_name=model, base_url=base_url)
-        _check_model(able, source)
-        goal = configuration.spec.app.desc or able.profile.description or able.profile.name
-        team = [configuration.expert(each.name, model_name=model, base_url=base_url) for each in configuration.profiles]
+        agent = configuration.agent(source.expert, model_name=model, base_url=base_url)
+        _check_model(agent, source)
+        goal = configuration.spec.app.desc or agent.profile.description or agent.profile.name
+        team = [
+            configuration.expert(profile.name, model_name=model, base_url=base_url)
+            for profile in configuration.profiles
+        ]
         durable = configuration.spec.durable
-        return Runnable(able, goal, None, configuration.services, Path(source.file).stem, team, durable)
-    _refuse(source.file, {"--expert": source.expert}, "is a workflow, and has no experts")
+        return Runnable(agent, goal, None, configuration.services, Path(source.file).stem, team, durable)
+    _refuse_options(source.file, {"--expert": source.expert}, "is a workflow, and has no experts")
     services = _services(source.services, source.out, trust)
     if not source.lossy and graph.is_imported:
         from operad.flows.formats.remarks import refuse_lossy  # not at import: workflows of ours need no formats
 
         refuse_lossy(graph, source.file)
-    able = flow_expert(graph, services, model, base_url, lossy=True)
-    _check_model(able, source)
-    return Runnable(able, graph.name, graph, services, Path(source.file).stem, [able])
+    agent = flow_expert(graph, services, model, base_url, lossy=True)
+    _check_model(agent, source)
+    return Runnable(agent, graph.name, graph, services, Path(source.file).stem, [agent])
 
 
 def _check_model(agent: Agent, source: Source) -> None:
@@ -141,29 +144,31 @@ def _check_model(agent: Agent, source: Source) -> None:
 
 
 def lasting(source: Source) -> Source:
-    """The source as it is kept: its paths absolute, and without a login at the endpoint."""
+    """Return the source as it is stored: with absolute paths, and without a login in the endpoint."""
     return source.model_copy(
         update={
             "file": _absolute(source.file),
             "base_url": source.base_url and without_login(source.base_url),
             "services": source.services and str(Path(source.services).expanduser().absolute()),
-            "files": _absolute_place(source.files),
+            "files": _absolute_store(source.files),
             "out": source.out and str(Path(source.out).absolute()),
         }
     )
 
 
-def _absolute_place(files: str | None) -> str | None:
+def _absolute_store(files: str | None) -> str | None:
     return files if files is None or "://" in files else str(Path(files).expanduser().absolute())
 
 
 def _absolute(file: str) -> str:
     path = Path(file).expanduser()
-    return str(path.absolute()) if path.exists() else file  # which is the name of one that comes with operad
+    return (
+        str(path.absolute()) if path.exists() else file
+    )  # otherwise, the name of a configuration that comes with operad
 
 
-def _refuse(file: str, options: Mapping[str, object], why: str) -> None:
-    """Raises InputError if one of these options is given, which this file has no use for."""
+def _refuse_options(file: str, options: Mapping[str, object], why: str) -> None:
+    """Raise InputError if an option is given that the file has no use for."""
     if given := [name for name, value in options.items() if value is not None]:
         raise InputError(f"{file} {why}; leave {' and '.join(given)} out")
 

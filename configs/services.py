@@ -41,7 +41,7 @@ from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 
 def services_of_environment(environ: Mapping[str, str] | None = None) -> Services:
-    """Return the services configured by the environment: a key for SerpApi, and models that draw and speak.
+    """Return the services configured by the environment: SerpApi by its key, and models for images and speech.
 
     Args:
         environ: Environment to read; by default `os.environ` at the time of the call.
@@ -53,11 +53,11 @@ def services_of_environment(environ: Mapping[str, str] | None = None) -> Service
         "base_url": environ.get("OPENAI_BASE_URL") or OPENAI_URL,
         "api_key": key or None,
     }
-    draws, speaks = environ.get("OPERAD_IMAGE_MODEL"), environ.get("OPERAD_SPEECH_MODEL")
+    image_model, speech_model = environ.get("OPERAD_IMAGE_MODEL"), environ.get("OPERAD_SPEECH_MODEL")
     return Services(
         search=SerpApi(api_key=search_key) if search_key else None,
-        images=ImageModel(name=draws, **endpoint) if draws else None,
-        speech=SpeechModel(name=speaks, **endpoint) if speaks else None,
+        images=ImageModel(name=image_model, **endpoint) if image_model else None,
+        speech=SpeechModel(name=speech_model, **endpoint) if speech_model else None,
     )
 
 
@@ -72,9 +72,9 @@ def load_services(path: Path, out: Path | None, trust: Trust = False) -> Service
         trust: Trust in the code that the file names: functions of Python, commands of MCP servers.
 
     Raises:
-        InputError: There is no such file, or it is not text.
-        InvalidError: It is not valid; every issue has its line and its path in the file.
-        UntrustedError: It names code that is not trusted; nothing of it was run.
+        InputError: The file does not exist or is not text.
+        InvalidError: The file is not valid; every issue has its line and its path in the file.
+        UntrustedError: The file names code that is not trusted; none of the code was run.
     """
     document = read_document(path)
     faults = Faults(document, ServicesSpec)
@@ -99,18 +99,18 @@ def load_services(path: Path, out: Path | None, trust: Trust = False) -> Service
 
 
 def _models(spec: ServicesSpec, faults: Faults, path: Path_) -> dict[str, Model | Reasoner | str]:
-    """The models by their names."""
-    made: dict[str, Model | Reasoner | str] = {}
-    for name, each in spec.models.items():
+    """Return the models of the section by name; those with faults are left out."""
+    models: dict[str, Model | Reasoner | str] = {}
+    for name, model_spec in spec.models.items():
         try:
-            made[name] = make_model(each)
+            models[name] = make_model(model_spec)
         except InputError as error:
             faults.report((*path, "models", name), "value", str(error))
-    return made
+    return models
 
 
 def make_outside(spec: ServicesSpec, folder: Path, faults: Faults, path: Path_) -> Services:
-    """Return what nodes and ready tools reach outside; unset values come from the environment.
+    """Return the external services of nodes and of tools that come with operad; unset values come from the environment.
 
     Args:
         spec: The section.
@@ -127,11 +127,11 @@ def make_outside(spec: ServicesSpec, folder: Path, faults: Faults, path: Path_) 
     if spec.search:
         services = replace(services, search=_search(spec.search, faults, (*path, "search")))
     if spec.images:
-        made = endpoint_of(spec.images, faults, (*path, "images"))
-        services = replace(services, images=ImageModel(**made) if made else None)
+        arguments = endpoint_of(spec.images, faults, (*path, "images"))
+        services = replace(services, images=ImageModel(**arguments) if arguments else None)
     if spec.speech:
-        made = endpoint_of(spec.speech, faults, (*path, "speech"))
-        services = replace(services, speech=SpeechModel(**made) if made else None)
+        arguments = endpoint_of(spec.speech, faults, (*path, "speech"))
+        services = replace(services, speech=SpeechModel(**arguments) if arguments else None)
     return services
 
 
@@ -151,32 +151,33 @@ def make_services(
 
     Args:
         spec: The section.
-        outside: What `make_outside` made of it.
+        outside: Result of `make_outside` for the section.
         folder: Folder of the file.
         faults: Collected faults.
         path: Path of the section.
-        modules: Source of the functions that it names.
+        modules: Source of the functions that the section names.
         tools: Tools of the file outside of the section.
-        knowledge: Knowledge bases outside of it, by name.
+        knowledge: Knowledge bases outside of the section, by name.
         platform: Kind of workflow to build for `workflows`.
     """
     toolbox = Toolbox(ConfigSpec(), folder, faults, modules, outside)
-    for number, each in enumerate(spec.tools):
-        toolbox.tool(each, (*path, "tools", number))
+    for number, definition in enumerate(spec.tools):
+        toolbox.tool(definition, (*path, "tools", number))
     found = {
-        name: open_library(each, folder, faults, (*path, "knowledge", name)) for name, each in spec.knowledge.items()
+        name: open_library(definition, folder, faults, (*path, "knowledge", name))
+        for name, definition in spec.knowledge.items()
     }
     workflows: dict[str, Workflow] = {}
     services = replace(
         outside,
         tools=[*tools, *toolbox.tools],
         models=_models(spec, faults, path),
-        knowledge={**(knowledge or {}), **{name: each for name, each in found.items() if each}},
+        knowledge={**(knowledge or {}), **{name: definition for name, definition in found.items() if definition}},
         workflows=workflows,
     )
     for name, file in spec.workflows.items():
-        made = _workflow(file, folder, services, spec, faults, (*path, "workflows", name), platform)
-        workflows |= {name: made} if made else {}
+        workflow = _workflow(file, folder, services, spec, faults, (*path, "workflows", name), platform)
+        workflows |= {name: workflow} if workflow else {}
     return services
 
 
@@ -186,25 +187,25 @@ def _workflow(
     services: Services,
     spec: ServicesSpec,
     faults: Faults,
-    at: Path_,
+    path: Path_,
     platform: type[Workflow],
 ) -> Workflow | None:
-    """The workflow of a file that a sub-workflow node may run; None where it cannot be used."""
+    """Return the workflow of a file, for sub-workflow nodes; None after reporting why it cannot be used."""
     try:
         graph = read_graph(folder / os.path.expanduser(file))
         for node in graph.nodes:
             inner = node.params.get("workflow") if node.type == "sub-workflow" else None
             if unknown := unknown_workflow(inner, services):
-                faults.report(at, "unknown-workflow", f"{file}: {node.id}: {unknown}; it may run those before it")
+                faults.report(path, "unknown-workflow", f"{file}: {node.id}: {unknown}; it may run those before it")
         return assemble(graph, NODE_TYPES, services=services, platform=platform, lossy=spec.lossy)
     except LossyError as error:
-        what = f"{file}: loses {summary(error.losses)}; operad check {file} says how; `lossy: true` beside `workflows`"
-        faults.report(at, "lossy", f"{what} runs it all the same")
+        loss = f"{file}: loses {summary(error.losses)}; operad check {file} says how; `lossy: true` beside `workflows`"
+        faults.report(path, "lossy", f"{loss} runs it all the same")
     except InvalidError as error:
         for issue in error.issues:
-            faults.report(at, issue.code, ": ".join(filter(None, (file, issue.where, issue.message))))
+            faults.report(path, issue.code, ": ".join(filter(None, (file, issue.where, issue.message))))
     except InputError as error:
-        faults.report(at, "value", str(error))
+        faults.report(path, "value", str(error))
     return None
 
 
@@ -217,6 +218,7 @@ def unknown_workflow(name: object, services: Services) -> str:
 
 
 def _search(spec: SearchSpec, faults: Faults, path: Path_) -> SearchProvider | None:
+    """Return the search provider of the section; None after reporting that its address or key is missing."""
     address: dict[str, Any] = {"base_url": spec.base_url} if spec.base_url else {}
     if spec.type == "searxng":
         if spec.base_url is None:

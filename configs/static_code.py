@@ -16,26 +16,26 @@ from typing import Any, Literal, TypeGuard
 from operad.runtime.values.errors import OperadError, describe, did_you_mean
 
 MAX_SOURCE = 4 * 2**20
-"""The largest file of Python that is read, in bytes."""
+"""Maximum size of a Python file that is read, in bytes."""
 
-_DEPTH = 16
-"""Over how many imports a name is followed."""
+_MAX_IMPORTS = 16
+"""Maximum number of imports over which a name is followed."""
 
-_RUNS_OTHERWISE = {"globals", "vars", "exec", "eval", "setattr"}
-"""Functions by which a module may define names that its text does not show."""
+_DEFINES_NAMES = {"globals", "vars", "exec", "eval", "setattr"}
+"""Functions by which a module may define names that do not appear in its source."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module that was found, and not imported.
+    """A module that was found but not imported.
 
     Attributes:
         name: Its dotted name.
-        path: Its file; for a package without ``__init__.py`` the folder; None where no file is known.
-        data: Its source; None where there is none to read.
-        is_beside: True if it lies beside the configuration that names it.
+        path: Its file; for a package without ``__init__.py`` the folder; None if no file is known.
+        data: Its source; None if there is no source to read.
+        is_beside: True if it is in the folder of the configuration that names it.
     """
 
     name: str
@@ -45,22 +45,22 @@ class Module:
 
     @property
     def is_package(self) -> bool:
-        """True if it may have modules inside."""
+        """True if the module may contain modules."""
         return self.path is not None and (self.path.name == "__init__.py" or self.path.suffix != ".py")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Target of a name.
+    """Definition that a name refers to.
 
     Attributes:
         kind: ``node``: a statement of the source. ``own``: an object of operad. ``stdlib``: an object of Python's
-            standard library. ``unknown``: only running the code would tell. ``missing``: there is no such thing.
+            standard library. ``unknown``: only running the code would show it. ``missing``: the name is not defined.
         name: The dotted name.
-        module: The module whose source defines it.
+        module: The module whose source defines the name.
         node: The statement.
         value: The object of operad.
-        why: Reason for which it is unknown or missing.
+        why: Reason why the definition is unknown or missing.
     """
 
     kind: Literal["node", "own", "stdlib", "unknown", "missing"]
@@ -77,9 +77,9 @@ class ClassLook:
 
     Attributes:
         real: The classes of operad among its bases.
-        unknown: Reason for which a base is unknown.
+        unknown: Reasons why bases are unknown.
         members: Its members, including those of its bases.
-        is_plain: True if its members determine its instances: no decorator, metaclass or unread base.
+        is_plain: True if its members alone determine its instances: no decorator, metaclass or unread base.
     """
 
     real: list[type] = field(default_factory=list[type])
@@ -88,13 +88,13 @@ class ClassLook:
     is_plain: bool = True
 
     def signature(self) -> inspect.Signature | None:
-        """Return the parameters that an instance is made with; None where only running the code would tell."""
-        maker = self.members.get("__init__")
+        """Return the signature of the constructor; None if only running the code would show it."""
+        init = self.members.get("__init__")
         if not self.is_plain or "__new__" in self.members:
             return None
-        if maker is None:
+        if init is None:
             return inspect.signature(self.real[0]) if self.real else inspect.Signature()
-        return parameters(maker, bound=True) if is_function(maker) and not maker.decorator_list else None
+        return parameters(init, bound=True) if is_function(init) and not init.decorator_list else None
 
 
 def is_stdlib(module: str) -> bool:
@@ -108,10 +108,10 @@ def is_own(module: str) -> bool:
 
 
 def find_module(name: str, folder: Path) -> Module | str:
-    """Return the module of a dotted name, or what is wrong: the one beside a configuration, else an installed one.
+    """Return the module beside a configuration, or else the installed one; or an error message.
 
     Args:
-        name: The name, as Python imports it.
+        name: Dotted name of the module.
         folder: The folder of the configuration.
     """
     if not all(part.isidentifier() for part in name.split(".")):
@@ -128,49 +128,50 @@ def find_module(name: str, folder: Path) -> Module | str:
 
 
 def beside(name: str, folder: Path) -> Module | None:
-    """Return the module of that name in a folder, if there is one.
+    """Return the module with a name in a folder; None if there is none.
 
-    A folder without ``__init__.py`` is a package only where none of its name is installed, as for Python itself.
+    As in Python, a folder without ``__init__.py`` is a package only if no installed module has its name.
     """
-    place = folder.joinpath(*name.split("."))
-    for path in (place / "__init__.py", place.with_name(f"{place.name}.py")):
+    stem_path = folder.joinpath(*name.split("."))
+    for path in (stem_path / "__init__.py", stem_path.with_name(f"{stem_path.name}.py")):
         if path.is_file() and (path.stat().st_size <= MAX_SOURCE):
             top = folder / name.partition(".")[0]
-            if place != top and not (top / "__init__.py").is_file() and _has_loader(top.name):
+            if stem_path != top and not (top / "__init__.py").is_file() and _has_loader(top.name):
                 return None
             try:
                 return Module(name, path, path.read_bytes(), is_beside=True)
             except OSError:
                 return None
-    if place.is_dir() and not _has_loader(name.partition(".")[0]):
-        return Module(name, place, None, is_beside=True)
+    if stem_path.is_dir() and not _has_loader(name.partition(".")[0]):
+        return Module(name, stem_path, None, is_beside=True)
     return None
 
 
 def _has_loader(top: str) -> bool:
-    spec = _spec(top)
+    """Return True if a top-level module is installed as code, not only as a namespace."""
+    spec = _find_spec(top)
     return spec is not None and spec.loader is not None and spec.origin is not None
 
 
-def _spec(name: str) -> Any:
-    """The spec of a module, found without importing the packages around it."""
+def _find_spec(name: str) -> Any:
+    """Return the import spec of a module without importing the packages around it; None if it is not installed."""
     top, *rest = name.split(".")
     try:
         spec = find_spec(top)
-    except (ImportError, ValueError, AttributeError):  # as of ``__main__``
+    except (ImportError, ValueError, AttributeError):  # for example, of ``__main__``
         return None
     for part in rest:
-        places = spec and spec.submodule_search_locations
-        if places is None:
+        locations = spec and spec.submodule_search_locations
+        if locations is None:
             return None
         finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
         top = f"{top}.{part}"
-        spec = next((found for find in finders if find and (found := find(top, places, None))), None)
+        spec = next((found for find in finders if find and (found := find(top, locations, None))), None)
     return spec
 
 
 def _installed(name: str) -> Module | None:
-    spec = _spec(name)
+    spec = _find_spec(name)
     if spec is None:
         return Module(name, None, None, is_beside=False) if name in sys.modules else None
     path = Path(spec.origin) if spec.has_location and spec.origin else None
@@ -189,7 +190,7 @@ def _no_module(name: str, folder: Path) -> str:
 
 
 class Reader:
-    """Reads modules, each once.
+    """Reader of modules; each module is read once.
 
     Args:
         folder: The folder of the configuration that names them.
@@ -202,18 +203,18 @@ class Reader:
         self._names: dict[str, Mapping[str, ast.AST] | None] = {}
 
     def module(self, name: str) -> Module | str:
-        """Return a module, or what is wrong with it."""
+        """Return a module, or an error message."""
         if name not in self._modules:
             self._modules[name] = find_module(name, self._folder)
         return self._modules[name]
 
     def tree(self, name: str) -> ast.Module | str | None:
-        """Return the source of a module as a tree; a text says what is wrong with it; None where there is none."""
+        """Return the syntax tree of a module, an error message, or None if the module has no readable source."""
         if name not in self._trees:
-            self._trees[name] = self._parsed(name)
+            self._trees[name] = self._parse(name)
         return self._trees[name]
 
-    def _parsed(self, name: str) -> ast.Module | str | None:
+    def _parse(self, name: str) -> ast.Module | str | None:
         module = self.module(name)
         if isinstance(module, str) or module.data is None:
             return module if isinstance(module, str) else None
@@ -224,11 +225,11 @@ class Reader:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             return f"module {name!r} cannot be read: {describe(error)}"
 
-    def look_up(self, module: str, name: str, depth: int = _DEPTH) -> Found:
-        """Return what a module defines under a name, wherever it imports that from."""
+    def look_up(self, module: str, name: str, depth: int = _MAX_IMPORTS) -> Found:
+        """Return the definition of a name in a module; imports are followed to the module that defines it."""
         dotted = f"{module}.{name}"
         if is_own(module):
-            return _own(module, name)
+            return _operad_object(module, name)
         if is_stdlib(module):
             return Found("stdlib", dotted)
         tree = self.tree(module)
@@ -240,18 +241,18 @@ class Reader:
             return Found("unknown", dotted, why=f"{dotted} is imported over too many modules")
         if module not in self._names:
             self._names[module] = dict(_definitions(tree.body))
-        known = self._names[module] or {}
-        node = known.get(name)
+        definitions = self._names[module] or {}
+        node = definitions.get(name)
         if isinstance(node, ast.ImportFrom | ast.Import):
-            return self._imported(module, node, name, depth)
+            return self._look_up_import(module, node, name, depth)
         if node is not None:
             return Found("node", dotted, module, node)
-        if "*" in known or "__getattr__" in known or _runs_otherwise(tree):
+        if "*" in definitions or "__getattr__" in definitions or _may_define_names(tree):
             return Found("unknown", dotted, why=f"module {module!r} may define {name!r} while it runs")
-        return Found("missing", dotted, why=f"module {module!r} has no {name!r}{did_you_mean(name, known)}")
+        return Found("missing", dotted, why=f"module {module!r} has no {name!r}{did_you_mean(name, definitions)}")
 
-    def _imported(self, module: str, node: ast.ImportFrom | ast.Import, name: str, depth: int) -> Found:
-        alias = next(each for each in node.names if _bound(each, node) == name)
+    def _look_up_import(self, module: str, node: ast.ImportFrom | ast.Import, name: str, depth: int) -> Found:
+        alias = next(imported for imported in node.names if _imported_name(imported, node) == name)
         if isinstance(node, ast.Import):
             return Found("unknown", f"{module}.{name}", why=f"{module}.{name} is a module")
         source = self.absolute(module, node)
@@ -265,23 +266,26 @@ class Reader:
         return found
 
     def absolute(self, module: str, node: ast.ImportFrom) -> str | None:
-        """Return the name of the module that a statement of another one imports from."""
+        """Return the absolute name of the module that an import statement of another module names."""
         if not node.level:
             return node.module or ""
-        here = self.module(module)
-        package = module.split(".") if not isinstance(here, str) and here.is_package else module.split(".")[:-1]
-        kept = package[: len(package) - node.level + 1]
+        importing = self.module(module)
+        package = (
+            module.split(".") if not isinstance(importing, str) and importing.is_package else module.split(".")[:-1]
+        )
+        parents = package[: len(package) - node.level + 1]
         if node.level - 1 > len(package):
             return None
-        return ".".join([*kept, *([node.module] if node.module else [])])
+        return ".".join([*parents, *([node.module] if node.module else [])])
 
     def look_at(self, found: Found) -> ClassLook:
-        """Return what the source of a class tells."""
+        """Return the properties of a class, from its source."""
         look = ClassLook()
-        self._gather(found, look, set())
+        self._add_members(found, look, set())
         return look
 
-    def _gather(self, found: Found, look: ClassLook, seen: set[str]) -> None:
+    def _add_members(self, found: Found, look: ClassLook, seen: set[str]) -> None:
+        """Add the properties of a class and of its bases to `look`."""
         node = found.node
         if isinstance(found.value, type):
             look.real.append(found.value)
@@ -296,9 +300,10 @@ class Reader:
             for name, member in _definitions(node.body):
                 look.members.setdefault(name, member)
             for base in node.bases:
-                self._gather(self._base(found.module, base), look, seen)
+                self._add_members(self._base(found.module, base), look, seen)
 
     def _base(self, module: str, base: ast.expr) -> Found:
+        """Return the definition of a base class, written as an expression in a module."""
         while isinstance(base, ast.Subscript):  # Base[Parameters]
             base = base.value
         text = ast.unparse(base)
@@ -315,17 +320,17 @@ class Reader:
             return found
         node = (self._names.get(module) or {}).get(parts[0])
         if isinstance(node, ast.Import):
-            alias = next(each for each in node.names if _bound(each, node) == parts[0])
+            alias = next(imported for imported in node.names if _imported_name(imported, node) == parts[0])
             parts[:1] = alias.name.split(".") if alias.asname else parts[:1]
             return self.look_up(".".join(parts[:-1]), parts[-1])
         if isinstance(node, ast.ImportFrom) and (source := self.absolute(module, node)) is not None:
-            alias = next(each for each in node.names if _bound(each, node) == parts[0])
+            alias = next(imported for imported in node.names if _imported_name(imported, node) == parts[0])
             return self.look_up(".".join([source, alias.name, *parts[1:-1]]), parts[-1])
         return Found("unknown", text, why=f"the base {text} is computed")
 
 
 def imports_of(reader: Reader, module: str) -> Iterator[str]:
-    """Yield the names of the modules that a module may import by the statements in its source, in any place of it."""
+    """Yield the names of the modules in the import statements of a module, also of those inside functions."""
     tree = reader.tree(module)
     if not isinstance(tree, ast.Module):
         return
@@ -343,32 +348,32 @@ def is_function(node: ast.AST | None) -> TypeGuard[Function]:
 
 
 def parameters(node: Function, *, bound: bool) -> inspect.Signature:
-    """Return the parameters of a function; annotations and defaults are left out, as their values are not known.
+    """Return the signature of a function without annotations and defaults, whose values are not known.
 
     Args:
         node: The function.
-        bound: True if it is a method of an instance, whose first parameter is given.
+        bound: True if the function is a method, whose first parameter is not part of the signature.
     """
-    given = node.args
+    arguments = node.args
     kinds = inspect.Parameter
-    positional = [(each, kinds.POSITIONAL_ONLY) for each in given.posonlyargs]
-    positional += [(each, kinds.POSITIONAL_OR_KEYWORD) for each in given.args]
-    needed = len(positional) - len(given.defaults)
+    positional = [(argument, kinds.POSITIONAL_ONLY) for argument in arguments.posonlyargs]
+    positional += [(argument, kinds.POSITIONAL_OR_KEYWORD) for argument in arguments.args]
+    required = len(positional) - len(arguments.defaults)
     found = [
-        kinds(each.arg, kind, default=kinds.empty if number < needed else None)
-        for number, (each, kind) in enumerate(positional)
+        kinds(argument.arg, kind, default=kinds.empty if number < required else None)
+        for number, (argument, kind) in enumerate(positional)
     ]
-    if given.vararg:
-        found.append(kinds(given.vararg.arg, kinds.VAR_POSITIONAL))
-    for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
-        found.append(kinds(each.arg, kinds.KEYWORD_ONLY, default=kinds.empty if default is None else None))
-    if given.kwarg:
-        found.append(kinds(given.kwarg.arg, kinds.VAR_KEYWORD))
-    first = bound and found and found[0].kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
-    return inspect.Signature(found[1:] if first else found)
+    if arguments.vararg:
+        found.append(kinds(arguments.vararg.arg, kinds.VAR_POSITIONAL))
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        found.append(kinds(argument.arg, kinds.KEYWORD_ONLY, default=kinds.empty if default is None else None))
+    if arguments.kwarg:
+        found.append(kinds(arguments.kwarg.arg, kinds.VAR_KEYWORD))
+    drops_first = bound and found and found[0].kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+    return inspect.Signature(found[1:] if drops_first else found)
 
 
-def _own(module: str, name: str) -> Found:
+def _operad_object(module: str, name: str) -> Found:
     dotted = f"{module}.{name}"
     try:
         holder = importlib.import_module(module)
@@ -381,18 +386,18 @@ def _own(module: str, name: str) -> Found:
 
 
 def _definitions(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
-    """The names that statements define, also below `if`, `try` and `with`; of several of a name the last counts."""
+    """Yield the names that statements define with their statements, also inside `if`, `try` and `with`."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name, node
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            yield from ((_bound(alias, node), node) for alias in node.names)
+            yield from ((_imported_name(alias, node), node) for alias in node.names)
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) and len(targets) == 1 else None
             for target in targets:
                 plain = isinstance(target, ast.Name) and value is not None
-                yield from ((name, value if plain and value else node) for name in _targets(target))
+                yield from ((name, value if plain and value else node) for name in _assigned_names(target))
         else:
             for part in ("body", "orelse", "finalbody"):
                 yield from _definitions(getattr(node, part, []))
@@ -400,15 +405,15 @@ def _definitions(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
                 yield from _definitions(part.body)
 
 
-def _targets(target: ast.AST) -> Iterator[str]:
+def _assigned_names(target: ast.AST) -> Iterator[str]:
     yield from (node.id for node in ast.walk(target) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
 
 
-def _bound(alias: ast.alias, node: ast.Import | ast.ImportFrom) -> str:
-    """The name that an import defines."""
+def _imported_name(alias: ast.alias, node: ast.Import | ast.ImportFrom) -> str:
+    """Return the name that an import defines."""
     return alias.asname or (alias.name.partition(".")[0] if isinstance(node, ast.Import) else alias.name)
 
 
-def _runs_otherwise(tree: ast.Module) -> bool:
+def _may_define_names(tree: ast.Module) -> bool:
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return any(isinstance(called, ast.Name) and called.id in _RUNS_OTHERWISE for called in calls)
+    return any(isinstance(called, ast.Name) and called.id in _DEFINES_NAMES for called in calls)

@@ -40,7 +40,15 @@ AnySpec = OperatorSpec | TypedSpec | FunctionSpec | WorkflowSpec
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Parts of a workflow's step: an operator, its policy, its definition's place, and nested workflows."""
+    """A step of a workflow: an operator or a nested workflow, its definition and its policy.
+
+    Attributes:
+        does: The operator, or the nested workflow.
+        spec: Its definition.
+        path: Path of the definition in the file.
+        policy: Policy of the step.
+        inside: The nested workflow, also if a map runs it; None for operators.
+    """
 
     does: BaseOperator | Workflow
     spec: AnySpec
@@ -49,7 +57,7 @@ class Step:
     inside: Workflow | None = None
 
     def place_of(self, fault: Fault) -> Path_:
-        """The place of a fault in the parameters of a typed node."""
+        """Return the path of a fault in the parameters of a typed node; for other steps, the path of the definition."""
         does = cast("Any", self.does)
         if isinstance(does, NodeOperator) and isinstance(self.spec, TypedSpec):
             return (*self.path, *_param_path(fault, does.params_type, self.spec.params))
@@ -57,7 +65,7 @@ class Step:
 
 
 def node_params(params_type: type[NodeParams], given: Any, faults: Faults, path: Path_) -> NodeParams | None:
-    """Read the parameters of a typed node; None after reporting their faults."""
+    """Return the parameters of a typed node; None after reporting their faults."""
     try:
         return params_type.model_validate(positional(params_type, given))
     except ValidationError as error:
@@ -68,8 +76,8 @@ def node_params(params_type: type[NodeParams], given: Any, faults: Faults, path:
 
 def _param_path(fault: Fault, params_type: type[NodeParams], params: Any) -> Path_:
     """Return the path of a fault in a typed node's parameters, as they are written, relative to the node."""
-    steps = re.findall(r"\[(\d+)\]|([^.\[\]]+)", fault.where)
-    path = [int(number) if number else name for number, name in steps]
+    parts = re.findall(r"\[(\d+)\]|([^.\[\]]+)", fault.where)
+    path = [int(number) if number else name for number, name in parts]
     return ("params", *written_path(params_type, params, path))
 
 
@@ -80,11 +88,11 @@ class Around:
     policy: Policy
     model: ModelSpec | None
     names: tuple[str, ...] = ()
-    """The workflows around, outermost first."""
+    """Names of the enclosing workflows, outermost first."""
 
 
 class Broken(BaseOperator[Any]):
-    """An operator that cannot be made, in its place in a workflow, so that the others are checked all the same.
+    """Stand-in for an operator that cannot be built, so that the rest of its workflow is still checked.
 
     Args:
         id: Its id.
@@ -111,16 +119,16 @@ def operator_of(before: BaseOperator | Workflow | Port) -> object:
 
 
 def for_each(spec: MapSpec, name: str, body: BaseOperator | Workflow, policy: Policy) -> Map:
-    """A map whose body runs for each item as the policy says."""
+    """Return a map that runs an operator or a workflow for each item, under a policy."""
     if policy or not isinstance(body, Workflow):
-        around = BuiltinWorkflow(name=name)
-        around.add_operator(body, policy=policy)
-        body = around
+        wrapper = BuiltinWorkflow(name=name)
+        wrapper.add_operator(body, policy=policy)
+        body = wrapper
     return Map(name, body, over=spec.over, concurrency=spec.concurrency, on_error=spec.on_error)
 
 
 def is_of_reads(issue: Issue, step: Step) -> bool:
-    """Return True if an issue is about what a typed node reads, or what it finds wrong with itself."""
+    """Return True if an issue is about the variables that a typed node reads, or one of the node's own check."""
     does: object = step.does
     if not isinstance(does, NodeOperator):
         return False
@@ -141,23 +149,23 @@ def written(issue: Issue, step: Step | None) -> Path_ | None:
 
 
 def form_of(spec: OperatorSpec, path: Path_, faults: Faults) -> str | None:
-    """Return the `output_schema` of an operator as text; None where it is a fault."""
-    form, at = spec.output_schema, (*path, "output_schema")
+    """Return the `output_schema` of an operator as text; None after reporting a fault."""
+    schema, schema_path = spec.output_schema, (*path, "output_schema")
     try:
-        if not isinstance(form, str):
-            return json.dumps(schema_of(form), ensure_ascii=False)
-        parse_output_schema(form)
-        return form
+        if not isinstance(schema, str):
+            return json.dumps(schema_of(schema), ensure_ascii=False)
+        parse_output_schema(schema)
+        return schema
     except FormError as error:
-        faults.report((*at, *error.path), error.slip.code, error.slip.what)
+        faults.report((*schema_path, *error.path), error.slip.code, error.slip.what)
     except InvalidError as error:
         for issue in error.issues:
-            faults.report(at, issue.code, issue.message)
+            faults.report(schema_path, issue.code, issue.message)
     return None
 
 
 def params_of(spec: OperatorSpec, made_of: type[Operator], folder: Path) -> dict[str, Any]:
-    """Return the arguments for the class of an operator; those that are paths are relative to the folder of the file."""
+    """Return the arguments for the class of an operator; paths among them are relative to the folder of the file."""
     return {
         key: str(folder / os.path.expanduser(value)) if key in made_of.paths and isinstance(value, str) else value
         for key, value in spec.params.items()
@@ -165,7 +173,10 @@ def params_of(spec: OperatorSpec, made_of: type[Operator], folder: Path) -> dict
 
 
 def node_type_in_chains(name: str, modules: Modules) -> type[NodeOperator[Any]] | str:
-    """Return the node type for a chain of operators, or what is wrong with it: some types need other nodes around them."""
+    """Return a node type for a chain of operators, or an error message.
+
+    Types that need other nodes around them are refused.
+    """
     found = node_type(name, modules)
     if not isinstance(found, str) and (found.body_starts_with or found.type in NEEDS_NODES):
         return (

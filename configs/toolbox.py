@@ -23,11 +23,11 @@ class Toolbox:
         spec: Content of the file.
         folder: Folder of the file.
         faults: Collected faults.
-        modules: Source of its functions and classes.
-        services: The web, as the tools that come with operad reach it.
+        modules: Source of the functions and classes that the file names.
+        services: Web access for the tools that come with operad.
 
     Attributes:
-        toolkit: The graph of its actions and tools.
+        toolkit: The graph of the file's actions and tools.
     """
 
     def __init__(self, spec: ConfigSpec, folder: Path, faults: Faults, modules: Modules, services: Services) -> None:
@@ -48,7 +48,7 @@ class Toolbox:
             self.toolkit.add_chain([action for action in actions if action])
 
     def tool(self, ref: str | ToolSpec, path: Path_) -> Tool | McpTools | None:
-        """The tool that is named or defined at `path`; None where that is a fault."""
+        """Return the tool that is named or defined at `path`; None after reporting a fault."""
         if not isinstance(ref, str):
             return self._define_tool(ref, path)
         if ref not in self._tools:
@@ -58,11 +58,11 @@ class Toolbox:
 
     @property
     def tools(self) -> list[Tool | McpTools]:
-        """All of the file's tools."""
+        """All tools of the file."""
         return [tool for tool in self._tools.values() if tool is not None]
 
     def action(self, ref: str | ActionSpec, path: Path_) -> Action | None:
-        """The action that is named or defined at `path`; None where that is a fault."""
+        """Return the action that is named or defined at `path`; None after reporting a fault."""
         if not isinstance(ref, str):
             return self._define_action(ref, path)
         if ref not in self._actions:
@@ -84,10 +84,10 @@ class Toolbox:
     def _load(self, spec: ToolSpec) -> Tool | McpTools:
         if isinstance(spec, McpToolSpec):
             server = spec.mcp_transport_config
-            seen = server.seen_from(self._folder) if isinstance(server, StdioServer) else server
-            return McpTools(name=spec.name, description=spec.desc, server=seen, approve=spec.approve)
+            resolved = server.seen_from(self._folder) if isinstance(server, StdioServer) else server
+            return McpTools(name=spec.name, description=spec.desc, server=resolved, approve=spec.approve)
         if isinstance(spec, ReadyToolSpec):
-            return _ready(spec, self._services)
+            return _ready_tool(spec, self._services)
         tool = self._modules.tool(spec)
         if spec.timeout:
             tool = tool.model_copy(update={"timeout": spec.timeout})
@@ -107,8 +107,8 @@ class Toolbox:
         return self._actions[spec.name]
 
 
-def _ready(spec: ReadyToolSpec, services: Services) -> Tool:
-    """A tool that comes with operad."""
+def _ready_tool(spec: ReadyToolSpec, services: Services) -> Tool:
+    """Return a tool that comes with operad."""
     tool = {
         "WEB_READER": lambda: web_reader(services),
         "WEB_SEARCH": lambda: web_search(services),

@@ -16,7 +16,7 @@ def write_whole(path: str, data: bytes) -> None:
     Control characters are removed if the target is a terminal.
 
     Raises:
-        InputError: It cannot be written.
+        InputError: The file cannot be written.
     """
     try:
         target = Path(path).expanduser().resolve()
@@ -24,22 +24,22 @@ def write_whole(path: str, data: bytes) -> None:
             target.write_bytes(data)
             return
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-        handle, made = tempfile.mkstemp(prefix=f".{target.name[:50]}.", dir=target.parent)
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:50]}.", dir=target.parent)
         try:
             with os.fdopen(handle, "wb") as stream:
                 stream.write(data)
-            Path(made).chmod(mode)
-            Path(made).replace(target)
+            Path(temporary).chmod(mode)
+            Path(temporary).replace(target)
         except BaseException:
             with suppress(OSError):
-                Path(made).unlink()
+                Path(temporary).unlink()
             raise
-    except (OSError, RuntimeError, ValueError) as error:  # no such user's home; a zero byte
+    except (OSError, RuntimeError, ValueError) as error:  # the home of an unknown user; a zero byte
         raise unwritable(path, error) from error
 
 
 def unwritable(path: str, error: Exception) -> InputError:
-    """Return the error that says so."""
+    """Return the error for a file that cannot be written, with the reason."""
     folder = Path(path).expanduser().parent
     if isinstance(error, FileNotFoundError) and not folder.exists():
         return InputError(f"{path}: there is no folder {str(folder)!r}; make it, or name another file")
@@ -47,6 +47,7 @@ def unwritable(path: str, error: Exception) -> InputError:
 
 
 def _umask() -> int:
+    """Return the umask of the process, which can only be read by setting it."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

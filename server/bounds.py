@@ -16,8 +16,8 @@ class Bounds(Value):
         body: Maximum size of a request's body, in bytes.
         body_seconds: Maximum time for a body to arrive.
         kept: Maximum number of ended runs that can still be requested.
-        kept_seconds: Time for which they can be requested.
-        kept_bytes: Maximum total size of their jobs, events and results. The newest is kept whatever its size.
+        kept_seconds: Time for which ended runs can be requested.
+        kept_bytes: Maximum total size of the jobs, events and results of ended runs. The newest is kept in any case.
         events: Maximum number of a run's events that can be followed; older ones are dropped.
         event_bytes: Maximum size of these events as JSON, in bytes.
         followers: Maximum number of connections that follow runs.

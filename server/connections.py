@@ -15,19 +15,19 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MOST_CONNECTIONS = 256
-"""Connections at once; or half of the process's file descriptors, where that is less."""
+"""Maximum number of connections at once; lower if half of the process's file descriptors are fewer."""
 
 BACKLOG = 64
-"""Connections that wait to be accepted; asyncio accepts as many in one go, before any of them can be refused."""
+"""Maximum number of connections waiting to be accepted; asyncio accepts as many before any can be refused."""
 
 HEADER_SECONDS = 10.0
 """Maximum time for the head of a request to arrive, in seconds."""
 
 BODY_SECONDS = 60.0
-"""Maximum time for its body after that, in seconds."""
+"""Maximum time for the body of a request to arrive after its head, in seconds."""
 
 QUIET_SECONDS = 60.0
-"""Seconds between two lines in the log about connections that could not be accepted."""
+"""Seconds between log lines about connections that could not be accepted."""
 
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 _LATE = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -36,52 +36,55 @@ _logger = logging.getLogger(__name__)
 
 
 class BoundedHttp(H11Protocol):
-    """The protocol of one connection; for `uvicorn.Config(http=BoundedHttp)`."""
+    """Protocol of one connection within the limits, for `uvicorn.Config(http=BoundedHttp)`."""
 
     _state: Any = None
     _deadline: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - as uvicorn has it
-        """Take the connection, or answer 503 and close it where there are too many."""
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - uvicorn's signature
+        """Accept the connection; if there are too many, answer 503 and close it."""
         super().connection_made(transport)
         if len(self.connections) > most_connections():
             transport.write(_BUSY)
             transport.close()
         else:
-            self._watch()
+            self._restart_deadline()
 
     def data_received(self, data: bytes) -> None:
-        """Take what arrived; the time for the part of the request that follows begins now."""
+        """Handle received data, and start the time limit for the next part of the request."""
         super().data_received(data)
-        self._watch()
+        self._restart_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
-        self._stop_watching()
+        """Cancel the time limit of the closed connection."""
+        self._cancel_deadline()
         super().connection_lost(exc)
 
-    def _watch(self) -> None:
+    def _restart_deadline(self) -> None:
+        """Start the time limit of the part of the request that comes next, if that has changed."""
         state = self.conn.their_state
         if state is self._state:
             return
-        self._stop_watching()
+        self._cancel_deadline()
         self._state = state
         if state in (h11.IDLE, h11.SEND_BODY):
-            self._deadline = self.loop.call_later(HEADER_SECONDS if state is h11.IDLE else BODY_SECONDS, self._end)
+            self._deadline = self.loop.call_later(
+                HEADER_SECONDS if state is h11.IDLE else BODY_SECONDS, self._close_late
+            )
 
-    def _stop_watching(self) -> None:
+    def _cancel_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _end(self) -> None:
+    def _close_late(self) -> None:
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # no response has started
             self.transport.write(_LATE)
         self.transport.close()
 
 
 def most_connections() -> int:
-    """Return the number of connections a server takes at once in this process."""
+    """Return the maximum number of connections of a server in this process."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -91,7 +94,7 @@ def most_connections() -> int:
 
 
 def quiet_about_accept(loop: asyncio.AbstractEventLoop) -> None:
-    """Have an event loop log connections that cannot be accepted once a minute, and not 2,000 times a second."""
+    """Make an event loop log connections that cannot be accepted once a minute, instead of 2,000 times a second."""
     logged = -QUIET_SECONDS
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -23,18 +23,18 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 SHORTEST_KEY = 16
-"""Characters of the shortest key."""
+"""Minimum number of characters of a key."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-"""The names of this machine."""
+"""Host names of this machine."""
 
 OPEN = frozenset({"/", "/healthz"})
 """Paths that need no key, because their content is not secret."""
 
 _MINUTE = 60.0
 
-_DROPPED = 16
-"""Multiple of its allowed size up to which a body is read to its end."""
+_DROP_FACTOR = 16
+"""Multiple of the maximum size of a body up to which a larger body is read and dropped."""
 
 
 def is_loopback(host: str) -> bool:
@@ -46,10 +46,10 @@ def is_loopback(host: str) -> bool:
 
 
 def read_keys(texts: Sequence[str], where: str) -> tuple[str, ...]:
-    """Keys, one a text; empty ones and those that begin with a # are none.
+    """Return the keys in texts, one per text; empty texts and those that start with # are skipped.
 
     Raises:
-        InputError: One is too short, or cannot be sent.
+        InputError: A key is too short or contains characters that a header cannot hold.
     """
     keys = [text.strip() for text in texts]
     keys = [key for key in keys if key and not key.startswith("#")]
@@ -98,34 +98,34 @@ class Guard:
         origins: Sequence[str] = (),
     ) -> None:
         self._app = app
-        self._digests = [_digest(key.encode()) for key in keys]
+        self._digests = [_sha256(key.encode()) for key in keys]
         self._hosts = hosts
         self._bounds = bounds
         self._origins = frozenset(origins)
         self._requests: defaultdict[bytes, list[float]] = defaultdict(lambda: [0.0, 0.0])
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Let a request in, or refuse it."""
+        """Pass a request to the application, or refuse it."""
         if scope["type"] != "http":
             if scope["type"] != "websocket":
                 await self._app(scope, receive, send)
             return
         headers = [(name.lower(), value) for name, value in scope["headers"]]
         try:
-            self._check_whence(headers)
+            self._check_host_and_origin(headers)
             if scope["path"] not in OPEN:
-                self._count(self._key(headers))
-            body = await self._body(receive)
+                self._count_request(self._check_key(headers))
+            body = await self._read_body(receive)
         except RefusedError as problem:
             await _refuse(problem, send)
             return
         if body is None:
             return
-        await self._app(scope, _replayed(body, receive), send)
+        await self._app(scope, _receive_again(body, receive), send)
 
-    def _check_whence(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        host = _one(headers, b"host").decode("latin-1").lower()
-        if self._hosts is not None and _name(host) not in self._hosts:
+    def _check_host_and_origin(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        host = _single_header(headers, b"host").decode("latin-1").lower()
+        if self._hosts is not None and _without_port(host) not in self._hosts:
             raise RefusedError(
                 403,
                 f"Host: {host[:200]!r} is none of {', '.join(self._hosts)}; this server answers under these names alone, "
@@ -142,19 +142,19 @@ class Guard:
                     param="Origin",
                 )
 
-    def _key(self, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """The digest of the key that was given; that of nothing, where none is asked for."""
+    def _check_key(self, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+        """Return the digest of the request's key, or an empty one if no key is required; refuse a wrong key."""
         if not self._digests:
             return b""
-        kind, _, given = _one(headers, b"authorization").partition(b" ")
-        digest = _digest(given.strip())
-        found = [hmac.compare_digest(digest, known) for known in self._digests]  # each, whatever the others say
-        if kind.lower() != b"bearer" or not any(found):
-            what = "is not one of this server's" if given else "is missing"
-            raise RefusedError(401, f"the key {what}; send it as: Authorization: Bearer KEY", param="Authorization")
+        kind, _, given = _single_header(headers, b"authorization").partition(b" ")
+        digest = _sha256(given.strip())
+        matches = [hmac.compare_digest(digest, known) for known in self._digests]  # every key, in constant time
+        if kind.lower() != b"bearer" or not any(matches):
+            fault = "is not one of this server's" if given else "is missing"
+            raise RefusedError(401, f"the key {fault}; send it as: Authorization: Bearer KEY", param="Authorization")
         return digest
 
-    def _count(self, key: bytes) -> None:
+    def _count_request(self, key: bytes) -> None:
         most = self._bounds.requests_a_minute
         if most is None:
             return
@@ -162,22 +162,24 @@ class Guard:
         if not began_and_count[1] or now - began_and_count[0] >= _MINUTE:
             began_and_count[:] = [now, 0]
         if began_and_count[1] >= most:
-            left = int(_MINUTE - (now - began_and_count[0])) + 1
-            raise RefusedError(429, f"{most} requests a minute are answered; come again in {left} s", retry_after=left)
+            seconds_left = int(_MINUTE - (now - began_and_count[0])) + 1
+            raise RefusedError(
+                429, f"{most} requests a minute are answered; come again in {seconds_left} s", retry_after=seconds_left
+            )
         began_and_count[1] += 1
 
-    async def _body(self, receive: Receive) -> bytes | None:
-        """The whole body; None where the client has gone."""
+    async def _read_body(self, receive: Receive) -> bytes | None:
+        """Return the whole body; None if the client has disconnected."""
         try:
-            return await asyncio.wait_for(_read(receive, self._bounds.body), self._bounds.body_seconds)
+            return await asyncio.wait_for(_read_all(receive, self._bounds.body), self._bounds.body_seconds)
         except asyncio.TimeoutError:
             raise RefusedError(
                 408, f"the body did not arrive within {self._bounds.body_seconds:g} s; send it again"
             ) from None
 
 
-async def _read(receive: Receive, most: int) -> bytes | None:
-    """A body; of one that is too large the rest is read and dropped, or its sender would not hear why it is refused."""
+async def _read_all(receive: Receive, most: int) -> bytes | None:
+    """Return a body. The rest of a too large one is read and dropped, so that its sender receives the error."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -188,18 +190,19 @@ async def _read(receive: Receive, most: int) -> bytes | None:
         size += len(part)
         if size <= most:
             parts.append(part)
-        if size > _DROPPED * most or not message.get("more_body", False):
+        if size > _DROP_FACTOR * most or not message.get("more_body", False):
             break
     if size > most:
         raise RefusedError(413, f"the body has more than the {most:,} bytes that are taken; send less")
     return b"".join(parts)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+def _receive_again(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that first gives a body that was read already."""
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
-        return left.pop() if left else await receive()
+        return pending.pop() if pending else await receive()
 
     return replay
 
@@ -212,17 +215,17 @@ async def _refuse(problem: RefusedError, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _one(headers: Sequence[tuple[bytes, bytes]], wanted: bytes) -> bytes:
-    """A header's value; empty where it is not there, or there more than once."""
+def _single_header(headers: Sequence[tuple[bytes, bytes]], wanted: bytes) -> bytes:
+    """Return the value of a header; empty if it is missing or given more than once."""
     values = [value for name, value in headers if name == wanted]
     return values[0] if len(values) == 1 else b""
 
 
-def _name(host: str) -> str:
-    """A host without its port."""
+def _without_port(host: str) -> str:
+    """Return a host without its port; empty if it is not valid."""
     found = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(:\d+)?", host)
     return found[1] if found else ""
 
 
-def _digest(key: bytes) -> bytes:
+def _sha256(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()

@@ -28,7 +28,7 @@ class ErrorBody(Value):
     """Description of an error.
 
     Attributes:
-        message: The error, its place and its remedy.
+        message: The error, its place and how to fix it.
         type: Responsible side: the client or the server.
         param: Field of the request that it concerns.
         code: Kind of error.
@@ -55,7 +55,7 @@ class RefusedError(OperadError):
 
     Args:
         status: The HTTP status.
-        message: The error, its place and its remedy.
+        message: The error, its place and how to fix it.
         param: Field of the request that it concerns.
         retry_after: Seconds after which a retry may succeed.
 
@@ -73,12 +73,12 @@ class RefusedError(OperadError):
             self.headers["Retry-After"] = str(retry_after)
         if status == 401:
             self.headers["WWW-Authenticate"] = "Bearer"
-        if status in (502, 504):  # a client that tried again by itself would pay for another run
+        if status in (502, 504):  # an automatic retry of the client would pay for another run
             self.headers["x-should-retry"] = "false"
 
     @property
     def body(self) -> dict[str, Any]:
-        """It as JSON."""
+        """The error as JSON values."""
         kind = {401: "authentication_error", 429: "rate_limit_error"}.get(self.status, "invalid_request_error")
         error = ErrorBody(
             message=str(self),

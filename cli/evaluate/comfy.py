@@ -24,8 +24,8 @@ from operad.runtime.values.errors import InputError
 
 ALL, UNREAD = "all", "unread"
 
-_MOST_AT_FAULT = 40
-"""Number of workflows the table of those at fault names."""
+_MAX_AT_FAULT = 40
+"""Maximum number of workflows in the table of those at fault."""
 
 _RATES: Mapping[str, str] = {
     "format": "format",
@@ -41,7 +41,7 @@ _RATES: Mapping[str, str] = {
     "missing": "missing",
     "sound": "sound",
 }
-"""The columns of the table, by the names of the rates."""
+"""Columns of the table by the names of the rates."""
 
 _SCORES = TypeAdapter(ComfyScore)
 
@@ -86,20 +86,20 @@ def comfy(
     definitions = definitions_of(object_info)
     items = [item for path in files for file in files_of(path, out) for item in items_of(file)]
     golds = golds_of(items, gold, out, definitions)
-    work = [_work(item, golds.get(item.key), definitions) for item in items]
-    settings = {"scores": "comfyflow", "classes": _print(definitions)}
+    work = [_work_item(item, golds.get(item.key), definitions) for item in items]
+    settings = {"scores": "comfyflow", "classes": _fingerprint(definitions)}
     results = evaluate(work, settings, out)
     show(_report(results, out), as_json=as_json_, plot=plot)
 
 
-def _work(item: Item, gold: Gold | None, definitions: Definitions) -> Work:
+def _work_item(item: Item, gold: Gold | None, definitions: Definitions) -> Work:
     async def score() -> Result:
         return as_json(score_judged(judge(item.content, definitions), gold.graph if gold else None, SECONDS))
 
     return Work(item.key, item.content + (b"\0gold\0" + gold.content if gold else b""), score)
 
 
-def _print(definitions: Definitions) -> str:
+def _fingerprint(definitions: Definitions) -> str:
     return sha256(repr(definitions.classes).encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -126,10 +126,10 @@ def _report(results: Sequence[Mapping[str, Any]], out: Path | None) -> Report:
 
 
 def _rates_table(rows: Mapping[str, Rates]) -> Table:
-    """As tables 2 and 5 of the paper."""
+    """Return the rates as in tables 2 and 5 of the paper."""
     cells: list[list[Cell]] = [
-        [name, each.count, *(cast("float | None", getattr(each, rate)) for rate in _RATES)]
-        for name, each in rows.items()
+        [name, rates.count, *(cast("float | None", getattr(rates, rate)) for rate in _RATES)]
+        for name, rates in rows.items()
     ]
     title = (
         "ComfyFlow (%); * where nodes that are outputs themselves may declare outputs; terminal to missing are errors"
@@ -142,8 +142,8 @@ def _is_at_fault(score: ComfyScore) -> bool:
 
 
 def _fault_table(at_fault: Sequence[tuple[str, ComfyScore]]) -> Table:
-    shown = at_fault[:_MOST_AT_FAULT]
-    rows = [[key.rpartition("/")[2], _codes(score), _told(score)] for key, score in shown]
+    shown = at_fault[:_MAX_AT_FAULT]
+    rows = [[key.rpartition("/")[2], _codes(score), _first_issue(score)] for key, score in shown]
     more = f", the first {len(shown)}" if len(shown) < len(at_fault) else ""
     return Table(f"{len(at_fault)} at fault{more}", ["workflow", "faults", "the gravest"], rows)
 
@@ -152,13 +152,13 @@ def _codes(score: ComfyScore) -> str:
     return ", ".join(dict.fromkeys(issue.code for issue in score.issues if issue.code not in ("missing-file", "more")))
 
 
-def _told(score: ComfyScore) -> str:
+def _first_issue(score: ComfyScore) -> str:
     return next((f"{issue.where}: {issue.message}" if issue.where else issue.message for issue in score.issues), "")
 
 
 def _plot(rows: Mapping[str, Rates]) -> Plot:
     places = [*DIFFICULTIES, ALL]
     drawn = ["format", "passes", "passes_but_outputs", "sound"]
-    drawn += [each for each in ("node_f1", "graph_f1") if getattr(rows[ALL], each) is not None]
-    series = {_RATES[each]: [cast("float | None", getattr(rows[place], each)) for place in places] for each in drawn}
+    drawn += [rate for rate in ("node_f1", "graph_f1") if getattr(rows[ALL], rate) is not None]
+    series = {_RATES[rate]: [cast("float | None", getattr(rows[place], rate)) for place in places] for rate in drawn}
     return Plot("ComfyFlow by difficulty", "difficulty", places, series)

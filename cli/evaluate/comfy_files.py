@@ -18,23 +18,23 @@ from operad.runtime.values.file import FileDescriptor
 
 LINES = ".jsonl"
 SUFFIXES = (".comfyui.api.json", ".comfyui.json", ".comfyui.py", ".json", ".py", ".txt", ".md", LINES)
-"""Suffixes of files that are read in a folder; the name without the suffix is the id."""
+"""Suffixes of the files in a folder that are read; the name without its suffix is the id."""
 
 ANSWERS = ("answer", "response", "code", "workflow")
-"""The keys under which a line may hold what is scored."""
+"""Keys of the workflow in a line of a file to be scored."""
 
 GOLDS = ("gold", *ANSWERS)
-"""And those under which a line of golds may hold one."""
+"""Keys of the workflow in a line of a file of golds."""
 
 
 class Item(NamedTuple):
     """A workflow to be scored.
 
     Attributes:
-        key: Its file, with its id in a file of lines.
+        key: Path of its file, with its id in a file of lines.
         id: Id by which its gold is found.
         content: Text to be scored.
-        gold: Its gold, if it came with one.
+        gold: Text of its gold, if its line contains one.
     """
 
     key: str
@@ -51,20 +51,20 @@ class Gold(NamedTuple):
 
 
 def files_of(path: Path, out: Path | None) -> Sequence[Path]:
-    """A file itself; of a folder its files with known suffixes, but for the one with the results.
+    """Return the file itself; of a folder, the files with known suffixes, without the file of results.
 
     Raises:
-        InputError: There is nothing there.
+        InputError: The file does not exist, or the folder has no such files.
     """
     if not path.is_dir():
         FileDescriptor.of(path)
         return [path]
     kept = out.resolve() if out else None
     try:
-        found = sorted(each for each in path.iterdir() if each.is_file() and each.name.endswith(SUFFIXES))
+        found = sorted(file for file in path.iterdir() if file.is_file() and file.name.endswith(SUFFIXES))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    listed = [each for each in found if each.resolve() != kept]
+    listed = [file for file in found if file.resolve() != kept]
     if not listed:
         raise InputError(f"{path}: has no files that end with one of {', '.join(SUFFIXES)}")
     return listed
@@ -78,8 +78,8 @@ def items_of(file: Path, keys: Sequence[str] = ANSWERS) -> Iterator[Item]:
         keys: Possible keys of the workflow in a line.
 
     Raises:
-        InputError: It cannot be read.
-        InvalidError: Lines are malformed; every one is listed.
+        InputError: The file cannot be read.
+        InvalidError: Lines are malformed; the first 20 are listed.
     """
     try:
         if file.suffix == LINES:
@@ -92,7 +92,7 @@ def items_of(file: Path, keys: Sequence[str] = ANSWERS) -> Iterator[Item]:
 
 
 def _id_of(file: Path) -> str:
-    return next((file.name.removesuffix(each) for each in SUFFIXES if file.name.endswith(each)), file.name)
+    return next((file.name.removesuffix(suffix) for suffix in SUFFIXES if file.name.endswith(suffix)), file.name)
 
 
 def _lines_of(file: Path, keys: Sequence[str]) -> Sequence[Item]:
@@ -106,7 +106,7 @@ def _lines_of(file: Path, keys: Sequence[str]) -> Sequence[Item]:
                 try:
                     items.append(_item_of(line, file, number, keys))
                 except InvalidError as error:
-                    issues += [Issue(each.code, each.message, f"{file}:{number}") for each in error.issues]
+                    issues += [Issue(issue.code, issue.message, f"{file}:{number}") for issue in error.issues]
     if issues:
         raise InvalidError(str(file), issues[:20])
     if not items:
@@ -116,16 +116,16 @@ def _lines_of(file: Path, keys: Sequence[str]) -> Sequence[Item]:
 
 def _item_of(line: bytes, file: Path, number: int, keys: Sequence[str]) -> Item:
     data = mapping_of(read_json(read_text(line, str(file)), str(file)))
-    key = next((each for each in keys if each in data), None)
-    said = data.get("id", number)
-    if key is None or not isinstance(said, str | int):
+    key = next((name for name in keys if name in data), None)
+    id_ = data.get("id", number)
+    if key is None or not isinstance(id_, str | int):
         hint = next(
-            filter(None, (did_you_mean(each, keys) for each in list(data)[:20] if each not in ("id", "gold"))), ""
+            filter(None, (did_you_mean(name, keys) for name in list(data)[:20] if name not in ("id", "gold"))), ""
         )
-        what = f"must be an object with an id and one of {', '.join(keys)}{hint}"
-        raise InvalidError(str(file), [Issue("format", what)])
+        message = f"must be an object with an id and one of {', '.join(keys)}{hint}"
+        raise InvalidError(str(file), [Issue("format", message)])
     gold = None if data.get("gold") is None else _content_of(data["gold"], "gold")
-    return Item(f"{file}:{said}", str(said), _content_of(data[key], key), gold)
+    return Item(f"{file}:{id_}", str(id_), _content_of(data[key], key), gold)
 
 
 def _content_of(value: Any, key: str) -> bytes:
@@ -143,22 +143,22 @@ def _content_of(value: Any, key: str) -> bytes:
 def golds_of(
     items: Sequence[Item], gold: Path | None, out: Path | None, definitions: Definitions
 ) -> Mapping[str, Gold]:
-    """The golds by the keys of the items; none without any.
+    """Return the golds by the keys of the items; empty if there are none.
 
     Raises:
-        InputError: Some have a gold, and some have none.
+        InputError: Only some of the items have a gold.
         InvalidError: A gold cannot be read.
     """
     found: Mapping[str, bytes] = {} if gold is None else _named_golds(gold, out)
-    one = found.get("") if gold is not None and not gold.is_dir() and gold.suffix != LINES else None
-    contents = {item.key: item.gold or found.get(item.id) or one for item in items}
+    only_gold = found.get("") if gold is not None and not gold.is_dir() and gold.suffix != LINES else None
+    contents = {item.key: item.gold or found.get(item.id) or only_gold for item in items}
     lacking = [item for item in items if contents[item.key] is None]
     if lacking and (len(lacking) < len(items) or gold is not None):
-        near = did_you_mean(lacking[0].id, found)
-        raise InputError(f"no gold for {shorten([each.key for each in lacking])}{near}; give each its own, or none any")
-    left = found.keys() - {item.id for item in items}
-    if left and one is None:
-        print(f"operad: golds without an answer, which do not count: {shorten(sorted(left))}", file=sys.stderr)
+        hint = did_you_mean(lacking[0].id, found)
+        raise InputError(f"no gold for {shorten([each.key for each in lacking])}{hint}; give each its own, or none any")
+    unused = found.keys() - {item.id for item in items}
+    if unused and only_gold is None:
+        print(f"operad: golds without an answer, which do not count: {shorten(sorted(unused))}", file=sys.stderr)
     read: dict[bytes, Gold] = {}
     for item in items:
         content = contents[item.key]
@@ -171,7 +171,7 @@ def golds_of(
 
 
 def _named_golds(gold: Path, out: Path | None) -> Mapping[str, bytes]:
-    """The golds by id; of a file with a single one, that under no name."""
+    """Return the texts of golds by id; a single gold of a file has an empty id."""
     listed = [item for file in files_of(gold, out) for item in items_of(file, GOLDS)]
     if not gold.is_dir() and gold.suffix != LINES:
         return {"": listed[0].content}

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from operad.cli.evaluate.work import progress, worked_through
+from operad.cli.evaluate.work import process_all, progress
 from operad.configs.generation import NOTHING, Design, Designer
 from operad.configs.lines import add_line
 from operad.evaluators.chat2workflow import Dataset, Subtask
@@ -27,7 +27,7 @@ def generate_run(path: Path, data: Dataset, designer: Designer, *, at_once: int 
     is recorded as the best attempt.
 
     Args:
-        path: The run: a line of JSON for each response, which `operad evaluate pass` reads.
+        path: File of the run, with a line of JSON for each response; `operad evaluate pass` reads it.
         data: The dataset.
         designer: Generator of the responses.
         at_once: Number of tasks that are worked on at the same time.
@@ -41,7 +41,7 @@ def generate_run(path: Path, data: Dataset, designer: Designer, *, at_once: int 
     for subtask in data.subtasks.values():
         tasks.setdefault(subtask.task, []).append(subtask)
     try:
-        done = _read(path)
+        done = _read_records(path)
         with path.open("a", encoding="utf-8") as file, progress(len(data.subtasks), len(done)) as advance:
 
             async def respond(rounds: Sequence[Subtask]) -> None:
@@ -50,25 +50,27 @@ def generate_run(path: Path, data: Dataset, designer: Designer, *, at_once: int 
                     if key in done:
                         continue
                     before = done.get(f"{subtask.task}_{subtask.round - 1}")
-                    done[key] = await _record(designer, subtask, _graph(before, subtask))
+                    done[key] = await _generate_record(designer, subtask, _graph_of_record(before, subtask))
                     add_line(file, done[key])
                     advance()
 
-            worked_through(tasks.values(), respond, at_once, lambda: _how_far(path, done, data))
+            process_all(tasks.values(), respond, at_once, lambda: _progress_text(path, done, data))
     except OSError as error:
         raise InputError(f"{path}: cannot be used: {error.strerror or error}") from error
 
 
-async def _record(designer: Designer, subtask: Subtask, base: NodeGraph) -> dict[str, Any]:
+async def _generate_record(designer: Designer, subtask: Subtask, base: NodeGraph) -> dict[str, Any]:
     began = monotonic()
     design = await designer.adesign(subtask.instructions[-1], base)
-    if isinstance(design.error, OperatorError):  # of the endpoint, not of the response: it is made again
+    if isinstance(
+        design.error, OperatorError
+    ):  # the endpoint failed, not the response: the next run generates it again
         raise design.error
     usage = design.message.usage
     return {
         "task": subtask.task,
         "round": subtask.round,
-        **_response(design),
+        **_response_texts(design),
         "accepted": design.accepted,
         "findings": list(design.findings),
         "tokens": usage.tokens,
@@ -78,8 +80,8 @@ async def _record(designer: Designer, subtask: Subtask, base: NodeGraph) -> dict
     }
 
 
-def _response(design: Design) -> Mapping[str, str | None]:
-    """The three texts of a response; none where there is no workflow."""
+def _response_texts(design: Design) -> Mapping[str, str | None]:
+    """Return the three texts of a response; without a generated workflow, two of them are None."""
     if not design.made:
         return {"node_selection": None, "design_principle": design.message.evaluation, "workflow": None}
     kinds = dict.fromkeys(spec.type for spec in design.graph.nodes)
@@ -91,25 +93,25 @@ def _response(design: Design) -> Mapping[str, str | None]:
     }
 
 
-def _graph(record: Mapping[str, Any] | None, subtask: Subtask) -> NodeGraph:
-    """The workflow of the round before, with the instructions so far."""
+def _graph_of_record(record: Mapping[str, Any] | None, subtask: Subtask) -> NodeGraph:
+    """Return the workflow of the previous round, with the instructions so far."""
     if record is None or not record.get("workflow"):
         return NOTHING
     found = load(record["workflow"], subtask.task)
     return NodeGraph(found.nodes, found.edges, found.name, instructions=subtask.instructions[:-1])
 
 
-def _read(path: Path) -> Records:
-    """The responses that are there; a last line that was cut off is cut from the file.
+def _read_records(path: Path) -> Records:
+    """Return the responses in a file; an incomplete last line is removed from the file.
 
     Raises:
-        InputError: It is another file; it is left as it is.
-        OSError: It cannot be read.
+        InputError: The file holds something else; it is left unchanged.
+        OSError: The file cannot be read.
     """
     if not path.exists():
         return {}
     records: Records = {}
-    whole = 0
+    complete_bytes = 0
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if not line.endswith(b"\n"):
@@ -120,11 +122,11 @@ def _read(path: Path) -> Records:
                 load(record["workflow"] or '{"nodes_info": [], "edges": []}')
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidError) as error:
                 raise InputError(f"{path}:{number}: is not a generated response; name another file") from error
-            whole += len(line)
-    os.truncate(path, whole)
+            complete_bytes += len(line)
+    os.truncate(path, complete_bytes)
     return records
 
 
-def _how_far(path: Path, done: Records, data: Dataset) -> str:
-    told = f"{len(done)} of {len(data.subtasks)} responses are made"
-    return f"{told} and kept in {path}; the same command continues from there"
+def _progress_text(path: Path, done: Records, data: Dataset) -> str:
+    done_text = f"{len(done)} of {len(data.subtasks)} responses are made"
+    return f"{done_text} and kept in {path}; the same command continues from there"

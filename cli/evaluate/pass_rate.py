@@ -76,7 +76,7 @@ def pass_rate(
         )
     if generate and len(runs) != 1:
         raise InputError(f"--generate makes one run, not {len(runs)}; name one file, such as RUN.jsonl")
-    asked = _judge_model(model, base_url) if ask_judge else None
+    judge_model = _judge_model(model, base_url) if ask_judge else None
     data = read_dataset(dataset)
     if generate:
         expert = trusting(
@@ -87,12 +87,12 @@ def pass_rate(
         )
         generate_run(runs[0], data, expert, at_once=at_once)
     read = [read_run(path, data) for path in runs]
-    _tell_incomplete(read, data)
-    settings = {"evaluation": "chat2workflow pass", "repair": mend, "judge": asked and asked.describe()}
-    reasoner = MonoModelReasoner(asked) if asked else None
+    _warn_of_incomplete(read, data)
+    settings = {"evaluation": "chat2workflow pass", "repair": mend, "judge": judge_model and judge_model.describe()}
+    reasoner = MonoModelReasoner(judge_model) if judge_model else None
     names = Counter(run.label for run in read)
     work = [
-        _work(
+        _work_item(
             run,
             run.label if names[run.label] == 1 else str(run.path),
             record,
@@ -114,14 +114,14 @@ def _judge_model(name: str | None, base_url: str | None) -> Model:
     return model
 
 
-def _tell_incomplete(runs: Sequence[Run], data: Dataset) -> None:
+def _warn_of_incomplete(runs: Sequence[Run], data: Dataset) -> None:
     for run in runs:
         if len(run.records) < len(data.subtasks):
-            there = f"{len(run.records)} of {len(data.subtasks)} instructions"
-            print(f"{run.path}: answers {there}; its rates are of these", file=sys.stderr)
+            answered = f"{len(run.records)} of {len(data.subtasks)} instructions"
+            print(f"{run.path}: answers {answered}; its rates are of these", file=sys.stderr)
 
 
-def _work(run: Run, name: str, record: Record, subtask: Subtask, reasoner: Reasoner | None, *, mend: bool) -> Work:
+def _work_item(run: Run, name: str, record: Record, subtask: Subtask, reasoner: Reasoner | None, *, mend: bool) -> Work:
     response = record.response
     key = f"{run.path} {record.key}"
     about = {
@@ -139,17 +139,22 @@ def _work(run: Run, name: str, record: Record, subtask: Subtask, reasoner: Reaso
 async def _score(
     about: Mapping[str, Any], response: Response, subtask: Subtask, reasoner: Reasoner | None, *, mend: bool
 ) -> Result:
-    repaired: dict[str, Any] = {}
+    repair_fields: dict[str, Any] = {}
     if mend:
-        mended = repair(response.text, subtask.instructions, PROFILES["chat2workflow"])
-        plain = repair(response.text, subtask.instructions, PROFILES["format"])
-        without = judge(Response.of(plain.text) if plain.repairs else response, subtask)
-        repaired = {"repairs": [each._asdict() for each in mended.repairs], "passed_without_contract": without.passed}
-        response = Response.of(mended.text) if mended.repairs else response
+        repaired_response = repair(response.text, subtask.instructions, PROFILES["chat2workflow"])
+        repaired_format = repair(response.text, subtask.instructions, PROFILES["format"])
+        verdict_without_contract = judge(
+            Response.of(repaired_format.text) if repaired_format.repairs else response, subtask
+        )
+        repair_fields = {
+            "repairs": [each._asdict() for each in repaired_response.repairs],
+            "passed_without_contract": verdict_without_contract.passed,
+        }
+        response = Response.of(repaired_response.text) if repaired_response.repairs else response
     verdict = judge(response, subtask)
     result = {
         **about,
-        **repaired,
+        **repair_fields,
         "passed": verdict.passed,
         "fail_step": verdict.fail_step,
         "reason": verdict.reason,
@@ -159,7 +164,7 @@ async def _score(
     if reasoner is None or not verdict.passed:
         return result
     try:
-        said = await judge_consistency(reasoner, response, subtask)
-    except AnswerError as error:  # it concerns this response alone; it counts as not consistent
+        judgement = await judge_consistency(reasoner, response, subtask)
+    except AnswerError as error:  # counts as not consistent; other responses are not affected
         return {**result, "consistent": False, "judged": f"no verdict: {error}"}
-    return {**result, "consistent": said.consistent, "judged": said.reason}
+    return {**result, "consistent": judgement.consistent, "judged": judgement.reason}

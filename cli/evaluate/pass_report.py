@@ -52,26 +52,27 @@ def report_of(items: Items, settings: Mapping[str, Any]) -> Report:
 
 
 def _outcomes(items: Items, good: Callable[[Mapping[str, Any]], bool]) -> list[Outcome]:
-    return [Outcome(each["model"], each["run"], each["category"], each["round"], good(each)) for each in items]
+    return [Outcome(item["model"], item["run"], item["category"], item["round"], good(item)) for item in items]
 
 
-def _name(by: str) -> Callable[[Outcome], str]:
+def _key_of(by: str) -> Callable[[Outcome], str]:
     return lambda outcome: outcome.run if by == "run" else outcome.model
 
 
 def _figures(items: Items, outcomes: Mapping[str, Sequence[Outcome]], by: str) -> dict[str, Any]:
-    """All rates of each run, or of each model; by domain, they end with the average."""
+    """Return all rates of each run or model; the rates by domain end with their average."""
     figures: dict[str, Any] = {}
     for name in dict.fromkeys(item[by] for item in items):
-        mine = {rated: grouped(each, _name(by))[name] for rated, each in outcomes.items()}
+        own_outcomes = {rated: grouped(each, _key_of(by))[name] for rated, each in outcomes.items()}
         found = [item for item in items if item[by] == name]
         figures[name] = {
             "responses": len(found),
             "fail_steps": _fail_steps(found),
-            **{rated: rate(each) for rated, each in mine.items()},
-            "by_category": {rated: by_category(each) for rated, each in mine.items()},
+            **{rated: rate(each) for rated, each in own_outcomes.items()},
+            "by_category": {rated: by_category(each) for rated, each in own_outcomes.items()},
             "by_round": {
-                rated: {str(at): value for at, value in by_round(each).items()} for rated, each in mine.items()
+                rated: {str(round_number): value for round_number, value in by_round(each).items()}
+                for rated, each in own_outcomes.items()
             },
         }
     return figures
@@ -94,29 +95,35 @@ def _steps(items: Items) -> Table:
 
 
 def _table(title: str, outcomes: Sequence[Outcome], rates: Rates) -> Table:
-    """A row for each run; behind those of one model, of which there are several, their mean."""
+    """Return a table with a row for each run, and for each model with several runs a row with their mean."""
     names = list(rates(outcomes))
     rows: list[list[Cell]] = []
-    for model, of_model in grouped(outcomes, _name("model")).items():
-        runs = grouped(of_model, _name("run"))
-        rows += [[run, *map(rates(each).get, names)] for run, each in runs.items()]
+    for model, of_model in grouped(outcomes, _key_of("model")).items():
+        runs = grouped(of_model, _key_of("run"))
+        rows += [[run, *map(rates(run_outcomes).get, names)] for run, run_outcomes in runs.items()]
         if len(runs) > 1:
             rows.append([f"{model}: mean of {len(runs)} runs", *map(rates(of_model).get, names)])
-    models = grouped(outcomes, _name("model"))
+    models = grouped(outcomes, _key_of("model"))
     if len(models) > 1:
-        each_of = [rates(each) for each in models.values()]
-        rows.append([f"mean of {len(models)} models", *(_mean([each.get(name) for each in each_of]) for name in names)])
+        each_of = [rates(run_outcomes) for run_outcomes in models.values()]
+        rows.append(
+            [
+                f"mean of {len(models)} models",
+                *(_mean([run_outcomes.get(name) for run_outcomes in each_of]) for name in names),
+            ]
+        )
     return Table(title, ["run", *map(str, names)], rows)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    there = [value for value in values if value is not None]
-    return sum(there) / len(there) if there else None
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _plot(title: str, axis: str, outcomes: Sequence[Outcome], rates: Rates, *, lines: bool = False) -> Plot:
     names = list(rates(outcomes))
     series = {
-        model: [rates(each).get(name) for name in names] for model, each in grouped(outcomes, _name("model")).items()
+        model: [rates(model_outcomes).get(name) for name in names]
+        for model, model_outcomes in grouped(outcomes, _key_of("model")).items()
     }
     return Plot(title, axis, [str(name) for name in names], series, lines)

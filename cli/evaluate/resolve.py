@@ -101,7 +101,7 @@ def resolve(
         raise InputError(f"--seconds {seconds:g}: must be more than 0, and finite")
     check_plot(plot)
     data = read_dataset(dataset)
-    chosen = _chosen(only or (), data)
+    chosen = _requested_rounds(only or (), data)
     read = [read_run(path, data) for path in runs]
     records = [(run, record) for run in read for record in run.records if record.key in chosen]
     if not records:
@@ -109,28 +109,28 @@ def resolve(
     _check_folder("--files", files, must_exist=True)
     _check_folder("--keep", keep, must_exist=False)
     cases = {(record.key, case.name): case for _, record in records for case in data.subtasks[record.key].cases}
-    _tell_missing(list(cases.values()), files)
-    asked = _model(model, base_url).model_copy(update={"vision": vision})
-    judges_here = judge_model is not None and is_embedded(judge_model)  # and at no endpoint
-    judge = _model(judge_model or model, judge_base_url or (None if judges_here else base_url))
+    _warn_of_missing_files(list(cases.values()), files)
+    workflow_model = _model(model, base_url).model_copy(update={"vision": vision})
+    judge_is_embedded = judge_model is not None and is_embedded(judge_model)  # the embedded model has no endpoint
+    judge = _model(judge_model or model, judge_base_url or (None if judge_is_embedded else base_url))
     if not judge.prose:
         raise InputError(f"{judge.describe()} judges nothing; name a model that does: --judge-model, --judge-base-url")
     services = load_services(services_file, None) if services_file else services_of_environment()
-    _tell_lacking([record for _, record in records], services)
+    _warn_of_missing_services([record for _, record in records], services)
     settings = {
         "evaluation": "chat2workflow resolve",
-        "model": asked.describe(),
+        "model": workflow_model.describe(),
         "vision": vision,
         "judge": judge.describe(),
         "seconds": seconds,
         "services": services_file and sha256(read_file(services_file)).hexdigest(),
     }
-    trials = Trials(MonoModelReasoner(asked), MonoModelReasoner(judge), services, files, keep, seconds)
+    trials = Trials(MonoModelReasoner(workflow_model), MonoModelReasoner(judge), services, files, keep, seconds)
     labels = Counter(run.label for run in read)
     work = [
-        each
+        item
         for run, record in records
-        for each in trials.work(
+        for item in trials.work(
             run, run.label if labels[run.label] == 1 else str(run.path), record, data.subtasks[record.key]
         )
     ]
@@ -159,7 +159,7 @@ class Trials:
     seconds: float
 
     def work(self, run: Run, name: str, record: Record, subtask: Subtask) -> Iterator[Work]:
-        """An item for each test case of a response, whose run is called by that name."""
+        """Yield an item for each test case of a response; `name` is the name of its run."""
         passed = judge_response(record.response, subtask)
         for case in subtask.cases:
             key = f"{name} {record.key} {case.name}"
@@ -207,23 +207,25 @@ class Trials:
         return nullcontext(self.keep.absolute() / _UNSAFE.sub("_", key))
 
     def _content(self, record: Record, subtask: Subtask, case: Case) -> bytes:
-        """All that a result depends on."""
-        there = sorted(set(files_of(case)) - set(missing_files([case], self.files)))
-        prints = {name: FileDescriptor.of(self.files / name).fingerprint() for name in there} if self.files else {}
+        """Return everything that the result of a test case depends on."""
+        existing = sorted(set(files_of(case)) - set(missing_files([case], self.files)))
+        fingerprints = (
+            {name: FileDescriptor.of(self.files / name).fingerprint() for name in existing} if self.files else {}
+        )
         key = [subtask.instructions, subtask.outputs, subtask.key_nodes, subtask.files]
-        return repr([record.response.text, key, case, prints, self._reached(record.response.text)]).encode(
+        return repr([record.response.text, key, case, fingerprints, self._used_services(record.response.text)]).encode(
             errors="backslashreplace"
         )
 
-    def _reached(self, response: str) -> list[str | None]:
-        """The services that a response may need; None for one that is not there."""
+    def _used_services(self, response: str) -> list[str | None]:
+        """Return descriptions of the services that a response may need; None for a missing service."""
         images, speech, search = self.services.images, self.services.speech, self.services.search
         described = {
             TextToImage.type: images.describe() if images else None,
             TextToSpeech.type: speech.describe() if speech else None,
             GoogleSearch.type: type(search).__name__ if search else None,
         }
-        return [who for kind, who in described.items() if f'"{kind}"' in response]
+        return [description for kind, description in described.items() if f'"{kind}"' in response]
 
 
 def _figures(verdict: CaseVerdict) -> dict[str, Any]:
@@ -236,8 +238,8 @@ def _figures(verdict: CaseVerdict) -> dict[str, Any]:
     }
 
 
-def _chosen(only: Sequence[str], data: Dataset) -> set[str]:
-    """The rounds that are asked for, all by default."""
+def _requested_rounds(only: Sequence[str], data: Dataset) -> set[str]:
+    """Return the keys of the requested rounds; all by default."""
     tasks: dict[str, list[str]] = {}
     for key, subtask in data.subtasks.items():
         tasks.setdefault(subtask.task, []).append(key)
@@ -247,8 +249,8 @@ def _chosen(only: Sequence[str], data: Dataset) -> set[str]:
     return {key for name in only for key in known[name]} if only else set(data.subtasks)
 
 
-def _tell_missing(cases: Sequence[Case], files: Path | None) -> None:
-    """Say which files are missing, all at once, before anything is run."""
+def _warn_of_missing_files(cases: Sequence[Case], files: Path | None) -> None:
+    """Print which files are missing, before anything is run."""
     missing = missing_files(cases, files)
     if not missing:
         return
@@ -262,14 +264,14 @@ def _tell_missing(cases: Sequence[Case], files: Path | None) -> None:
     )
 
 
-def _tell_lacking(records: Sequence[Record], services: Services) -> None:
-    """Say how many responses need a service that is not there, before anything is run."""
+def _warn_of_missing_services(records: Sequence[Record], services: Services) -> None:
+    """Print how many responses need a missing service, before anything is run."""
     found: Counter[str] = Counter()
     for record in records:
         with suppress(InvalidError):
             found.update(lacking_services(graph_of(record.response.text), services))
-    for what, count in found.items():
-        print(f"{count} of {len(records)} responses are not run: {what}; see --services", file=sys.stderr)
+    for fault, count in found.items():
+        print(f"{count} of {len(records)} responses are not run: {fault}; see --services", file=sys.stderr)
 
 
 def _check_folder(option: str, folder: Path | None, *, must_exist: bool) -> None:

@@ -11,8 +11,8 @@ from operad.evaluators.chat2workflow.rates import Outcome, by_category, by_round
 from operad.runtime.values.message import NO_USAGE, Usage
 
 _RUN_STEPS = ("2_1", "2_2", "2_3")
-_NOT_TOLD = ("no file", "no service", "no verdict")
-"""Beginnings of reasons for which a test case has no result."""
+_NO_RESULT = ("no file", "no service", "no verdict")
+"""Prefixes of the reasons why a test case has no result."""
 
 Items = Sequence[Mapping[str, Any]]
 Rates = Mapping[str, float | None]
@@ -21,21 +21,21 @@ Rates = Mapping[str, float | None]
 def report_of(items: Items, settings: Mapping[str, Any]) -> Report:
     """Return the report on the results of test cases.
 
-    Rates are of the test cases of which something can be told; the others are counted apart. Of a model with several
-    runs there is the mean, too.
+    The rates count test cases with a result; the others are counted separately. A model with several runs also has
+    their mean.
     """
     outcomes = [
         Outcome(item["model"], item["run"], item["category"], item["round"], item["resolved"])
         for item in items
         if item["resolved"] is not None
     ]
-    models = grouped(outcomes, lambda each: each.model)
+    models = grouped(outcomes, lambda outcome: outcome.model)
     means = {
         f"{model}: mean of {count} runs": found
         for model, found in models.items()
-        if (count := len({each.run for each in found})) > 1
+        if (count := len({outcome.run for outcome in found})) > 1
     }
-    named = {**grouped(outcomes, lambda each: each.run), **means}
+    named = {**grouped(outcomes, lambda outcome: outcome.run), **means}
     runs: dict[str, list[Mapping[str, Any]]] = {}
     for item in items:
         runs.setdefault(item["run"], []).append(item)
@@ -73,7 +73,8 @@ def _counts(items: Items) -> dict[str, Any]:
         "resolved": sum(item["resolved"] is True for item in items),
         "steps": {step: sum(each["step"] == step and each["resolved"] is False for each in items) for step in steps},
         "not_told": {
-            why: sum(each["resolved"] is None and each["reason"].startswith(why) for each in items) for why in _NOT_TOLD
+            why: sum(each["resolved"] is None and each["reason"].startswith(why) for each in items)
+            for why in _NO_RESULT
         },
         "usage": usage.model_dump(mode="json", exclude={"seconds"}),
         "seconds": round(sum(each["seconds"] for each in items), 3),
@@ -82,7 +83,7 @@ def _counts(items: Items) -> dict[str, Any]:
 
 def _rates(title: str, rates: Mapping[str, Rates]) -> Table:
     names = list(dict.fromkeys(name for found in rates.values() for name in found))
-    rows: list[list[Cell]] = [[name, *(found.get(each) for each in names)] for name, found in rates.items()]
+    rows: list[list[Cell]] = [[name, *(found.get(column) for column in names)] for name, found in rates.items()]
     return Table(title, ["run", *names], rows)
 
 
@@ -92,7 +93,7 @@ def _ends(counts: Mapping[str, Any]) -> Table:
         for run, found in counts.items()
     ]
     steps = [step.replace("_", ".") for step in (*STEPS, *_RUN_STEPS)]
-    return Table("Where test cases end", ["run", "cases", "resolved", *steps, *_NOT_TOLD], rows)
+    return Table("Where test cases end", ["run", "cases", "resolved", *steps, *_NO_RESULT], rows)
 
 
 def _costs(counts: Mapping[str, Any]) -> Table:

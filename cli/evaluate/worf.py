@@ -56,7 +56,7 @@ def worf(
     same name, or of the only file. A gold workflow without a prediction scores 0. Exit status: 0, or 2 on bad input.
     """
     from operad.evaluators.similarity import named_similarity
-    from operad.evaluators.worfeval import check_settings  # not at import: networkx is not loaded for other commands
+    from operad.evaluators.worfeval import check_settings  # not at import: other commands do not need networkx
 
     check_settings(threshold, mode)
     if not 0 < seconds < inf:
@@ -66,8 +66,8 @@ def worf(
     pairs = _pairs(predicted, gold)
     plans = _gold_plans(pairs)
     work = [
-        _work(each, plan, alike, threshold, cast("Mode", mode), seconds)
-        for each, plan in zip(pairs, plans, strict=True)
+        _work_item(item, plan, alike, threshold, cast("Mode", mode), seconds)
+        for item, plan in zip(pairs, plans, strict=True)
     ]
     settings = {
         "metric": "worfeval", "similarity": similarity, "mode": mode, "threshold": threshold, "seconds": seconds
@@ -82,7 +82,7 @@ def _pairs(predicted: Sequence[Path], gold: Path) -> list[Pair]:
         if not items:
             raise InputError(f"{where}: has no items")
     pairs = pair(golds, answers)
-    if missing := [each.gold.key for each in pairs if each.predicted is None]:
+    if missing := [item.gold.key for item in pairs if item.predicted is None]:
         print(
             f"operad: {len(missing)} of {len(pairs)} gold workflows have no prediction and score 0: {shorten(missing)}",
             file=sys.stderr,
@@ -95,32 +95,32 @@ def _gold_plans(pairs: Sequence[Pair]) -> list[Plan]:
 
     plans: list[Plan] = []
     issues: list[Issue] = []
-    for each in pairs:
+    for item in pairs:
         try:
-            plans.append(gold_plan(each.gold.text))
+            plans.append(gold_plan(item.gold.text))
         except InvalidError as error:
-            issues += [Issue(issue.code, issue.message, each.gold.key) for issue in error.issues]
+            issues += [Issue(issue.code, issue.message, item.gold.key) for issue in error.issues]
         except OperadError as error:
-            issues.append(Issue("gold", str(error), each.gold.key))
+            issues.append(Issue("gold", str(error), item.gold.key))
     if issues:
         raise InvalidError("gold workflows", issues)
     return plans
 
 
-def _work(each: Pair, gold: Plan, alike: Similarity, threshold: float, mode: Mode, seconds: float) -> Work:
+def _work_item(item: Pair, gold: Plan, alike: Similarity, threshold: float, mode: Mode, seconds: float) -> Work:
     from operad.evaluators.plan import predicted_plan
     from operad.evaluators.worf_evaluator import figures
     from operad.evaluators.worfeval import score_plans
 
-    text = each.predicted.text if each.predicted else b""
+    text = item.predicted.text if item.predicted else b""
 
     async def score() -> Result:
         plan = predicted_plan(text)
         found = score_plans(plan, gold, alike, threshold, mode=mode, seconds=seconds)
-        note = "no prediction" if each.predicted is None else "nothing could be read" if not plan.ids else ""
-        return {"set": each.gold.data_set, **figures(found), "notes": [note] if note else []}
+        note = "no prediction" if item.predicted is None else "nothing could be read" if not plan.ids else ""
+        return {"set": item.gold.data_set, **figures(found), "notes": [note] if note else []}
 
-    return Work(each.gold.key, b"%d %b%b" % (len(text), text, each.gold.text), score)
+    return Work(item.gold.key, b"%d %b%b" % (len(text), text, item.gold.text), score)
 
 
 def _report(settings: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> Report:

@@ -17,7 +17,7 @@ from operad.runtime.values.errors import InputError, InvalidError, Issue, did_yo
 from operad.runtime.values.file import read_bytes
 
 MAX_BYTES = 256 * 2**20
-"""The largest file, in bytes."""
+"""Maximum size of a file, in bytes."""
 
 _LISTS = (".json", ".jsonl")
 _ANSWERS = ("prediction", "response", "output")
@@ -28,9 +28,9 @@ class Item(NamedTuple):
     """A workflow as found in a file.
 
     Attributes:
-        data_set: Name of its file, or of the folder of texts.
-        id: Its id there; empty for none.
-        place: Its place there, counted from 1.
+        data_set: Name of the item's file, or of its folder of texts.
+        id: Id in the data set; empty for none.
+        place: Position in the data set, from 1.
         text: The text with the workflow.
     """
 
@@ -46,18 +46,18 @@ class Item(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A gold workflow, and what was predicted for it; None for nothing."""
+    """A gold workflow and its prediction; None if there is no prediction."""
 
     gold: Item
     predicted: Item | None
 
 
 def read_items(paths: Iterable[Path]) -> list[Item]:
-    """All items of files and folders.
+    """Return all items of files and folders.
 
     Raises:
         InputError: A file cannot be read.
-        InvalidError: Items say no workflow; all of them are told.
+        InvalidError: Items contain no workflow; all of them are listed.
     """
     issues: list[Issue] = []
     items = [item for path in paths for item in _items_of(path, issues)]
@@ -67,45 +67,49 @@ def read_items(paths: Iterable[Path]) -> list[Item]:
 
 
 def pair(gold: Sequence[Item], predicted: Sequence[Item]) -> list[Pair]:
-    """Find what was predicted for each gold workflow.
+    """Return each gold workflow with its prediction.
 
-    An item with an id belongs to the gold one with that id: in the data set of the same name, or else in any. An item
-    without one belongs to the gold one in its place, in the data set of the same name, or in the only one.
+    A prediction with an id belongs to the gold item with that id, in the data set of the same name or else in any. A
+    prediction without an id belongs to the gold item at its position, in the data set of the same name or the only one.
 
     Raises:
-        InvalidError: Two gold items have one id in a data set, or a prediction has no gold workflow, or a gold workflow
-            two predictions; all of them are told.
+        InvalidError: Two gold items of a data set have the same id, a prediction has no gold item, or a gold item has
+            two predictions; all of them are listed.
     """
     issues = [
         Issue("twice", "another gold item of the data set has this id", key)
         for key, count in Counter(item.key for item in gold).items()
         if count > 1
     ]
-    places = {(item.data_set, item.place): item for item in gold}
-    ids = {(item.data_set, item.id): item for item in gold if item.id}
-    everywhere: dict[str, list[Item]] = {}
+    by_place = {(item.data_set, item.place): item for item in gold}
+    by_set_and_id = {(item.data_set, item.id): item for item in gold if item.id}
+    by_id: dict[str, list[Item]] = {}
     for item in gold:
-        everywhere.setdefault(item.id, []).append(item)
+        by_id.setdefault(item.id, []).append(item)
     sets = {item.data_set for item in gold}
-    alone = next(iter(sets)) if len(sets) == 1 and len({item.data_set for item in predicted}) == 1 else ""
+    only_set = next(iter(sets)) if len(sets) == 1 and len({item.data_set for item in predicted}) == 1 else ""
     found: dict[str, Item] = {}
     for item in predicted:
-        belongs: Item | None
+        gold_item: Item | None
         if item.id:
-            anywhere = everywhere.get(item.id, [])
-            belongs = ids.get((item.data_set, item.id)) or (anywhere[0] if len(anywhere) == 1 else None)
-            why = f"no gold item has the id {item.id!r}{did_you_mean(item.id, [each for each in everywhere if each])}"
-            if anywhere:
-                why = f"gold items of several data sets have the id {item.id!r}: name the file as one of these"
+            same_id = by_id.get(item.id, [])
+            gold_item = by_set_and_id.get((item.data_set, item.id)) or (same_id[0] if len(same_id) == 1 else None)
+            reason = f"no gold item has the id {item.id!r}{did_you_mean(item.id, [id_ for id_ in by_id if id_])}"
+            if same_id:
+                reason = f"gold items of several data sets have the id {item.id!r}: name the file as one of these"
         else:
-            belongs = places.get((alone or item.data_set, item.place))
-            why = "it has no id, and no gold item is in its place: give it an id, or its file the name of the gold one"
-        if belongs is None:
-            issues.append(Issue("no-gold", why, item.key))
-        elif belongs.key in found:
-            issues.append(Issue("twice", f"{found[belongs.key].key} is a prediction for {belongs.key}, too", item.key))
+            gold_item = by_place.get((only_set or item.data_set, item.place))
+            reason = (
+                "it has no id, and no gold item is in its place: give it an id, or its file the name of the gold one"
+            )
+        if gold_item is None:
+            issues.append(Issue("no-gold", reason, item.key))
+        elif gold_item.key in found:
+            issues.append(
+                Issue("twice", f"{found[gold_item.key].key} is a prediction for {gold_item.key}, too", item.key)
+            )
         else:
-            found[belongs.key] = item
+            found[gold_item.key] = item
     if issues:
         raise InvalidError("predictions", issues)
     return [Pair(item, found.get(item.key)) for item in gold]
@@ -134,17 +138,17 @@ def _items_in(file: Path, issues: list[Issue]) -> Iterator[Item]:
     if file.suffix.lower() not in _LISTS:
         yield Item(_stem(file), _stem(file), 1, data)
         return
-    for place, (where, value) in enumerate(_values(file, data), start=1):
+    for place, (where, value) in enumerate(_placed_values(file, data), start=1):
         try:
-            name, text = _said(value)
+            name, text = _id_and_text(value)
         except ValueError as error:
             issues.append(Issue("item", str(error), where))
         else:
             yield Item(file.stem, name, place, text.encode("utf-8", "replace"))
 
 
-def _values(file: Path, data: bytes) -> Iterator[tuple[str, Any]]:
-    """The items of a file, each with where it stands."""
+def _placed_values(file: Path, data: bytes) -> Iterator[tuple[str, Any]]:
+    """Yield the items of a file as JSON values, each with its place."""
     if file.suffix.lower() == ".jsonl":
         for number, line in enumerate(data.splitlines(), start=1):
             if line.strip():
@@ -164,11 +168,11 @@ def _json(data: bytes, where: str) -> Any:
         raise InputError(f"{where}: is not JSON: {error}") from error
 
 
-def _said(value: Any) -> tuple[str, str]:
-    """The id and the workflow of an item.
+def _id_and_text(value: Any) -> tuple[str, str]:
+    """Return the id and the text with the workflow of an item.
 
     Raises:
-        ValueError: It says none.
+        ValueError: The item contains no workflow.
     """
     if not isinstance(value, dict):
         raise ValueError("is not an object; an item has conversations, or a prediction")

@@ -51,7 +51,7 @@ def evaluate(
 
     Args:
         work: The items.
-        settings: Other settings that scores depend on, such as the metric; kept in the first line of the file.
+        settings: Other settings that scores depend on, such as the metric; stored in the first line of the file.
         out: File of results, one JSON object per line, each written when its item is done. Matching results in it
             are reused; None to keep none.
         at_once: Number of items scored at the same time.
@@ -60,78 +60,78 @@ def evaluate(
         The results in the order of `work`, each with its ``key``.
 
     Raises:
-        InputError: Two items have one key; the file cannot be used, or belongs to an evaluation with other settings.
+        InputError: Two items have the same key; the file cannot be used, or has results of other settings.
         IncompleteError: An item could not be scored, for example because its model cannot be reached.
         SystemExit: Interrupted; its status is 130.
     """
-    _check_keys(work)
-    prints = {each.key: sha256(each.content).hexdigest() for each in work}
-    with _kept(out, settings, prints) as (results, keep):
-        todo = [each for each in work if each.key not in results]
+    _check_unique_keys(work)
+    hashes = {item.key: sha256(item.content).hexdigest() for item in work}
+    with _stored_results(out, settings, hashes) as (results, store):
+        remaining = [item for item in work if item.key not in results]
         if results:
             print(f"{len(results)} of {len(work)} were done before and are taken from {out}", file=sys.stderr)
         with progress(len(work), len(results)) as advance:
 
-            async def score(each: Work) -> None:
-                results[each.key] = {"key": each.key, **await each.score()}
-                keep({"print": prints[each.key], **results[each.key]})
+            async def score(item: Work) -> None:
+                results[item.key] = {"key": item.key, **await item.score()}
+                store({"print": hashes[item.key], **results[item.key]})
                 advance()
 
-            worked_through(todo, score, at_once, lambda: _how_far(results, work, out))
-    return [results[each.key] for each in work]
+            process_all(remaining, score, at_once, lambda: _progress_text(results, work, out))
+    return [results[item.key] for item in work]
 
 
-def worked_through(
-    todo: Iterable[T], work_on: Callable[[T], Awaitable[None]], at_once: int, how_far: Callable[[], str]
+def process_all(
+    items: Iterable[T], process: Callable[[T], Awaitable[None]], at_once: int, progress_text: Callable[[], str]
 ) -> None:
-    """Work on things, some at the same time, and say how far it came where it ends early.
+    """Process items, some at the same time, and print the progress if the work ends early.
 
     Args:
-        todo: The things.
-        work_on: Works on one.
-        at_once: On how many at the same time.
-        how_far: Says what is done, and where it is kept.
+        items: The items.
+        process: Function that processes an item.
+        at_once: Number of items processed at the same time.
+        progress_text: Function that returns the progress, and where results are kept.
 
     Raises:
-        IncompleteError: One failed.
+        IncompleteError: An item failed.
         SystemExit: Interrupted; its status is 130.
     """
     try:
         with ctrl_c_raises():
-            asyncio.run(_all(list(todo), work_on, at_once))
+            asyncio.run(_process_concurrently(list(items), process, at_once))
     except KeyboardInterrupt:
-        print(f"operad: interrupted; {how_far()}", file=sys.stderr)
+        print(f"operad: interrupted; {progress_text()}", file=sys.stderr)
         raise SystemExit(EXIT_INTERRUPTED) from None
     except OperadError as error:
-        raise IncompleteError(f"{error}\n{how_far()}") from error
+        raise IncompleteError(f"{error}\n{progress_text()}") from error
 
 
-async def _all(todo: Sequence[T], work_on: Callable[[T], Awaitable[None]], at_once: int) -> None:
-    waiting = iter(todo)
+async def _process_concurrently(items: Sequence[T], process: Callable[[T], Awaitable[None]], at_once: int) -> None:
+    waiting = iter(items)
 
     async def worker() -> None:
-        for each in waiting:
-            await work_on(each)
+        for item in waiting:
+            await process(item)
             await asyncio.sleep(0)  # lets Ctrl-C be handled
 
-    workers = [asyncio.ensure_future(worker()) for _ in range(min(at_once, len(todo)))]
+    workers = [asyncio.ensure_future(worker()) for _ in range(min(at_once, len(items)))]
     try:
         await asyncio.gather(*workers)
     finally:
-        for each in workers:
-            each.cancel()
+        for task in workers:
+            task.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
 
 
-def _check_keys(work: Sequence[Work]) -> None:
+def _check_unique_keys(work: Sequence[Work]) -> None:
     seen: set[str] = set()
-    for each in work:
-        if each.key in seen:
-            raise InputError(f"{each.key!r} is there twice; give each file once, and each item a name of its own")
-        seen.add(each.key)
+    for item in work:
+        if item.key in seen:
+            raise InputError(f"{item.key!r} is there twice; give each file once, and each item a name of its own")
+        seen.add(item.key)
 
 
-def _how_far(results: Mapping[str, Any], work: Sequence[Work], out: Path | None) -> str:
+def _progress_text(results: Mapping[str, Any], work: Sequence[Work], out: Path | None) -> str:
     done = f"{len(results)} of {len(work)} items are done"
     if out is None:
         return f"{done}, and lost: --output FILE.jsonl would keep them"
@@ -140,7 +140,7 @@ def _how_far(results: Mapping[str, Any], work: Sequence[Work], out: Path | None)
 
 @contextmanager
 def progress(total: int, done: int) -> Generator[Callable[[], None]]:
-    """A progress bar on stderr, if that is a terminal; what is given is called for each thing that is done."""
+    """Show a progress bar on stderr, if it is a terminal; yield a function to call for each finished item."""
     console = Console(stderr=True)
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -149,10 +149,10 @@ def progress(total: int, done: int) -> Generator[Callable[[], None]]:
 
 
 @contextmanager
-def _kept(
-    out: Path | None, settings: Mapping[str, Any], prints: Mapping[str, str]
+def _stored_results(
+    out: Path | None, settings: Mapping[str, Any], hashes: Mapping[str, str]
 ) -> Generator[tuple[dict[str, dict[str, Any]], Callable[[Mapping[str, Any]], None]]]:
-    """The results that a file holds and that still fit, and what adds one to it."""
+    """Yield the results in a file that match the items, by key, and a function that appends a result."""
     if out is None:
         yield {}, lambda line: None
         return
@@ -165,7 +165,7 @@ def _kept(
             results: dict[str, dict[str, Any]] = {}
             for line in lines[1:]:
                 key = line.get("key")
-                if isinstance(key, str) and key in prints and prints[key] == line.pop("print", ""):
+                if isinstance(key, str) and key in hashes and hashes[key] == line.pop("print", ""):
                     results[key] = line
             yield results, lambda line: add_line(file, line)
     except OSError as error:

@@ -19,29 +19,30 @@ from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.message import Value
 
 MAX_INSTRUCTION = 4_000
-"""Characters of an instruction."""
+"""Maximum number of characters of an instruction."""
 
 MAX_OPERATORS = 20
-"""Number of operators a workflow may grow to."""
+"""Maximum number of operators of a workflow."""
 
 MAX_ROUNDS = 10
+"""Maximum value that the operation ``set_max_rounds`` may set."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
-_HOMES = ("tools", "actions", "operators")
-"""The keys at the top of a file under which things are defined."""
+_DEFINITION_KEYS = ("tools", "actions", "operators")
+"""Top-level keys of a file that define things."""
 
-_REFERENCES = {"workflow", "operator", "evaluator", "actions", "tools", "toolkit"}
-"""The keys under which the name of something stands for it."""
+_REFERENCE_KEYS = {"workflow", "operator", "evaluator", "actions", "tools", "toolkit"}
+"""Keys under which a name refers to a definition."""
 
-_MODULES = {"module_path", "class", "type"}
-_PATHS = {"path", "paths", "index", "folder", "insights", "workflows"}
+_MODULE_KEYS = {"module_path", "class", "type"}
+_PATH_KEYS = {"path", "paths", "index", "folder", "insights", "workflows"}
 
 Data = dict[str, Any]
 Item = Any
 """Element of a chain: a name, an operator, or an operator with its port."""
 
 
-def _instruction(text: str) -> str:
+def _check_instruction(text: str) -> str:
     if len(text) > MAX_INSTRUCTION:
         raise ValueError(f"has {len(text):,} characters; at most {MAX_INSTRUCTION:,} are allowed")
     if "\0" in text or text != text.encode("utf-8", "replace").decode("utf-8"):
@@ -49,13 +50,13 @@ def _instruction(text: str) -> str:
     return text
 
 
-def _name(name: str) -> str:
+def _check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r:.60} is not a valid name: a letter, then letters, digits, - and _, 40 at most")
     return name
 
 
-Words = Annotated[str, AfterValidator(_instruction)]
+Words = Annotated[str, AfterValidator(_check_instruction)]
 
 
 class SetInstruction(Value):
@@ -70,7 +71,7 @@ class AddOperator(Value):
     """Add an operator. What followed `after` follows the new one; only `before` does, if that is named as well."""
 
     op: Literal["add_operator"]
-    name: Annotated[str, AfterValidator(_name)] = Field(description="A new name: letters, digits, - and _.")
+    name: Annotated[str, AfterValidator(_check_name)] = Field(description="A new name: letters, digits, - and _.")
     instruction: Words
     after: str = Field(
         description="The operator that it comes after; empty to name only the one before which it comes."
@@ -103,7 +104,7 @@ Operation = SetInstruction | AddOperator | RemoveOperator | SetEvaluator | SetMa
 
 
 def told(operation: Operation) -> str:
-    """An operation in two words, for people."""
+    """Return an operation in two words, for people."""
     match operation:
         case AddOperator():
             return f"{operation.op} {operation.name}"
@@ -116,97 +117,104 @@ def told(operation: Operation) -> str:
 
 
 def normalised(document: Document) -> Data:
-    """The data of a file that loads: operators have names, and what is defined at the top stands elsewhere by name."""
+    """Return the data of a valid file: operators have names, and top-level definitions are referred to by name."""
     name_operators(document)
     data = document.data
-    defined = [cast("Data", each) for key in _HOMES for each in _list(data.get(key)) if isinstance(each, dict)]
-    copy = _Copy({id(each): str(each["name"]) for each in defined})
+    defined = [
+        cast("Data", definition)
+        for key in _DEFINITION_KEYS
+        for definition in _list_or_empty(data.get(key))
+        if isinstance(definition, dict)
+    ]
+    copy = _Copier({id(definition): str(definition["name"]) for definition in defined})
     return {
-        key: [copy.inside(item, key) for item in _list(value)] if key in _HOMES else copy.of(value, key)
+        key: [copy.copy_definition(item, key) for item in _list_or_empty(value)]
+        if key in _DEFINITION_KEYS
+        else copy.copy_reference(value, key)
         for key, value in data.items()
     }
 
 
-class _Copy:
-    """Copies data, each value once; what is defined at the top becomes its name where a name may stand for it."""
+class _Copier:
+    """Copier of data that copies each value once and replaces top-level definitions by names where these may stand."""
 
     def __init__(self, defined: Mapping[int, str]) -> None:
         self._defined = defined
-        self._made: dict[int, Any] = {}
+        self._copies: dict[int, Any] = {}
 
-    def of(self, value: Any, key: str) -> Any:
-        """The copy of a value under that key."""
-        name = self._defined.get(id(value)) if key in _REFERENCES else None
-        return self.inside(value, key) if name is None else name
+    def copy_reference(self, value: Any, key: str) -> Any:
+        """Return the copy of a value under a key: its name, if it is a definition and the key refers to definitions."""
+        name = self._defined.get(id(value)) if key in _REFERENCE_KEYS else None
+        return self.copy_definition(value, key) if name is None else name
 
-    def inside(self, value: Any, key: str) -> Any:
-        """The copy of a value, which itself stands where it is defined."""
-        identity = id(value)
-        if identity in self._made:
-            return self._made[identity]
+    def copy_definition(self, value: Any, key: str) -> Any:
+        """Return the copy of a value at the place of its definition."""
+        value_id = id(value)
+        if value_id in self._copies:
+            return self._copies[value_id]
         if isinstance(value, dict):
             fields = cast("Data", value)
             mapping: Data = {}
-            self._made[identity] = mapping
+            self._copies[value_id] = mapping
             first = {"name": fields["name"]} if "name" in fields else {}
-            mapping |= {field: self.of(part, field) for field, part in {**first, **fields}.items()}
+            mapping |= {field: self.copy_reference(part, field) for field, part in {**first, **fields}.items()}
             return mapping
         if isinstance(value, list):
             items: list[Any] = []
-            self._made[identity] = items
-            items += [self.of(item, key) for item in cast("list[Any]", value)]
+            self._copies[value_id] = items
+            items += [self.copy_reference(item, key) for item in cast("list[Any]", value)]
             return items
         return value
 
 
 def dump(data: Data) -> str:
-    """The data as YAML; equal data is equal text."""
+    """Return the data as YAML; equal data gives equal text."""
     return yaml.dump(data, Dumper=TextDumper, sort_keys=False, allow_unicode=True, width=110)
 
 
 def beside(data: Data, folder: Path) -> list[str]:
-    """Return the modules and paths in a file's own folder that it names."""
+    """Return the modules and paths that a file names in its own folder."""
     found: list[str] = []
 
-    def look(value: Any, key: str) -> None:
+    def search(value: Any, key: str) -> None:
         if isinstance(value, dict):
-            for name, part in cast("Data", value).items():
-                look(part, "workflows" if key == "workflows" else name)
+            for name, item in cast("Data", value).items():
+                search(item, "workflows" if key == "workflows" else name)
         elif isinstance(value, list):
-            for part in cast("list[Any]", value):
-                look(part, key)
-        elif isinstance(value, str) and key in _MODULES:
+            for item in cast("list[Any]", value):
+                search(item, key)
+        elif isinstance(value, str) and key in _MODULE_KEYS:
             top = value.partition(".")[0]
             if (folder / top).exists() or (folder / f"{top}.py").exists():
                 found.append(value)
-        elif (isinstance(value, str) and key in _PATHS and not Path(value).is_absolute()) or (
+        elif (isinstance(value, str) and key in _PATH_KEYS and not Path(value).is_absolute()) or (
             key == "insights" and value is True
         ):
             found.append(str(value) if value is not True else "insights")
 
-    look(data, "")
+    search(data, "")
     return found
 
 
 def outline(data: Data, expert: str) -> Data:
     """Return the parts of an expert that can be changed, as shown to a model."""
     workflow = _expert(data, expert)
-    before: dict[str, list[str]] = {}
+    predecessors: dict[str, list[str]] = {}
     for chain in _chains(workflow):
         for item in chain:
-            before.setdefault(_called(item), [])
+            predecessors.setdefault(_item_name(item), [])
         for first, second in pairwise(chain):
             port = f" (port {first['port']})" if isinstance(first, dict) and "port" in first else ""
-            before[_called(second)].append(_called(first) + port)
+            predecessors[_item_name(second)].append(_item_name(first) + port)
     operators: list[Data] = []
-    for name, earlier in before.items():
+    for name, names_before in predecessors.items():
         definition = _definition(data, workflow, name)
-        what = definition.get("instruction") or (
+        instruction = definition.get("instruction") or (
             "(a workflow; stays as it is)" if "workflow" in definition else f"(a typed node: {definition.get('type')})"
         )
-        operators.append({"name": name, "instruction": what, "after": list(dict.fromkeys(earlier))})
-    judges = [_judge(data, judge) for judge in _listed(workflow.get("evaluator"))]
-    return {"operators": operators, "evaluator": "\n".join(judges), "max_rounds": workflow.get("max_rounds", 3)}
+        operators.append({"name": name, "instruction": instruction, "after": list(dict.fromkeys(names_before))})
+    criteria = [_evaluator_text(data, evaluator) for evaluator in _as_list(workflow.get("evaluator"))]
+    return {"operators": operators, "evaluator": "\n".join(criteria), "max_rounds": workflow.get("max_rounds", 3)}
 
 
 def edited(data: Data, expert: str, operations: Sequence[Operation]) -> Data:
@@ -223,24 +231,24 @@ def edited(data: Data, expert: str, operations: Sequence[Operation]) -> Data:
     changed = deepcopy(data)
     for number, operation in enumerate(operations, 1):
         try:
-            _do(changed, _expert(changed, expert), operation)
+            _apply(changed, _expert(changed, expert), operation)
         except InputError as error:
             raise InputError(f"operation {number}, {told(operation)}: {error}") from error
     return changed
 
 
-def _do(data: Data, workflow: Data, operation: Operation) -> None:
+def _apply(data: Data, workflow: Data, operation: Operation) -> None:
     match operation:
         case SetInstruction():
-            _reword(data, workflow, operation)
+            _set_instruction(data, workflow, operation)
         case AddOperator():
-            _add(data, workflow, operation)
+            _add_operator(data, workflow, operation)
         case RemoveOperator():
-            _remove(data, workflow, operation.operator)
+            _remove_operator(data, workflow, operation.operator)
         case SetEvaluator():
-            _drop_unused(data, *map(_called, _listed(workflow.pop("evaluator", None))))
+            _drop_unused(data, *map(_item_name, _as_list(workflow.pop("evaluator", None))))
             if operation.instruction.strip():
-                name = next(each for each in _evaluator_names() if each not in _names(data))
+                name = next(candidate for candidate in _evaluator_names() if candidate not in _defined_names(data))
                 workflow["evaluator"] = {"name": name, "instruction": operation.instruction}
         case SetMaxRounds():
             if not 1 <= operation.rounds <= MAX_ROUNDS:
@@ -248,8 +256,8 @@ def _do(data: Data, workflow: Data, operation: Operation) -> None:
             workflow["max_rounds"] = operation.rounds
 
 
-def _reword(data: Data, workflow: Data, operation: SetInstruction) -> None:
-    _require(workflow, operation.operator)
+def _set_instruction(data: Data, workflow: Data, operation: SetInstruction) -> None:
+    _check_operator(workflow, operation.operator)
     definition = _definition(data, workflow, operation.operator)
     if "instruction" not in definition:
         raise InputError("this one has no instruction: it stays as it is")
@@ -258,80 +266,88 @@ def _reword(data: Data, workflow: Data, operation: SetInstruction) -> None:
     definition["instruction"] = operation.instruction
 
 
-def _add(data: Data, workflow: Data, operation: AddOperator) -> None:
+def _add_operator(data: Data, workflow: Data, operation: AddOperator) -> None:
     name, after, before = operation.name, operation.after, operation.before
-    if name in _names(data):
+    if name in _defined_names(data):
         raise InputError(f"there is something called {name!r} already; give it another name")
     if not (after or before):
         raise InputError("say which operator it comes after, or before, or both")
-    for each in filter(None, (after, before)):
-        _require(workflow, each)
-    if len(_order(workflow)) >= MAX_OPERATORS:
+    for neighbour in filter(None, (after, before)):
+        _check_operator(workflow, neighbour)
+    if len(_operator_names(workflow)) >= MAX_OPERATORS:
         raise InputError(f"there are {MAX_OPERATORS} operators already; remove one first")
     if not operation.instruction.strip():
         raise InputError("the instruction is empty: say what the operator is to do")
-    data["operators"] = [*_list(data.get("operators")), {"name": name, "instruction": operation.instruction}]
+    data["operators"] = [*_list_or_empty(data.get("operators")), {"name": name, "instruction": operation.instruction}]
     chains = _chains(workflow)
-    if after and not before and any(_called(item) == after and _has_port(item) for chain in chains for item in chain):
+    if (
+        after
+        and not before
+        and any(_item_name(item) == after and _has_port(item) for chain in chains for item in chain)
+    ):
         raise InputError(f"{after!r} chooses which way to go on; name in `before` what the new one comes before")
-    done = [_inserted(chain, name, after, before) for chain in chains]
-    if done == chains:  # both are named, and neither follows the other
-        ends = {_called(item): item for chain in chains for item in chain}
-        if _has_port(ends[after]):
+    changed = [_with_inserted(chain, name, after, before) for chain in chains]
+    if changed == chains:  # `before` does not directly follow `after` in any chain
+        items = {_item_name(item): item for chain in chains for item in chain}
+        if _has_port(items[after]):
             raise InputError(f"{after!r} chooses which way to go on, and {before!r} does not follow it")
-        done.append([ends[after], name, _without_port(ends[before])])
-    workflow["workflow"] = done
+        changed.append([items[after], name, _without_port(items[before])])
+    workflow["workflow"] = changed
 
 
-def _inserted(chain: list[Item], name: str, after: str, before: str) -> list[Item]:
-    """The chain with the name wherever the one that it comes after, and the one that it comes before, stand there."""
-    made: list[Item] = []
+def _with_inserted(chain: list[Item], name: str, after: str, before: str) -> list[Item]:
+    """Return the chain with the name inserted between `after` and `before`; an empty text allows any neighbour."""
+    result: list[Item] = []
     for item, following in zip(chain, [*chain[1:], None], strict=True):
-        first = not made
-        fits_head = first and not after and _called(item) == before
-        made += [name, item] if fits_head else [item]
+        at_start = not result
+        fits_head = at_start and not after and _item_name(item) == before
+        result += [name, item] if fits_head else [item]
         at_end = following is None
-        fits_after = not after or _called(item) == after
-        fits_before = not before or (not at_end and _called(following) == before)
+        fits_after = not after or _item_name(item) == after
+        fits_before = not before or (not at_end and _item_name(following) == before)
         if fits_after and fits_before:
-            made.append(name)
-    return made
+            result.append(name)
+    return result
 
 
-def _remove(data: Data, workflow: Data, name: str) -> None:
-    _require(workflow, name)
+def _remove_operator(data: Data, workflow: Data, name: str) -> None:
+    _check_operator(workflow, name)
     chains = _chains(workflow)
-    if any(_called(item) == name and _has_port(item) for chain in chains for item in chain):
+    if any(_item_name(item) == name and _has_port(item) for chain in chains for item in chain):
         raise InputError("it chooses which way to go on; without it, all ways would be taken")
-    if len(_order(workflow)) == 1:
+    if len(_operator_names(workflow)) == 1:
         raise InputError("it is the only operator")
     edges = [edge for chain in chains for edge in pairwise(chain)]
-    into = [first for first, second in edges if _called(second) == name]
-    out_of = [second for first, second in edges if _called(first) == name]
-    left = [[item for item in chain if _called(item) != name] for chain in chains]
-    left += [[first, second] for first in into for second in out_of]  # those before it stood in other chains, perhaps
+    predecessors = [first for first, second in edges if _item_name(second) == name]
+    successors = [second for first, second in edges if _item_name(first) == name]
+    remaining = [[item for item in chain if _item_name(item) != name] for chain in chains]
+    remaining += [
+        [first, second] for first in predecessors for second in successors
+    ]  # its neighbours may be in different chains
     kept: list[list[Item]] = []
-    for chain in sorted(left, key=len, reverse=True):
-        if chain and not any(_holds(other, chain) for other in kept):
+    for chain in sorted(remaining, key=len, reverse=True):
+        if chain and not any(_contains(other, chain) for other in kept):
             kept.append(chain)
-    workflow["workflow"] = [chain for chain in left if any(chain is each for each in kept)]
+    workflow["workflow"] = [chain for chain in remaining if any(chain is other for other in kept)]
     _drop_unused(data, name)
 
 
-def _holds(chain: list[Item], part: list[Item]) -> bool:
-    """Return True if all that a chain says is said by a part of another one."""
-    return any(chain[at : at + len(part)] == part for at in range(len(chain) - len(part) + 1))
+def _contains(chain: list[Item], part: list[Item]) -> bool:
+    """Return True if a chain contains another one as a part."""
+    return any(chain[start : start + len(part)] == part for start in range(len(chain) - len(part) + 1))
 
 
 def _drop_unused(data: Data, *names: str) -> None:
-    """Remove the definitions of those that nothing names any more."""
+    """Remove the definitions of operators that nothing refers to."""
     used = {value for _, _, value in places(data) if isinstance(value, str)}
     unused = set(names) - used
-    if unused & _names(data):
-        data["operators"] = [each for each in _list(data.get("operators")) if _called(each) not in unused]
+    if unused & _defined_names(data):
+        data["operators"] = [
+            definition for definition in _list_or_empty(data.get("operators")) if _item_name(definition) not in unused
+        ]
 
 
-def _names(data: Data) -> set[str]:
+def _defined_names(data: Data) -> set[str]:
     return {str(cast("Data", value)["name"]) for _, _, value in places(data) if isinstance(value, dict)}
 
 
@@ -349,15 +365,15 @@ def _chains(workflow: Data) -> list[list[Item]]:
     return cast("list[list[Item]]", workflow["workflow"])
 
 
-def _order(workflow: Data) -> list[str]:
-    return list(dict.fromkeys(_called(item) for chain in _chains(workflow) for item in chain))
+def _operator_names(workflow: Data) -> list[str]:
+    return list(dict.fromkeys(_item_name(item) for chain in _chains(workflow) for item in chain))
 
 
-def _called(item: Item) -> str:
+def _item_name(item: Item) -> str:
     if not isinstance(item, dict):
         return str(item)
     mapping = cast("Data", item)
-    return _called(mapping["operator"]) if "operator" in mapping else str(mapping["name"])
+    return _item_name(mapping["operator"]) if "operator" in mapping else str(mapping["name"])
 
 
 def _has_port(item: Item) -> bool:
@@ -370,21 +386,27 @@ def _without_port(item: Item) -> Item:
 
 def _definition(data: Data, workflow: Data, name: str) -> Data:
     for item in (_without_port(item) for chain in _chains(workflow) for item in chain):
-        if isinstance(item, dict) and _called(item) == name:
+        if isinstance(item, dict) and _item_name(item) == name:
             return cast("Data", item)
-    return next(cast("Data", each) for each in _list(data["operators"]) if cast("Data", each)["name"] == name)
+    return next(
+        cast("Data", definition)
+        for definition in _list_or_empty(data["operators"])
+        if cast("Data", definition)["name"] == name
+    )
 
 
-def _judge(data: Data, judge: Any) -> str:
-    definition = judge
-    if isinstance(judge, str):
-        definition = next(each for each in _list(data["operators"]) if cast("Data", each)["name"] == judge)
+def _evaluator_text(data: Data, evaluator: Any) -> str:
+    definition = evaluator
+    if isinstance(evaluator, str):
+        definition = next(
+            operator for operator in _list_or_empty(data["operators"]) if cast("Data", operator)["name"] == evaluator
+        )
     in_code = " (judges in code)" if "class" in definition else ""
     return f"{definition['instruction']}{in_code}"
 
 
-def _require(workflow: Data, name: str) -> None:
-    known = _order(workflow)
+def _check_operator(workflow: Data, name: str) -> None:
+    known = _operator_names(workflow)
     if name not in known:
         raise InputError(
             f"no operator of the workflow is called {name!r:.60}{did_you_mean(name[:60], known)}; "
@@ -392,9 +414,9 @@ def _require(workflow: Data, name: str) -> None:
         )
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else [] if value is None else [value]
 
 
-def _list(value: Any) -> list[Any]:
+def _list_or_empty(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []

@@ -22,15 +22,15 @@ PICTURE = "tree.svg"
 
 
 class Folder:
-    """An open folder.
+    """Open folder of a search.
 
     Args:
-        path: Where it is.
+        path: Path of the folder.
         file: Its file of steps, open for appending.
         state: State of the search so far.
 
     Attributes:
-        path: Where it is.
+        path: Path of the folder.
         state: State of the search.
     """
 
@@ -40,7 +40,7 @@ class Folder:
         self._file = file
 
     def add(self, line: Line) -> None:
-        """Keep a line, and what it leads to.
+        """Append a line to the file of steps, and update the state.
 
         Raises:
             InputError: The folder cannot be written to.
@@ -52,7 +52,7 @@ class Folder:
             raise _unusable(self.path, error) from error
 
     def show(self, tasks: int) -> None:
-        """Write the best workflow so far and the tree; there are so many tasks.
+        """Write the best workflow so far, and the tree as Mermaid; `tasks` is the number of tasks.
 
         Raises:
             InputError: The folder cannot be written to.
@@ -62,7 +62,7 @@ class Folder:
             write_whole(str(self.path / CHART), write(*_picture(self.state, tasks)).encode())
 
     def draw(self, tasks: int) -> None:
-        """Draw the tree.
+        """Draw the tree as a picture.
 
         Raises:
             InputError: The folder cannot be written to.
@@ -82,7 +82,7 @@ def opened(path: Path, settings: Mapping[str, Any]) -> Generator[Folder]:
         settings: Settings that the search depends on; those of an existing folder must be the same.
 
     Raises:
-        InputError: It cannot be used, or belongs to another search.
+        InputError: The folder cannot be used, or belongs to another search.
     """
     file, head = path / STEPS, {"optimisation": dict(settings)}
     try:
@@ -103,12 +103,14 @@ def _unusable(path: Path, error: OSError) -> InputError:
 
 
 def _picture(state: State, tasks: int) -> tuple[NodeGraph, Mapping[str, str]]:
-    """The tree as a graph of candidates with their scores, and the best one marked as done."""
-    names = {each.number: f"{each.number}: {each.change}" for each in state.candidates}
+    """Return the tree as a graph of candidates with their scores, and node states that mark the best as done."""
+    names = {candidate.number: f"{candidate.number}: {candidate.change}" for candidate in state.candidates}
     nodes = [
-        NodeSpec(names[each.number], f"{each.final:.3f}") for each in state.candidates
+        NodeSpec(names[candidate.number], f"{candidate.final:.3f}") for candidate in state.candidates
     ]  # labels are cut at the end
     edges = [
-        Edge(names[each.step.parent], names[each.number]) for each in state.candidates if each.step.parent is not None
+        Edge(names[candidate.step.parent], names[candidate.number])
+        for candidate in state.candidates
+        if candidate.step.parent is not None
     ]
     return NodeGraph(nodes, edges, "search"), {names[state.ranked(tasks)[0].number]: "done"}

@@ -20,19 +20,19 @@ from operad.runtime.values.schema import SchemaMismatch, validate
 from operad.runtime.workflow.workflow import BuiltinWorkflow
 
 MAX_OPERATIONS = 5
-"""Maximum number of operations a proposal may have."""
+"""Maximum number of operations of a proposal."""
 
 MAX_FAILURES = 5
-"""Number of failures a proposal is made from."""
+"""Maximum number of failures shown to the model."""
 
 MAX_TRIED = 10
-"""Maximum number of earlier changes, the latest, that a model is shown."""
+"""Maximum number of earlier changes shown to the model; the latest are shown."""
 
 MAX_SHOWN = 800
-"""Characters of a task, an answer, a reason or an instruction of an earlier change that a model is shown."""
+"""Maximum number of characters shown of a task, an answer, a reason or an earlier instruction."""
 
 MAX_FAULT = 2_000
-"""Characters of what is wrong with a proposal that a model is told."""
+"""Maximum number of characters of the faults of a proposal, as told to the model."""
 
 INSTRUCTION = f"""\
 You improve a workflow of operators, each of which asks a language model. In the inputs you see the workflow, its score \
@@ -47,12 +47,14 @@ Say first in `reasoning` why the workflow fails and what would help. Then list i
 {MAX_OPERATIONS} operations at most: all are done, in their order, or none."""
 
 
-def _shape(kind: type[Value]) -> dict[str, Any]:
-    shape = kind.model_json_schema()
-    fields = {name: {key: each[key] for key in each if key != "title"} for name, each in shape["properties"].items()}
+def _operation_schema(kind: type[Value]) -> dict[str, Any]:
+    schema = kind.model_json_schema()
+    fields = {
+        name: {key: field[key] for key in field if key != "title"} for name, field in schema["properties"].items()
+    }
     return {
         "type": "object",
-        "description": shape["description"],
+        "description": schema["description"],
         "properties": fields,
         "required": list(fields),
         "additionalProperties": False,
@@ -63,14 +65,14 @@ SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {
         "reasoning": {"type": "string"},
-        "operations": {"type": "array", "items": {"anyOf": [_shape(kind) for kind in get_args(Operation)]}},
+        "operations": {"type": "array", "items": {"anyOf": [_operation_schema(kind) for kind in get_args(Operation)]}},
     },
     "required": ["reasoning", "operations"],
     "additionalProperties": False,
 }
-"""The form of a proposal; what its operations may be is looked at afterwards, so that a fault is told in words."""
+"""JSON Schema of a proposal, as shown to the model. Operations are validated afterwards, for better messages."""
 
-_READ = {**SCHEMA, "properties": {"reasoning": {"type": "string"}, "operations": {"type": "array"}}}
+_LENIENT_SCHEMA = {**SCHEMA, "properties": {"reasoning": {"type": "string"}, "operations": {"type": "array"}}}
 
 
 class Proposal(Value):
@@ -88,7 +90,7 @@ class Proposal(Value):
 
 
 def failures(cases: Sequence[Case], results: Mapping[str, Result], seed: str) -> list[Data]:
-    """The tasks that came out worst, as a model is shown them; of equally bad ones, some by lot."""
+    """Return the tasks with the lowest scores, as shown to the model; of equal ones, some are chosen at random."""
     failed = [case for case in cases if case.id in results and results[case.id].score < 1]
     random.Random(seed).shuffle(failed)  # noqa: S311 - a lot, no secret
     failed.sort(key=lambda case: results[case.id].score)
@@ -111,7 +113,7 @@ def attempts(score: float, tried: Sequence[tuple[Sequence[Operation], float]], r
     Args:
         score: Score of the workflow.
         tried: Changes, and the scores that they led to.
-        refused: Reasons for which other changes were refused.
+        refused: Reasons why other changes were refused.
     """
     scored = [
         {
@@ -121,11 +123,11 @@ def attempts(score: float, tried: Sequence[tuple[Sequence[Operation], float]], r
         }
         for operations, after in tried[-MAX_TRIED:]
     ]
-    return [*scored, *({"could not be used": cut(why)} for why in refused[-MAX_TRIED:])]
+    return [*scored, *({"could not be used": cut(reason)} for reason in refused[-MAX_TRIED:])]
 
 
 async def propose(shown: Data, reasoner: Reasoner, account: Account, lessons: Sequence[str]) -> Proposal:
-    """Ask for a change.
+    """Ask a model for a change.
 
     Args:
         shown: The workflow, its score, its failures and earlier changes.
@@ -141,19 +143,19 @@ async def propose(shown: Data, reasoner: Reasoner, account: Account, lessons: Se
     workflow.add_operator(
         Operator(OperatorConfig(id="proposer", instruction=INSTRUCTION, output_schema=json.dumps(SCHEMA)))
     )
-    lesson = "\n".join(f"Your last proposal cannot be used: {each}" for each in lessons)
+    lesson = "\n".join(f"Your last proposal cannot be used: {fault}" for fault in lessons)
     job = Job(goal="Propose a change of the workflow that is among the inputs.", inputs=shown)
     message = await workflow.aexecute(job, reasoner, lesson=lesson or None)
     try:
-        return Proposal.model_validate(validate(cast("dict[str, Any]", _READ), message.scratchpad))
+        return Proposal.model_validate(validate(cast("dict[str, Any]", _LENIENT_SCHEMA), message.scratchpad))
     except SchemaMismatch as mismatch:
         raise AnswerError(cut(str(mismatch), MAX_FAULT)) from mismatch
     except ValidationError as error:
-        raise AnswerError(cut("; ".join(map(_told, error.errors())), MAX_FAULT)) from error
+        raise AnswerError(cut("; ".join(map(_problem_text, error.errors())), MAX_FAULT)) from error
 
 
 def cut(text: str, most: int = MAX_SHOWN) -> str:
-    """A text, or its beginning where it is long."""
+    """Return a text, shortened to its beginning if it is longer than `most` characters."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text) - most:,} more characters)"
 
 
@@ -161,6 +163,6 @@ def _shortened(operation: Operation) -> Data:
     return {name: cut(value) if isinstance(value, str) else value for name, value in operation.model_dump().items()}
 
 
-def _told(problem: Any) -> str:
+def _problem_text(problem: Any) -> str:
     place = ".".join(str(part) for part in problem["loc"])
     return f"{place}: {problem['msg'].removeprefix('Value error, ')}"

@@ -39,7 +39,10 @@ from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.workflow import Workflow
 
 ROUNDS = 20
+"""Default number of changes to try."""
+
 AT_ONCE = 4
+"""Default number of tasks that run at the same time."""
 
 TRIES = 3
 """Maximum number of tries for a valid proposal."""
@@ -68,12 +71,12 @@ class Optimised:
 
     @property
     def baseline(self) -> Candidate:
-        """The expert as it was."""
+        """The unchanged expert."""
         return self.state.candidates[0]
 
     @property
     def improved(self) -> bool:
-        """True if the best is better than the expert was."""
+        """True if the best candidate is not the unchanged expert."""
         return self.best.number != 0
 
 
@@ -106,27 +109,27 @@ async def aoptimise(
 ) -> Optimised:
     """Search for a better workflow of an expert, by changes that a model proposes and tasks that score them.
 
-    The same call goes on from where an earlier one ended; with more rounds or a larger budget it goes further.
+    The same call continues an earlier search; with more rounds or a larger budget, it continues a finished one.
 
     Args:
         expert: A configuration file.
         tasks: A file of tasks: JSON lines, or YAML.
-        out: The folder in which all is kept; by default, NAME.optimised beside the configuration file.
+        out: Folder of the search; by default, NAME.optimised beside the configuration file.
         name: Name of the expert; by default the only one.
-        rounds: Number of changes that are tried; 0 scores the expert as it is.
-        budget: Maximum number of tokens, earlier calls included; None for no limit. No run begins after
-            that; those under way are stopped.
+        rounds: Number of changes to try; 0 scores the unchanged expert.
+        budget: Maximum number of tokens, including earlier calls; None for no limit. When it is used up, no run starts,
+            and runs in progress are stopped.
         sample: Number of random tasks on which each change is tried; None for all. The best are then tried on all.
         seed: Seed of random choices.
         at_once: Number of tasks at once.
         reasoner: Reasoner of the workflow; by default the file's.
         proposer: Reasoner that proposes changes, and judges answers if tasks require it; by default that of the workflow.
         tell: Called with a line for each step.
-        trust: True if the code that the two files name may run; see `load`.
+        trust: True if code that the two files name may run; see `load`.
 
     Raises:
-        InputError: An argument or a file cannot be used; or the budget did not suffice for the expert as it is.
-        InvalidError: A file or a number among the arguments is not valid.
+        InputError: An argument or a file cannot be used, or the budget does not suffice to score the unchanged expert.
+        InvalidError: A file or a numeric argument is not valid.
         OperadError: The search ended early, for example because the model cannot be reached; its results are kept.
     """
     given = {"at_once": at_once, "budget": budget, "sample": sample} | ({"rounds": rounds} if rounds != 0 else {})
@@ -140,9 +143,9 @@ async def aoptimise(
         try:
             stopped = await work.run(rounds)
         except OperadError as error:
-            raise OperadError(f"{error}\n{work.how_far()}") from error
+            raise OperadError(f"{error}\n{work.progress_text()}") from error
         except BaseException:
-            work.tell(work.how_far())
+            work.tell(work.progress_text())
             raise
         finally:
             kept.show(len(search.cases))
@@ -179,9 +182,9 @@ class _Search:
     ) -> _Search:
         path = FileDescriptor.of(file).path
         configuration = load(path, trust=trust)
-        able = configuration.expert(name)
+        agent = configuration.expert(name)
         text = FileDescriptor.of(path).read_text(MAX_BYTES)
-        reasoner = reasoner or able.reasoner
+        reasoner = reasoner or agent.reasoner
         proposer = proposer or proposing(reasoner)
         if not getattr(proposer, "writes_prose", True):
             raise InputError(
@@ -189,38 +192,47 @@ class _Search:
                 "or those of `model` in the file"
             )
         settings = {
-            "expert": able.profile.name,
-            "file": _print(text.encode()),
+            "expert": agent.profile.name,
+            "file": _sha256(text.encode()),
             "tasks": cases.print,
             "sample": sample,
             "seed": seed,
-            "model": _model_of(reasoner),
-            "proposer": _model_of(proposer),
+            "model": _model_name(reasoner),
+            "proposer": _model_name(proposer),
         }
-        within = min(sample or len(cases.every), len(cases.every))
+        sample_size = min(sample or len(cases.every), len(cases.every))
         return cls(
-            text, path, configuration.code, cases.every, able.profile.name, within, seed, reasoner, proposer, settings
+            text,
+            path,
+            configuration.code,
+            cases.every,
+            agent.profile.name,
+            sample_size,
+            seed,
+            reasoner,
+            proposer,
+            settings,
         )
 
     def data(self, text: str) -> Data:
-        """The data of a candidate that loads."""
+        """Return the data of a candidate's configuration."""
         return normalised(parse_document(text, self.path.name))
 
     def workflow(self, data: Data) -> Workflow:
-        """The workflow of a candidate, which learns nothing from one task for another.
+        """Return the workflow of a candidate, without insights: no task may learn from another.
 
         Raises:
-            InvalidError: It cannot be used.
+            InvalidError: The candidate's configuration is not valid.
         """
         env = {**cast("Data", data.get("env") or {}), "insights": None}
         text = dump({**data, "env": env})
-        made = load_text(text, self.path.name, self.path.parent, trust=self.code.covers)
-        return made.expert(self.expert).workflow
+        configuration = load_text(text, self.path.name, self.path.parent, trust=self.code.covers)
+        return configuration.expert(self.expert).workflow
 
-    def drawn(self, step: int) -> list[Case]:
-        """The tasks of a step, in their order."""
-        drawn = random.Random(f"{self.seed} sample {step}").sample(range(len(self.cases)), self.sample)  # noqa: S311
-        return [self.cases[number] for number in sorted(drawn)]
+    def sampled_cases(self, step: int) -> list[Case]:
+        """Return the random tasks of a step, in the order of the file."""
+        numbers = random.Random(f"{self.seed} sample {step}").sample(range(len(self.cases)), self.sample)  # noqa: S311
+        return [self.cases[number] for number in sorted(numbers)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,13 +246,13 @@ class _Work:
     tell: Callable[[str], None]
 
     async def run(self, rounds: int) -> str:
-        """Do what is left to do; the reason why it ended."""
+        """Run the remaining steps, and return the reason for the end."""
         try:
             if self.kept.state.tree is None:
-                await self._keep(self._first)
-            while not (stopped := self._done(rounds)):
-                await self._keep(self._next)
-            await self._rank()
+                await self._run_step(self._try_unchanged)
+            while not (stopped := self._stop_reason(rounds)):
+                await self._run_step(self._try_change)
+            await self._rank_finalists()
         except BudgetError as error:
             if self.kept.state.tree is None:
                 raise InputError(f"{error} before the expert as it is was scored; allow more by --budget") from error
@@ -248,7 +260,7 @@ class _Work:
         return stopped
 
     def finish(self) -> None:
-        """Draw the tree, and say what keeps the best from being run where it was written."""
+        """Draw the tree, and name files that the best configuration needs beside it."""
         try:
             self.kept.draw(len(self.search.cases))
         except (MediaError, MissingExtraError) as error:
@@ -257,101 +269,105 @@ class _Work:
             where = f"{self.kept.path / BEST} needs what lies beside {self.search.path.name}"
             self.tell(f"{where} ({shorten(names)}): copy it there to run it")
 
-    def how_far(self) -> str:
+    def progress_text(self) -> str:
         """Return the progress of the search as text."""
         steps = self.kept.state.steps
         done = "1 step is" if steps == 1 else f"{steps} steps are"
         return f"{done} done and kept in {self.kept.path}; the same command continues from there"
 
-    def _done(self, rounds: int) -> str:
-        """Return the reason for which the search is over; empty while it is not."""
+    def _stop_reason(self, rounds: int) -> str:
+        """Return the reason why the search is over; empty while it is not."""
         state = self.kept.state
-        best = max(state.candidates, key=lambda each: (each.final, -each.number))
+        best = max(state.candidates, key=lambda candidate: (candidate.final, -candidate.number))
         if self.search.sample == len(self.search.cases) and best.final >= 1:
             return "nothing is left to be improved"
         return f"{rounds} rounds are done" if state.steps > rounds else ""
 
-    async def _keep(self, step: Callable[[], Any]) -> None:
-        """Do a step and keep it; where it ends early, what it cost."""
+    async def _run_step(self, step: Callable[[], Any]) -> None:
+        """Run a step and store its result; if it ends early, store its usage."""
         before, state = self.account.usage, self.kept.state
         try:
-            made: Step | Ranking = await step()
+            result: Step | Ranking = await step()
         except BaseException:
-            cost = _less(self.account.usage, before)
+            cost = _usage_since(self.account.usage, before)
             if cost.calls:
                 self.kept.add(Unfinished(usage=cost))
             raise
-        self.kept.add(made.model_copy(update={"usage": _less(self.account.usage, before)}))
+        self.kept.add(result.model_copy(update={"usage": _usage_since(self.account.usage, before)}))
         self.kept.show(len(self.search.cases))
-        self.tell(_line(state, self.kept.state, made))
+        self.tell(_progress_line(state, self.kept.state, result))
 
-    async def _first(self) -> Step:
+    async def _try_unchanged(self) -> Step:
         workflow = self.search.workflow(self.search.data(self.search.text))
-        results = await self.bench.try_out(workflow, self.search.drawn(0))
+        results = await self.bench.try_out(workflow, self.search.sampled_cases(0))
         return Step(parent=None, yaml=self.search.text, results=results, usage=Usage())
 
-    async def _next(self) -> Step:
+    async def _try_change(self) -> Step:
         state = self.kept.state
         assert state.tree is not None  # noqa: S101 - the first step is done
         parent = state.candidates[select(state.tree, seed=self.search.seed)]
         data = self.search.data(parent.step.yaml)
-        known = {dump(self.search.data(each.step.yaml)): each for each in state.candidates}
-        shown = self._shown(parent, data)
+        known = {dump(self.search.data(candidate.step.yaml)): candidate for candidate in state.candidates}
+        inputs = self._proposal_inputs(parent, data)
         lessons: list[str] = []
         for _ in range(TRIES):
             self.account.check()
             try:
-                proposal = await propose(shown, self.search.proposer, self.account, lessons)
-                made, workflow = self._made(data, proposal, known)
+                proposal = await propose(inputs, self.search.proposer, self.account, lessons)
+                yaml, workflow = self._apply_proposal(data, proposal, known)
             except OperadError as error:
-                lessons.append(_lesson(error))
+                lessons.append(_lesson_from(error))
                 continue
-            results = await self.bench.try_out(workflow, self.search.drawn(state.steps))
+            results = await self.bench.try_out(workflow, self.search.sampled_cases(state.steps))
             return Step(
                 parent=parent.number,
                 operations=proposal.operations,
                 reasoning=cut(proposal.reasoning, MAX_FAULT),
-                yaml=made,
+                yaml=yaml,
                 results=results,
                 usage=Usage(),
             )
         return Step(parent=parent.number, refused=lessons[-1], usage=Usage())
 
-    def _made(self, data: Data, proposal: Proposal, known: dict[str, Candidate]) -> tuple[str, Workflow]:
-        """Return the checked workflow that results from a proposal."""
+    def _apply_proposal(self, data: Data, proposal: Proposal, known: dict[str, Candidate]) -> tuple[str, Workflow]:
+        """Return the YAML and the checked workflow that a proposal results in."""
         changed = edited(data, self.search.expert, proposal.operations)
         text = dump(changed)
-        if (same := known.get(text)) is not None:
-            scored = "the workflow as it was at first" if same.number == 0 else f"candidate {same.number}"
-            raise InputError(f"that makes {scored} again, which scored {same.score:.3f}; propose something else")
+        if (duplicate := known.get(text)) is not None:
+            name = "the workflow as it was at first" if duplicate.number == 0 else f"candidate {duplicate.number}"
+            raise InputError(f"that makes {name} again, which scored {duplicate.score:.3f}; propose something else")
         return text, self.search.workflow(changed)
 
-    def _shown(self, parent: Candidate, data: Data) -> Data:
+    def _proposal_inputs(self, parent: Candidate, data: Data) -> Data:
         state, search = self.kept.state, self.search
-        tried = [(each.step.operations, each.score) for each in state.candidates if each.step.parent == parent.number]
+        tried = [
+            (candidate.step.operations, candidate.score)
+            for candidate in state.candidates
+            if candidate.step.parent == parent.number
+        ]
         refused = [step.refused for step in state.refused if step.parent == parent.number]
-        lot = f"{search.seed} failures {state.steps}"
+        shuffle_seed = f"{search.seed} failures {state.steps}"
         return {
             "workflow": outline(data, search.expert),
             "score": round(parent.score, 3),
-            "failures": failures(search.cases, parent.step.results, lot),
+            "failures": failures(search.cases, parent.step.results, shuffle_seed),
             "tried before": attempts(parent.score, tried, refused),
         }
 
-    async def _rank(self) -> None:
-        """Try the best on the tasks that their steps had left out."""
-        for number in [each.number for each in self.kept.state.finalists()]:
+    async def _rank_finalists(self) -> None:
+        """Try the finalists on the tasks that their steps left out."""
+        for number in [candidate.number for candidate in self.kept.state.finalists()]:
             missing = [case for case in self.search.cases if case.id not in self.kept.state.candidates[number].results]
             if missing:
-                await self._keep(partial(self._ranking, number, missing))
+                await self._run_step(partial(self._try_on_remaining, number, missing))
 
-    async def _ranking(self, number: int, missing: Sequence[Case]) -> Ranking:
+    async def _try_on_remaining(self, number: int, missing: Sequence[Case]) -> Ranking:
         data = self.search.data(self.kept.state.candidates[number].step.yaml)
         results = await self.bench.try_out(self.search.workflow(data), missing)
         return Ranking(candidate=number, results=results, usage=Usage())
 
 
-def _lesson(error: OperadError) -> str:
+def _lesson_from(error: OperadError) -> str:
     """Return the lesson from an error caused by the model's proposal; raise other errors."""
     if isinstance(error, OperatorError):
         fault = next((link for link in causes(error) if isinstance(link, AnswerError)), None)
@@ -363,23 +379,23 @@ def _lesson(error: OperadError) -> str:
     return cut(str(error), MAX_FAULT)
 
 
-def _line(before: State, after: State, made: Step | Ranking) -> str:
-    """A step for people."""
+def _progress_line(before: State, after: State, result: Step | Ranking) -> str:
+    """Return a line on a finished step, for people."""
     cost = f"{after.usage.tokens - before.usage.tokens:,} tokens"
-    if isinstance(made, Ranking):
-        of = after.candidates[made.candidate]
-        return f"candidate {of.number} on all tasks: {of.final:.3f}, {cost}"
-    if made.parent is None:
+    if isinstance(result, Ranking):
+        candidate = after.candidates[result.candidate]
+        return f"candidate {candidate.number} on all tasks: {candidate.final:.3f}, {cost}"
+    if result.parent is None:
         return f"the expert as it is: {after.candidates[0].score:.3f}, {cost}"
     if len(after.candidates) == len(before.candidates):
-        return f"step {before.steps}, from {made.parent}: no proposal could be used: {made.refused}; {cost}"
-    new, parent = after.candidates[-1], after.candidates[made.parent]
-    gain = new.score - parent.score
-    return f"step {before.steps}, from {made.parent}: {new.change}: {new.score:.3f} ({gain:+.3f}), {cost}"
+        return f"step {before.steps}, from {result.parent}: no proposal could be used: {result.refused}; {cost}"
+    newest, parent = after.candidates[-1], after.candidates[result.parent]
+    gain = newest.score - parent.score
+    return f"step {before.steps}, from {result.parent}: {newest.change}: {newest.score:.3f} ({gain:+.3f}), {cost}"
 
 
 def proposing(reasoner: Reasoner) -> Reasoner:
-    """A reasoner that answers once, as faults of a proposal are told with the next question."""
+    """Return a reasoner for proposals; it does not repair answers, as faults are lessons for the next proposal."""
     if isinstance(reasoner, MonoModelReasoner):
         return MonoModelReasoner(reasoner.model, max_repairs=0)
     if isinstance(reasoner, DualModelReasoner):
@@ -387,7 +403,7 @@ def proposing(reasoner: Reasoner) -> Reasoner:
     return reasoner
 
 
-def _model_of(reasoner: Reasoner) -> str:
+def _model_name(reasoner: Reasoner) -> str:
     if isinstance(reasoner, MonoModelReasoner):
         return reasoner.model.name
     if isinstance(reasoner, DualModelReasoner):
@@ -395,7 +411,7 @@ def _model_of(reasoner: Reasoner) -> str:
     return type(reasoner).__name__
 
 
-def _less(usage: Usage, before: Usage) -> Usage:
+def _usage_since(usage: Usage, before: Usage) -> Usage:
     return Usage(
         calls=usage.calls - before.calls,
         prompt_tokens=usage.prompt_tokens - before.prompt_tokens,
@@ -406,5 +422,5 @@ def _less(usage: Usage, before: Usage) -> Usage:
     )
 
 
-def _print(data: bytes) -> str:
+def _sha256(data: bytes) -> str:
     return sha256(data).hexdigest()

@@ -15,7 +15,7 @@ from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import NO_USAGE, Usage, Value
 
 FINALISTS = 3
-"""Number of candidates, besides the first, are tried on all tasks where steps are on samples."""
+"""Number of candidates, besides the first, that are tried on all tasks if steps use samples."""
 
 
 class Step(Value):
@@ -25,9 +25,9 @@ class Step(Value):
         line: Kind of the line.
         parent: Number of the changed candidate; None for the first, which is the unchanged expert.
         operations: Operations applied to it.
-        reasoning: Reason, in the model's words.
+        reasoning: The model's reason for the change.
         yaml: Resulting configuration; empty if no proposal was valid.
-        refused: Reason for which no proposal was valid.
+        refused: Reason why no proposal was valid; empty if one was.
         results: Results of the tasks, by their ids.
         usage: Usage of the step.
     """
@@ -43,11 +43,11 @@ class Step(Value):
 
 
 class Ranking(Value):
-    """A candidate was tried on tasks that its step had left out, as a line of the file.
+    """Line of the file for a trial of a candidate on the tasks that its step left out.
 
     Attributes:
         line: Kind of the line.
-        candidate: Its number.
+        candidate: Number of the candidate.
         results: Results of these tasks, by their ids.
         usage: Usage of the trial.
     """
@@ -59,7 +59,7 @@ class Ranking(Value):
 
 
 class Unfinished(Value):
-    """A step or a ranking was begun and not finished: only what it cost is left of it."""
+    """Line of the file for a step or ranking that was not finished; only its usage is kept."""
 
     line: Literal["unfinished"] = "unfinished"
     usage: Usage
@@ -74,10 +74,10 @@ class Candidate:
     """A workflow that was tried.
 
     Attributes:
-        number: Its number: its place in the tree.
+        number: Number of the candidate, its place in the tree.
         step: The step that created it.
         score: Mean score of that step, from 0 to 1.
-        results: All its results, those of a ranking included, by the tasks' ids.
+        results: Results by task ids, including those of a ranking.
     """
 
     number: int
@@ -92,7 +92,7 @@ class Candidate:
 
     @property
     def final(self) -> float:
-        """Its mean score on all tasks that it was tried on."""
+        """Mean score over all tasks on which the candidate was tried."""
         return mean(self.results)
 
 
@@ -115,10 +115,10 @@ class State:
     usage: Usage = field(default=NO_USAGE)
 
     def after(self, line: Line) -> State:
-        """The state after what a line says.
+        """Return the state after a line of the file.
 
         Raises:
-            InputError: That cannot come after this.
+            InputError: The line cannot follow this state.
         """
         usage = self.usage + line.usage
         if isinstance(line, Unfinished):
@@ -126,13 +126,13 @@ class State:
         if isinstance(line, Ranking):
             if line.candidate not in range(len(self.candidates)):
                 raise InputError(f"there is no candidate {line.candidate}")
-            of = self.candidates[line.candidate]
-            ranked = replace(of, results={**of.results, **line.results})
-            others = self.candidates[of.number + 1 :]
-            return replace(self, candidates=(*self.candidates[: of.number], ranked, *others), usage=usage)
-        return replace(self._grown(line), steps=self.steps + 1, usage=usage)
+            candidate = self.candidates[line.candidate]
+            ranked = replace(candidate, results={**candidate.results, **line.results})
+            others = self.candidates[candidate.number + 1 :]
+            return replace(self, candidates=(*self.candidates[: candidate.number], ranked, *others), usage=usage)
+        return replace(self._after_step(line), steps=self.steps + 1, usage=usage)
 
-    def _grown(self, step: Step) -> State:
+    def _after_step(self, step: Step) -> State:
         if (step.parent is None) is not (self.tree is None):
             raise InputError("the first step, and no other, has no parent")
         if step.parent is not None and step.parent not in range(len(self.candidates)):
@@ -147,25 +147,28 @@ class State:
         return replace(self, tree=tree, candidates=(*self.candidates, candidate))
 
     def ranked(self, tasks: int) -> list[Candidate]:
-        """The candidates, the best first, of equal ones the older; there are so many tasks.
+        """Return the candidates, the best first and, of equal ones, the older first; `tasks` is the number of tasks.
 
-        Once the finalists were tried on all tasks, they and others that were come first; until then, steps decide.
+        Once the finalists were tried on all tasks, candidates tried on all of them come first; until then, step scores
+        decide.
         """
-        if any(len(each.results) < tasks for each in self.finalists()):
-            return sorted(self.candidates, key=lambda each: (-each.score, each.number))
-        return sorted(self.candidates, key=lambda each: (len(each.results) < tasks, -each.final, each.number))
+        if any(len(candidate.results) < tasks for candidate in self.finalists()):
+            return sorted(self.candidates, key=lambda candidate: (-candidate.score, candidate.number))
+        return sorted(
+            self.candidates, key=lambda candidate: (len(candidate.results) < tasks, -candidate.final, candidate.number)
+        )
 
     def finalists(self) -> list[Candidate]:
         """Return the candidates for a trial on all tasks: the first, and the best of the others by their steps."""
-        best = sorted(self.candidates[1:], key=lambda each: (-each.score, each.number))
+        best = sorted(self.candidates[1:], key=lambda candidate: (-candidate.score, candidate.number))
         return [*self.candidates[:1], *best[:FINALISTS]]
 
 
 def replayed(lines: Sequence[Mapping[str, Any]], name: str) -> State:
-    """The state that the lines of a file lead to; its head is not among them.
+    """Return the state after all lines of a file, which do not include its head.
 
     Raises:
-        InputError: A line cannot be used; it is named.
+        InputError: A line cannot be used; the message names it.
     """
     state = State()
     for number, line in enumerate(lines, 2):

@@ -61,7 +61,7 @@ class Cases(NamedTuple):
     """The tasks of a file.
 
     Attributes:
-        every: All of them, in the order of the file.
+        every: All tasks, in the order of the file.
         print: Hash of the file and the files it names.
     """
 
@@ -74,28 +74,28 @@ def read_tasks(path: str | Path, *, trust: Trust = False) -> Cases:
 
     Args:
         path: The file.
-        trust: True if the code that it names may run; see `load`.
+        trust: True if the code that the file names may run; see `load`.
 
     Raises:
-        InputError: There is no such file, it is too large, empty or not text.
-        InvalidError: It cannot be used; every issue has its line.
-        UntrustedError: It names code that is not trusted; nothing of it was run.
+        InputError: The file does not exist, is too large, empty or not text.
+        InvalidError: The file is not valid; every issue has its line.
+        UntrustedError: The file names code that is not trusted; none of the code was run.
     """
     document, spec, code = _read(path)
     if is_trusted(trust, code):
-        return _cases(document, spec, code, LoadedModules(code))
-    _cases(document, spec, code, StandIns(code))  # faults of the file are reported before missing trust
+        return _build_cases(document, spec, code, LoadedModules(code))
+    _build_cases(document, spec, code, StandIns(code))  # faults of the file are reported before missing trust
     raise UntrustedError(code)
 
 
 def code_in_tasks(path: str | Path) -> Code:
-    """Return the code that a file of tasks names; nothing of it is run.
+    """Return the code that a file of tasks names, without running it.
 
     Raises:
         InputError, InvalidError: As `read_tasks`.
     """
     document, spec, code = _read(path)
-    _cases(document, spec, code, StandIns(code))
+    _build_cases(document, spec, code, StandIns(code))
     return code
 
 
@@ -103,7 +103,7 @@ def _read(path: str | Path) -> tuple[Document, TasksSpec, Code]:
     file = FileDescriptor.of(path)
     text, name = file.read_text(MAX_BYTES), str(path)
     is_lines = file.path.suffix.lower() in JSON_LINES
-    document = _lines(text, name) if is_lines else parse_document(text, name, list_as="tasks")
+    document = _parse_lines(text, name) if is_lines else parse_document(text, name, list_as="tasks")
     try:
         spec = TasksSpec.model_validate(document.data)
     except ValidationError as error:
@@ -111,38 +111,38 @@ def _read(path: str | Path) -> tuple[Document, TasksSpec, Code]:
         faults.report_validation((), error)
         raise faults.error() from error
     named = [Named(*task.verify.class_.rpartition(".")[::2]) for task in spec.tasks if task.verify.class_]
-    strange = [each for each in named if each.module and not is_own(each.module)]
-    return document, spec, code_of(name, document.data, file.path.resolve().parent, strange)
+    users_classes = [reference for reference in named if reference.module and not is_own(reference.module)]
+    return document, spec, code_of(name, document.data, file.path.resolve().parent, users_classes)
 
 
-def _cases(document: Document, spec: TasksSpec, code: Code, modules: Modules) -> Cases:
+def _build_cases(document: Document, spec: TasksSpec, code: Code, modules: Modules) -> Cases:
     faults = Faults(document, TasksSpec)
-    cases = tuple(_case(task, number, code.folder, modules, faults) for number, task in enumerate(spec.tasks))
+    cases = tuple(_build_case(task, number, code.folder, modules, faults) for number, task in enumerate(spec.tasks))
     first: dict[str, int] = {}
     for number, case in enumerate(cases):
         if first.setdefault(case.id, number) != number:
             faults.report(("tasks", number, "id"), "duplicate-id", f"another task is called {case.id!r} too")
     if faults:
         raise faults.error()
-    files = [described.fingerprint() for case in cases for described in case.job.files]
+    files = [file.fingerprint() for case in cases for file in case.job.files]
     return Cases(cases, sha256(json.dumps([document.data, files], sort_keys=True, default=str).encode()).hexdigest())
 
 
-def _case(task: TaskSpec, number: int, folder: Path, modules: Modules, faults: Faults) -> Case:
+def _build_case(task: TaskSpec, number: int, folder: Path, modules: Modules, faults: Faults) -> Case:
     path: Path_ = ("tasks", number)
     files: list[FileDescriptor] = []
-    for at, name in enumerate(task.files):
+    for file_number, name in enumerate(task.files):
         try:
             files.append(FileDescriptor.of(folder / Path(name).expanduser()))
         except (InputError, RuntimeError) as error:
-            faults.report((*path, "files", at), "file", str(error))
+            faults.report((*path, "files", file_number), "file", str(error))
     verifier = make_verifier(task.verify, modules, faults, (*path, "verify"))
     job = Job(goal=task.job, context=task.context, inputs=task.inputs, files=tuple(files), id=task.id)
     return Case(task.id, job, verifier)
 
 
-def _lines(text: str, name: str) -> Document:
-    """The tasks of JSON lines, as if they were a list."""
+def _parse_lines(text: str, name: str) -> Document:
+    """Return a document with the tasks of JSON lines, as if they were a list in YAML."""
     tasks: list[Any] = []
     lines: dict[Path_, int] = {}
     issues: list[Issue] = []
@@ -151,7 +151,7 @@ def _lines(text: str, name: str) -> Document:
             continue
         lines["tasks", len(tasks)] = number
         try:
-            tasks.append(json.loads(line, parse_constant=_refuse, object_pairs_hook=_once))
+            tasks.append(json.loads(line, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys))
         except (ValueError, RecursionError) as error:
             why = "nested too deep" if isinstance(error, RecursionError) else str(error)
             issues.append(Issue("json", f"is not JSON: {why}", f"{name}:{number}"))
@@ -162,15 +162,15 @@ def _lines(text: str, name: str) -> Document:
     return Document(name, {"tasks": tasks}, {}, lines)
 
 
-def _refuse(constant: str) -> Any:
+def _refuse_constant(constant: str) -> Any:
     raise ValueError(f"{constant} is not a JSON number")
 
 
-def _once(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
-    """An object whose keys are each there once."""
-    made: dict[str, Any] = {}
+def _unique_keys(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
+    """Return a JSON object; raise ValueError if a key occurs twice."""
+    result: dict[str, Any] = {}
     for key, value in pairs:
-        if key in made:
+        if key in result:
             raise ValueError(f"duplicate key {key!r}")
-        made[key] = value
-    return made
+        result[key] = value
+    return result

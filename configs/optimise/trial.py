@@ -22,17 +22,17 @@ from operad.runtime.values.message import Job, Usage, Value, WorkflowMessage, Wo
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 MAX_KEPT = 2_000
-"""Characters of an answer, or of the reason for its score, that are kept."""
+"""Maximum number of stored characters of an answer, or of the reason for its score."""
 
 HIGHEST = 10
-"""The highest score that an evaluator gives."""
+"""Highest score of an evaluator."""
 
 
 class Result(Value):
     """Result of a task.
 
     Attributes:
-        score: From 0 to 1.
+        score: Score from 0 to 1.
         reason: Reason for the score.
         answer: Answer of the workflow, shortened; empty if it failed.
     """
@@ -43,7 +43,7 @@ class Result(Value):
 
 
 def mean(results: Mapping[str, Result]) -> float:
-    """The mean score of results."""
+    """Return the mean score of results."""
     return fmean(result.score for result in results.values())
 
 
@@ -60,17 +60,17 @@ class Account:
         self._budget = budget
 
     def __call__(self, event: Event) -> None:
-        """Take in what a run has used, once it ends in whatever way."""
+        """Add the usage of a run that has ended, successfully or not."""
         if isinstance(event, RunFinished):
             self.usage = self.usage + event.message.usage
         elif isinstance(event, RunFailed):
             self.usage = self.usage + event.usage
 
     def check(self) -> None:
-        """See that another run may begin.
+        """Check that the budget allows another run.
 
         Raises:
-            BudgetError: Nothing is left for it.
+            BudgetError: The budget is used up.
         """
         if used := self._budget.exceeded(self.usage, by_next=True):
             raise BudgetError(f"the search has used {used}", self.usage)
@@ -93,77 +93,77 @@ class Bench:
     at_once: int
 
     async def try_out(self, workflow: Workflow, cases: Sequence[Case]) -> dict[str, Result]:
-        """Run a workflow on tasks, and verify what it answers.
+        """Run a workflow on tasks, and verify its answers.
 
-        A task on which it fails scores 0, with the error as the reason.
+        A task on which the workflow fails has the score 0, with the error as reason.
 
         Returns:
             The results by the tasks' ids, in the order of the tasks.
 
         Raises:
-            BudgetError: Nothing is left for one of the tasks; no other has gone on.
+            BudgetError: The budget does not suffice for all tasks; the remaining runs were stopped.
             ModelError: The model cannot be asked at all.
-            OperadError: A verifier of the user's has failed.
+            OperadError: A verifier that is a user's code has failed.
         """
         workflow.add_listener(self.account)
-        room = asyncio.Semaphore(self.at_once)
-        refused: list[ModelError] = []
+        slots = asyncio.Semaphore(self.at_once)
+        model_errors: list[ModelError] = []
 
-        async def one(case: Case) -> Result:
-            async with room:
+        async def try_case(case: Case) -> Result:
+            async with slots:
                 self.account.check()
                 try:
-                    message = await _run(workflow, case.job, self.reasoner)
+                    message = await _run_without_questions(workflow, case.job, self.reasoner)
                 except OperadError as error:
-                    if (refusal := _refusal(error)) is not None:
-                        refused.append(refusal)
-                        if refusal.transient:
-                            raise refusal from error
-                    return Result(score=0.0, reason=_kept(f"it failed: {describe(error)}"))
+                    if (model_error := _model_error(error)) is not None:
+                        model_errors.append(model_error)
+                        if model_error.transient:
+                            raise model_error from error
+                    return Result(score=0.0, reason=_truncated(f"it failed: {describe(error)}"))
                 answer = message.scratchpad or result_text(message.outputs)
                 verdict = await self._verdict(case, message, answer)
-                return Result(score=verdict.score, reason=_kept(verdict.reason), answer=_kept(answer))
+                return Result(score=verdict.score, reason=_truncated(verdict.reason), answer=_truncated(answer))
 
-        results = await concurrently([one(case) for case in cases])
-        if len(refused) == len(cases):
-            raise refused[0]  # not a fault of the workflow
+        results = await concurrently([try_case(case) for case in cases])
+        if len(model_errors) == len(cases):
+            raise model_errors[0]  # the model failed on every task: not a fault of the workflow
         return {case.id: result for case, result in zip(cases, results, strict=True)}
 
     async def _verdict(self, case: Case, message: WorkflowMessage, answer: str) -> Verdict:
         verdicts = [check(answer) for check in case.verifier.checks]
         if case.verifier.judge is not None and all(verdict.score for verdict in verdicts):
             try:
-                verdicts.append(await self._judged(case.verifier.judge, case.job, message))
+                verdicts.append(await self._judge_answer(case.verifier.judge, case.job, message))
             except OperadError as error:
-                if (refusal := _refusal(error)) is not None:
-                    raise refusal from error
+                if (model_error := _model_error(error)) is not None:
+                    raise model_error from error
                 if case.verifier.in_code or not any(isinstance(link, AnswerError) for link in causes(error)):
                     raise OperadError(f"the verifier of task {case.id!r} failed: {describe(error)}") from error
                 verdicts.append(Verdict(0.0, f"no verdict: {describe(error)}"))
         return lowest(verdicts)
 
-    async def _judged(self, judge: Evaluator, job: Job, message: WorkflowMessage) -> Verdict:
+    async def _judge_answer(self, judge: Evaluator, job: Job, message: WorkflowMessage) -> Verdict:
         workflow = BuiltinWorkflow(name="verifier", listeners=[self.account])
-        workflow.add_operator(_Said(message))
+        workflow.add_operator(_GivenAnswer(message))
         workflow.set_evaluator(judge)
-        said = await workflow.aexecute(job, self.judge)
-        if said.score is None:
-            return Verdict(float(said.status is WorkflowStatus.SUCCESS), said.evaluation)
-        return Verdict(min(max(said.score / HIGHEST, 0.0), 1.0), said.evaluation)
+        verdict = await workflow.aexecute(job, self.judge)
+        if verdict.score is None:
+            return Verdict(float(verdict.status is WorkflowStatus.SUCCESS), verdict.evaluation)
+        return Verdict(min(max(verdict.score / HIGHEST, 0.0), 1.0), verdict.evaluation)
 
 
-async def _run(workflow: Workflow, job: Job, reasoner: Reasoner) -> WorkflowMessage:
+async def _run_without_questions(workflow: Workflow, job: Job, reasoner: Reasoner) -> WorkflowMessage:
     run_id = new_id()
     try:
         return await workflow.aexecute(job, reasoner, run_id=run_id)
     except PausedError as error:
         await workflow.cancel(run_id)
-        asked = "; ".join(question.text for question in error.questions)
-        raise OperadError(f"it asks a question, which cannot be answered in a search: {asked}") from error
+        questions = "; ".join(question.text for question in error.questions)
+        raise OperadError(f"it asks a question, which cannot be answered in a search: {questions}") from error
 
 
-class _Said(BaseOperator[str]):
-    """An operator that has said its message already."""
+class _GivenAnswer(BaseOperator[str]):
+    """Operator that returns a given answer, for the judge."""
 
     def __init__(self, message: WorkflowMessage) -> None:
         self._message = WorkflowMessage(scratchpad=message.scratchpad, outputs=message.outputs)
@@ -175,9 +175,10 @@ class _Said(BaseOperator[str]):
         return self._message
 
 
-def _refusal(error: BaseException) -> ModelError | None:
+def _model_error(error: BaseException) -> ModelError | None:
+    """Return the model's error among the causes of an error; None if there is none."""
     return next((link for link in causes(error) if isinstance(link, ModelError)), None)
 
 
-def _kept(text: str) -> str:
+def _truncated(text: str) -> str:
     return text if len(text) <= MAX_KEPT else f"{text[:MAX_KEPT]}…"

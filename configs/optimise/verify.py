@@ -21,10 +21,10 @@ from operad.runtime.values.errors import InvalidError, describe
 from operad.runtime.values.schema import Schema, SchemaMismatch, check_schema, parse_output_schema, validate
 
 MAX_PATTERN = 1_000
-"""Characters of a regular expression."""
+"""Maximum number of characters of a regular expression."""
 
 MAX_REASON = 400
-"""Characters of a reason."""
+"""Maximum number of characters of a reason."""
 
 _NUMBER = re.compile(r"-?\d[\d,]{0,99}(?:\.\d{1,100})?(?:[eE][+-]?\d{1,3})?")
 
@@ -33,8 +33,8 @@ class Verdict(NamedTuple):
     """Verdict on an answer.
 
     Attributes:
-        score: From 0 to 1.
-        reason: Reason, for people and models.
+        score: Score from 0 to 1.
+        reason: Reason for the score, for people and models.
     """
 
     score: float
@@ -45,12 +45,12 @@ Check = Callable[[str], Verdict]
 
 
 class Verifier(NamedTuple):
-    """Verifies the answers to one task.
+    """Verifier of the answers to one task.
 
     Attributes:
         checks: Functions that check an answer.
-        judge: Model or code that judges it; None for none.
-        in_code: True if the judge is a class of the user's.
+        judge: Evaluator that judges the answer, by a model or in code; None for no judge.
+        in_code: True if the judge is an instance of a user's class.
     """
 
     checks: Sequence[Check]
@@ -82,7 +82,7 @@ class VerifySpec(Spec):
     params: dict[str, Any] = Field(default={}, description="Keyword arguments for that class.")
 
     @model_validator(mode="after")
-    def _something(self) -> VerifySpec:
+    def _check_keys(self) -> VerifySpec:
         given = self.model_fields_set
         if not given & {"equals", "contains", "matches", "schema_", "number", "judge", "class_"}:
             raise ValueError("say how an answer is verified: equals, contains, matches, schema, number, judge or class")
@@ -117,43 +117,43 @@ def make_verifier(spec: VerifySpec, modules: Modules, faults: Faults, path: Path
 
 
 def lowest(verdicts: Sequence[Verdict]) -> Verdict:
-    """The one that counts, of several."""
+    """Return the verdict with the lowest score."""
     return min(verdicts, key=lambda verdict: verdict.score)
 
 
-def _equals(wanted: JsonValue, answer: str) -> Verdict:
-    if isinstance(wanted, str):
-        same = answer.split() == wanted.split()
+def _equals(expected: JsonValue, answer: str) -> Verdict:
+    if isinstance(expected, str):
+        same = answer.split() == expected.split()
     else:
         try:
-            same = _plain(validate({}, answer, repair=False)) == _plain(wanted)
+            same = _comparable(validate({}, answer, repair=False)) == _comparable(expected)
         except SchemaMismatch:
             same = False
-    return _verdict(same, f"it is to be {_shown(wanted)}")
+    return _verdict(same, f"it is to be {_quoted(expected)}")
 
 
-def _plain(value: Any) -> Any:
-    """Values as JSON compares them: true is not 1, and 1.0 is."""
+def _comparable(value: Any) -> Any:
+    """Return a value that compares as in JSON: true is not 1, and 1.0 is 1."""
     if isinstance(value, bool):
         return str(value)
     if isinstance(value, list):
-        return [_plain(item) for item in cast("list[Any]", value)]
+        return [_comparable(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in cast("dict[str, Any]", value).items()}
+        return {key: _comparable(item) for key, item in cast("dict[str, Any]", value).items()}
     return (value,)
 
 
-def _contains(wanted: Sequence[str], answer: str) -> Verdict:
-    missing = [text for text in wanted if text not in answer]
-    score = (len(wanted) - len(missing)) / len(wanted)
-    return Verdict(score, f"it lacks {', '.join(map(_shown, missing))}"[:MAX_REASON] if missing else "right")
+def _contains(expected: Sequence[str], answer: str) -> Verdict:
+    missing = [text for text in expected if text not in answer]
+    score = (len(expected) - len(missing)) / len(expected)
+    return Verdict(score, f"it lacks {', '.join(map(_quoted, missing))}"[:MAX_REASON] if missing else "right")
 
 
 def _matches(pattern: TypeAdapter[str], written: str, answer: str) -> Verdict:
     try:
         pattern.validate_python(answer.encode("utf-8", "replace").decode())
     except ValidationError:
-        return _verdict(False, f"nothing in it matches {_shown(written)}")
+        return _verdict(False, f"nothing in it matches {_quoted(written)}")
     return Verdict(1.0, "right")
 
 
@@ -165,27 +165,27 @@ def _fits(schema: Schema, answer: str) -> Verdict:
     return Verdict(1.0, "right")
 
 
-def _number(wanted: float, tolerance: float, answer: str) -> Verdict:
+def _number(expected: float, tolerance: float, answer: str) -> Verdict:
     found = _NUMBER.findall(answer)
     if not found:
-        return Verdict(0.0, f"it is to be {wanted:g}, and holds no number")
-    last = float(found[-1].replace(",", ""))
-    near = math.isclose(last, wanted, rel_tol=1e-9, abs_tol=tolerance)
+        return Verdict(0.0, f"it is to be {expected:g}, and holds no number")
+    last_number = float(found[-1].replace(",", ""))
+    near = math.isclose(last_number, expected, rel_tol=1e-9, abs_tol=tolerance)
     within = f", or up to {tolerance:g} off" if tolerance else ""
-    return _verdict(near, f"it is to be {wanted:g}{within}; its last number is {last:g}")
+    return _verdict(near, f"it is to be {expected:g}{within}; its last number is {last_number:g}")
 
 
-def _verdict(right: bool, wrong: str) -> Verdict:
-    return Verdict(1.0, "right") if right else Verdict(0.0, wrong[:MAX_REASON])
+def _verdict(right: bool, reason: str) -> Verdict:
+    return Verdict(1.0, "right") if right else Verdict(0.0, reason[:MAX_REASON])
 
 
-def _shown(value: JsonValue) -> str:
+def _quoted(value: JsonValue) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= MAX_REASON // 2 else f"{text[: MAX_REASON // 2]}…"
 
 
 def _pattern(written: str, faults: Faults, path: Path_) -> TypeAdapter[str] | None:
-    """A regular expression of Rust's kind, whose time grows with the text alone, whatever the expression."""
+    """Return a compiled pattern of Rust's regex engine, whose run time is linear in the text; None after a fault."""
     try:
         return TypeAdapter(Annotated[str, StringConstraints(pattern=written)])
     except SchemaError as error:
@@ -215,12 +215,12 @@ def _evaluator(spec: VerifySpec, modules: Modules, faults: Faults, path: Path_) 
     config = OperatorConfig(id="verifier", instruction=spec.judge or f"Judge as {spec.class_} does.")
     if spec.class_ is None:
         return Evaluator(config)
-    made_of = modules.operator_class(spec.class_, Evaluator)
-    if isinstance(made_of, str):
-        faults.report((*path, "class"), "class", made_of)
+    evaluator_class = modules.operator_class(spec.class_, Evaluator)
+    if isinstance(evaluator_class, str):
+        faults.report((*path, "class"), "class", evaluator_class)
         return None
     try:
-        return made_of(config, **spec.params)
+        return evaluator_class(config, **spec.params)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's class may raise anything
         faults.report((*path, "params"), "params", f"{spec.class_} cannot be made with these: {describe(error)}")
         return None

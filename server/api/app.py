@@ -35,20 +35,20 @@ an MCP server (streamable HTTP) under `/mcp`."""
 
 
 class Health(Value):
-    """True if it serves."""
+    """State of the server."""
 
     status: Literal["ok", "ending"]
 
 
 class Serving:
-    """Experts on offer, as an ASGI application.
+    """Server of experts, as an ASGI application.
 
     Args:
         offers: The experts, by name.
         keys: Accepted keys; empty to require no key.
         hosts: Hosts that requests may name; None for any.
         bounds: Limits of the server.
-        origins: The origins, other than its own, whose pages may use it.
+        origins: Origins, other than its own, whose pages may use the server.
 
     Attributes:
         runs: The runs.
@@ -82,16 +82,16 @@ class Serving:
         api.router.routes.append(Route("/mcp", self._door, include_in_schema=False))
         api.router.routes.append(Route("/", _show_page, include_in_schema=False))
         self._add_health(api)
-        api.add_exception_handler(RefusedError, _told)
-        api.add_exception_handler(HTTPException, self._told_of_http)
-        api.add_exception_handler(RequestValidationError, _told_of_faults)
-        api.add_exception_handler(Exception, _told_of_bug)
+        api.add_exception_handler(RefusedError, _on_refused)
+        api.add_exception_handler(HTTPException, self._on_http_error)
+        api.add_exception_handler(RequestValidationError, _on_invalid_request)
+        api.add_exception_handler(Exception, _on_internal_error)
         document = _document(api, list(offers), with_keys=bool(keys))
         api.openapi = lambda: document
         self.app = _with_cors(Guard(api, keys, hosts, bounds, origins), origins)
 
     async def drain(self, grace: float) -> None:
-        """Begin no more runs, wait so many seconds for those that work, end the rest, and close the MCP sessions."""
+        """Start no more runs, wait `grace` seconds for running ones, stop the rest, and close the MCP sessions."""
         await self.runs.end(grace)
         await self._door.close()
 
@@ -112,27 +112,27 @@ class Serving:
             tags=["server"],
         )
         async def health() -> Response:  # pyright: ignore[reportUnusedFunction]
-            """Return True if it serves."""
+            """Return the state of the server."""
             ending = self.runs.ending
             return json_reply(Health(status="ending" if ending else "ok"), 503 if ending else 200)
 
-    async def _told_of_http(self, request: Request, error: Exception) -> Response:
+    async def _on_http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101
-        what = f"{request.method} {request.url.path[:200]}"
-        said = {
-            404: f"{what}: there is no such path; GET /openapi.json describes all",
-            405: f"{what}: this path does not take this method; the header Allow says which it takes",
+        request_line = f"{request.method} {request.url.path[:200]}"
+        messages = {
+            404: f"{request_line}: there is no such path; GET /openapi.json describes all",
+            405: f"{request_line}: this path does not take this method; the header Allow says which it takes",
         }
-        refused = RefusedError(error.status_code, said.get(error.status_code, f"{what}: {error.detail}"))
+        refused = RefusedError(error.status_code, messages.get(error.status_code, f"{request_line}: {error.detail}"))
         refused.headers.update(error.headers or {})
-        there = [route for route in self._routes if route.matches(request.scope)[0] is not Match.NONE]
-        if error.status_code == 405 and there:  # each route by itself names its own methods only
-            refused.headers["Allow"] = ", ".join(sorted({name for route in there for name in route.methods or ()}))
+        matching = [route for route in self._routes if route.matches(request.scope)[0] is not Match.NONE]
+        if error.status_code == 405 and matching:  # a single route names only its own methods
+            refused.headers["Allow"] = ", ".join(sorted({name for route in matching for name in route.methods or ()}))
         return error_reply(refused)
 
 
 def _with_cors(app: App, origins: Sequence[str]) -> App:
-    """The application, telling browsers that pages of these origins may use it; with none, it tells them nothing."""
+    """Return the application with CORS headers for these origins; without origins, the application itself."""
     if not origins:
         return app
     return CORSMiddleware(
@@ -153,7 +153,7 @@ def _operation_id(route: APIRoute) -> str:
 
 
 def _document(api: FastAPI, names: Sequence[str], *, with_keys: bool) -> dict[str, Any]:
-    """The OpenAPI document, which names the experts that there are."""
+    """Return the OpenAPI document, which lists the names of the experts."""
     document = get_openapi(title="operad", version=version_here(), description=_ABOUT, routes=api.routes)
     schemas = document["components"]["schemas"]
     schemas["RunRequest"]["properties"]["expert"]["enum"] = list(names)
@@ -171,17 +171,17 @@ def _document(api: FastAPI, names: Sequence[str], *, with_keys: bool) -> dict[st
     return document
 
 
-async def _told(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RefusedError)  # noqa: S101 - it is called for these
+async def _on_refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusedError)  # noqa: S101 - registered for this type
     return error_reply(error)
 
 
-async def _told_of_faults(request: Request, error: Exception) -> Response:
+async def _on_invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101
-    faults = [(".".join(map(str, fault["loc"])), _required(fault)) for fault in error.errors()]
+    faults = [(".".join(map(str, fault["loc"])), _fault_text(fault)) for fault in error.errors()]
     if any(where == "body" for where, _ in faults):
         faults.append(("body", "send a JSON object, with Content-Type: application/json"))
-    lines = [f"{where}: {what}" for where, what in dict.fromkeys(faults)]
+    lines = [f"{where}: {fault_text}" for where, fault_text in dict.fromkeys(faults)]
     more = [f"and {len(lines) - 20} more"] if len(lines) > 20 else []
     text = f"the request: {len(lines)} issue{'s' if len(lines) != 1 else ''}"
     return error_reply(
@@ -189,7 +189,7 @@ async def _told_of_faults(request: Request, error: Exception) -> Response:
     )
 
 
-def _required(fault: Any) -> str:
+def _fault_text(fault: Any) -> str:
     match fault["type"]:
         case "missing":
             return "is missing"
@@ -199,7 +199,7 @@ def _required(fault: Any) -> str:
             return requirement(fault)
 
 
-async def _told_of_bug(request: Request, error: Exception) -> Response:
+async def _on_internal_error(request: Request, error: Exception) -> Response:
     problem = RefusedError(500, f"{type(error).__name__}: internal error; the log of the server says more")
     problem.headers["x-should-retry"] = "false"
     return error_reply(problem)

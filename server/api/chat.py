@@ -20,7 +20,7 @@ from operad.server.api.runs import Runs, ServedRun
 from operad.server.api.spoken import GONE, RunNote, note_on, said_by, spoken, until_closed
 from operad.server.problems import RefusedError
 
-_BEGAN = int(time.time())
+_STARTED = int(time.time())
 
 
 class ModelView(BaseModel):
@@ -47,7 +47,7 @@ class AssistantMessage(BaseModel):
 
 
 class Choice(BaseModel):
-    """The one answer."""
+    """The only answer of a completion."""
 
     index: int
     message: AssistantMessage
@@ -75,7 +75,7 @@ class ChatCompletion(BaseModel):
 
 
 def chat_routes(runs: Runs) -> APIRouter:
-    """Return the routes.
+    """Return the routes of the chat API.
 
     Args:
         runs: Runs of the server.
@@ -84,13 +84,13 @@ def chat_routes(runs: Runs) -> APIRouter:
 
     @router.get("/models", response_model=ModelList, responses=refusals())
     async def list_models() -> Response:  # pyright: ignore[reportUnusedFunction]
-        """The experts, as models."""
-        return json_reply({"object": "list", "data": [_model(name) for name in runs.offers]})
+        """List the experts, as models."""
+        return json_reply({"object": "list", "data": [_model_view(name) for name in runs.offers]})
 
     @router.get("/models/{model:path}", response_model=ModelView, responses=refusals(404))
     async def show_model(model: str) -> Response:  # pyright: ignore[reportUnusedFunction]
-        """An expert, as a model."""
-        return json_reply(_model(find_offer(runs.offers, model, "model").name))
+        """Return an expert, as a model."""
+        return json_reply(_model_view(find_offer(runs.offers, model, "model").name))
 
     @router.post(
         "/chat/completions",
@@ -104,7 +104,7 @@ def chat_routes(runs: Runs) -> APIRouter:
         },
     )
     async def chat(asked_for: ChatRequest, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
-        """Have an expert go on with a conversation. The run ends when the client leaves."""
+        """Continue a conversation with an expert. The run ends if the client disconnects."""
         offer = find_offer(runs.offers, asked_for.model, "model")
         refuse_unable(asked_for)
         asked = read_conversation(asked_for.messages)
@@ -121,32 +121,32 @@ def chat_routes(runs: Runs) -> APIRouter:
         if not await unless_gone(request, run.pause_or_end()):
             await runs.cancel(run, GONE)
             return Response(status_code=204)  # the client has disconnected
-        return json_reply(reply.whole())
+        return json_reply(reply.completion())
 
     return router
 
 
 class _Reply:
-    """A run, told as an answer of the protocol."""
+    """Answer of a run, in the form of the protocol."""
 
     def __init__(self, run: ServedRun, model: str, wrong: str) -> None:
         self._run = run
         self._wrong = wrong
         self._head = {"id": f"chatcmpl-{run.id}", "created": int(time.time()), "model": model}
 
-    def whole(self) -> dict[str, Any]:
-        """Return the answer of a run that has ended, or its question.
+    def completion(self) -> dict[str, Any]:
+        """Return the answer of an ended run, or its question.
 
         Raises:
             RefusedError: The run has no result.
         """
         message = {"role": "assistant", "content": said_by(self._run, self._wrong)}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        whole = {**self._head, "object": "chat.completion", "choices": [choice]}
-        return {**whole, "usage": _tokens(self._run.usage), "operad": note_on(self._run).model_dump()}
+        answer = {**self._head, "object": "chat.completion", "choices": [choice]}
+        return {**answer, "usage": _usage_view(self._run.usage), "operad": note_on(self._run).model_dump()}
 
     async def chunks(self, beat: float, *, usage: bool) -> AsyncGenerator[bytes, None]:
-        """Yield the answer in chunks as it is written; together they equal `whole`, unless the last one is an error."""
+        """Yield the answer in chunks as it is written; their sum is `completion`, unless the last one is an error."""
         yield self._chunk({"role": "assistant", "content": ""})
         try:
             async with aclosing(spoken(self._run, self._wrong, beat)) as pieces:
@@ -157,18 +157,18 @@ class _Reply:
             return
         yield self._chunk({}, finish_reason="stop", operad=note_on(self._run).model_dump())
         if usage:
-            yield self._line({"choices": [], "usage": _tokens(self._run.usage)})
+            yield self._data_line({"choices": [], "usage": _usage_view(self._run.usage)})
         yield b"data: [DONE]\n\n"
 
     def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None, **more: Any) -> bytes:
-        return self._line({"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}], **more})
+        return self._data_line({"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}], **more})
 
-    def _line(self, value: dict[str, Any]) -> bytes:
+    def _data_line(self, value: dict[str, Any]) -> bytes:
         chunk = to_json({**self._head, "object": "chat.completion.chunk", **value})
         return f"data: {chunk}\n\n".encode()
 
 
-def _tokens(usage: Usage) -> dict[str, int]:
+def _usage_view(usage: Usage) -> dict[str, int]:
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
@@ -176,5 +176,5 @@ def _tokens(usage: Usage) -> dict[str, int]:
     }
 
 
-def _model(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": _BEGAN, "owned_by": "operad"}
+def _model_view(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": _STARTED, "owned_by": "operad"}

@@ -16,7 +16,9 @@ from operad.runtime.values.questions import Question
 from operad.server.api.runs import Runs, ServedRun
 from operad.server.problems import RefusedError
 
-_ASKED = re.compile(r"\(run ([A-Za-z0-9_][A-Za-z0-9_.-]{0,99}) asks under ([^\n]{1,400}); say the answer\)\s*\Z")
+_QUESTION_NOTE = re.compile(
+    r"\(run ([A-Za-z0-9_][A-Za-z0-9_.-]{0,99}) asks under ([^\n]{1,400}); say the answer\)\s*\Z"
+)
 
 
 class TextPart(BaseModel):
@@ -54,7 +56,7 @@ class StreamOptions(BaseModel):
 
 
 HAS_TEXT = {"type": "string", "pattern": r"\S"}
-"""The JSON Schema of a text that says something."""
+"""JSON Schema of a text that is not blank."""
 
 _PART = {"type": "object", "required": ["text"], "properties": {"text": HAS_TEXT}}
 _WITH_TEXT: dict[str, Any] = {
@@ -68,7 +70,7 @@ _WITH_TEXT: dict[str, Any] = {
 
 
 class ChatRequest(BaseModel):
-    """A conversation that an expert is to go on with. Fields that are not named here change nothing."""
+    """Request to continue a conversation with an expert. Fields that are not named here are ignored."""
 
     model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
 
@@ -85,10 +87,10 @@ class ChatRequest(BaseModel):
 
 
 def refuse_unable(request: ChatRequest) -> None:
-    """Say what is asked for that no expert does.
+    """Refuse parameters that experts do not support.
 
     Raises:
-        RefusedError: Something is.
+        RefusedError: The request has such a parameter.
     """
     extra: dict[str, Any] = request.model_extra or {}
     for name in ("tools", "functions"):
@@ -108,17 +110,17 @@ def refuse_unable(request: ChatRequest) -> None:
 
 
 Said = tuple[str, str]
-"""The role of a message, and its text."""
+"""Role and text of a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Request that a conversation ends with.
+    """The request at the end of a conversation.
 
     Attributes:
         goal: The last message of a user.
         context: Messages of other roles, and those after the goal.
-        turns: The messages of users and assistants before it.
+        turns: The messages of users and assistants before the goal.
     """
 
     goal: str
@@ -127,22 +129,22 @@ class Asked:
 
     @property
     def before(self) -> str:
-        """The text of the assistant right before the goal."""
+        """Text of the assistant's message directly before the goal; empty for none."""
         last = self.turns[-1] if self.turns else None
         return last.text if last and last.role == "assistant" else ""
 
 
 def read_conversation(messages: Sequence[ChatMessage]) -> Asked:
-    """Read the messages of a chat.
+    """Return the request in the messages of a chat.
 
     Raises:
-        RefusedError: A message holds something else than text, or no user says anything.
+        RefusedError: A message contains something other than text, or no message of a user has text.
     """
     return asked_in([(message.role, _text(message, number)) for number, message in enumerate(messages)], "messages")
 
 
 def asked_in(said: Sequence[Said], param: str, before: Sequence[Turn] = ()) -> Asked:
-    """Read messages, given as roles and texts.
+    """Return the request in messages, given as roles and texts.
 
     Args:
         said: The messages.
@@ -150,32 +152,32 @@ def asked_in(said: Sequence[Said], param: str, before: Sequence[Turn] = ()) -> A
         before: The turns before all of them.
 
     Raises:
-        RefusedError: No user says anything.
+        RefusedError: No message of a user has text.
     """
     goal = next((n for n in reversed(range(len(said))) if said[n][0] == "user" and said[n][1].strip()), None)
     if goal is None:
         raise RefusedError(
             400, f"{param}: none of the role 'user' has text; give one that says what is to be done", param=param
         )
-    first, last = said[:goal], said[goal + 1 :]
-    instructions = [text for role, text in first if role in ("system", "developer") and text]
-    others = [f"{role}: {text}" for role, text in first if role == "tool" and text]
-    others += [f"{role}, after the message: {text}" for role, text in last if text]
-    return Asked(said[goal][1], "\n\n".join([*instructions, *others]), tuple(_turns(before, first)))
+    earlier, later = said[:goal], said[goal + 1 :]
+    instructions = [text for role, text in earlier if role in ("system", "developer") and text]
+    others = [f"{role}: {text}" for role, text in earlier if role == "tool" and text]
+    others += [f"{role}, after the message: {text}" for role, text in later if text]
+    return Asked(said[goal][1], "\n\n".join([*instructions, *others]), tuple(_turns(before, earlier)))
 
 
 def _turns(before: Sequence[Turn], said: Sequence[Said]) -> Iterator[Turn]:
-    """The turns, several of one role in a row as one: some models take no others."""
+    """Yield the turns, with consecutive ones of the same role merged, as some models require."""
     turns = [*before, *(Turn(role=role, text=text) for role, text in said if role in ("user", "assistant") and text)]
     for number, turn in enumerate(turns):
         if number and turns[number - 1].role == turn.role:
             continue
-        same = [turn.text]
+        texts = [turn.text]
         for other in turns[number + 1 :]:
             if other.role != turn.role:
                 break
-            same.append(other.text)
-        yield turn if len(same) == 1 else Turn(role=turn.role, text="\n\n".join(same))
+            texts.append(other.text)
+        yield turn if len(texts) == 1 else Turn(role=turn.role, text="\n\n".join(texts))
 
 
 def _text(message: ChatMessage, number: int) -> str:
@@ -193,34 +195,34 @@ def _text(message: ChatMessage, number: int) -> str:
 
 
 def asked(run: ServedRun, question: Question, wrong: str = "") -> str:
-    """A question as an assistant says it; the next message of a user answers it."""
+    """Return a question as a message of the assistant; the next message of the user answers it."""
     form = f" ({wanted})" if (wanted := describe_answer(question.schema_)) else ""
     again = f"{wrong}; try again\n\n" if wrong else ""
     return f"{again}{question.text}{form}\n\n(run {run.id} asks under {question.id}; say the answer)"
 
 
 async def answered_run(runs: Runs, asked_for: Asked) -> tuple[ServedRun, str] | None:
-    """The run whose question the conversation answers, and what is wrong with the answer; None where it answers none.
+    """Return the run whose question a conversation answers, and the fault of the answer; None if it answers none.
 
     Raises:
-        RefusedError: The run is not known any more.
+        RefusedError: The run is not known.
     """
-    found = _ASKED.search(asked_for.before)
-    if found is None:
+    note = _QUESTION_NOTE.search(asked_for.before)
+    if note is None:
         return None
-    run_id, question_id = found.groups()
+    run_id, question_id = note.groups()
     run = await runs.find(run_id)
-    question = next((each for each in run.questions if each.id == question_id), None)
+    question = next((open_question for open_question in run.questions if open_question.id == question_id), None)
     if question is None:
-        return run, ""  # the same turn as before: its run is answered again
+        return run, ""  # the same turn was sent before: the run's result is sent again
     return run, await answer_question(runs, run, question, asked_for.goal)
 
 
 async def answer_question(runs: Runs, run: ServedRun, question: Question, answer: str) -> str:
-    """Answer what a run asks, in words.
+    """Answer a question of a run with a text.
 
     Returns:
-        What is wrong with the answer; empty where it was taken.
+        The fault of the answer; empty if it was accepted.
     """
     try:
         await runs.answer(run, question.id, read_answer(answer, question.schema_))

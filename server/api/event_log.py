@@ -15,13 +15,13 @@ from operad.runtime.values.valid_json import to_json
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event.
+    """Entry of the log.
 
     Attributes:
-        number: Its place in the run, from 1.
-        name: Its type.
-        event: The event; None for one of the log's own.
-        data: It as JSON.
+        number: Number of the event in its run, from 1.
+        name: Type of the event.
+        event: The event; None for an entry of the log itself.
+        data: The event as JSON.
     """
 
     number: int
@@ -47,33 +47,33 @@ class EventLog:
         self._bytes = 0
         self._dropped = 0
         self._closed = False
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self.last = 0
 
     @property
     def size(self) -> int:
-        """Bytes of the events that are kept, as JSON."""
+        """Size of the stored events as JSON, in bytes."""
         return self._bytes
 
     def add(self, event: Event) -> None:
-        """Take in an event."""
+        """Add an event, and drop the oldest if the log is full."""
         entry = Entry(event.seq, type(event).__name__, event, to_json(event.as_dict()).encode())
         self._entries.append(entry)
         self._bytes += len(entry.data)
         while len(self._entries) > self._most or (self._bytes > self._most_bytes and len(self._entries) > 1):
-            gone = self._entries.popleft()
-            self._bytes -= len(gone.data)
-            self._dropped = gone.number
+            dropped = self._entries.popleft()
+            self._bytes -= len(dropped.data)
+            self._dropped = dropped.number
         self.last = entry.number
-        self._tell()
+        self._notify()
 
     def close(self) -> None:
-        """No event will follow."""
+        """Close the log: no event will follow."""
         self._closed = True
-        self._tell()
+        self._notify()
 
     async def follow(self, after: int = 0, beat: float | None = None) -> AsyncGenerator[Entry | None, None]:
-        """Yield the events after a number, as they come, until the last.
+        """Yield the events after a number, as they are added, until the log is closed.
 
         A follower that asks for dropped events, or is too slow, gets an entry
         ``EventsMissed`` with the numbers of the first and the last dropped event.
@@ -83,7 +83,7 @@ class EventLog:
             beat: Seconds of silence after which None is yielded; None for never.
         """
         while True:
-            news, closed = self._news, self._closed
+            news, closed = self._changed, self._closed
             if after < self._dropped:
                 yield _missed(after + 1, self._dropped)
                 after = self._dropped
@@ -98,11 +98,11 @@ class EventLog:
             except asyncio.TimeoutError:
                 yield None
 
-    def _tell(self) -> None:
-        news, self._news = self._news, asyncio.Event()
+    def _notify(self) -> None:
+        news, self._changed = self._changed, asyncio.Event()
         news.set()
 
 
 def _missed(first: int, last: int) -> Entry:
-    said: Mapping[str, Any] = {"event": "EventsMissed", "first": first, "last": last}
-    return Entry(last, "EventsMissed", None, to_json(said).encode())
+    data: Mapping[str, Any] = {"event": "EventsMissed", "first": first, "last": last}
+    return Entry(last, "EventsMissed", None, to_json(data).encode())

@@ -56,11 +56,11 @@ class Offer:
 
     @property
     def description(self) -> str:
-        """Description of its abilities."""
+        """Description of the expert."""
         return self.agent.profile.description
 
     def kept_in(self, ledger: Ledger) -> Offer:
-        """The same, with its runs kept."""
+        """Return the offer with a ledger that stores its runs."""
         self.agent.workflow.keep_in(ledger)
         return replace(self, ledger=ledger)
 
@@ -74,10 +74,10 @@ class Offer:
     ) -> Job:
         """Return the job of a request.
 
-        If a workflow of typed nodes has a single input of type text, and no input is given, the goal becomes its value.
+        If a workflow of typed nodes has a single text input, and no input is given, the goal becomes its value.
 
         Raises:
-            RefusedError: The inputs are not those of the workflow; or one is a file, which would be one of this machine.
+            RefusedError: The inputs do not fit the workflow, or one is a file, whose path would be one of this machine.
         """
         given: dict[str, JsonValue] = dict(inputs)
         if not given and self.variables and [kind for _, kind in self.variables] == [VariableType.STRING]:
@@ -99,25 +99,25 @@ class Offer:
         return job
 
     def streaming_operator(self) -> str | None:
-        """The id of the operator whose words are the answer as they come; None where that shows at the end only."""
+        """Return the id of the operator whose text can be streamed as the answer; None if there is none."""
         return answering_operator(self.agent.workflow, self.agent.reasoner)
 
     def memory(self) -> Memory:
-        """Return the memory of its conversations."""
+        """Return the memory for conversations with the expert."""
         return Memory(self.agent.workflow, self.agent.reasoner, self.agent.memory)
 
 
 def offers_of(source: Source, trust: Trust = False) -> list[Offer]:
-    """The experts of a file, and its leader, if it has one.
+    """Return the experts of a file, and its leader if it has one.
 
     Args:
-        source: The file, and what the command was given.
-        trust: True if the code that it names may run.
+        source: The file and the options of the command.
+        trust: True if the code that the file names may run.
 
     Raises:
-        UntrustedError: It names code that is not trusted.
-        InputError: There is no such file, or it has no experts.
-        InvalidError: It cannot be used; every issue is listed.
+        UntrustedError: The file names code that is not trusted.
+        InputError: The file does not exist or configures no experts.
+        InvalidError: The file is not valid; every issue is listed.
     """
     graph = find_graph(source.file)
     if graph is not None:
@@ -146,10 +146,10 @@ def offers_of(source: Source, trust: Trust = False) -> list[Offer]:
 
 
 def by_name(offers: Sequence[Offer]) -> dict[str, Offer]:
-    """Offers by their names, in order.
+    """Return the offers by name, in order.
 
     Raises:
-        InputError: Two have one name.
+        InputError: Two offers have the same name.
     """
     for name, count in Counter(offer.name for offer in offers).items():
         if count > 1:
@@ -159,37 +159,37 @@ def by_name(offers: Sequence[Offer]) -> dict[str, Offer]:
 
 
 def find_offer(offers: Mapping[str, Offer], name: str, param: str) -> Offer:
-    """The offer of that name.
+    """Return the offer with a name.
 
     Raises:
-        RefusedError: There is none.
+        RefusedError: No expert has the name.
     """
     if name not in offers:
         hint = did_you_mean(name[:200], offers)
-        there = ", ".join(offers)
+        known = ", ".join(offers)
         raise RefusedError(
-            404, f"{param}: no expert has the name {name[:200]!r}{hint}; there are: {there}", param=param
+            404, f"{param}: no expert has the name {name[:200]!r}{hint}; there are: {known}", param=param
         )
     return offers[name]
 
 
 def _inputs_in(workflow: Workflow) -> Iterator[StartVariable]:
-    """The inputs that nodes in a workflow take from its job, however deep inside."""
-    open_: list[object] = [workflow]
+    """Yield the inputs that nodes of a workflow, also of nested ones, take from the job."""
+    pending: list[object] = [workflow]
     seen: set[int] = set()
-    while open_:
-        part = open_.pop()
+    while pending:
+        part = pending.pop()
         if id(part) in seen:
             continue
         seen.add(id(part))
         if isinstance(part, Start):
             yield from part.params.variables
         elif isinstance(part, Workflow):
-            open_ += part.get_operators()
+            pending += part.get_operators()
         elif isinstance(body := getattr(part, "body", None), Workflow):
-            open_.append(cast("Workflow", body))
+            pending.append(cast("Workflow", body))
 
 
 def leads(offer: Offer) -> bool:
-    """Return True if it is a leader."""
+    """Return True if the offered agent is a leader."""
     return isinstance(offer.agent, Leader)

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
 ANSWER = "answer_question"
-"""The tool that answers what a run asks."""
+"""Name of the tool that answers questions of runs."""
 
 MOST_SESSIONS = 100
+"""Maximum number of MCP sessions at once."""
 
 
 class ToolArguments(Value):
@@ -51,7 +52,7 @@ class AnswerArguments(Value):
 class McpDoor:
     """An MCP server whose tools are the experts, as an ASGI application.
 
-    It serves from `open` to `close`, in a task of its own, so that it can be closed before the connections are.
+    The server works from `open` to `close`, in a task of its own, so that it can be closed before the connections are.
 
     Args:
         runs: Runs of the server.
@@ -70,23 +71,23 @@ class McpDoor:
             session_idle_timeout=runs.bounds.session_seconds,
         )
         self._closing = asyncio.Event()
-        self._serving: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request."""
         await self._manager.handle_request(scope, receive, send)
 
     async def open(self) -> None:
-        """Begin."""
+        """Start the server."""
         opened = asyncio.Event()
-        self._serving = asyncio.ensure_future(self._serve(opened))
+        self._task = asyncio.ensure_future(self._serve(opened))
         await opened.wait()
 
     async def close(self) -> None:
         """End all sessions."""
         self._closing.set()
-        if self._serving:
-            await self._serving
+        if self._task:
+            await self._task
 
     async def _serve(self, opened: asyncio.Event) -> None:
         async with self._manager.run():
@@ -97,7 +98,7 @@ class McpDoor:
         self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None
     ) -> ListToolsResult:
         tools = [
-            Tool(name=name, description=offer.description or offer.name, input_schema=_schema_for(offer))
+            Tool(name=name, description=offer.description or offer.name, input_schema=_input_schema(offer))
             for name, offer in self._names.items()
         ]
         answering = Tool(
@@ -109,19 +110,20 @@ class McpDoor:
 
     async def _call_tool(self, context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
         try:
-            run = await self._run_of(params.name, params.arguments or {})
+            run = await self._start_or_answer(params.name, params.arguments or {})
         except RefusedError as problem:
-            return _said(str(problem), failed=True)
-        whole = False
+            return _tool_result(str(problem), failed=True)
+        completed = False
         try:
-            await self._tell(context, run)
-            whole = True
+            await self._report_progress(context, run)
+            completed = True
         finally:
-            if not whole:
+            if not completed:
                 await self._runs.cancel(run, "was cancelled, because the caller of the tool has disconnected")
         return _result(run)
 
-    async def _run_of(self, name: str, arguments: Mapping[str, Any]) -> ServedRun:
+    async def _start_or_answer(self, name: str, arguments: Mapping[str, Any]) -> ServedRun:
+        """Return the run of a call: a new run of an expert, or the run whose question the call answers."""
         try:
             if name == ANSWER:
                 given = AnswerArguments.model_validate(arguments)
@@ -138,8 +140,8 @@ class McpDoor:
         run, _ = await self._runs.begin(offer, offer.job(asked.goal, asked.context, asked.inputs))
         return run
 
-    async def _tell(self, context: ServerRequestContext[Any], run: ServedRun) -> None:
-        """Tell how far it is, until it asks or has ended."""
+    async def _report_progress(self, context: ServerRequestContext[Any], run: ServedRun) -> None:
+        """Report the progress of a run to the client, until it asks a question or has ended."""
         steps = 0
         async with aclosing(run.log.follow()) as entries:
             if run.questions:
@@ -148,13 +150,13 @@ class McpDoor:
                 event = entry and entry.event
                 if isinstance(event, events.OperatorStarted | events.OperatorFinished):
                     steps += 1
-                    what = "runs" if isinstance(event, events.OperatorStarted) else "has finished"
-                    await context.session.report_progress(steps, None, f"{'/'.join(event.path)} {what}")
+                    verb = "runs" if isinstance(event, events.OperatorStarted) else "has finished"
+                    await context.session.report_progress(steps, None, f"{'/'.join(event.path)} {verb}")
                 if run.questions:
                     return
 
 
-def _schema_for(offer: Offer) -> dict[str, Any]:
+def _input_schema(offer: Offer) -> dict[str, Any]:
     schema = ToolArguments.model_json_schema()
     if offer.variables is not None:
         named = ", ".join(f"{name} ({kind.value})" for name, kind in offer.variables) or "none"
@@ -163,30 +165,30 @@ def _schema_for(offer: Offer) -> dict[str, Any]:
 
 
 def _tool_names(offers: Mapping[str, Offer]) -> dict[str, Offer]:
-    """The offers by names that tools may have, each its own."""
-    named: dict[str, Offer] = {}
+    """Return the offers by unique names that are valid for tools."""
+    offers_by_tool: dict[str, Offer] = {}
     for name, offer in offers.items():
-        plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:56] or "expert"
-        number, unique = 1, plain
-        while unique in named or unique == ANSWER:
+        base_name = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:56] or "expert"
+        number, tool_name = 1, base_name
+        while tool_name in offers_by_tool or tool_name == ANSWER:
             number += 1
-            unique = f"{plain}_{number}"
-        named[unique] = offer
-    return named
+            tool_name = f"{base_name}_{number}"
+        offers_by_tool[tool_name] = offer
+    return offers_by_tool
 
 
 def _result(run: ServedRun) -> CallToolResult:
     if questions := run.questions:
-        asked = "\n".join(f"{q.id}: {q.text} ({describe_answer(q.schema_) or 'in words'})" for q in questions)
-        return _said(f"Run {run.id} asks, and waits; give the answers to the tool {ANSWER}:\n{asked}")
+        questions_text = "\n".join(f"{q.id}: {q.text} ({describe_answer(q.schema_) or 'in words'})" for q in questions)
+        return _tool_result(f"Run {run.id} asks, and waits; give the answers to the tool {ANSWER}:\n{questions_text}")
     message = run.message
     if message is None:
-        return _said(f"Run {run.id} {'failed: ' if run.state == 'failed' else ''}{run.error}", failed=True)
+        return _tool_result(f"Run {run.id} {'failed: ' if run.state == 'failed' else ''}{run.error}", failed=True)
     if message.status is WorkflowStatus.SUCCESS:
-        return _said(run.text)
-    judged = "\n".join(filter(None, (f"Judged {message.status.value}. {message.evaluation}", message.lesson)))
-    return _said(f"{run.text}\n\n{judged}", failed=True)
+        return _tool_result(run.text)
+    verdict = "\n".join(filter(None, (f"Judged {message.status.value}. {message.evaluation}", message.lesson)))
+    return _tool_result(f"{run.text}\n\n{verdict}", failed=True)
 
 
-def _said(text: str, *, failed: bool = False) -> CallToolResult:
+def _tool_result(text: str, *, failed: bool = False) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=to_text(text))], is_error=failed)

@@ -21,7 +21,7 @@ _HEADERS = {
 
 
 def page_reply() -> HTMLResponse:
-    """The page. Its policy lets its own style and script work, and nothing else; it says nothing that needs a key."""
+    """Return the page, whose content policy allows only its own style and script; it needs no key."""
     text = (files("operad.server.api") / "page.html").read_text(encoding="utf-8")
     return HTMLResponse(text, headers={**_HEADERS, "Content-Security-Policy": _policy(text)})
 
@@ -36,6 +36,6 @@ def _policy(text: str) -> str:
 
 
 def _hash(text: str, part: str) -> str:
-    inside = re.search(rf"<{part}>(.*?)</{part}>", text, re.DOTALL)
-    assert inside is not None  # noqa: S101 - the page is ours
-    return f"sha256-{base64.b64encode(hashlib.sha256(inside[1].encode()).digest()).decode()}"
+    element = re.search(rf"<{part}>(.*?)</{part}>", text, re.DOTALL)
+    assert element is not None  # noqa: S101 - the page has both elements
+    return f"sha256-{base64.b64encode(hashlib.sha256(element[1].encode()).digest()).decode()}"

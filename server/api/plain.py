@@ -23,7 +23,7 @@ RunId = Annotated[str, Path(description="The run's id.", min_length=1, max_lengt
 
 
 class RunRequest(Value):
-    """A run that is to begin."""
+    """Request to start a run."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -48,7 +48,7 @@ class RunRequest(Value):
 
 
 class Answer(Value):
-    """An answer to what a run asks."""
+    """Answer to a question of a run."""
 
     answer: JsonValue = Field(description="The answer, as the question's schema asks.")
 
@@ -62,7 +62,7 @@ class QuestionView(Value):
 
 
 class RunView(Value):
-    """A run as it stands."""
+    """State of a run."""
 
     id: str
     expert: str
@@ -109,7 +109,7 @@ class ExpertView(Value):
 
 
 class ExpertList(Value):
-    """The experts that are offered."""
+    """The offered experts."""
 
     experts: list[ExpertView]
 
@@ -128,7 +128,7 @@ EVENTS: dict[str, Any] = {
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the error responses of a path for the OpenAPI document, including those common to all paths."""
-    said = {
+    descriptions = {
         400: "The request is wrong; the message says what is, and where.",
         401: "The key is missing, or is none of this server's.",
         403: "The request names another host, or comes from a page of another origin.",
@@ -142,15 +142,15 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
         504: "The run took longer than it may.",
     }
     return {
-        status: {"description": said[status], "model": ErrorReply}
+        status: {"description": descriptions[status], "model": ErrorReply}
         for status in sorted({400, 401, 403, 408, 413, 429, *statuses})
     }
 
 
 def view(run: ServedRun) -> dict[str, Any]:
-    """A run as it stands, as JSON."""
+    """Return the current state of a run as JSON values."""
     message = run.message
-    seen = RunView.model_construct(
+    run_view = RunView.model_construct(
         id=run.id,
         expert=run.offer.name,
         goal=run.job.goal,
@@ -166,7 +166,7 @@ def view(run: ServedRun) -> dict[str, Any]:
         error="" if message else run.error,
         questions=[QuestionView(id=q.id, text=q.text, form=q.schema_) for q in run.questions],
     )
-    return seen.model_dump(mode="json", fallback=str, warnings=False)
+    return run_view.model_dump(mode="json", fallback=str, warnings=False)
 
 
 def _summary(run: ServedRun) -> RunSummary:
@@ -202,17 +202,19 @@ class PlainDoor:
         self._followers = 0
 
     def router(self) -> APIRouter:
-        """Its paths."""
+        """Return the routes."""
         router = APIRouter(tags=["runs"])
-        seen: dict[str, Any] = {"response_model": RunView}
-        begun = {200: {"description": "It was begun before.", "model": RunView}, **refusals(404, 409, 503)}
+        as_view: dict[str, Any] = {"response_model": RunView}
+        begin_responses = {200: {"description": "It was begun before.", "model": RunView}, **refusals(404, 409, 503)}
         router.get("/experts", response_model=ExpertList, responses=refusals())(self.list_experts)
-        router.post("/runs", status_code=202, responses=begun, **seen)(self.begin_run)
+        router.post("/runs", status_code=202, responses=begin_responses, **as_view)(self.begin_run)
         router.get("/runs", response_model=RunList, responses=refusals())(self.list_runs)
-        router.get("/runs/{run_id}", responses=refusals(404, 409), **seen)(self.show_run)
+        router.get("/runs/{run_id}", responses=refusals(404, 409), **as_view)(self.show_run)
         router.delete("/runs/{run_id}", status_code=204, responses=refusals(404, 409))(self.forget_run)
-        router.post("/runs/{run_id}/cancel", responses=refusals(404, 409), **seen)(self.cancel_run)
-        router.post("/runs/{run_id}/answers/{question_id:path}", responses=refusals(404, 409), **seen)(self.answer_run)
+        router.post("/runs/{run_id}/cancel", responses=refusals(404, 409), **as_view)(self.cancel_run)
+        router.post("/runs/{run_id}/answers/{question_id:path}", responses=refusals(404, 409), **as_view)(
+            self.answer_run
+        )
         router.get(
             "/runs/{run_id}/events",
             status_code=200,
@@ -241,7 +243,7 @@ class PlainDoor:
             Header(description="The same as `id` in the body.", min_length=1, max_length=100, pattern=RUN_ID),
         ] = None,
     ) -> Response:
-        """Begin a run. It continues without followers."""
+        """Start a run. It continues without followers."""
         if asked.id is not None and idempotency_key is not None and asked.id != idempotency_key:
             raise RefusedError(409, "the body's id and Idempotency-Key differ; give one of them", param="id")
         offer = find_offer(self._runs.offers, asked.expert, "expert")
@@ -252,11 +254,11 @@ class PlainDoor:
     async def list_runs(
         self, limit: Annotated[int, Query(description="How many at most.", ge=1, le=1000)] = 100
     ) -> Response:
-        """The runs that are known, the newest first, without their goals and results."""
+        """List the known runs, the newest first, without their goals and results."""
         return json_reply(RunList(runs=[_summary(run) for run in self._runs.listed()[:limit]]))
 
     async def show_run(self, run_id: RunId) -> Response:
-        """A run as it stands, with its result once there is one."""
+        """Return the state of a run, with its result once there is one."""
         return json_reply(view(await self._runs.find(run_id)))
 
     async def follow_run(
@@ -275,7 +277,7 @@ class PlainDoor:
                 429, f"{self._followers} connections follow runs, and more are not taken on", retry_after=5
             )
         self._followers += 1
-        return EventStream(_lines(run, last_event_id, self._runs.bounds.beat), self._leave)
+        return EventStream(_event_lines(run, last_event_id, self._runs.bounds.beat), self._stop_following)
 
     async def answer_run(
         self,
@@ -283,27 +285,28 @@ class PlainDoor:
         question_id: Annotated[str, Path(description="The question's id; its # is written %23.", min_length=1)],
         answer: Answer,
     ) -> Response:
-        """Answer what a run asks."""
+        """Answer a question of a run."""
         run = await self._runs.find(run_id)
         await self._runs.answer(run, question_id, answer.answer)
         return json_reply(view(run))
 
     async def cancel_run(self, run_id: RunId) -> Response:
-        """End a run. One that has ended stays as it is."""
+        """Cancel a run. A run that has ended stays as it is."""
         run = await self._runs.find(run_id)
         await self._runs.cancel(run)
         return json_reply(view(run))
 
     async def forget_run(self, run_id: RunId) -> Response:
-        """End a run, and forget it and what is kept of it."""
+        """Cancel a run, and delete it with everything stored of it."""
         await self._runs.forget(await self._runs.find(run_id))
         return Response(status_code=204)
 
-    def _leave(self) -> None:
+    def _stop_following(self) -> None:
         self._followers -= 1
 
 
-async def _lines(run: ServedRun, after: int, beat: float) -> AsyncGenerator[bytes, None]:
+async def _event_lines(run: ServedRun, after: int, beat: float) -> AsyncGenerator[bytes, None]:
+    """Yield the events of a run after a number, as server-sent events."""
     yield b": following\n\n"
     async with aclosing(run.log.follow(after, beat)) as entries:
         async for entry in entries:

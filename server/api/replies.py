@@ -15,12 +15,12 @@ from operad.server.problems import RefusedError
 
 
 def json_reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A value as JSON."""
+    """Return a value as a JSON response."""
     return Response(to_json(value), status, headers, "application/json")
 
 
 def error_reply(problem: RefusedError) -> Response:
-    """A problem as JSON."""
+    """Return an error as a JSON response."""
     return json_reply(problem.body, problem.status, problem.headers)
 
 
@@ -29,7 +29,7 @@ class EventStream(Response):
 
     Args:
         parts: Source of the events.
-        closed: Called when it is closed.
+        closed: Function to call when the source is closed.
     """
 
     media_type = "text/event-stream"
@@ -41,7 +41,7 @@ class EventStream(Response):
         self._closed = closed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send them."""
+        """Send the events until the source ends or the client disconnects."""
         writing = asyncio.ensure_future(self._write(send))
         gone = asyncio.ensure_future(until_gone(receive))
         try:
@@ -65,16 +65,16 @@ class EventStream(Response):
 
 
 async def until_gone(receive: Receive) -> None:
-    """Wait until the client has gone."""
+    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 async def unless_gone(request: Request, work: Any) -> bool:
-    """Await something, as long as the client is there.
+    """Await work while the client is connected.
 
     Returns:
-        True if it still is; if not, the work was cancelled.
+        True if the work is done; False if the client disconnected, and the work was cancelled.
     """
     working = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(until_gone(request.receive))

@@ -19,7 +19,7 @@ WITHOUT_EFFECT = frozenset(
     "max_output_tokens parallel_tool_calls prompt_cache_key prompt_cache_options prompt_cache_retention reasoning "
     "safety_identifier service_tier stream_options temperature tool_choice top_p truncation user".split()
 )
-"""Parameters that change nothing: models are set up in the files."""
+"""Parameters that are accepted and ignored: models are configured in the files."""
 
 UNABLE = {
     "background": "responses are synchronous; POST /runs begins a run in the background",
@@ -64,15 +64,15 @@ class InputMessage(BaseModel):
     content: str | list[InputText | SkipJsonSchema[OtherInput]] = Field(description="Its text, whole or in pieces.")
 
 
-def _closed(schema: dict[str, Any]) -> None:
-    """Say in the JSON Schema which other parameters are taken, though they change nothing."""
-    plain: dict[str, Any] = {"type": "object", "properties": {"format": {"enum": [None, {"type": "text"}]}}}
+def _add_ignored(schema: dict[str, Any]) -> None:
+    """Add the ignored parameters to the JSON Schema."""
+    text_parameter: dict[str, Any] = {"type": "object", "properties": {"format": {"enum": [None, {"type": "text"}]}}}
     ignored: dict[str, Any] = {name: {} for name in sorted(WITHOUT_EFFECT)}
-    schema["properties"] |= ignored | {"text": plain}
+    schema["properties"] |= ignored | {"text": text_parameter}
     schema["additionalProperties"] = False
 
 
-_SAYS_SOMETHING: dict[str, Any] = {
+_USER_MESSAGE_WITH_TEXT: dict[str, Any] = {
     "type": "object",
     "required": ["role", "content"],
     "properties": {
@@ -87,13 +87,14 @@ _SAYS_SOMETHING: dict[str, Any] = {
 class ResponseRequest(BaseModel):
     """A request for a response."""
 
-    model_config = ConfigDict(extra="allow", hide_input_in_errors=True, json_schema_extra=_closed)
+    model_config = ConfigDict(extra="allow", hide_input_in_errors=True, json_schema_extra=_add_ignored)
 
     model: str = Field(description="The expert; GET /v1/models lists them.")
     input: (
         Annotated[str, Field(pattern=r"\S")]
         | Annotated[
-            list[InputMessage | SkipJsonSchema[OtherInput]], Field(json_schema_extra={"contains": _SAYS_SOMETHING})
+            list[InputMessage | SkipJsonSchema[OtherInput]],
+            Field(json_schema_extra={"contains": _USER_MESSAGE_WITH_TEXT}),
         ]
     ) = Field(description="A text; or messages, the last of which that a user wrote is what is to be done.")
     instructions: str | None = Field(default=None, description="What to know for it, in this response alone.")
@@ -176,7 +177,7 @@ class ResponseView(BaseModel):
 
 
 class Deleted(BaseModel):
-    """A response that is gone."""
+    """A deleted response."""
 
     id: str
     object: Literal["response"]

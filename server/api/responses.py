@@ -32,7 +32,7 @@ from operad.server.problems import RefusedError
 
 
 def response_routes(runs: Runs) -> APIRouter:
-    """The routes.
+    """Return the routes of the responses API.
 
     Args:
         runs: The runs of the server.
@@ -48,10 +48,10 @@ def response_routes(runs: Runs) -> APIRouter:
         },
     )
     async def respond(asked_for: ResponseRequest, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
-        """Have an expert go on with a conversation. The run ends when the client leaves."""
+        """Continue a conversation with an expert. The run ends if the client disconnects."""
         find_offer(runs.offers, asked_for.model, "model")
         _refuse_unable(asked_for)
-        run, wrong = await _begun(runs, asked_for)
+        run, wrong = await _run_for(runs, asked_for)
         reply = _Reply(run, wrong)
         forgets = asked_for.store is False
         if asked_for.stream:
@@ -62,7 +62,7 @@ def response_routes(runs: Runs) -> APIRouter:
             await runs.cancel(run, GONE)
             return Response(status_code=204)  # the client has disconnected
         try:
-            said_by(run, wrong)  # or it is an error
+            said_by(run, wrong)  # raises if the run has no result
             return json_reply(reply.view())
         finally:
             if forgets and not run.questions:
@@ -72,38 +72,38 @@ def response_routes(runs: Runs) -> APIRouter:
     async def show_response(
         response_id: ResponseId, stream: Annotated[bool, Query(include_in_schema=False)] = False
     ) -> Response:  # pyright: ignore[reportUnusedFunction]
-        """A response as it stands."""
+        """Return a response in its current state."""
         if stream:
             raise RefusedError(400, "stream: a response streams where it is created; leave it out", param="stream")
-        return json_reply(_Reply(await _found(runs, response_id, "response_id")).view())
+        return json_reply(_Reply(await _find_run(runs, response_id, "response_id")).view())
 
     @router.delete("/{response_id}", response_model=Deleted, responses=refusals(404, 409))
     async def delete_response(response_id: ResponseId) -> Response:  # pyright: ignore[reportUnusedFunction]
-        """End the run of a response, and forget it; responses that went on with it stay."""
-        await runs.forget(await _found(runs, response_id, "response_id"))
+        """Cancel the run of a response, and delete it; responses that continued it stay."""
+        await runs.forget(await _find_run(runs, response_id, "response_id"))
         return json_reply({"id": response_id, "object": "response", "deleted": True})
 
     return router
 
 
-async def _begun(runs: Runs, asked_for: ResponseRequest) -> tuple[ServedRun, str]:
-    """The run that responds, and what is wrong with the answer to its question, if the input is one.
+async def _run_for(runs: Runs, asked_for: ResponseRequest) -> tuple[ServedRun, str]:
+    """Return the run of a response, and the fault of the answer if the input answers a question.
 
     Raises:
-        RefusedError: The input cannot be used, or the conversation cannot be gone on with.
+        RefusedError: The input cannot be used, or the conversation cannot be continued.
     """
     offer = find_offer(runs.offers, asked_for.model, "model")
     previous, before = None, tuple[Turn, ...]()
     if asked_for.previous_response_id is not None:
-        previous = await _found(runs, asked_for.previous_response_id, "previous_response_id")
+        previous = await _find_run(runs, asked_for.previous_response_id, "previous_response_id")
         before = _conversation(previous)
     instructions = [("system", asked_for.instructions)] if asked_for.instructions else []
-    asked = asked_in([*instructions, *_said(asked_for.input)], "input", before)
+    asked = asked_in([*instructions, *_messages_of(asked_for.input)], "input", before)
     if previous is not None and previous.questions:
         return previous, await answer_question(runs, previous, previous.questions[0], asked.goal)
-    going_on = await answered_run(runs, asked)
-    if going_on is not None:
-        return going_on
+    answered = await answered_run(runs, asked)
+    if answered is not None:
+        return answered
     session = previous.job.session_id if previous else None
     job = offer.job(asked.goal, asked.context, {}, asked.turns, session)
     return (await runs.begin(offer, job, previous=previous))[0], ""
@@ -113,22 +113,22 @@ def _conversation(run: ServedRun) -> tuple[Turn, ...]:
     """Return the turns up to the end of a run, including its own.
 
     Raises:
-        RefusedError: It has not ended, or has no result.
+        RefusedError: The run has not ended, or has no result.
     """
     turns = (*run.job.turns, Turn(role="user", text=run.job.goal))
     if run.questions:
         return turns
     if run.message is None:
-        what = "has not ended; wait for it" if run.ended is None else "failed, and cannot be gone on with; ask again"
-        raise RefusedError(409, f"previous_response_id: the response {what}", param="previous_response_id")
+        reason = "has not ended; wait for it" if run.ended is None else "failed, and cannot be gone on with; ask again"
+        raise RefusedError(409, f"previous_response_id: the response {reason}", param="previous_response_id")
     return (*turns, Turn(role="assistant", text=run.text))
 
 
-async def _found(runs: Runs, response_id: str, param: str) -> ServedRun:
-    """The run of a response.
+async def _find_run(runs: Runs, response_id: str, param: str) -> ServedRun:
+    """Return the run of a response.
 
     Raises:
-        RefusedError: There is none with that id.
+        RefusedError: No response has the id.
     """
     bounds = runs.bounds
     if response_id.startswith(PREFIX):
@@ -145,37 +145,37 @@ async def _found(runs: Runs, response_id: str, param: str) -> ServedRun:
     )
 
 
-def _said(given: str | Sequence[InputMessage | OtherInput]) -> list[Said]:
+def _messages_of(given: str | Sequence[InputMessage | OtherInput]) -> list[Said]:
     """Return the messages of an input.
 
     Raises:
-        RefusedError: A part of it is not text.
+        RefusedError: A part of the input is not text.
     """
     if isinstance(given, str):
         return [("user", given)]
-    said: list[Said] = []
+    messages: list[Said] = []
     for number, item in enumerate(given):
         where = f"input[{number}]"
         if isinstance(item, OtherInput):
-            raise _no_text(where, item.type, "items of the type 'message'")
+            raise _not_text_error(where, item.type, "items of the type 'message'")
         parts = [item.content] if isinstance(item.content, str) else []
         for place, part in enumerate([] if isinstance(item.content, str) else item.content):
             if isinstance(part, OtherInput):
-                raise _no_text(f"{where}.content[{place}]", part.type, "parts of the type 'input_text'")
+                raise _not_text_error(f"{where}.content[{place}]", part.type, "parts of the type 'input_text'")
             parts.append(part.text)
-        said.append((item.role, "\n".join(parts)))
-    return said
+        messages.append((item.role, "\n".join(parts)))
+    return messages
 
 
-def _no_text(where: str, kind: str, wanted: str) -> RefusedError:
+def _not_text_error(where: str, kind: str, wanted: str) -> RefusedError:
     return RefusedError(400, f"{where}: is {kind[:60]!r}, and only {wanted} are taken; say it in words", param=where)
 
 
 def _refuse_unable(request: ResponseRequest) -> None:
-    """Refuse parameters that no expert can heed.
+    """Refuse parameters that experts do not support.
 
     Raises:
-        RefusedError: Something is.
+        RefusedError: The request has such a parameter.
     """
     extra: dict[str, Any] = request.model_extra or {}
     for name, value in extra.items():
@@ -206,7 +206,7 @@ async def _then_forget(
 
 
 class _Reply:
-    """A run as a response."""
+    """Response of a run."""
 
     def __init__(self, run: ServedRun, wrong: str = "") -> None:
         self._run = run
@@ -214,10 +214,10 @@ class _Reply:
         self._number = -1
 
     def view(self, *, begun: bool = False) -> dict[str, Any]:
-        """Return the response as it stands.
+        """Return the response in its current state.
 
         Args:
-            begun: True to return it as it was when it began.
+            begun: True to return its state at the start.
         """
         run = self._run
         failed = not begun and run.ended is not None and run.message is None
@@ -254,41 +254,41 @@ class _Reply:
         }
 
     async def events(self, beat: float) -> AsyncGenerator[bytes, None]:
-        """Yield the events of a stream; their pieces add up to the text that `view` returns at the end."""
+        """Yield the events of a stream; the pieces of text add up to the text that `view` returns at the end."""
         begun = self.view(begun=True)
         yield self._event("response.created", response=begun)
         yield self._event("response.in_progress", response=begun)
         yield self._event("response.output_item.added", output_index=0, item=self._message(None))
         place = {"item_id": self._message(None)["id"], "output_index": 0, "content_index": 0}
-        yield self._event("response.content_part.added", **place, part=_part(""))
-        said: list[str] = []
+        yield self._event("response.content_part.added", **place, part=_text_part(""))
+        pieces_said: list[str] = []
         try:
             async with aclosing(spoken(self._run, self._wrong, beat)) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, bytes):
                         yield piece
                     else:
-                        said.append(piece)
+                        pieces_said.append(piece)
                         yield self._event("response.output_text.delta", **place, delta=piece, logprobs=[])
         except RefusedError as problem:
             failure = {"code": "server_error", "message": str(problem)}
-            nothing: dict[str, Any] = {"status": "failed", "error": failure, "output": []}
-            yield self._event("response.failed", response=self.view() | nothing)
+            failed_fields: dict[str, Any] = {"status": "failed", "error": failure, "output": []}
+            yield self._event("response.failed", response=self.view() | failed_fields)
             return
-        text = "".join(said)
+        text = "".join(pieces_said)
         yield self._event("response.output_text.done", **place, text=text, logprobs=[])
-        yield self._event("response.content_part.done", **place, part=_part(text))
+        yield self._event("response.content_part.done", **place, part=_text_part(text))
         yield self._event("response.output_item.done", output_index=0, item=self._message(text))
         yield self._event("response.completed", response=self.view())
 
     def _message(self, text: str | None) -> dict[str, Any]:
-        """The one message of the output; None where it begins."""
+        """Return the message of the output; `text` is None at its start."""
         return {
             "type": "message",
             "id": f"msg_{self._run.id}",
             "role": "assistant",
             "status": "in_progress" if text is None else "completed",
-            "content": [] if text is None else [_part(text)],
+            "content": [] if text is None else [_text_part(text)],
         }
 
     def _event(self, kind: str, **fields: Any) -> bytes:
@@ -297,5 +297,5 @@ class _Reply:
         return f"event: {kind}\ndata: {event}\n\n".encode()
 
 
-def _part(text: str) -> dict[str, Any]:
+def _text_part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}

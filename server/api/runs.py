@@ -45,21 +45,21 @@ class ServedRun:
         id: Id of the run.
         offer: Its expert.
         job: Its job.
-        answers: Answers given beforehand, by the ids of their questions.
+        answers: Answers known beforehand, by question ids.
         log: Its events.
         began: Start, in seconds since 1970.
         task: Task that drives it; None if it is driven elsewhere.
-        state: Last known state; ``asks`` is determined from its questions.
+        state: Last known state, never ``asks``: see `shown_state`.
         message: Its result.
         usage: Its usage and cost.
         error: Reason for the missing result.
         timed_out: True if it was ended by its time limit.
         ended: End, on the event loop's clock.
-        size: Approximate size in bytes, once it has ended.
-        memory: Memory that shortens its turns before it begins; None to send them all.
-        previous: Id of the run whose conversation it continues; empty for none.
-        set_aside: Its questions, if it reached the time limit while it waited for a person. It is kept in the database,
-            takes no place here, and goes on when it is answered.
+        size: Approximate size in bytes, once the run has ended.
+        memory: Memory that shortens the turns of the job before the run starts; None to use all turns.
+        previous: Id of the run whose conversation this one continues; empty for none.
+        set_aside: Its questions, if it reached the time limit while waiting for a person. The run stays in the
+            database, does not count as open here, and resumes when a question is answered.
     """
 
     id: str
@@ -86,13 +86,13 @@ class ServedRun:
         if self.set_aside:
             return self.set_aside
         if self.ended is None and self.task is not None:
-            with suppress(InputError):  # it ends just now
+            with suppress(InputError):  # the run is ending
                 return self.offer.agent.workflow.questions(self.id)
         return ()
 
     @property
     def text(self) -> str:
-        """The result for people: of a workflow of typed nodes its outputs, of others the text, as far as there are any."""
+        """Result for people: outputs of a workflow of typed nodes, text of others, or whichever exists."""
         if self.message is None:
             return ""
         outputs, text = result_text(self.message.outputs), self.message.scratchpad
@@ -104,7 +104,7 @@ class ServedRun:
         return "asks" if self.questions else self.state
 
     async def pause_or_end(self) -> None:
-        """Wait until it asks, or has ended."""
+        """Wait until the run asks a question or has ended."""
         async with aclosing(self.log.follow()) as entries:
             if self.questions:
                 return
@@ -118,12 +118,12 @@ class Runs:
 
     Args:
         offers: Experts by name.
-        bounds: Limits on their number.
+        bounds: Limits of the server.
 
     Attributes:
         offers: Experts by name.
-        bounds: Limits on their number.
-        ending: True if no more are begun.
+        bounds: Limits of the server.
+        ending: True if no more runs are started.
     """
 
     def __init__(self, offers: Mapping[str, Offer], bounds: Bounds) -> None:
@@ -131,16 +131,16 @@ class Runs:
         self.bounds = bounds
         self.ending = False
         self._runs: dict[str, ServedRun] = {}
-        self._beginning = asyncio.Lock()
+        self._start_lock = asyncio.Lock()
 
     @property
     def open(self) -> list[ServedRun]:
-        """Return the runs that have not ended, and are not set aside."""
+        """Runs that have not ended and are not set aside."""
         return [run for run in self._runs.values() if run.ended is None and not run.set_aside]
 
     def listed(self) -> list[ServedRun]:
-        """All that are known, the newest first."""
-        self._forget_old()
+        """Return all known runs, the newest first."""
+        self._drop_old()
         return sorted(self._runs.values(), key=lambda run: -run.began)
 
     async def begin(
@@ -151,27 +151,27 @@ class Runs:
         answers: Mapping[str, JsonValue] | None = None,
         previous: ServedRun | None = None,
     ) -> tuple[ServedRun, bool]:
-        """Begin a run, or find the one that was begun with this id.
+        """Start a run, or return the existing run with the id.
 
         Args:
             offer: The expert.
             job: The job.
-            run_id: Its id; a fresh one by default.
-            answers: Answers that are given beforehand, by the ids of their questions.
-            previous: The run whose conversation it continues. The expert's memory then summarizes older turns of the job
-                before the run begins.
+            run_id: Id of the run; by default a new one.
+            answers: Answers known beforehand, by question ids.
+            previous: The run whose conversation the new run continues. The expert's memory then summarizes older turns
+                of the job before the run starts.
 
         Returns:
-            The run, and whether it was begun now.
+            The run, and True if it was started by this call.
 
         Raises:
-            RefusedError: Another run has the id; there are too many; or the server is ending.
+            RefusedError: A run with the id has another job; there are too many runs; or the server is shutting down.
         """
-        async with self._beginning:
-            known = None if run_id is None else await self._known(run_id)
+        async with self._start_lock:
+            known = None if run_id is None else await self._find_known(run_id)
             if known is not None:
-                _check_same(known, offer, job)
-                if not await self._is_left(known):
+                _check_same_request(known, offer, job)
+                if not await self._is_abandoned(known):
                     return known, False
             if self.ending:
                 raise RefusedError(
@@ -184,12 +184,12 @@ class Runs:
             return run, True
 
     async def find(self, run_id: str) -> ServedRun:
-        """A run.
+        """Return the run with an id.
 
         Raises:
-            RefusedError: There is none with that id.
+            RefusedError: No run has the id.
         """
-        run = await self._known(run_id)
+        run = await self._find_known(run_id)
         if run is None:
             hint = did_you_mean(run_id[:200], self._runs)
             raise RefusedError(
@@ -202,37 +202,37 @@ class Runs:
         return run
 
     async def answer(self, run: ServedRun, question_id: str, answer: JsonValue) -> None:
-        """Answer what a run asks.
+        """Answer a question of a run.
 
         Raises:
-            RefusedError: It does not ask this, or the answer does not fit.
+            RefusedError: The run has no such open question, or the answer does not fit.
         """
-        open_ = {question.id: question for question in run.questions}
-        if question_id not in open_ and run.ended is None and (ledger := run.offer.ledger) is not None:
-            with suppress(InputError):  # a run that was resumed may not have asked again yet
-                open_ |= {each.id: each for each in await asyncio.to_thread(ledger.open_questions, run.id)}
-        if question_id not in open_:
-            hint = did_you_mean(question_id[:200], open_)
-            asked = ", ".join(open_) or "none"
+        open_questions = {question.id: question for question in run.questions}
+        if question_id not in open_questions and run.ended is None and (ledger := run.offer.ledger) is not None:
+            with suppress(InputError):  # a resumed run may not have asked again yet
+                open_questions |= {each.id: each for each in await asyncio.to_thread(ledger.open_questions, run.id)}
+        if question_id not in open_questions:
+            hint = did_you_mean(question_id[:200], open_questions)
+            ids = ", ".join(open_questions) or "none"
             if run.ended is not None:
                 raise RefusedError(409, f"run {run.id!r} has ended, and asks nothing: it is {run.state}")
-            raise RefusedError(404, f"run {run.id!r} does not ask {question_id[:200]!r}{hint}; open questions: {asked}")
+            raise RefusedError(404, f"run {run.id!r} does not ask {question_id[:200]!r}{hint}; open questions: {ids}")
         try:
             if run.set_aside and run.offer.ledger is not None:
                 self._check_room()
                 await asyncio.to_thread(run.offer.ledger.answer, run.id, {question_id: answer})
-                self._go_on(run)
+                self._resume(run)
             else:
                 await run.offer.agent.workflow.answer(run.id, {question_id: answer})
         except InvalidError as error:
             raise RefusedError(
-                400, f"{error}\n  it was asked: {open_[question_id].text}; answer again", param="answer"
+                400, f"{error}\n  it was asked: {open_questions[question_id].text}; answer again", param="answer"
             ) from error
         except InputError as error:
             raise RefusedError(409, str(error)) from error
 
     async def cancel(self, run: ServedRun, why: str = "was cancelled") -> None:
-        """End a run, and wait until all in it has ended; one that has ended stays as it is."""
+        """Cancel a run, and wait for its end; nothing happens if it has ended already."""
         if run.ended is not None or not (run.task or run.set_aside):
             return
         if run.task is not None:
@@ -242,14 +242,14 @@ class Runs:
             run.set_aside, run.state, run.error, run.ended = (), "cancelled", why, asyncio.get_running_loop().time()
         ledger = run.offer.ledger
         if ledger is not None and run.state == "cancelled":
-            with suppress(OperadError):  # it had ended
+            with suppress(OperadError):  # it had ended already
                 await asyncio.to_thread(ledger.cancel, run.id)
 
     async def forget(self, run: ServedRun) -> None:
-        """End a run, and forget it, here and where it is kept.
+        """Cancel a run, and delete it from this server and from the database.
 
         Raises:
-            RefusedError: Another process drives it.
+            RefusedError: Another process drives the run.
         """
         await self.cancel(run)
         self._runs.pop(run.id, None)
@@ -261,31 +261,31 @@ class Runs:
                 raise RefusedError(409, str(error)) from error
 
     async def take_up(self) -> list[str]:
-        """Go on with the runs that were not finished when a server of these experts ended.
+        """Resume the runs that were unfinished when an earlier server of these experts ended.
 
         Returns:
-            Their ids.
+            The ids of the resumed runs.
         """
-        taken: list[str] = []
+        resumed: list[str] = []
         ledger = next((offer.ledger for offer in self.offers.values() if offer.ledger), None)
         if ledger is None:
-            return taken
-        for listed in await asyncio.to_thread(ledger.runs):
-            if listed.state not in _UNFINISHED or await asyncio.to_thread(ledger.is_driven, listed):
+            return resumed
+        for kept in await asyncio.to_thread(ledger.runs):
+            if kept.state not in _UNFINISHED or await asyncio.to_thread(ledger.is_driven, kept):
                 continue
             try:
-                offer = self._offer_of(await asyncio.to_thread(ledger.run, listed.run_id))
-                job = await asyncio.to_thread(ledger.job, listed.run_id)
+                offer = self._offer_of(await asyncio.to_thread(ledger.run, kept.run_id))
+                job = await asyncio.to_thread(ledger.job, kept.run_id)
             except InputError as error:  # deleted meanwhile, or unreadable
                 _logger.warning("%s", error)
                 continue
             if offer is not None:
-                self._start(offer, job, listed.run_id, {}, listed.created)
-                taken.append(listed.run_id)
-        return taken
+                self._start(offer, job, kept.run_id, {}, kept.created)
+                resumed.append(kept.run_id)
+        return resumed
 
     async def end(self, grace: float) -> None:
-        """Begin no more, wait so many seconds for those that work, and end the rest; a kept one goes on next time."""
+        """Start no more runs, wait `grace` seconds for running ones, and stop the rest; durable ones resume later."""
         self.ending = True
         if working := [run.task for run in self.open if run.task and not run.questions]:
             await asyncio.wait(working, timeout=grace)
@@ -293,11 +293,11 @@ class Runs:
         await asyncio.gather(*(run.task for run in self.open if run.task), return_exceptions=True)
 
     def stop_all(self) -> None:
-        """End all runs, and wait for none."""
+        """Stop all runs without waiting for their ends."""
         for run in self.open:
             self._stop(run, "was stopped, for the server ended")
 
-    # Inside
+    # Driving runs
 
     def _check_room(self) -> None:
         if len(self.open) >= self.bounds.runs:
@@ -317,8 +317,8 @@ class Runs:
         run.task = asyncio.ensure_future(self._drive(run))
         return run
 
-    def _go_on(self, run: ServedRun) -> None:
-        """Drive a run again that was set aside."""
+    def _resume(self, run: ServedRun) -> None:
+        """Drive a run that was set aside again."""
         run.set_aside, run.log = (), EventLog(self.bounds.events, self.bounds.event_bytes)
         run.task = asyncio.ensure_future(self._drive(run))
 
@@ -326,44 +326,44 @@ class Runs:
         loop = asyncio.get_running_loop()
         limit = loop.call_later(self.bounds.seconds, self._time_out, run)
         try:
-            await self._consume(run)
+            await self._stream_events(run)
         except asyncio.CancelledError:
             run.state = "cancelled"
-        except Exception as error:  # noqa: BLE001 - whatever ends a run is said to whoever follows it
+        except Exception as error:  # noqa: BLE001 - any error is shown to the followers of the run
             run.state, run.error = ("cancelled", run.error) if run.error else ("failed", describe(error))
         finally:
             limit.cancel()
             run.log.close()
-            self._note_end(run)
+            self._record_end(run)
 
-    def _note_end(self, run: ServedRun) -> None:
+    def _record_end(self, run: ServedRun) -> None:
         if run.set_aside:
             run.state, run.task, run.log = "running", None, EventLog(1, 1)
             run.log.close()
             return
         run.ended = asyncio.get_running_loop().time()
-        # An event is kept as it is and as JSON; the last one holds the result.
+        # An event is kept both as an object and as JSON; the last event contains the result.
         job = run.job
-        said = sum(len(turn.text) for turn in job.turns)
-        run.size = len(job.goal) + len(job.context) + said + len(to_json(job.inputs)) + 2 * run.log.size
-        self._forget_old()
+        turns_length = sum(len(turn.text) for turn in job.turns)
+        run.size = len(job.goal) + len(job.context) + turns_length + len(to_json(job.inputs)) + 2 * run.log.size
+        self._drop_old()
 
-    async def _consume(self, run: ServedRun) -> None:
-        recalling = NO_USAGE
+    async def _stream_events(self, run: ServedRun) -> None:
+        memory_usage = NO_USAGE
         if run.memory is not None:
             recalled = await run.memory.recall(run.job.turns, run.job.goal)
-            run.job, recalling = run.job.model_copy(update={"turns": recalled.turns}), recalled.usage
+            run.job, memory_usage = run.job.model_copy(update={"turns": recalled.turns}), recalled.usage
         async with aclosing(run.offer.agent.stream(run.job, run_id=run.id)) as stream:
             async for event in stream:
                 run.log.add(event)
                 if isinstance(event, events.Interrupted) and event.interrupt_id in run.answers:
-                    await self._answer_known(run, event)
+                    await self._give_known_answer(run, event)
                 elif isinstance(event, events.RunFailed):
-                    run.usage = event.usage + recalling
+                    run.usage = event.usage + memory_usage
                 elif isinstance(event, events.RunFinished):
-                    run.message, run.usage, run.state = event.message, event.message.usage + recalling, "finished"
+                    run.message, run.usage, run.state = event.message, event.message.usage + memory_usage, "finished"
 
-    async def _answer_known(self, run: ServedRun, asked: events.Interrupted) -> None:
+    async def _give_known_answer(self, run: ServedRun, asked: events.Interrupted) -> None:
         try:
             await run.offer.agent.workflow.answer(run.id, {asked.interrupt_id: run.answers[asked.interrupt_id]})
         except InvalidError as error:
@@ -382,19 +382,19 @@ class Runs:
         run.timed_out = True
         self._stop(run, TIMED_OUT.format(self.bounds.seconds))
 
-    def _forget_old(self) -> None:
+    def _drop_old(self) -> None:
         now = asyncio.get_running_loop().time()
         ended = sorted((run.ended, run.id, run.size) for run in self._runs.values() if run.ended is not None)
-        held = 0
-        for number, (when, run_id, size) in enumerate(reversed(ended)):
-            held += size
-            too_much = held > self.bounds.kept_bytes and number > 0
-            if number >= self.bounds.kept or too_much or now - when > self.bounds.kept_seconds:
+        total = 0
+        for number, (ended_at, run_id, size) in enumerate(reversed(ended)):
+            total += size
+            too_much = total > self.bounds.kept_bytes and number > 0
+            if number >= self.bounds.kept or too_much or now - ended_at > self.bounds.kept_seconds:
                 del self._runs[run_id]
 
-    async def _known(self, run_id: str) -> ServedRun | None:
-        """A run that is known here; or that is kept, as it was left."""
-        self._forget_old()
+    async def _find_known(self, run_id: str) -> ServedRun | None:
+        """Return a run of this server, or of its database in its stored state; None if there is none with the id."""
+        self._drop_old()
         if run_id in self._runs:
             return self._runs[run_id]
         ledger = next((offer.ledger for offer in self.offers.values() if offer.ledger), None)
@@ -420,8 +420,8 @@ class Runs:
         return run
 
     @staticmethod
-    async def _is_left(run: ServedRun) -> bool:
-        """Return True if it has not ended, and no process drives it."""
+    async def _is_abandoned(run: ServedRun) -> bool:
+        """Return True if a run has not ended and no process drives it."""
         ledger = run.offer.ledger
         if run.ended is not None or run.task is not None or run.set_aside or ledger is None:
             return False
@@ -434,13 +434,13 @@ class Runs:
         return None
 
 
-def _check_same(run: ServedRun, offer: Offer, job: Job) -> None:
+def _check_same_request(run: ServedRun, offer: Offer, job: Job) -> None:
     same = {"expert": run.offer.name == offer.name} | {
         name: getattr(run.job, name) == getattr(job, name) for name in ("goal", "context", "inputs")
     }
-    if other := [name for name, equal in same.items() if not equal]:
+    if differing := [name for name, equal in same.items() if not equal]:
         raise RefusedError(
             409,
-            f"the run {run.id!r} was begun with another {', '.join(other)}; give this one an id of its own",
+            f"the run {run.id!r} was begun with another {', '.join(differing)}; give this one an id of its own",
             param="id",
         )

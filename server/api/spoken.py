@@ -33,7 +33,7 @@ class RunNote(BaseModel):
 
 
 def note_on(run: ServedRun) -> RunNote:
-    """The note on a run."""
+    """Return the note on a run."""
     message = run.message
     return RunNote(
         run_id=run.id,
@@ -46,11 +46,11 @@ def note_on(run: ServedRun) -> RunNote:
 
 
 def said_by(run: ServedRun, wrong: str = "") -> str:
-    """Return the answer of a run that has ended, or its question.
+    """Return the answer of an ended run, or its question.
 
     Args:
         run: The run.
-        wrong: The fault of the last answer to its question; empty if there is none.
+        wrong: Fault of the last answer to the question; empty for none.
 
     Raises:
         RefusedError: The run has no result.
@@ -65,10 +65,10 @@ def said_by(run: ServedRun, wrong: str = "") -> str:
 
 
 async def spoken(run: ServedRun, wrong: str, beat: float) -> AsyncGenerator[str | bytes, None]:
-    """Yield the text of `said_by` in pieces as they come; and, as bytes, comments on progress, which clients skip.
+    """Yield the text of `said_by` in pieces as it is written; and, as bytes, comments on progress that clients skip.
 
     Raises:
-        RefusedError: The run has no result, or another one than the text sent so far.
+        RefusedError: The run has no result, or its result differs from the text sent so far.
     """
     live = AnswerStream(run.offer.streaming_operator())
     if not wrong:
@@ -77,8 +77,8 @@ async def spoken(run: ServedRun, wrong: str, beat: float) -> AsyncGenerator[str 
                 async for entry in entries:
                     if piece := live.next(entry.event if entry else None):
                         yield piece
-                    if said := _remark(entry):
-                        yield said
+                    if comment := _comment(entry):
+                        yield comment
                     if run.questions:
                         break
     try:
@@ -89,20 +89,20 @@ async def spoken(run: ServedRun, wrong: str, beat: float) -> AsyncGenerator[str 
 
 
 async def until_closed(runs: Runs, run: ServedRun, parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Yield the parts; if the reader leaves before the last one, the run is cancelled."""
-    whole = False
+    """Yield the parts; if the reader stops before the last part, cancel the run."""
+    completed = False
     try:
         async with aclosing(parts):
             async for part in parts:
                 yield part
-        whole = True
+        completed = True
     finally:
-        if not whole:
+        if not completed:
             await runs.cancel(run, GONE)
 
 
-def _remark(entry: Entry | None) -> bytes:
-    """Return an event as a comment."""
+def _comment(entry: Entry | None) -> bytes:
+    """Return a comment on an event, for clients that show progress."""
     if entry is None:
         return b": waiting\n\n"
     event = entry.event

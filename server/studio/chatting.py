@@ -33,7 +33,7 @@ from operad.server.studio.requests import number, text
 from operad.server.view.http import json_body, json_response
 
 MAX_WORDS = 50_000
-"""Characters of the longest instruction."""
+"""Maximum number of characters of an instruction."""
 
 MISSING = (
     "no model is configured: set OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL, in the environment, and start "
@@ -52,7 +52,7 @@ DONE = "Everything that was asked for is there"
 
 @dataclass(frozen=True)
 class Draft:
-    """A workflow that was made by words, and is not accepted yet.
+    """A generated workflow that is not accepted yet.
 
     Attributes:
         version: Version of the file that it changes.
@@ -66,7 +66,7 @@ class Draft:
 
 
 def model_state(model: Model | None) -> dict[str, Any]:
-    """Return whether workflows can be made by words, the model, and what is missing."""
+    """Return the model, whether it can generate workflows, and what is missing."""
     try:
         reasoner = MonoModelReasoner(model)
         reasoner.check_model()
@@ -78,11 +78,11 @@ def model_state(model: Model | None) -> dict[str, Any]:
 
 
 class Chats:
-    """Changes of files by words.
+    """Changes of files by instructions in words.
 
     Args:
         find: Function that returns the open file of a request.
-        tell: Function to call with a file that changed.
+        tell: Function to call with a changed file.
         model: The model; None for that of the environment.
         services: Function that returns the services that workflows may use.
 
@@ -109,9 +109,9 @@ class Chats:
         )
 
     async def _chat(self, request: Request) -> Response:
-        said = await json_body(request)
-        file = await asyncio.to_thread(self._find, said)
-        words, version = text(said, "text").strip(), number(said, "version")
+        body = await json_body(request)
+        file = await asyncio.to_thread(self._find, body)
+        words, version = text(body, "text").strip(), number(body, "version")
         if not words:
             raise InputError("say what the workflow is to do, or what is to change")
         if len(words) > MAX_WORDS:
@@ -126,7 +126,7 @@ class Chats:
         state = model_state(self._model)
         if not state["configured"]:
             raise InputError(state["missing"])
-        draft = self._drafts.get(file.name) if said.get("draft") is True else None
+        draft = self._drafts.get(file.name) if body.get("draft") is True else None
         return StreamingResponse(self._messages(file, version, words, draft), media_type="text/event-stream")
 
     async def _messages(
@@ -140,20 +140,20 @@ class Chats:
     async def _design(
         self, file: OpenFile, version: int, words: str, draft: Draft | None
     ) -> AsyncGenerator[dict[str, Any], None]:
-        there = file.content.graph
-        before = draft.graph if draft else there
-        base = NOTHING if _is_empty(before) else before
+        original = file.content.graph
+        current = draft.graph if draft else original
+        base = NOTHING if _is_empty(current) else current
         try:
-            written = file.content.format.name if file.content.format else "operad"
-            offer = await offer_of(await asyncio.to_thread(self._services), written)
+            format_name = file.content.format.name if file.content.format else "operad"
+            offer = await offer_of(await asyncio.to_thread(self._services), format_name)
             designer = await asyncio.to_thread(partial(Designer, self._model, offer=offer))
             job = designer.job(words, base)
             design: Design | None = None
             try:
                 async with aclosing(designer.expert.stream(job)) as stream:
-                    said = set[str]()  # several stages check, and give the same draft again
+                    said = set[str]()  # several stages check the draft, and report it again
                     async for event in stream:
-                        for message in _heard(event):
+                        for message in _messages_for(event):
                             if message["text"] not in said:
                                 yield message
                             said.add(message["text"])
@@ -168,22 +168,22 @@ class Chats:
             said = design.findings if design else ()
             yield {"kind": "error", "text": "; ".join(said) or "the model wrote no workflow; say it in other words"}
             return
-        graph = replace(design.graph, name=there.name if base is NOTHING else design.graph.name)
+        graph = replace(design.graph, name=original.name if base is NOTHING else design.graph.name)
         self._drafts[file.name] = Draft(version, graph, f"{draft.words} {words}" if draft else words)
         for message in _remarks(design):
             yield message
         yield {
             "kind": "draft",
             "document": await asyncio.to_thread(document, file, replace(file.content, graph=graph)),
-            "changes": changes_json(difference(there, graph)),
+            "changes": changes_json(difference(original, graph)),
             "accepted": design.accepted,
         }
 
     async def _accept(self, request: Request) -> Response:
-        said = await json_body(request)
+        body = await json_body(request)
 
         def accept() -> tuple[OpenFile, dict[str, Any]]:
-            file = self._find(said)
+            file = self._find(body)
             draft = self._drafts.get(file.name)
             if draft is None:
                 raise InputError("there is no draft to accept")
@@ -191,59 +191,61 @@ class Chats:
             del self._drafts[file.name]
             return file, document(file)
 
-        file, told = await asyncio.to_thread(accept)
+        file, result = await asyncio.to_thread(accept)
         self._tell(file)
-        return json_response(told)
+        return json_response(result)
 
     async def _undo(self, request: Request) -> Response:
-        """Drop the draft; without one, go back before the last chat if that was the last step."""
-        said = await json_body(request)
+        """Drop the draft; without a draft, undo the last step if it came from the chat."""
+        body = await json_body(request)
 
         def undo() -> tuple[OpenFile, dict[str, Any]]:
-            file = self._find(said)
+            file = self._find(body)
             if self._drafts.pop(file.name, None) is None:
                 if file.history.step is None or file.history.step.kind != "chat":
                     raise InputError("there is no draft, and the last step is not one of the chat")
                 file.undo(file.version)
             return file, document(file)
 
-        file, told = await asyncio.to_thread(undo)
+        file, result = await asyncio.to_thread(undo)
         self._tell(file)
-        return json_response(told)
+        return json_response(result)
 
 
 def _is_empty(graph: NodeGraph) -> bool:
-    """True if there is nothing but a start without inputs, as in a new file."""
-    return all(each.type == "start" and not fields_of(each.params).get("variables") for each in graph.nodes)
+    """Return True if the workflow has only a start without inputs, as in a new file."""
+    return all(node.type == "start" and not fields_of(node.params).get("variables") for node in graph.nodes)
 
 
-def _heard(event: events.Event) -> Iterator[dict[str, Any]]:
-    """The messages of an event."""
+def _messages_for(event: events.Event) -> Iterator[dict[str, Any]]:
+    """Yield the messages for an event of the design."""
     if len(event.path) > 1:
         return
     match event:
         case events.OperatorStarted():
-            stage = next((said for word, said in _STAGES.items() if event.operator_id.startswith(word)), "Checking")
-            again = f", round {event.round}" if event.round > 1 else ""
-            yield {"kind": "stage", "text": f"{stage}{again}"}
+            stage = next(
+                (title for prefix, title in _STAGES.items() if event.operator_id.startswith(prefix)), "Checking"
+            )
+            round_text = f", round {event.round}" if event.round > 1 else ""
+            yield {"kind": "stage", "text": f"{stage}{round_text}"}
         case events.OperatorFinished() if event.operator_id.startswith("plan"):
-            yield {"kind": "note", "text": _plan(event.message.scratchpad[:4_000])}
+            yield {"kind": "note", "text": _plan_text(event.message.scratchpad[:4_000])}
         case events.OperatorFinished():
-            made = workflow_of(event.message.outputs)
-            if made is not None:
-                yield {"kind": "size", "text": f"A draft of {len(made.nodes)} nodes"}
+            graph = workflow_of(event.message.outputs)
+            if graph is not None:
+                yield {"kind": "size", "text": f"A draft of {len(graph.nodes)} nodes"}
         case events.RoundFinished():
-            ok = event.status is WorkflowStatus.SUCCESS
-            told = DONE if ok else event.lesson or event.evaluation
-            yield {"kind": "check", "text": told[:4_000], "ok": ok}
+            is_success = event.status is WorkflowStatus.SUCCESS
+            verdict_text = DONE if is_success else event.lesson or event.evaluation
+            yield {"kind": "check", "text": verdict_text[:4_000], "ok": is_success}
         case events.ModelRetried():
             yield {"kind": "note", "text": f"the model's endpoint: {event.error[:200]}; asked again"}
         case _:
             pass
 
 
-def _plan(text: str) -> str:
-    """A plan for people: nodes are new unless it says otherwise."""
+def _plan_text(text: str) -> str:
+    """Return a plan for people: nodes are new unless marked as changed."""
     return text.replace(" [add]", "").replace(" [update]", " (changed)")
 
 

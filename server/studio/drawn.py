@@ -22,25 +22,28 @@ from operad.server.studio.palette import title_of_type
 from operad.server.studio.unfinished import Outputs, outputs_of
 
 MAX_SUMMARY = 90
+"""Maximum number of characters of a node's title or summary."""
+
 MOST_ISSUES = 500
+"""Maximum number of issues sent to the browser."""
 
 _JOB = [
     {"name": "job", "title": "Job", "type": "string", "required": True, "default": None, "options": None, "multiline": True},
     {"name": "files", "title": "Files", "type": "array[file]", "required": False, "default": None, "options": None,
      "multiline": False},
 ]  # fmt: skip
-"""The form of a run of experts."""
+"""Inputs in the form for a run of experts."""
 
 _WARNINGS = frozenset({"lossy", "loss", "note", "unread", "order", "not-selected"})
 _FIELD = re.compile(r"([A-Za-z_]\w*)([\w.\[\]]*): ")
 
 
 def document(file: OpenFile, draft: Content | None = None) -> dict[str, Any]:
-    """Return an open file as the browser draws it.
+    """Return an open file as JSON values for the browser.
 
     Args:
         file: The file.
-        draft: A content to draw instead of that of the file.
+        draft: Content to show instead of the file's.
     """
     content, history = draft or file.content, file.history
     checked = Checked(content)
@@ -72,21 +75,21 @@ def document(file: OpenFile, draft: Content | None = None) -> dict[str, Any]:
 
 
 class Checked:
-    """The static check of a content, and what it tells of each node."""
+    """Static check of a content, and its results for each node."""
 
     def __init__(self, content: Content) -> None:
         self._graph = content.graph
         self._runs = content.format is not None and content.format.runs
         self._checker = Checker(content.graph, NODE_TYPES) if self._runs else None
-        found: Sequence[Issue] = ()
+        issues: Sequence[Issue] = ()
         if content.format is not None:
-            own = content.format.check
-            found = self._checker.issues if self._checker and own is check_nodes else own(content.graph)
-        self._issues = found
+            check = content.format.check
+            issues = self._checker.issues if self._checker and check is check_nodes else check(content.graph)
+        self._issues = issues
 
     def issues(self) -> list[dict[str, Any]]:
         """Return the issues, each with its node and its parameter."""
-        return [issue_json(each, self._graph) for each in self._issues[:MOST_ISSUES]]
+        return [issue_json(issue, self._graph) for issue in self._issues[:MOST_ISSUES]]
 
     def nodes(self) -> list[dict[str, Any]]:
         """Return the nodes."""
@@ -104,14 +107,14 @@ class Checked:
             "parent": spec.parent or None,
             "params": plain(fields_of(spec.params)),
             "ports": _port_labels(spec, list(known.ports) if known else []),
-            "outputs": _variables(outputs),
-            "inner": _variables(inner),
+            "outputs": _variable_rows(outputs),
+            "inner": _variable_rows(inner),
             "summary": summary_of(spec),
             "position": position_of(spec),
         }
 
 
-def _variables(outputs: Outputs) -> list[dict[str, str]]:
+def _variable_rows(outputs: Outputs) -> list[dict[str, str]]:
     return [{"name": name, "type": kind.value} for name, kind in outputs.items()]
 
 
@@ -120,14 +123,14 @@ def issue_json(issue: Issue, graph: NodeGraph) -> dict[str, Any]:
     source, arrow, target = issue.where.partition(" → ")
     node = issue.where if issue.where in graph.by_id else target if target in graph.by_id else None
     found = _FIELD.match(issue.message)
-    field, what = None, issue.message
+    field, message = None, issue.message
     if found and node and not arrow:
         kind = NODE_TYPES.get(graph.by_id[node].type)
         if kind is None or found[1] in kind.params_type.model_fields:
-            field, what = found[1] + found[2], issue.message[found.end() :]
+            field, message = found[1] + found[2], issue.message[found.end() :]
     return {
         "code": issue.code,
-        "what": what,
+        "what": message,
         "where": issue.where,
         "node": node,
         "edge": [source, target] if arrow else None,
@@ -138,10 +141,10 @@ def issue_json(issue: Issue, graph: NodeGraph) -> dict[str, Any]:
 
 
 def changes_json(changes: Difference) -> dict[str, Any]:
-    """Return a difference: the nodes and edges that are new or gone, and the parameters that changed."""
+    """Return a difference as JSON values: added and removed nodes and edges, and changed parameters."""
     fields: dict[str, list[dict[str, Any]]] = {}
     for each in changes.changed:
-        change = {"field": each.path, "before": _given(each.old), "after": _given(each.new)}
+        change = {"field": each.path, "before": _value_of(each.old), "after": _value_of(each.new)}
         fields.setdefault(each.node, []).append(change)
     return {
         "added": [spec.id for spec in changes.added],
@@ -157,14 +160,14 @@ def changes_json(changes: Difference) -> dict[str, Any]:
     }
 
 
-def _given(value: tuple[Any, ...]) -> Any:
+def _value_of(value: tuple[Any, ...]) -> Any:
     return plain(value[0]) if value else None
 
 
 def losses_json(graph: NodeGraph, target: Format) -> list[dict[str, Any]]:
     """Return the parts of a workflow that a format cannot hold, each with the title of its node or edge.
 
-    ``foreign`` marks settings that only the platform has which the workflow comes from; they come last.
+    ``foreign`` marks settings that exist only on the platform that the workflow comes from; they are listed last.
     """
     of_others = set(foreign(graph, target.name))
     titles = {spec.id: f"{title_of_node(spec)} ({spec.id})" for spec in graph.nodes}
@@ -181,7 +184,7 @@ def losses_json(graph: NodeGraph, target: Format) -> list[dict[str, Any]]:
 
 def inputs_of(graph: NodeGraph) -> list[dict[str, Any]]:
     """Return the inputs of a workflow for the form of a run."""
-    start = next((each for each in graph.nodes if each.type == "start" and not each.parent), None)
+    start = next((spec for spec in graph.nodes if spec.type == "start" and not spec.parent), None)
     params = fields_of(start.params) if start else {}
     defaults = fields_of(params.get("defaults"))
     return [
@@ -200,52 +203,52 @@ def inputs_of(graph: NodeGraph) -> list[dict[str, Any]]:
 
 
 def title_of_node(spec: NodeSpec) -> str:
-    """Return the title of a node: the one that its format keeps, or that of its type; of an operator, its name."""
+    """Return the title of a node: its own in its format, or that of its type; the name of an operator."""
     if spec.type in (experts.OPERATOR, experts.EVALUATOR, experts.EXPERT):
         return spec.id.rpartition("/")[2]
-    for said in spec.extra.values():
-        title = _found(said, "title")
+    for extra in spec.extra.values():
+        title = _nested_value(extra, "title")
         if isinstance(title, str) and title.strip():
             return title.strip()[:MAX_SUMMARY]
     return title_of_type(spec.type)
 
 
 def titles_of(content: Content) -> dict[str, str]:
-    """Return titles of nodes by their ids, for the run page; with the id where several nodes share a title."""
+    """Return titles of nodes by their ids, for the run page; titles that occur several times include the id."""
     if content.format is None:
         return {}
     titles = {spec.id: title_of_node(spec) for spec in content.graph.nodes}
-    times = Counter(titles.values())
-    shown = {id_: title if times[title] == 1 else f"{title} #{id_}" for id_, title in titles.items()}
+    counts = Counter(titles.values())
+    shown = {id_: title if counts[title] == 1 else f"{title} #{id_}" for id_, title in titles.items()}
     return {**shown, OUTCOME: "Result"}
 
 
 def position_of(spec: NodeSpec) -> dict[str, float] | None:
-    """Return the place of a node, as far as its format keeps one."""
-    for said in spec.extra.values():
-        place = fields_of(_found(said, "position"))
-        x, y = place.get("x"), place.get("y")
+    """Return the position of a node; None if its format keeps none."""
+    for extra in spec.extra.values():
+        position = fields_of(_nested_value(extra, "position"))
+        x, y = position.get("x"), position.get("y")
         if isinstance(x, int | float) and isinstance(y, int | float) and abs(x) + abs(y) < 1e7:
             return {"x": float(x), "y": float(y)}
     return None
 
 
-def _given_there(value: Any) -> Any:
-    """A value, or the one in a difference of Dify."""
+def _current_value(value: Any) -> Any:
+    """Return a value of a node's extra fields; of a difference from Dify's default, the changed value."""
     fields = fields_of(value)
     if "at" in fields:
-        return {name: _given_there(each) for name, each in fields_of(fields["at"]).items()}
+        return {name: _current_value(each) for name, each in fields_of(fields["at"]).items()}
     return fields["is"] if fields.keys() <= {"was", "is"} and "is" in fields else value
 
 
-def _found(said: Any, key: str, deep: int = 3) -> Any:
-    """A value in nested mappings, nearest first."""
-    fields = fields_of(said)
-    fields = fields_of(fields.get("at")) or fields  # Dify keeps what differs from what is written by default
+def _nested_value(extra: Any, key: str, depth: int = 3) -> Any:
+    """Return the value of a key in nested mappings, the outermost first; None if there is none."""
+    fields = fields_of(extra)
+    fields = fields_of(fields.get("at")) or fields  # Dify's fields are kept as differences from the default
     if key in fields:
-        return _given_there(fields[key])
-    for value in fields.values() if deep else ():
-        if isinstance(value, Mapping) and (found := _found(value, key, deep - 1)) is not None:
+        return _current_value(fields[key])
+    for value in fields.values() if depth else ():
+        if isinstance(value, Mapping) and (found := _nested_value(value, key, depth - 1)) is not None:
             return found
     return None
 
@@ -255,11 +258,11 @@ def summary_of(spec: NodeSpec) -> str:
     params = fields_of(spec.params)
     match spec.type:
         case "start":
-            text = ", ".join(str(each[0]) for each in pairs_of(params.get("variables"))) or "no inputs"
+            text = ", ".join(str(variable[0]) for variable in pairs_of(params.get("variables"))) or "no inputs"
         case "end":
-            text = ", ".join(str(each[0]) for each in pairs_of(params.get("outputs"))) or "no outputs"
+            text = ", ".join(str(variable[0]) for variable in pairs_of(params.get("outputs"))) or "no outputs"
         case "if-else":
-            text = _counted(len(list_of(params.get("cases"))), "case")
+            text = _count_text(len(list_of(params.get("cases"))), "case")
         case experts.EXPERT | experts.LEADER:
             text = str(fields_of(params.get("profile")).get("desc") or "")
         case _:
@@ -267,15 +270,15 @@ def summary_of(spec: NodeSpec) -> str:
     return " ".join(text.split())[:MAX_SUMMARY]
 
 
-def _counted(count: int, what: str) -> str:
+def _count_text(count: int, what: str) -> str:
     return f"1 {what}" if count == 1 else f"{count} {what}s"
 
 
-_TELLING = ("user", "query", "instruction", "system", "template", "code", "url", "name", "text")
+_SUMMARY_FIELDS = ("user", "query", "instruction", "system", "template", "code", "url", "name", "text")
 
 
 def _first_text(params: Mapping[str, Any]) -> str:
-    for name in (*_TELLING, *params):
+    for name in (*_SUMMARY_FIELDS, *params):
         value = params.get(name)
         if isinstance(value, str) and value.strip():
             return Text(value).renamed(lambda found: f"{found.node}.{found.variable}")
@@ -284,16 +287,16 @@ def _first_text(params: Mapping[str, Any]) -> str:
 
 
 def _selectors(value: Any) -> Iterator[list[str]]:
-    """The variables in a parameter as it is written: ``[name, node id]``."""
+    """Yield the variables in a parameter as it is written: ``[name, node id]``."""
     if is_selector(value):
         yield value
     else:
-        for each in list_of(value):
-            yield from _selectors(each)
+        for item in list_of(value):
+            yield from _selectors(item)
 
 
 def _port_labels(spec: NodeSpec, ports: Sequence[str]) -> list[str]:
-    """The labels of ports: classes and answers by their titles, cases by their first condition."""
+    """Return the labels of ports: titles of classes and answers, first conditions of cases."""
     params = fields_of(spec.params)
     if spec.type == experts.OPERATOR:
         return list(experts.ports_of(params))
@@ -305,11 +308,11 @@ def _port_labels(spec: NodeSpec, ports: Sequence[str]) -> list[str]:
         return [*titles, *(port.strip("_") for port in ports[len(titles) :])]
     if spec.type == "if-else":
         cases = list_of(params.get("cases"))
-        return [*(_case(each, number) for number, each in enumerate(cases)), "else"]
+        return [*(_case_label(each, number) for number, each in enumerate(cases)), "else"]
     return [str(each) for each in ports]
 
 
-def _case(case: Any, number: int) -> str:
+def _case_label(case: Any, number: int) -> str:
     conditions = list_of(list_of(case)[1]) if len(list_of(case)) == 2 else []
     first = list_of(conditions[0]) if conditions else []
     if len(first) < 2:

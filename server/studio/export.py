@@ -30,7 +30,7 @@ _TITLES = {
 
 
 def targets(content: Content) -> list[dict[str, str]]:
-    """Return the formats that a content can be written in."""
+    """Return the formats in which a content can be exported."""
     pictures = list(get_args(PictureTarget))
     if content.format is None:
         names = pictures
@@ -42,35 +42,35 @@ def targets(content: Content) -> list[dict[str, str]]:
 
 
 def export(file: OpenFile, target: str) -> dict[str, Any]:
-    """Return a file in a format: the losses, its name, and its text or its content as base64.
+    """Return a file in a format: the losses, the name, and the text, or the content as base64.
 
     Raises:
-        InputError: There is no such format for it.
-        OperadError: It cannot be drawn.
+        InputError: The file cannot be exported in the format.
+        OperadError: The file cannot be drawn.
     """
     content = file.content
-    names = [each["name"] for each in targets(content)]
+    names = [format_["name"] for format_ in targets(content)]
     if target not in names:
         raise InputError(
             f"there is no format {target[:40]!r}{did_you_mean(target, names)}; there are: {', '.join(names)}"
         )
     stem = called(file.name)
     if target == PYTHON:
-        return _made(f"{stem}.py", python_of(content.graph).encode(), _python_losses(content.graph))
+        return _export_json(f"{stem}.py", python_of(content.graph).encode(), _python_losses(content.graph))
     if target in get_args(PictureTarget):
-        return _made(f"{stem}.{target}", _picture(file, cast("PictureTarget", target)), [])
+        return _export_json(f"{stem}.{target}", _picture(file, cast("PictureTarget", target)), [])
     found = FORMATS[target]
     same = content.format is found
     data = content.data if same else found.dump(content.graph)
-    return _made(f"{stem}{found.suffix}", data, losses_json(content.graph, found))
+    return _export_json(f"{stem}{found.suffix}", data, losses_json(content.graph, found))
 
 
-def _made(name: str, data: bytes, losses: list[dict[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {"losses": losses, "name": name}
+def _export_json(name: str, data: bytes, losses: list[dict[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {"losses": losses, "name": name}
     try:
-        return made | {"text": data.decode("utf-8")}
+        return result | {"text": data.decode("utf-8")}
     except UnicodeDecodeError:
-        return made | {"base64": base64.b64encode(data).decode()}
+        return result | {"base64": base64.b64encode(data).decode()}
 
 
 def _picture(file: OpenFile, target: PictureTarget) -> bytes:
@@ -83,7 +83,7 @@ def _picture(file: OpenFile, target: PictureTarget) -> bytes:
 
 
 def python_of(graph: NodeGraph) -> str:
-    """Return a Python program that builds a workflow, and runs it."""
+    """Return a Python program that builds and runs a workflow."""
     inputs = {each["name"]: _SAMPLES.get(each["type"], "…") for each in inputs_of(graph)}
     lines = [
         '"""A workflow of typed nodes, written by operad studio."""',
@@ -97,7 +97,7 @@ def python_of(graph: NodeGraph) -> str:
         *(line for spec in graph.nodes for line in _node_lines(spec)),
         "]",
         "edges = [",
-        *(f"    Edge({_edge(each.source, each.target, each.port)})," for each in graph.edges),
+        *(f"    Edge({_edge_arguments(each.source, each.target, each.port)})," for each in graph.edges),
         "]",
         f"graph = NodeGraph(nodes, edges, name={graph.name!r})",
         "",
@@ -128,12 +128,12 @@ def _node_lines(spec: NodeSpec) -> Iterator[str]:
     yield "    ),"
 
 
-def _edge(source: str, target: str, port: int) -> str:
+def _edge_arguments(source: str, target: str, port: int) -> str:
     return f"{source!r}, {target!r}, {port}" if port else f"{source!r}, {target!r}"
 
 
 def _python_losses(graph: NodeGraph) -> list[dict[str, Any]]:
-    lost = [(each.message, False) for each in without_instructions(graph)]
+    lost = [(issue.message, False) for issue in without_instructions(graph)]
     if graph.is_imported:
         lost.append(("settings that only the platform has which it comes from", True))
-    return [{"where": "", "what": what, "foreign": of_other} for what, of_other in lost]
+    return [{"where": "", "what": message, "foreign": is_foreign} for message, is_foreign in lost]

@@ -17,13 +17,13 @@ from operad.runtime.values.errors import InputError
 from operad.server.studio.files.open_file import Content
 
 MOST_CHANGES = 3
-"""Changes of a fix that are named; of more, the number is."""
+"""Maximum number of changes of a fix that are named; the others are counted."""
 
 WORK = 8_000
-"""Nodes that are checked at most to find fixes: what bounds the time."""
+"""Maximum number of nodes that are checked to find fixes, which limits the time."""
 
 MOST_PROPOSALS = 8
-"""Proposals of a rule that are tried."""
+"""Maximum number of proposals of a rule that are tried."""
 
 
 class Fix(NamedTuple):
@@ -31,7 +31,7 @@ class Fix(NamedTuple):
 
     Attributes:
         what: The change in words, such as "connect 2 to 3".
-        graph: The workflow with it.
+        graph: The workflow after the fix.
     """
 
     what: str
@@ -39,7 +39,7 @@ class Fix(NamedTuple):
 
 
 def fixes(content: Content) -> list[Fix | None]:
-    """Return the fix of each issue of a workflow, in the order of the issues; None where there is none, or several."""
+    """Return the fix of each issue of a workflow, in order; None if an issue has none or several."""
     found = content.format
     if found is None or not found.runs:
         return []
@@ -54,22 +54,22 @@ def fixes(content: Content) -> list[Fix | None]:
             work -= len(proposal.graph.nodes) + 1
             if work <= 0:
                 break
-            tried = replace(state, graph=proposal.graph)
-            kept = (
+            new_state = replace(state, graph=proposal.graph)
+            keeps_nodes = (
                 proposal.graph.by_id.keys() >= content.graph.by_id.keys()
-            )  # a new node is not finished, not superfluous
-            if not kept or not tried.standing.betters(state.standing):
+            )  # no fix removes a node: a new node is unfinished, not superfluous
+            if not keeps_nodes or not new_state.standing.betters(state.standing):
                 continue
-            left = Counter(tried.issues)
+            remaining = Counter(new_state.issues)
             changes = difference(content.graph, proposal.graph)
             key = str(changes)
             for number, issue in enumerate(issues):
-                left[issue] -= 1
-                if left[issue] < 0:
+                remaining[issue] -= 1
+                if remaining[issue] < 0:
                     candidates[number].setdefault(
                         key, Fix(changes_in_words(changes, content.graph) or proposal.what, proposal.graph)
                     )
-    return [next(iter(each.values())) if len(each) == 1 else None for each in candidates]
+    return [next(iter(options.values())) if len(options) == 1 else None for options in candidates]
 
 
 def fix_of(content: Content, issue: int) -> Fix:
@@ -98,19 +98,19 @@ def changes_in_words(changes: Difference, before: NodeGraph) -> str:
         changes: The changes.
         before: The workflow before them.
     """
-    said = [
+    phrases = [
         *(f"remove {spec.type} {spec.id}" for spec in changes.removed),
         *(f"add {spec.type} {spec.id}" for spec in changes.added),
-        *(_changed(each, before) for each in changes.changed),
+        *(_changed(change, before) for change in changes.changed),
         *(f"disconnect {edge.source}{_port(edge)} from {edge.target}" for edge in changes.edges_removed),
         *(f"connect {edge.source}{_port(edge)} to {edge.target}" for edge in changes.edges_added),
     ]
-    more = len(said) - MOST_CHANGES
-    return ", ".join([*said[:MOST_CHANGES], *([f"and {more} more"] if more > 0 else [])])
+    more = len(phrases) - MOST_CHANGES
+    return ", ".join([*phrases[:MOST_CHANGES], *([f"and {more} more"] if more > 0 else [])])
 
 
 def _changed(change: ParamChange, before: NodeGraph) -> str:
-    old, new = [_readable(each, before) for each in change.old], [_readable(each, before) for each in change.new]
+    old, new = [_readable(value, before) for value in change.old], [_readable(value, before) for value in change.new]
     where = f"{change.path} of {change.node}" if change.path else change.node
     if not old:
         return f"set {where} to {_shown(new[0])}"
@@ -122,7 +122,7 @@ def _changed(change: ParamChange, before: NodeGraph) -> str:
 
 
 class _Variable(str):
-    """A variable of a node as prompts name it."""
+    """A variable of a node in the form used in prompts."""
 
 
 def _readable(value: Any, graph: NodeGraph) -> Any:

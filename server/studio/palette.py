@@ -23,7 +23,7 @@ FAMILIES: Mapping[str, str] = {
     "loop-end": "Containers", "sub-workflow": "Containers", "http-request": "Tools", "request": "Tools",
     "comfyui": "Tools", "google-search": "Tools", "knowledge-retrieval": "Tools", "tool": "Tools", "human-input": "People",
 }  # fmt: skip
-"""The family of each type in the palette; others are under Others."""
+"""Family of each node type in the palette; the family of other types is Others."""
 
 _TITLES: Mapping[str, str] = {"llm": "LLM", "tts": "Text to speech", "text2image": "Text to image",
     "http-request": "HTTP request", "if-else": "If / else", "echarts": "Chart", "comfyui": "ComfyUI"}  # fmt: skip
@@ -35,7 +35,7 @@ _PROMPTS = frozenset({"system", "user", "instruction", "query", "answer", "promp
 
 
 def title_of_type(node_type: str) -> str:
-    """Return the title of a type: its name in words."""
+    """Return the title of a node type."""
     return _TITLES.get(node_type) or node_type.replace("-", " ").capitalize()
 
 
@@ -57,7 +57,7 @@ def _entry(name: str, node_type: NodeType) -> dict[str, Any]:
         "title": title_of_type(name),
         "family": FAMILIES.get(name, "Others"),
         "summary": summary(node_type),
-        "schema": _hinted(node_type),
+        "schema": _schema_with_hints(node_type),
         "ports": _PORTS.get(name, "none"),
         "ports_list": [],
         "failure_ports": fixed,
@@ -68,7 +68,7 @@ def _entry(name: str, node_type: NodeType) -> dict[str, Any]:
     }
 
 
-def _hinted(node_type: NodeType) -> dict[str, Any]:
+def _schema_with_hints(node_type: NodeType) -> dict[str, Any]:
     schema = cast("dict[str, Any]", params_schema(node_type))
     shown = drafted_fields(node_type)
     for name, part in cast("dict[str, dict[str, Any]]", schema.get("properties", {})).items():
@@ -94,5 +94,5 @@ def _editor(node_type: NodeType, name: str, part: Mapping[str, Any]) -> str:
 
 def _is_text(part: Mapping[str, Any]) -> bool:
     return part.get("type") == "string" or any(
-        each.get("type") == "string" for each in cast("list[dict[str, Any]]", part.get("anyOf", []))
+        option.get("type") == "string" for option in cast("list[dict[str, Any]]", part.get("anyOf", []))
     )

@@ -16,44 +16,46 @@ from operad.server.studio.unfinished import outputs_of
 
 
 def candidates(graph: NodeGraph, node_id: str) -> list[dict[str, Any]]:
-    """Return the variables that may be read in a node: those of nodes before it, and of the containers around it.
+    """Return the variables that a node may read: those of nodes before it, and of the containers around it.
 
     Raises:
-        InputError: There is no such node.
+        InputError: The node does not exist.
     """
-    _require(graph, node_id)
+    _check_exists(graph, node_id)
     checker = Checker(graph, NODE_TYPES)
-    found = list(_inner(graph, checker, node_id))
-    around = [node_id, *_around(graph, node_id)]
-    for here in around:
-        level = graph.by_id[here].parent
+    found = list(_container_variables(graph, checker, node_id))
+    levels = [node_id, *_containers(graph, node_id)]
+    for inner_id in levels:
+        parent = graph.by_id[inner_id].parent
         before = [
             spec
             for spec in graph.nodes
-            if spec.parent == level and spec.id != here and (checker.comes_before(spec.id, here) or _talks(spec, level))
+            if spec.parent == parent
+            and spec.id != inner_id
+            and (checker.comes_before(spec.id, inner_id) or _is_conversation(spec, parent))
         ]
         for spec in reversed(before):
-            found += _variables(spec, outputs_of(checker, spec))
+            found += _variable_rows(spec, outputs_of(checker, spec))
     return found
 
 
-def _talks(spec: NodeSpec, level: str) -> bool:
+def _is_conversation(spec: NodeSpec, level: str) -> bool:
     return spec.type == CONVERSATION and not level
 
 
-def _inner(graph: NodeGraph, checker: Checker, node_id: str) -> Iterator[dict[str, Any]]:
-    for holder in _around(graph, node_id):
-        yield from _variables(graph.by_id[holder], checker.inner.get(holder, {}))
+def _container_variables(graph: NodeGraph, checker: Checker, node_id: str) -> Iterator[dict[str, Any]]:
+    for container in _containers(graph, node_id):
+        yield from _variable_rows(graph.by_id[container], checker.inner.get(container, {}))
 
 
-def _around(graph: NodeGraph, node_id: str) -> list[str]:
-    around: list[str] = []
-    while (node_id := graph.by_id[node_id].parent) in graph.by_id and node_id not in around:
-        around.append(node_id)
-    return around
+def _containers(graph: NodeGraph, node_id: str) -> list[str]:
+    containers: list[str] = []
+    while (node_id := graph.by_id[node_id].parent) in graph.by_id and node_id not in containers:
+        containers.append(node_id)
+    return containers
 
 
-def _variables(spec: NodeSpec, outputs: Mapping[str, VariableType]) -> Iterator[dict[str, Any]]:
+def _variable_rows(spec: NodeSpec, outputs: Mapping[str, VariableType]) -> Iterator[dict[str, Any]]:
     for name, kind in outputs.items():
         yield {
             "reference": f"{spec.id}.{name}",
@@ -66,14 +68,14 @@ def _variables(spec: NodeSpec, outputs: Mapping[str, VariableType]) -> Iterator[
 
 
 def connectable(graph: NodeGraph, source: str, port: int) -> dict[str, str | None]:
-    """Return for each other node why no edge can lead there from a port; None where one can.
+    """Return for each other node the reason why an edge from the port cannot lead to it; None if it can.
 
     Raises:
-        InputError: There is no such node.
+        InputError: The node does not exist.
     """
-    _require(graph, source)
+    _check_exists(graph, source)
     checker = Checker(graph, NODE_TYPES)
-    starts = {each.body_starts_with for each in NODE_TYPES.values()} | {"start"}
+    starts = {node_type.body_starts_with for node_type in NODE_TYPES.values()} | {"start"}
     reasons: dict[str, str | None] = {}
     for spec in graph.nodes:
         if spec.id == source:
@@ -90,6 +92,6 @@ def connectable(graph: NodeGraph, source: str, port: int) -> dict[str, str | Non
     return reasons
 
 
-def _require(graph: NodeGraph, node_id: str) -> None:
+def _check_exists(graph: NodeGraph, node_id: str) -> None:
     if node_id not in graph.by_id:
         raise InputError(f"there is no node {node_id!r}{did_you_mean(node_id, graph.by_id)}")

@@ -9,49 +9,49 @@ from operad.runtime.values.errors import InputError
 
 
 def text(said: Mapping[str, Any], name: str) -> str:
-    """Return a text.
+    """Return the text in a field of a request.
 
     Raises:
-        InputError: It is missing, or not a text.
+        InputError: The value is missing, or not a text.
     """
     value = said.get(name)
     if not isinstance(value, str):
-        raise InputError(f"{name}: expected a text, got {_shown(value)}")
+        raise InputError(f"{name}: expected a text, got {_value_text(value)}")
     return value
 
 
 def optional_text(said: Mapping[str, Any], name: str) -> str:
-    """Return a text; an empty one if it is missing or null.
+    """Return the text in a field of a request; empty if it is missing or null.
 
     Raises:
-        InputError: It is not a text.
+        InputError: The value is not a text.
     """
     return "" if said.get(name) is None else text(said, name)
 
 
 def number(said: Mapping[str, Any], name: str, default: int | None = None) -> int:
-    """Return a whole number.
+    """Return the whole number in a field of a request.
 
     Raises:
-        InputError: It is missing and has no default, or is not a whole number.
+        InputError: The value is missing without a default, or is not a whole number.
     """
     value = said.get(name, default)
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 10**15:
-        raise InputError(f"{name}: expected a whole number, got {_shown(value)}")
+        raise InputError(f"{name}: expected a whole number, got {_value_text(value)}")
     return value
 
 
 def mapping(said: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return an object; an empty one if it is missing.
+    """Return the object in a field of a request; empty if it is missing.
 
     Raises:
-        InputError: It is not an object.
+        InputError: The value is not an object.
     """
     value = said.get(name, {})
     if not isinstance(value, dict):
-        raise InputError(f"{name}: expected an object, got {_shown(value)}")
+        raise InputError(f"{name}: expected an object, got {_value_text(value)}")
     return cast("dict[str, Any]", value)
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return "nothing" if value is None else repr(value)[:60]

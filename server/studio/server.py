@@ -1,7 +1,7 @@
 """The studio over HTTP: bound to this machine, behind a token in its address.
 
 Files are opened by `data/open`; every change is one of the operations of `operad.flows.edit`, sent to `data/apply`.
-`data/changes` is a stream of what other tabs, and other programs, change.
+`data/changes` streams the changes that other tabs and other programs make.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ except ImportError as error:
 T = TypeVar("T")
 
 PACE = 0.5
-"""Seconds between looks at the files that are open."""
+"""Seconds between checks of the open files for outside changes."""
 
 KEEP_ALIVE = 10.0
-"""Seconds without a message, after which a browser gets a sign of life."""
+"""Seconds without a message after which a browser receives a keep-alive comment."""
 
 MOST_OPEN = 50
-"""Files that are open at once; the one opened first is closed."""
+"""Maximum number of open files; if there are more, the one opened first is closed."""
 
 MAX_OPERATIONS = 8 * 2**20
 """Maximum size of a request with operations, in bytes."""
@@ -76,7 +76,7 @@ class Studio:
         folder: The folder.
         histories: Folder of the files' histories; None for the user's.
         model: Model of runs and of the chat; None for that of the environment.
-        trust: True if the code that files name may run, or a function that decides.
+        trust: True if the code that files name may run, or a function that decides for a `Code`.
         services: Function that returns the services of a run of a workflow and of the chat.
 
     Attributes:
@@ -102,14 +102,14 @@ class Studio:
         self._bundle = Path(str(files("operad.server.studio") / "bundle"))
         self._model = model
         self._runs = Runs(folder, self._find, model, trust, services)
-        chats = Chats(self._find, self._tell, model, services)
+        chats = Chats(self._find, self._notify, model, services)
         self.app = application(
             Route("/", self._page),
             Route("/assets/{name}", self._asset),
             Route("/data/files", self._files),
             Route("/data/files", self._new, methods=["POST"]),
             Route("/data/catalogue", self._catalogue),
-            Route("/data/open", self._opened, methods=["POST"]),
+            Route("/data/open", self._open_file, methods=["POST"]),
             Route("/data/apply", self._apply, methods=["POST"]),
             Route("/data/undo", self._undo, methods=["POST"]),
             Route("/data/redo", self._redo, methods=["POST"]),
@@ -128,24 +128,24 @@ class Studio:
                 StaleError: _stale,
                 ReadonlyError: _conflict,
                 InvalidError: _invalid,
-                OperadError: _wrong,
+                OperadError: _bad_request,
             },
         )
 
-    # While it is served
+    # Background
 
     async def keep_up(self) -> None:
-        """Look whether open files were changed outside, until it is cancelled."""
-        await asyncio.to_thread(catalogue)  # the first tab need not wait for all node types to be imported
+        """Check open files for outside changes, until cancelled."""
+        await asyncio.to_thread(catalogue)  # imports the node types before the first tab needs them
         while True:
             await asyncio.sleep(PACE)
             for file in list(self._open.values()):
                 with suppress(OperadError):
                     if await asyncio.to_thread(file.refresh):
-                        self._tell(file)
+                        self._notify(file)
 
     async def close(self) -> None:
-        """Let those who follow go."""
+        """End the streams, write the open files, and end the runs."""
         for queue in self._followers:
             queue.put_nowait(None)
         for file in self._open.values():
@@ -153,7 +153,7 @@ class Studio:
                 await asyncio.to_thread(file.flush)
         await self._runs.close()
 
-    def _tell(self, file: OpenFile) -> None:
+    def _notify(self, file: OpenFile) -> None:
         message = {"path": file.name, "version": file.version, "disk": file.disk}
         for queue in self._followers:
             queue.put_nowait(message)
@@ -193,24 +193,24 @@ class Studio:
         )
 
     async def _new(self, request: Request) -> Response:
-        said = await json_body(request, MAX_UPLOAD)
-        return json_response({"path": await asyncio.to_thread(new_file, self.folder, said)})
+        body = await json_body(request, MAX_UPLOAD)
+        return json_response({"path": await asyncio.to_thread(new_file, self.folder, body)})
 
     async def _catalogue(self, request: Request) -> Response:
         return json_response(await asyncio.to_thread(catalogue))
 
-    def _find(self, said: dict[str, Any]) -> OpenFile:
-        """The open file that a request names, opened where it is not.
+    def _find(self, body: dict[str, Any]) -> OpenFile:
+        """Return the file that a request names; it is opened if necessary.
 
         Raises:
-            InputError: It names none of the folder.
+            InputError: The request names no file of the folder.
             InvalidError: The file cannot be read.
         """
-        path = self.folder.path(text(said, "path"))
+        path = self.folder.path(text(body, "path"))
         name = self.folder.name(path)
         if self.folder.only is not None and name != self.folder.only and name not in self._open:
-            self.folder.only = None  # a second file was asked for: the whole folder is of interest
-        with self._opening:  # two tabs may ask at once
+            self.folder.only = None  # a second file was requested: list the whole folder from now on
+        with self._opening:  # two tabs may request the file at once
             file = self._open.get(name)
             if file is None:
                 file = self._open[name] = OpenFile(path, name, self._histories)
@@ -218,108 +218,108 @@ class Studio:
                     self._open.pop(other).flush()
             return file
 
-    async def _with(self, request: Request, work: Callable[[OpenFile, dict[str, Any]], T]) -> T:
-        """Do work on the file that a request names, in another thread; tell others if the file changed."""
-        said = await json_body(request, MAX_OPERATIONS)
+    async def _with_file(self, request: Request, work: Callable[[OpenFile, dict[str, Any]], T]) -> T:
+        """Call `work` with the file that a request names, in another thread; tell other tabs if the file changed."""
+        body = await json_body(request, MAX_OPERATIONS)
 
-        def done() -> tuple[OpenFile, int, T]:
-            file = self._find(said)
+        def run_work() -> tuple[OpenFile, int, T]:
+            file = self._find(body)
             before = file.version
-            return file, before, work(file, said)
+            return file, before, work(file, body)
 
-        file, before, result = await asyncio.to_thread(done)
+        file, before, result = await asyncio.to_thread(run_work)
         if file.version != before:
-            self._tell(file)
+            self._notify(file)
         if file.dirty and file.name not in self._flushing:
             self._flushing[file.name] = asyncio.ensure_future(self._flush(file))
         return result
 
     async def _flush(self, file: OpenFile) -> None:
-        """Write a file in the background, until nothing is left to write."""
+        """Write the unwritten changes of a file in the background, until there are none."""
         try:
             while file.dirty and file.disk == "same":
-                with suppress(OperadError):  # tried again with the next change
+                with suppress(OperadError):  # the next change tries again
                     await asyncio.to_thread(file.flush)
                 await asyncio.sleep(PACE)
         finally:
             del self._flushing[file.name]
 
-    async def _opened(self, request: Request) -> Response:
-        def look(file: OpenFile, said: dict[str, Any]) -> dict[str, Any]:
+    async def _open_file(self, request: Request) -> Response:
+        def opened(file: OpenFile, body: dict[str, Any]) -> dict[str, Any]:
             file.refresh()
             self._recent.note(file.path)
             return document(file)
 
-        return json_response(await self._with(request, look))
+        return json_response(await self._with_file(request, opened))
 
     async def _apply(self, request: Request) -> Response:
-        return await self._edited(
-            request, lambda file, said: file.apply(number(said, "version"), read_operations(said.get("operations")))
+        return await self._edit(
+            request, lambda file, body: file.apply(number(body, "version"), read_operations(body.get("operations")))
         )
 
     async def _undo(self, request: Request) -> Response:
-        return await self._edited(request, lambda file, said: file.undo(number(said, "version")))
+        return await self._edit(request, lambda file, body: file.undo(number(body, "version")))
 
     async def _redo(self, request: Request) -> Response:
-        return await self._edited(request, lambda file, said: file.redo(number(said, "version")))
+        return await self._edit(request, lambda file, body: file.redo(number(body, "version")))
 
     async def _goto(self, request: Request) -> Response:
-        return await self._edited(request, lambda file, said: file.goto(number(said, "version"), number(said, "step")))
+        return await self._edit(request, lambda file, body: file.goto(number(body, "version"), number(body, "step")))
 
     async def _restore(self, request: Request) -> Response:
-        return await self._edited(request, lambda file, _: file.restore())
+        return await self._edit(request, lambda file, _: file.restore())
 
-    async def _edited(self, request: Request, work: Callable[[OpenFile, dict[str, Any]], None]) -> Response:
-        def edit(file: OpenFile, said: dict[str, Any]) -> dict[str, Any]:
-            work(file, said)
+    async def _edit(self, request: Request, work: Callable[[OpenFile, dict[str, Any]], None]) -> Response:
+        def edited(file: OpenFile, body: dict[str, Any]) -> dict[str, Any]:
+            work(file, body)
             return document(file)
 
-        return json_response(await self._with(request, edit))
+        return json_response(await self._with_file(request, edited))
 
     async def _compare(self, request: Request) -> Response:
-        def compare(file: OpenFile, said: dict[str, Any]) -> dict[str, Any]:
-            return changes_json(difference(file.at(number(said, "from")), file.at(number(said, "to"))))
+        def compare(file: OpenFile, body: dict[str, Any]) -> dict[str, Any]:
+            return changes_json(difference(file.at(number(body, "from")), file.at(number(body, "to"))))
 
-        return json_response(await self._with(request, compare))
+        return json_response(await self._with_file(request, compare))
 
     async def _candidates(self, request: Request) -> Response:
-        found = await self._with(request, lambda file, said: candidates(file.content.graph, text(said, "node")))
+        found = await self._with_file(request, lambda file, body: candidates(file.content.graph, text(body, "node")))
         return json_response({"variables": found})
 
     async def _connectable(self, request: Request) -> Response:
-        def targets(file: OpenFile, said: dict[str, Any]) -> dict[str, str | None]:
+        def targets(file: OpenFile, body: dict[str, Any]) -> dict[str, str | None]:
             if file.content.format is None:
-                return experts.connectable(file.content.graph, text(said, "source"))
-            return connectable(file.content.graph, text(said, "source"), number(said, "port", 0))
+                return experts.connectable(file.content.graph, text(body, "source"))
+            return connectable(file.content.graph, text(body, "source"), number(body, "port", 0))
 
-        return json_response({"targets": await self._with(request, targets)})
+        return json_response({"targets": await self._with_file(request, targets)})
 
     async def _fixes(self, request: Request) -> Response:
-        def look() -> dict[str, Any]:
+        def found_fixes() -> dict[str, Any]:
             file = self._find(dict(request.query_params))
             version, content = file.version, file.content
-            return {"version": version, "fixes": [each and each.what for each in fixes(content)]}
+            return {"version": version, "fixes": [fix and fix.what for fix in fixes(content)]}
 
-        return json_response(await asyncio.to_thread(look))
+        return json_response(await asyncio.to_thread(found_fixes))
 
     async def _fix(self, request: Request) -> Response:
-        def mend(file: OpenFile, said: dict[str, Any]) -> None:
-            fix = fix_of(file.content, number(said, "issue"))
-            file.replace(number(said, "version"), fix.graph, f"Fix: {fix.what}", "edit")
+        def apply_fix(file: OpenFile, body: dict[str, Any]) -> None:
+            fix = fix_of(file.content, number(body, "issue"))
+            file.replace(number(body, "version"), fix.graph, f"Fix: {fix.what}", "edit")
 
-        return await self._edited(request, mend)
+        return await self._edit(request, apply_fix)
 
     async def _export(self, request: Request) -> Response:
         wanted = request.query_params.get("format")
 
-        def made() -> dict[str, Any]:
+        def exported() -> dict[str, Any]:
             file = self._find(dict(request.query_params))
             file.flush()
             return {"formats": targets(file.content)} if wanted is None else export(file, wanted)
 
-        return json_response(await asyncio.to_thread(made))
+        return json_response(await asyncio.to_thread(exported))
 
-    # What others do
+    # Changes by others
 
     async def _changes(self, request: Request) -> Response:
         if len(self._followers) >= MOST_STREAMS:
@@ -345,30 +345,30 @@ class Studio:
 
 
 async def _stale(request: Request, error: Exception) -> Response:
-    """The file as it is now, for the tab whose change came too late."""
+    """Return the current file with the error, for a tab whose change came too late."""
     if isinstance(error, StaleError):
-        return _told(409, str(error), document=await asyncio.to_thread(document, error.file))
-    return _told(409, str(error))
+        return _error_response(409, str(error), document=await asyncio.to_thread(document, error.file))
+    return _error_response(409, str(error))
 
 
 async def _conflict(request: Request, error: Exception) -> Response:
-    return _told(409, str(error))
+    return _error_response(409, str(error))
 
 
-async def _wrong(request: Request, error: Exception) -> Response:
-    return _told(400, str(error))
+async def _bad_request(request: Request, error: Exception) -> Response:
+    return _error_response(400, str(error))
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
     issues = error.issues if isinstance(error, InvalidError) else ()
     rows = [
-        {"code": each.code, "what": each.message, "where": each.where, "node": None, "field": None, "fix": None,
+        {"code": issue.code, "what": issue.message, "where": issue.where, "node": None, "field": None, "fix": None,
          "severity": "error"}
-        for each in issues[:100]
+        for issue in issues[:100]
     ]  # fmt: skip
     first = str(error).splitlines()[0] if len(issues) != 1 else f"{issues[0].where}: {issues[0].message}".strip(": ")
-    return _told(422, first, issues=rows)
+    return _error_response(422, first, issues=rows)
 
 
-def _told(status: int, error: str, **more: Any) -> Response:
+def _error_response(status: int, error: str, **more: Any) -> Response:
     return JSONResponse({"error": error, "issues": [], **more}, status)

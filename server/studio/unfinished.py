@@ -17,10 +17,10 @@ Outputs = Mapping[str, VariableType]
 
 
 def outputs_of(checker: Checker, spec: NodeSpec) -> Outputs:
-    """Return the variables of a node; of one with faults, those that it has once missing parameters are there.
+    """Return the variables of a node; if it has faults, those that it will have once missing parameters are set.
 
     Args:
-        checker: The check of its workflow.
+        checker: Check of the node's workflow.
         spec: The node.
     """
     if spec.id in checker.outputs:
@@ -28,34 +28,36 @@ def outputs_of(checker: Checker, spec: NodeSpec) -> Outputs:
     kind = NODE_TYPES.get(spec.type)
     if kind is None:
         return {}
-    given = fields_of(spec.params)
-    blank: Fields = {
-        name: _blank(kind.example.get(name))
+    params = fields_of(spec.params)
+    placeholders: Fields = {
+        name: _placeholder(kind.example.get(name))
         for name, field in kind.params_type.model_fields.items()
         if field.is_required()
     }
-    readable = {**blank}
-    for name, value in given.items():
-        if _node(kind, spec.id, {**blank, name: value}):
+    readable = {**placeholders}
+    for name, value in params.items():
+        if _try_node(kind, spec.id, {**placeholders, name: value}):
             readable[name] = value
         elif isinstance(value, list):
-            readable[name] = [item for item in list_of(value) if _node(kind, spec.id, {**blank, name: [item]})]
-    node = _node(kind, spec.id, {**blank, **given}) or _node(kind, spec.id, readable)
-    return node.variables(_any) if node else {}
+            readable[name] = [
+                item for item in list_of(value) if _try_node(kind, spec.id, {**placeholders, name: [item]})
+            ]
+    node = _try_node(kind, spec.id, {**placeholders, **params}) or _try_node(kind, spec.id, readable)
+    return node.variables(_any_type) if node else {}
 
 
-def _blank(example: Any) -> Any:
-    """A value that a required parameter can have for the time being: an empty list, or that of the example."""
+def _placeholder(example: Any) -> Any:
+    """Return a placeholder for a required parameter: an empty list, or the value of the example."""
     return example if is_selector(example) or not isinstance(example, list) else list[Any]()
 
 
-def _node(kind: NodeType, node_id: str, params: Fields) -> NodeOperator[Any] | None:
-    """The node with these parameters; None where they cannot be read."""
+def _try_node(kind: NodeType, node_id: str, params: Fields) -> NodeOperator[Any] | None:
+    """Return a node with these parameters; None if they are not valid."""
     try:
         return kind(node_id, params)
     except (OperadError, ValueError, TypeError, LookupError):
         return None
 
 
-def _any(selector: Selector) -> VariableType:
+def _any_type(selector: Selector) -> VariableType:
     return VariableType.ANY

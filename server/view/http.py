@@ -20,7 +20,7 @@ from operad.runtime.values.errors import OperadError, describe
 from operad.runtime.values.valid_json import to_json
 
 MAX_BODY = 2**20
-"""The longest answer, in bytes."""
+"""Maximum size of a request's body, in bytes."""
 
 _SCRIPT = re.compile(r"<script\b[^>]*>(.*?)</script>", re.DOTALL | re.IGNORECASE)
 
@@ -35,20 +35,20 @@ def application(*routes: Route | Mount, handlers: Mapping[type[Exception], Error
         routes: The routes.
         handlers: Answers to errors of further types.
     """
-    usual: dict[Any, ErrorHandler] = {HTTPException: _http_error, OperadError: _conflict, Exception: _fault}
-    return Starlette(routes=list(routes), exception_handlers=usual | dict(handlers or {}))
+    defaults: dict[Any, ErrorHandler] = {HTTPException: _http_error, OperadError: _conflict, Exception: _internal_error}
+    return Starlette(routes=list(routes), exception_handlers=defaults | dict(handlers or {}))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    wrong = cast("HTTPException", error)
-    return refusal(wrong.status_code, wrong.detail)
+    http_error = cast("HTTPException", error)
+    return refusal(http_error.status_code, http_error.detail)
 
 
 async def _conflict(request: Request, error: Exception) -> Response:
     return refusal(409, str(error))
 
 
-async def _fault(request: Request, error: Exception) -> Response:
+async def _internal_error(request: Request, error: Exception) -> Response:
     return refusal(500, describe(error))
 
 
@@ -85,19 +85,19 @@ async def json_body(request: Request, most: int = MAX_BODY) -> dict[str, Any]:
         if len(received) > most:
             raise HTTPException(413, f"that is more than {most // 2**20} MiB")
     try:
-        said: Any = json.loads(received or b"{}", parse_constant=_no_number, parse_float=_finite)
-        if not isinstance(said, dict):
+        value: Any = json.loads(received or b"{}", parse_constant=_reject_constant, parse_float=_finite_float)
+        if not isinstance(value, dict):
             raise ValueError("expected a JSON object")
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"the request's JSON is not valid: {str(error)[:200]}") from error
-    return cast("dict[str, Any]", said)
+    return cast("dict[str, Any]", value)
 
 
-def _no_number(name: str) -> float:
+def _reject_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number")
 
 
-def _finite(text: str) -> float:
+def _finite_float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:20]} is too large")

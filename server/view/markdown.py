@@ -1,7 +1,7 @@
 """A run in short, as Markdown for a pull request or a ticket.
 
-What models, documents and people say stands in code alone, where GitHub finds no markup, links, mentions or numbers of
-issues.
+Text of models, documents and people appears only in code spans and blocks, where GitHub interprets no markup, links,
+mentions or issue numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_ERRORS = 10
 MOST_OF_A_NAME = 80
 MOST_OF_A_TEXT = 800
 
-_HIDING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+_INVISIBLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 _COLOURS = {
     "done": "fill:#e3f4e8,stroke:#1a7546,color:#1b1e23",
     "failed": "fill:#fcefee,stroke:#c02b22,color:#1b1e23",
@@ -30,7 +30,7 @@ _COLOURS = {
 
 
 def markdown(trace: Trace) -> str:
-    """Status, totals, operators, rounds, errors and graph of a run; some 60,000 characters at most."""
+    """Return status, totals, operators, rounds, errors and graph of a run, at most about 60,000 characters."""
     root = trace.root
     if root is None:
         return "No run.\n"
@@ -54,19 +54,19 @@ def _state(trace: Trace, root: Span) -> str:
 
 def _totals(trace: Trace, root: Span) -> str:
     rounds = trace.within(root, "round")
-    took = (trace.now if root.end is None else root.end) - root.start
-    said = [_duration(took), _number(len(rounds), "round")]
+    seconds = (trace.now if root.end is None else root.end) - root.start
+    parts = [_duration(seconds), _counted(len(rounds), "round")]
     if root.usage.calls:
-        said += [
-            _number(root.usage.calls, "model call"),
+        parts += [
+            _counted(root.usage.calls, "model call"),
             f"{root.usage.prompt_tokens:,} → {root.usage.completion_tokens:,} tokens",
             f"cost {root.usage.money()}",
         ]
-    return " · ".join(said)
+    return " · ".join(parts)
 
 
 def _operators(trace: Trace) -> Mapping[str, Sequence[Span]]:
-    """The spans of the run's own operators and evaluators, by their ids; of one that never ran there is none."""
+    """Return the spans of the run's own operators and evaluators, by their ids; empty for those that never ran."""
     graph = trace.graphs.get((), Graph("", {}))
     spans: dict[str, list[Span]] = {name: [] for name in (*graph.before, *graph.judges)}
     for span in trace.spans:
@@ -104,36 +104,36 @@ def _rounds(trace: Trace, root: Span) -> Iterator[str]:
     if len(rounds) > MOST_ROUNDS:
         yield f"The last {MOST_ROUNDS} of {len(rounds)}."
     for span in rounds[-MOST_ROUNDS:]:
-        told = span.details
-        score = "" if told.get("score") is None else f", score {told['score']:g}"
-        verdict = f"{_word(told['status'])}{score}" if "status" in told else "no verdict"
-        blamed = ", ".join(_code(name) for name in told.get("blame", ())[:20])
+        details = span.details
+        score = "" if details.get("score") is None else f", score {details['score']:g}"
+        verdict = f"{_status_word(details['status'])}{score}" if "status" in details else "no verdict"
+        blamed = ", ".join(_code(name) for name in details.get("blame", ())[:20])
         yield f"**Round {span.round}**: {verdict}{f'; blamed: {blamed}' if blamed else ''}"
         for name in ("evaluation", "lesson"):
-            if told.get(name):
-                yield f"{name}:\n\n{_block(told[name])}"
+            if details.get(name):
+                yield f"{name}:\n\n{_block(details[name])}"
 
 
 def _errors(trace: Trace) -> Iterator[str]:
     """Yield the failed operators, innermost only, with their errors; the run's own error if no operator failed."""
     failed = [span for span in trace.spans if span.kind == "operator" and span.state == "failed"]
-    around = {outer for span in failed for outer in _around(span.path)}
-    innermost = [span for span in failed if span.path not in around]
-    told = innermost or [span for span in trace.spans[:1] if "error" in span.details]
-    if not told:
+    enclosing = {outer for span in failed for outer in _enclosing_paths(span.path)}
+    innermost = [span for span in failed if span.path not in enclosing]
+    shown = innermost or [span for span in trace.spans[:1] if "error" in span.details]
+    if not shown:
         return
     yield "### Errors"
-    for span in told[:MOST_ERRORS]:
-        where = " / ".join(map(_code, span.path)) or "the run"
-        of = f", round {span.round}" if span.round > 1 else ""
-        attempt = f", attempt {span.attempt}" if span.attempt > 1 else ""
-        yield f"{where}{of}{attempt}:\n\n{_block(str(span.details.get('error', '')))}"
-    if len(told) > MOST_ERRORS:
-        yield f"… and {len(told) - MOST_ERRORS:,} more."
+    for span in shown[:MOST_ERRORS]:
+        place = " / ".join(map(_code, span.path)) or "the run"
+        round_text = f", round {span.round}" if span.round > 1 else ""
+        attempt_text = f", attempt {span.attempt}" if span.attempt > 1 else ""
+        yield f"{place}{round_text}{attempt_text}:\n\n{_block(str(span.details.get('error', '')))}"
+    if len(shown) > MOST_ERRORS:
+        yield f"… and {len(shown) - MOST_ERRORS:,} more."
 
 
-def _around(path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The paths of the operators around one; of an item of a map, that of the map."""
+def _enclosing_paths(path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of the operators around an operator; for an item of a map, also the path of the map."""
     for end in range(1, len(path)):
         yield path[:end]
         yield (*path[: end - 1], re.sub(r"\[\d+\]$", "", path[end - 1]))
@@ -142,19 +142,22 @@ def _around(path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 def _picture(graph: Graph, by_name: Mapping[str, Sequence[Span]]) -> str:
     if not 0 < len(by_name) <= MOST_IN_PICTURE:
         return ""
-    number = {name: at for at, name in enumerate(by_name)}
-    ends = [name for name in graph.before if not any(name in before for before in graph.before.values())]
+    numbers = {name: index for index, name in enumerate(by_name)}
+    tails = [name for name in graph.before if not any(name in before for before in graph.before.values())]
     edges = [
-        (number[one], "-->", at) for name, at in number.items() for one in graph.before.get(name, ()) if one in number
+        (numbers[predecessor], "-->", index)
+        for name, index in numbers.items()
+        for predecessor in graph.before.get(name, ())
+        if predecessor in numbers
     ]
-    edges += [(number[one], "-.->", number[judge]) for judge in graph.judges for one in ends]
+    edges += [(numbers[predecessor], "-.->", numbers[judge]) for judge in graph.judges for predecessor in tails]
     lines = ["```mermaid", "flowchart TD"]
     for name, spans in by_name.items():
         state = spans[-1].state if spans else "other"
-        look = "done" if state in ("cached", "kept") else state if state in _COLOURS else "other"
-        lines.append(f'  n{number[name]}["{_label(name)}"]:::{look}')
-    lines += [f"  n{one} {line} n{other}" for one, line, other in edges[:MOST_LINES]]
-    lines += [f"  classDef {look} {colours}" for look, colours in _COLOURS.items()]
+        style = "done" if state in ("cached", "kept") else state if state in _COLOURS else "other"
+        lines.append(f'  n{numbers[name]}["{_label(name)}"]:::{style}')
+    lines += [f"  n{source} {line} n{target}" for source, line, target in edges[:MOST_LINES]]
+    lines += [f"  classDef {style} {colours}" for style, colours in _COLOURS.items()]
     return "\n".join([*lines, "```"])
 
 
@@ -162,48 +165,48 @@ def _picture(graph: Graph, by_name: Mapping[str, Sequence[Span]]) -> str:
 
 
 def _label(name: str) -> str:
-    """A name as a label of a picture: of other characters than letters and digits, those that mean nothing there."""
-    said = "".join(each if each.isalnum() or each in " -_.," else "·" for each in name)
-    return _shortened(said, 40).strip() or "·"
+    """Return a name as a label in Mermaid; special characters are replaced."""
+    text = "".join(character if character.isalnum() or character in " -_.," else "·" for character in name)
+    return _shortened(text, 40).strip() or "·"
 
 
-def _code(said: str) -> str:
-    """A text as code within a line, or in a cell of a table."""
-    line = _shortened(_plain(" ".join(said.split())), MOST_OF_A_NAME).replace("|", "¦")
+def _code(text: str) -> str:
+    """Return a text as inline code, also for a cell of a table."""
+    line = _shortened(_visible(" ".join(text.split())), MOST_OF_A_NAME).replace("|", "¦")
     if not line:
         return "`?`"
-    ticks = "`" * (1 + _longest(line))
+    ticks = "`" * (1 + _longest_backticks(line))
     return f"{ticks} {line} {ticks}" if "`" in line else f"{ticks}{line}{ticks}"
 
 
-def _block(said: str) -> str:
-    """A text as a block of code, with its lines."""
-    if not said.strip():
+def _block(text: str) -> str:
+    """Return a text as a code block, with its lines."""
+    if not text.strip():
         return ""
-    text = _shortened(_plain("\n".join(said.splitlines())), MOST_OF_A_TEXT)
-    fence = "`" * max(3, 1 + _longest(text))
-    return f"{fence}text\n{text}\n{fence}"
+    shortened = _shortened(_visible("\n".join(text.splitlines())), MOST_OF_A_TEXT)
+    fence = "`" * max(3, 1 + _longest_backticks(shortened))
+    return f"{fence}text\n{shortened}\n{fence}"
 
 
-def _plain(said: str) -> str:
-    """Without what could hide something, or turn it around."""
-    return _HIDING.sub("\ufffd", said.replace("\t", "    "))
+def _visible(text: str) -> str:
+    """Return a text with invisible characters and those that change the text direction replaced."""
+    return _INVISIBLE.sub("\ufffd", text.replace("\t", "    "))
 
 
-def _longest(said: str) -> int:
-    return max(map(len, re.findall("`+", said)), default=0)
+def _longest_backticks(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)
 
 
-def _shortened(said: str, most: int) -> str:
-    return said if len(said) <= most else f"{said[: most - 1]}…"
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _word(status: object) -> str:
+def _status_word(status: object) -> str:
     return str(status).lower().replace("_", " ")
 
 
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _duration(seconds: float) -> str:

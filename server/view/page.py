@@ -41,7 +41,7 @@ def runs_page(title: str, runs: object) -> str:
 
 
 def report(trace: Trace) -> str:
-    """The page with a run inside: a file to keep, or to send."""
+    """Return the page with a run inside, as a self-contained file."""
     return _page(trace.workflow or "run", _json(picture(trace)), _json(details(trace)), connect=_REPORT)
 
 
@@ -71,7 +71,7 @@ def _page(
 
 
 def _json(value: object) -> str:
-    """JSON that can stand in a script element: nothing in it ends one."""
+    """Return JSON that can be embedded in a script element, without characters that could end it."""
     return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", to_json(value))
 
 
@@ -86,7 +86,7 @@ def _style() -> str:
 
 @cache
 def _script(names: tuple[str, ...]) -> str:
-    """Scripts as one, in a scope of their own."""
+    """Return scripts joined into one, in a scope of their own."""
     texts = "\n".join(_file(f"{name}.js") for name in names)
     return f'(() => {{\n"use strict";\n{texts}}})();'
 

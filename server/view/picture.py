@@ -9,28 +9,29 @@ from operad.runtime.observe.critical_path import critical_path
 from operad.runtime.observe.trace import Graph, Span, Trace
 
 MOST_OF_A_TEXT = 300
-"""Characters of an error or a question that are in the outline; all of it is in the details."""
+"""Maximum number of characters of an error or a question in the outline; the details contain all of it."""
 
 MOST_ITEMS = 100
-"""Items of a map whose inputs are told with the map."""
+"""Maximum number of items of a map whose inputs are included in the details of the map."""
 
-_APART = ("round", "item", "operator")
-"""The kinds of spans that have details of their own, and are not told with what is around them."""
+_SEPARATE_KINDS = ("round", "item", "operator")
+"""Kinds of spans whose details are not included in those of the span around them."""
 
 
 def picture(trace: Trace, since: int = 0) -> dict[str, Any]:
-    """The run as the page draws it.
+    """Return a run as the page draws it.
 
     Args:
         trace: The run.
-        since: Leave out the spans that have not changed after that many events.
+        since: Version of the picture that the page has; spans that have not changed since are left out.
 
     Returns:
-        ``run_id``, ``workflow``, ``goal``; ``version``, from which to ask on; ``now``, the time of the last event,
-        in seconds since the epoch; ``ended``; ``reset``: whether another run has begun, so that what was told before
-        no longer holds; ``graphs``, by the path of the operator that runs the workflow, joined by slashes and without
-        the numbers of items, that of the run under the empty text, or None if they have not changed; ``spans``,
-        without their details; and ``critical``, the ids of the spans on the critical path, once the run has ended.
+        ``run_id``, ``workflow``, ``goal``; ``version``, for `since` of the next call; ``now``, the time of the last
+        event, in seconds since the epoch; ``ended``; ``reset``: True if another run has started, so that earlier
+        pictures are outdated; ``graphs``, by the path of the operator that runs the workflow, joined by slashes and
+        without the numbers of items, that of the run under the empty text, or None if they have not changed;
+        ``spans``, without their details; and ``critical``, the ids of the spans on the critical path, once the run has
+        ended.
     """
     reset = not trace.began <= since <= trace.version
     known = 0 if reset else since
@@ -51,29 +52,29 @@ def picture(trace: Trace, since: int = 0) -> dict[str, Any]:
 
 
 def details(trace: Trace, of: int | None = None) -> dict[int, dict[str, Any]]:
-    """The details of spans that have any, by their ids.
+    """Return the details of spans that have any, by their ids.
 
     Args:
         trace: The run.
-        of: Only this span and what it did itself, its attempts, pauses, calls, questions, and the items of a map; None
+        of: Only this span with its own attempts, pauses, calls, questions, and the items of a map; None
             for all spans.
     """
     if of is None:
         spans = iter(trace.spans)
     else:
-        spans = _with_its_own(trace, trace.spans[of]) if 0 <= of < len(trace.spans) else iter(())
+        spans = _with_inner_spans(trace, trace.spans[of]) if 0 <= of < len(trace.spans) else iter(())
     return {span.id: span.details for span in spans if span.details}
 
 
-def _with_its_own(trace: Trace, span: Span) -> Iterator[Span]:
+def _with_inner_spans(trace: Trace, span: Span) -> Iterator[Span]:
     own, items = {span.id}, 0
     yield span
-    for each in trace.spans[span.id + 1 :]:  # descendants follow their span
-        if each.parent in own and each.kind not in _APART:
-            own.add(each.id)
-            yield each
-        elif each.parent == span.id and each.kind == "item" and (items := items + 1) <= MOST_ITEMS:
-            yield each
+    for other in trace.spans[span.id + 1 :]:  # descendants follow their span
+        if other.parent in own and other.kind not in _SEPARATE_KINDS:
+            own.add(other.id)
+            yield other
+        elif other.parent == span.id and other.kind == "item" and (items := items + 1) <= MOST_ITEMS:
+            yield other
 
 
 def _graph(graph: Graph) -> dict[str, Any]:
@@ -100,14 +101,16 @@ def _outline(span: Span) -> dict[str, Any]:
         "state": span.state,
         "usage": span.usage.model_dump(),
     }
-    told = span.details
-    if "progress" in told:
-        outline["progress"] = told["progress"]
+    span_details = span.details
+    if "progress" in span_details:
+        outline["progress"] = span_details["progress"]
     for name in ("error", "question"):
-        if name in told:
-            outline[name] = told[name][:MOST_OF_A_TEXT]
+        if name in span_details:
+            outline[name] = span_details[name][:MOST_OF_A_TEXT]
     if span.kind == "round":
-        outline |= {name: told[name] for name in ("status", "score", "blame", "by_error") if name in told}
-        if span.round > 1:  # in the first all run
-            outline["operators"] = told["operators"]
+        outline |= {
+            name: span_details[name] for name in ("status", "score", "blame", "by_error") if name in span_details
+        }
+        if span.round > 1:  # in the first round, all operators run
+            outline["operators"] = span_details["operators"]
     return outline

@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 from operad.server.view.http import application, content_policy, json_body, json_response, whole_number
 
 PACE = 0.2
-"""Seconds between looks at a run, and between messages to a browser."""
+"""Seconds between reads of a run's events, and between messages to a browser."""
 
 KEEP_ALIVE = 10.0
-"""Seconds without a message, after which a browser gets a sign of life."""
+"""Seconds without a message after which a browser receives a keep-alive comment."""
 
 MOST_STREAMS = 32
-"""Browsers that follow a run at once."""
+"""Maximum number of browsers that follow a run at once."""
 
 
 class RunPage:
     """The page of one run, or of consecutive runs.
 
     Args:
-        source: Source of its events.
-        title: The page's title.
+        source: Source of the run's events.
+        title: Title of the page.
         metrics: Metrics for Prometheus at `metrics`; None for none.
         titles: Titles of operators by their ids; others are shown by their ids.
 
@@ -78,35 +78,35 @@ class RunPage:
 
     @property
     def followed(self) -> bool:
-        """True if a browser follows it."""
+        """True if a browser follows the run."""
         return self._streams > 0
 
     # The run
 
     async def keep_up(self) -> None:
-        """Take in what happens, until it is cancelled."""
+        """Read events of the run, until cancelled."""
         while True:
-            more = await self._look()
+            more = await self._read_events()
             await asyncio.sleep(0 if more else PACE)
 
     async def close(self) -> None:
-        """Tell those who follow the last, and let them go."""
+        """Read the last events, and end the browsers' streams after sending them."""
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._look(), PACE)
+            await asyncio.wait_for(self._read_events(), PACE)
         self._closing.set()
 
-    async def _look(self) -> bool:
-        happened: Sequence[Event] = ()
-        with self._noting_faults():
-            happened = await self._source.news()
-        for event in happened:
-            with self._noting_faults():
+    async def _read_events(self) -> bool:
+        new_events: Sequence[Event] = ()
+        with self._faults_noted():
+            new_events = await self._source.news()
+        for event in new_events:
+            with self._faults_noted():
                 self._take_in(event)
-        return bool(happened)
+        return bool(new_events)
 
     @contextmanager
-    def _noting_faults(self) -> Generator[None, None, None]:
-        """Contain the failure of one event, so that others are still shown."""
+    def _faults_noted(self) -> Generator[None, None, None]:
+        """Note the failure of one event, so that others are still shown."""
         try:
             yield
         except Exception as error:  # noqa: BLE001
@@ -115,14 +115,14 @@ class RunPage:
     def _take_in(self, event: Event) -> None:
         trace = self._trace
         if trace.run_id and event.run_id != trace.run_id and not isinstance(event, RunStarted):
-            return  # of a run beside the one that is shown
+            return  # an event of another run of the same workflow
         trace.apply(event)
 
     @property
     def _note(self) -> str:
         return self._fault or self._source.note(ended=self._trace.ended)
 
-    def _told(self, since: int = 0) -> dict[str, Any]:
+    def _page_data(self, since: int = 0) -> dict[str, Any]:
         """Return the data of the page: the picture, or its changes since a version.
 
         Beside the values of `picture`, there are ``note``, a remark for the reader; ``can``, the available actions:
@@ -135,13 +135,13 @@ class RunPage:
             "titles": self._titles,
         }
 
-    # What it answers
+    # Requests
 
     async def _page(self, request: Request) -> Response:
         return HTMLResponse(self._html, headers={"content-security-policy": self._policy})
 
     async def _picture(self, request: Request) -> Response:
-        return json_response(self._told(whole_number(request.query_params.get("since", "0"))))
+        return json_response(self._page_data(whole_number(request.query_params.get("since", "0"))))
 
     async def _changes(self, request: Request) -> Response:
         if self._streams >= MOST_STREAMS:
@@ -152,16 +152,16 @@ class RunPage:
     async def _messages(self, since: int) -> AsyncGenerator[str, None]:
         self._streams += 1
         try:
-            said, last = None, monotonic()
+            sent, last_sent = None, monotonic()
             while True:
-                closing, now = self._closing.is_set(), (self._trace.version, self._note)
-                if now != said:
-                    told = self._told(since)
-                    yield f"id: {told['version']}\ndata: {to_json(told)}\n\n"
-                    since, said, last = told["version"], now, monotonic()
-                elif monotonic() - last > KEEP_ALIVE:
+                closing, current = self._closing.is_set(), (self._trace.version, self._note)
+                if current != sent:
+                    data = self._page_data(since)
+                    yield f"id: {data['version']}\ndata: {to_json(data)}\n\n"
+                    since, sent, last_sent = data["version"], current, monotonic()
+                elif monotonic() - last_sent > KEEP_ALIVE:
                     yield ": \n\n"
-                    last = monotonic()
+                    last_sent = monotonic()
                 if closing:
                     return
                 with suppress(asyncio.TimeoutError):
@@ -181,14 +181,14 @@ class RunPage:
 
     async def _answer(self, request: Request) -> Response:
         control = self._source.control
-        said = await json_body(request)
+        body = await json_body(request)
         if control is None:
             raise InputError(
                 "the page shows a file of events, which takes no answers; answer the run in the process that runs it"
             )
-        if not isinstance(said.get("interrupt_id"), str) or "value" not in said:
+        if not isinstance(body.get("interrupt_id"), str) or "value" not in body:
             raise HTTPException(400, 'say {"interrupt_id": the question\'s id, "value": the answer}')
-        await control.answer(self._trace.run_id, said["interrupt_id"], said["value"])
+        await control.answer(self._trace.run_id, body["interrupt_id"], body["value"])
         return json_response({})
 
     async def _cancel(self, request: Request) -> Response:
@@ -209,10 +209,10 @@ class RunPage:
 
 
 def _all_details(trace: Trace) -> Iterator[str]:
-    """`details` as JSON, span by span: all of it at once may be large."""
-    before = "{"
+    """Yield the details of all spans as JSON, span by span, as their total size may be large."""
+    separator = "{"
     for span in list(trace.spans):
         if span.details:
-            yield f'{before}"{span.id}":{to_json(span.details)}'
-            before = ","
-    yield "{}" if before == "{" else "}"
+            yield f'{separator}"{span.id}":{to_json(span.details)}'
+            separator = ","
+    yield "{}" if separator == "{" else "}"

@@ -27,18 +27,18 @@ from operad.server.view.page import runs_page
 from operad.server.view.run_page import RunPage
 
 MOST_RUNS = 8
-"""Runs of a database that are kept up with at once."""
+"""Maximum number of runs whose pages are kept up to date at once."""
 
 MOST_LISTED = 1_000
-"""Runs of a database that are listed."""
+"""Maximum number of runs in the list."""
 
 MOST_OF_AN_ERROR = 300
-"""Characters of an error in the list."""
+"""Maximum number of characters of an error in the list."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Followed:
-    """A run of a database that is kept up with."""
+    """A run whose page is kept up to date."""
 
     page: RunPage
     keeping: asyncio.Task[None]
@@ -67,10 +67,10 @@ class RunsPage:
         """Return at once: each run is followed as soon as its page is requested."""
 
     async def close(self) -> None:
-        """Tell those who follow a run the last, and let them go."""
-        for each in self._followed.values():
-            each.keeping.cancel()
-            await each.page.close()
+        """Send the last changes to the connected browsers, and end their streams."""
+        for followed in self._followed.values():
+            followed.keeping.cancel()
+            await followed.page.close()
 
     async def _list(self, request: Request) -> Response:
         html = runs_page(self._title, await self._listed())
@@ -93,14 +93,15 @@ class RunsPage:
         await followed.page.app(scope, receive, send)
 
     async def _follow(self, run_id: str) -> _Followed:
+        """Start to follow a run; drop the pages of idle runs if there are too many."""
         try:
             source = await in_thread(LedgerSource, self._ledger, run_id)
         except InputError as error:
             raise HTTPException(404, str(error)) from error
-        if run_id not in self._followed:  # two may have asked at once
-            shown = RunPage(source, run_id)
-            self._followed[run_id] = _Followed(shown, asyncio.ensure_future(shown.keep_up()))
-            idle = [name for name, each in self._followed.items() if not each.page.followed and name != run_id]
+        if run_id not in self._followed:  # two requests may have arrived at once
+            page = RunPage(source, run_id)
+            self._followed[run_id] = _Followed(page, asyncio.ensure_future(page.keep_up()))
+            idle = [name for name, followed in self._followed.items() if not followed.page.followed and name != run_id]
             for name in idle[: max(0, len(self._followed) - MOST_RUNS)]:
                 self._followed.pop(name).keeping.cancel()
         return self._followed[run_id]

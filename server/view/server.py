@@ -1,7 +1,7 @@
 """The page of a run over HTTP: bound to this machine, behind a token in its address.
 
-`data/picture` is the run as the page draws it, `data/changes` a stream of what changes in it, `data/details` what is
-shown when asked; `data/answer` and `data/cancel` take what a person says.
+`data/picture` returns the run as the page draws it, `data/changes` streams its changes, `data/details` returns details
+on demand; `data/answer` and `data/cancel` take a person's input.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ except ImportError as error:
 __all__ = ["HOST", "PageServer", "RunPage", "RunsPage", "Site", "live_page", "show"]
 
 HOST = "127.0.0.1"
-_HERE = frozenset({"127.0.0.1", "localhost", "::1"})
+_OWN_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 _HEADERS = {
     "cache-control": "no-store",
     "cross-origin-opener-policy": "same-origin",
@@ -47,7 +47,8 @@ _HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-_LEAVING = 3.0
+_CLOSING_SECONDS = 3.0
+"""Maximum time to wait for the end of the server's thread, in seconds."""
 
 
 class Site(Protocol):
@@ -63,12 +64,12 @@ class Site(Protocol):
         ...
 
     async def close(self) -> None:
-        """Tell those who follow the last, and let them go."""
+        """Send the last changes to the connected browsers, and end their streams."""
         ...
 
 
 class PageServer:
-    """Serves a site from a thread of its own, independent of runs; a context manager.
+    """Server of a site, in a thread of its own, independent of runs; a context manager.
 
     Args:
         site: The site.
@@ -98,17 +99,17 @@ class PageServer:
         self.close()
 
     def close(self) -> None:
-        """Tell those who follow the last, and end."""
+        """Send the last changes to the connected browsers, and stop the server."""
         self._ending = True
         if self._server:
             self._server.should_exit = True
-        self._thread.join(_LEAVING)
+        self._thread.join(_CLOSING_SECONDS)
         self._listening.close()
 
     def _serve(self) -> None:
-        asyncio.run(self._work())
+        asyncio.run(self._serve_site())
 
-    async def _work(self) -> None:
+    async def _serve_site(self) -> None:
         site = self._site
         quiet_about_accept(asyncio.get_running_loop())
         guarded = _Guard(Starlette(routes=[Mount(f"/{self._token}", app=site.app)]), self._token)
@@ -122,7 +123,7 @@ class PageServer:
 
 
 class _Server(uvicorn.Server):
-    """Lets those who follow go, before it waits for them to have gone."""
+    """Server that ends the site's streams before it waits for connections to close."""
 
     def __init__(self, app: ASGIApp, site: Site) -> None:
         config = uvicorn.Config(
@@ -149,7 +150,7 @@ class _Server(uvicorn.Server):
 
 
 def live_page(workflow: Workflow, source: LiveSource) -> RunPage:
-    """The page of a workflow's runs; with metrics, where the extra for them is installed."""
+    """Return the page of a workflow's runs; with metrics, if their extra is installed."""
     try:
         metrics = Metrics()
     except MissingExtraError:
@@ -200,19 +201,24 @@ class _Guard:
         if scope["type"] != "http":
             return
 
-        async def answer(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                named = {name.lower() for name, _ in message["headers"]}
-                added = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
-                message["headers"] = [*message["headers"], *(each for each in added if each[0] not in named)]
+                present = {name.lower() for name, _ in message["headers"]}
+                own_headers = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+                message["headers"] = [
+                    *message["headers"],
+                    *(header for header in own_headers if header[0] not in present),
+                ]
             await send(message)
 
-        refused = self._refused(Request(scope))
-        await (refused or self._app)(scope, receive, answer)
+        refused = self._refusal(Request(scope))
+        await (refused or self._app)(scope, receive, send_with_headers)
 
-    def _refused(self, request: Request) -> Response | None:
+    def _refusal(self, request: Request) -> Response | None:
         hosts = request.headers.getlist("host")
-        if len(hosts) != 1 or _hostname(hosts[0]) not in _HERE:  # a name of another site, made to lead here
+        if (
+            len(hosts) != 1 or _hostname(hosts[0]) not in _OWN_HOSTS
+        ):  # another site's name that resolves to this machine
             return refusal(403, "this page is for this machine alone: open it as 127.0.0.1 or localhost")
         given = request.scope["path"].removeprefix("/").partition("/")[0]
         if not secrets.compare_digest(given.encode("utf-8", "replace"), self._token):

@@ -24,36 +24,36 @@ if TYPE_CHECKING:
     from operad.runtime.durable.ledger import Ledger
 
 AT_ONCE = 500
-"""Events that are read from a file before others get a turn."""
+"""Maximum number of events read from a file before other tasks get a turn."""
 
 POLL = 1.0
-"""Seconds between looks into a database."""
+"""Seconds between queries to a database."""
 
 SILENCE = 30.0
-"""Seconds without a line, after which it is said of a file whose run has not ended."""
+"""Seconds without a new line after which the page remarks on the silence of an unfinished run."""
 
 MOST_NEAR = 10_000
-"""Names in a folder that are compared with one that is not there."""
+"""Maximum number of names in a folder that are compared with a missing name."""
 
-_HEAD = 256
+_HEAD_BYTES = 256
 
 
 class Control(Protocol):
-    """Answers a run's questions, and cancels it."""
+    """Object that answers a run's questions, and cancels the run."""
 
     async def answer(self, run_id: str, question_id: str, value: JsonValue) -> None:
         """Answer a question.
 
         Raises:
-            OperadError: There is no such question, or the answer does not fit.
+            OperadError: The question does not exist, or the answer does not fit.
         """
         ...
 
     async def cancel(self, run_id: str) -> None:
-        """End the run.
+        """Cancel the run.
 
         Raises:
-            OperadError: It has ended.
+            OperadError: The run has ended.
         """
         ...
 
@@ -75,9 +75,9 @@ class Source(Protocol):
         ...
 
     async def news(self) -> Sequence[Event]:
-        """The events since the last call, or the first of them; none for none.
+        """Return the next events since the last call; empty if there are none.
 
-        A run that begins anew does so with `RunStarted`.
+        If another run has started, or the events are sent again, the first event is `RunStarted`.
         """
         ...
 
@@ -93,16 +93,16 @@ class LiveSource:
     def __init__(self, workflow: Workflow, end: Callable[[], object] | None = None) -> None:
         self._workflow = workflow
         self._end = end
-        self._heard = deque[Event]()
+        self._pending = deque[Event]()
         self._closed = False
-        workflow.add_listener(self._hear)
+        workflow.add_listener(self._receive)
 
-    def _hear(self, event: Event) -> None:
+    def _receive(self, event: Event) -> None:
         if not self._closed:
-            self._heard.append(event)
+            self._pending.append(event)
 
     def close(self) -> None:
-        """Hear no more: a listener stays with its workflow."""
+        """Ignore further events; a listener cannot be removed from its workflow."""
         self._closed = True
 
     def note(self, *, ended: bool) -> str:
@@ -111,26 +111,26 @@ class LiveSource:
 
     @property
     def control(self) -> Control:
-        """The workflow."""
+        """This source, which passes answers to the workflow."""
         return self
 
     async def news(self) -> Sequence[Event]:
         """Return the events since the last call."""
-        return [self._heard.popleft() for _ in range(len(self._heard))]
+        return [self._pending.popleft() for _ in range(len(self._pending))]
 
     async def answer(self, run_id: str, question_id: str, value: JsonValue) -> None:
         """Answer a question; further events show the effect on the run.
 
         Raises:
-            OperadError: There is no such question, or the answer does not fit.
+            OperadError: The question does not exist, or the answer does not fit.
         """
         await self._workflow.answer(run_id, {question_id: value})
 
     async def cancel(self, run_id: str) -> None:
-        """End the run.
+        """Cancel the run.
 
         Raises:
-            InputError: It has ended.
+            InputError: The run has ended.
         """
         if self._end:
             self._end()
@@ -145,18 +145,18 @@ class FileSource:
         path: The file.
 
     Raises:
-        InputError: There is no such file, or it is none of events.
+        InputError: The file does not exist, or contains only events of unknown types.
     """
 
     control = None
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
-            raise InputError(_no_file(path))
+            raise InputError(_no_file_message(path))
         self._path = path
         self._file = EventsFile(path)
         self._head = b""
-        self._fault = ""
+        self._fault_note = ""
         first = EventsFile(path)
         if next(first.events(), None) is None and first.unknown:
             raise InputError(
@@ -165,12 +165,12 @@ class FileSource:
 
     def note(self, *, ended: bool) -> str:
         """Return a remark on an unreadable file, or on a long silence although the run has not ended."""
-        if self._fault or ended:
-            return self._fault
+        if self._fault_note or ended:
+            return self._fault_note
         with suppress(OSError):
-            found = self._path.stat()
-            last = found.st_mtime
-            if found.st_size and time.time() - last > SILENCE:
+            status = self._path.stat()
+            last = status.st_mtime
+            if status.st_size and time.time() - last > SILENCE:
                 cut = " in the middle of a line" if self._file.rest > 0 else ""
                 since = f"{datetime.fromtimestamp(last).astimezone():%Y-%m-%d %H:%M:%S}"
                 return f"{self._path.name} ends{cut} before its run does; nothing was written since {since}"
@@ -178,37 +178,37 @@ class FileSource:
 
     async def news(self) -> Sequence[Event]:
         """Return the next events. After a line that is not an event, nothing is read until the file is replaced."""
-        happened: list[Event] = []
+        events: list[Event] = []
         try:
-            if self._is_another():
-                self._file, self._fault = EventsFile(self._path), ""
-            if not self._fault:
+            if self._is_replaced():
+                self._file, self._fault_note = EventsFile(self._path), ""
+            if not self._fault_note:
                 for event in islice(self._file.events(), AT_ONCE):
-                    happened.append(event)  # those before a line that is wrong are shown
+                    events.append(event)  # events before an invalid line are shown
         except OSError as error:
-            self._fault = f"{self._path}: cannot be read: {error.strerror or error}"
+            self._fault_note = f"{self._path}: cannot be read: {error.strerror or error}"
         except InputError as error:
-            self._fault = str(error)
-        return happened
+            self._fault_note = str(error)
+        return events
 
-    def _is_another(self) -> bool:
-        """Return True if the file is not the one that was read: shorter, or with another beginning."""
+    def _is_replaced(self) -> bool:
+        """Return True if the file was replaced since the last read: it is shorter, or starts differently."""
         if not self._path.is_file():
             raise FileNotFoundError(ENOENT, "it is gone")
         with self._path.open("rb") as file:
-            before, self._head = self._head, file.read(_HEAD)
+            before, self._head = self._head, file.read(_HEAD_BYTES)
         return not self._head.startswith(before) or self._file.rest < 0
 
 
 class LedgerSource:
-    """A run that is kept in a database, driven by whatever process.
+    """A durable run in a database, driven by any process.
 
     Args:
         ledger: The database.
-        run_id: The run's id.
+        run_id: Id of the run.
 
     Raises:
-        InputError: There is no such run.
+        InputError: The run does not exist.
     """
 
     def __init__(self, ledger: Ledger, run_id: str) -> None:
@@ -216,8 +216,8 @@ class LedgerSource:
         self._ledger = ledger
         self._run_id = run_id
         self._known: Sequence[Event] = ()
-        self._noted: object = None
-        self._next = 0.0
+        self._last_state: object = None
+        self._next_query = 0.0
         self._note = ""
 
     def note(self, *, ended: bool) -> str:
@@ -230,57 +230,57 @@ class LedgerSource:
         return self
 
     async def news(self) -> Sequence[Event]:
-        """Return the events kept since the last call; all of them, if their beginning has changed."""
-        if time.monotonic() < self._next:
+        """Return the events stored since the last call; all events, if the earlier ones have changed."""
+        if time.monotonic() < self._next_query:
             return ()
         known = self._known
         try:
-            self._known = await in_thread(self._look)
+            self._known = await in_thread(self._read)
         except OperadError as error:
             self._note = str(error)
-        self._next = time.monotonic() + POLL
-        as_before = self._known[: len(known)] == known
-        return self._known[len(known) :] if as_before else self._known
+        self._next_query = time.monotonic() + POLL
+        is_continued = self._known[: len(known)] == known
+        return self._known[len(known) :] if is_continued else self._known
 
-    def _look(self) -> Sequence[Event]:
+    def _read(self) -> Sequence[Event]:
         kept = self._ledger.run(self._run_id)
         driven = kept.driver in self._ledger.alive()  # by the clocks alone, which suffices for display
         self._note = "" if driven else f"no process drives this run; to resume it: operad runs resume {self._run_id}"
-        noted = (kept.state, kept.drives, kept.updated, driven)
-        if noted == self._noted:
+        state = (kept.state, kept.drives, kept.updated, driven)
+        if state == self._last_state:
             return self._known
-        happened = self._ledger.events(self._run_id)
-        self._noted = noted
-        return happened
+        events = self._ledger.events(self._run_id)
+        self._last_state = state
+        return events
 
     async def answer(self, run_id: str, question_id: str, value: JsonValue) -> None:
         """Answer a question: the driver of the run receives the answer, now or when the run is resumed.
 
         Raises:
-            InputError: There is no such question, or the answer does not fit.
+            InputError: The question does not exist, or the answer does not fit.
         """
         await in_thread(self._ledger.answer, self._run_id, {question_id: value})
-        self._look_at_once()
+        self._read_at_once()
 
     async def cancel(self, run_id: str) -> None:
-        """End the run.
+        """Cancel the run.
 
         Raises:
-            InputError: It has ended.
+            InputError: The run has ended.
         """
         await in_thread(self._ledger.cancel, self._run_id)
-        self._look_at_once()
+        self._read_at_once()
 
-    def _look_at_once(self) -> None:
-        self._noted, self._next = None, 0.0
+    def _read_at_once(self) -> None:
+        self._last_state, self._next_query = None, 0.0
 
 
-def _no_file(path: Path) -> str:
+def _no_file_message(path: Path) -> str:
     if path.is_dir():
         return f"{path}: is a folder; name a file in it that operad run --events FILE.jsonl has written"
     if path.exists():
         return f"{path}: is not a regular file; name one that operad run --events FILE.jsonl has written"
-    near = ""
+    hint = ""
     with suppress(OSError):
-        near = did_you_mean(path.name, sorted(each.name for each in path.parent.iterdir())[:MOST_NEAR])
-    return f"{path}: there is no such file{near}; operad run … --events FILE.jsonl writes one"
+        hint = did_you_mean(path.name, sorted(entry.name for entry in path.parent.iterdir())[:MOST_NEAR])
+    return f"{path}: there is no such file{hint}; operad run … --events FILE.jsonl writes one"

@@ -23,18 +23,18 @@ from operad.server.studio.experts.judges import judges_of
 OPERATOR, EVALUATOR, EXPERT, LEADER = "operator", "evaluator", "expert", "leader"
 
 _NOT_SHOWN = frozenset({"workflow", "evaluator", "name"})
-_WAYS = "The ways on from it, of which it takes one; a chain names the one that it follows."
-_OF_EXPERT = ("max_rounds", "model", "reasoner", "memory", "limits", "budget", "policy")
+_PORTS_TEXT = "The ways on from it, of which it takes one; a chain names the one that it follows."
+_EXPERT_FIELDS = ("max_rounds", "model", "reasoner", "memory", "limits", "budget", "policy")
 
 
 class Part(NamedTuple):
-    """A node, and the place in the file of what it is.
+    """A node, and the path of its definition in the file.
 
     Attributes:
         spec: The node.
-        path: The place; None where an edit has no place.
-        expert: Place of the expert that it belongs to.
-        name: Name in its expert.
+        path: Path of the definition; None if it cannot be edited.
+        expert: Index of its expert; -1 for the leader.
+        name: Name in the expert.
     """
 
     spec: NodeSpec
@@ -44,75 +44,75 @@ class Part(NamedTuple):
 
 
 def graph_of(data: bytes, path: Path) -> NodeGraph:
-    """Return the operators of all experts, with the edges between them; evaluators come after the tails.
+    """Return the operators of all experts with their edges; evaluators follow the last operators.
 
     Raises:
         InvalidError: The file is not valid; every issue is listed.
     """
     configuration, parts, edges = read_parts(data, path)
     name = configuration.spec.app.name or path.stem
-    return NodeGraph([each.spec for each in parts], edges, name=name)
+    return NodeGraph([part.spec for part in parts], edges, name=name)
 
 
 def read_parts(data: bytes, path: Path) -> tuple[Configuration, list[Part], list[Edge]]:
-    """Return a file of experts, its parts, and the edges between them."""
+    """Return the configuration of a file of experts, its parts, and the edges between them."""
     text = data.decode("utf-8-sig", "replace")
     configuration = preview_text(text, path.name, path.parent)
     parts: list[Part] = []
     edges: list[Edge] = []
-    found = _places(text, path.name)
+    definitions = _operator_places(text, path.name)
     raw = parse_document(text, path.name)
     name_operators(raw)
     name_functions(raw)
     graphs = {name: workflow.graph() for name, workflow in configuration.workflows.items()}
-    taken = Counter([LEADER, *graphs, *(key for graph in graphs.values() for key in _keys(graph))])
-    lead = configuration.spec.leader
-    if lead:
-        parts.append(Part(NodeSpec(LEADER, LEADER, _fields_of_leader(lead)), ("leader",)))
+    id_counts = Counter([LEADER, *graphs, *(key for graph in graphs.values() for key in _operator_ids(graph))])
+    leader = configuration.spec.leader
+    if leader:
+        parts.append(Part(NodeSpec(LEADER, LEADER, _fields_of_leader(leader)), ("leader",)))
     for number, expert in enumerate(configuration.spec.experts):
         name = expert.profile.name
-        fields = _fields_of_expert(expert, expert.profile) | _links(raw, number)
+        fields = _fields_of_expert(expert, expert.profile) | _linked_fields(raw, number)
         parts.append(Part(NodeSpec(name, EXPERT, fields), ("experts", number), number, name))
-        edges += [Edge(LEADER, name)] if lead else []
-        inner, between = _of_expert(configuration, number, taken, found)
+        edges += [Edge(LEADER, name)] if leader else []
+        inner, between = _parts_of_expert(configuration, number, id_counts, definitions)
         parts += inner
         edges += between
     return configuration, parts, edges
 
 
-def _keys(graph: WorkflowGraph) -> list[str]:
+def _operator_ids(graph: WorkflowGraph) -> list[str]:
     return [*graph.operators, *(evaluator.get_id() for evaluator in graph.evaluators)]
 
 
-def _of_expert(
+def _parts_of_expert(
     configuration: Configuration,
     number: int,
-    taken: Mapping[str, int],
-    found: Mapping[str, tuple[tuple[Step, ...], dict[str, Any]]],
+    id_counts: Mapping[str, int],
+    definitions: Mapping[str, tuple[tuple[Step, ...], dict[str, Any]]],
 ) -> tuple[list[Part], list[Edge]]:
     name = configuration.spec.experts[number].profile.name
     graph = configuration.workflows[name].graph()
-    ids = {key: key if taken[key] == 1 else f"{name}/{key}" for key in _keys(graph)}
+    ids = {key: key if id_counts[key] == 1 else f"{name}/{key}" for key in _operator_ids(graph)}
     parts: list[Part] = []
     edges: list[Edge] = []
     for key in graph.operators:
-        path, fields = found.get(key, (None, dict[str, Any]()))
+        path, fields = definitions.get(key, (None, dict[str, Any]()))
         parts.append(Part(NodeSpec(ids[key], OPERATOR, fields, name), path, number, key))
-        for earlier, ports in graph.before[key].items():
-            declared = list(graph.operators[earlier].ports) if earlier in graph.operators else []
+        for predecessor, ports in graph.before[key].items():
+            declared = list(graph.operators[predecessor].ports) if predecessor in graph.operators else []
             numbers = [declared.index(port) for port in ports if port in declared] or [0]
-            edges += [Edge(ids[earlier], ids[key], number) for number in numbers]
-    followed = {earlier for before in graph.before.values() for earlier in before}
+            edges += [Edge(ids[predecessor], ids[key], number) for number in numbers]
+    followed = {predecessor for before in graph.before.values() for predecessor in before}
     for evaluator in graph.evaluators:
         key = evaluator.get_id()
-        path, fields = found.get(key, (None, dict[str, Any]()))
+        path, fields = definitions.get(key, (None, dict[str, Any]()))
         parts.append(Part(NodeSpec(ids[key], EVALUATOR, fields, name), path, number, key))
         edges += [Edge(ids[tail], ids[key]) for tail in graph.operators if tail not in followed]
     return parts, edges
 
 
-def _places(text: str, name: str) -> dict[str, tuple[tuple[Step, ...], dict[str, Any]]]:
-    """The place and the fields of each operator, by its name."""
+def _operator_places(text: str, name: str) -> dict[str, tuple[tuple[Step, ...], dict[str, Any]]]:
+    """Return the path and the fields of each operator, by name."""
     document = parse_document(text, name)
     name_operators(document)
     name_functions(document)
@@ -120,15 +120,15 @@ def _places(text: str, name: str) -> dict[str, tuple[tuple[Step, ...], dict[str,
     for _, path, value in places(document.data):
         if isinstance(value, dict):
             fields = cast("dict[str, Any]", value)
-            shown = {key: _shown(each) for key, each in fields.items() if key not in _NOT_SHOWN}
+            shown = {key: _form_value(field) for key, field in fields.items() if key not in _NOT_SHOWN}
             found.setdefault(str(fields.get("name")), (tuple(path), shown))
     return found
 
 
-def _shown(value: Any) -> Any:
-    """A field for the form: actions and tools by their names."""
+def _form_value(value: Any) -> Any:
+    """Return a field for the form; actions and tools are replaced by their names."""
     if isinstance(value, list):
-        return [_shown(each) for each in cast("list[Any]", value)]
+        return [_form_value(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         if "name" in fields and ("tools" in fields or "module_path" in fields or "mcp_transport_config" in fields):
@@ -137,54 +137,56 @@ def _shown(value: Any) -> Any:
 
 
 def _fields_of_expert(expert: WorkflowLikeSpec, profile: Any) -> dict[str, Any]:
-    said = expert.model_dump(mode="json", exclude_unset=True, by_alias=True)
-    kept = {name: said[name] for name in _OF_EXPERT if name in said}
+    values = expert.model_dump(mode="json", exclude_unset=True, by_alias=True)
+    kept = {name: values[name] for name in _EXPERT_FIELDS if name in values}
     return {"profile": profile.model_dump(mode="json"), "max_rounds": expert.max_rounds, **kept}
 
 
-def _fields_of_leader(lead: LeaderSpec) -> dict[str, Any]:
-    said = lead.model_dump(mode="json", exclude_unset=True, by_alias=True)
-    return {name: value for name, value in said.items() if name != "actions"}
+def _fields_of_leader(leader: LeaderSpec) -> dict[str, Any]:
+    values = leader.model_dump(mode="json", exclude_unset=True, by_alias=True)
+    return {name: value for name, value in values.items() if name != "actions"}
 
 
-def _links(document: Document, number: int) -> dict[str, Any]:
-    """The chains of an expert by the names of operators, and its evaluators by theirs."""
-    chains = [[_link(item) for item in chain] for chain in chains_of(document.data, number)]
+def _linked_fields(document: Document, number: int) -> dict[str, Any]:
+    """Return the chains and evaluators of an expert, with operators by name."""
+    chains = [[_chain_item(item) for item in chain] for chain in chains_of(document.data, number)]
     judges = judges_of(document.data, number)
     return {"workflow": chains, **({"evaluator": judges} if judges else {})}
 
 
-def _link(item: Item) -> Any:
+def _chain_item(item: Item) -> Any:
     return item.name if item.port is None else {"operator": item.name, "port": item.port}
 
 
 def _mappings(data: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    return [each for each in list_of(data.get(key)) if isinstance(each, dict)]
+    return [item for item in list_of(data.get(key)) if isinstance(item, dict)]
 
 
 def schemas(data: bytes, path: Path) -> dict[str, dict[str, Any]]:
     """Return the JSON Schemas of the fields that a form can set, by the type of node.
 
     Args:
-        data: The file, whose tools, actions and operators can be chosen.
-        path: Its place.
+        data: Content of the file, whose tools, actions and operators can be chosen.
+        path: Path of the file.
     """
     document = parse_document(data.decode("utf-8-sig", "replace"), path.name)
     name_operators(document)
     name_functions(document)
-    said = OperatorSpec.model_json_schema()
-    whole = said if "properties" in said else said["$defs"]["OperatorSpec"]  # where it refers to itself
+    schema = OperatorSpec.model_json_schema()
+    operator_schema = (
+        schema if "properties" in schema else schema["$defs"]["OperatorSpec"]
+    )  # if the schema refers to itself
     plain_types = {"string", "number", "integer", "boolean"}
     fields = {
         name: dict(part) | ({"x-editor": "prompt"} if name == "instruction" else {"x-advanced": True})
-        for name, part in whole["properties"].items()
+        for name, part in operator_schema["properties"].items()
         if part.get("type") in plain_types and name not in _NOT_SHOWN
     }
     for key in ("tools", "actions"):
-        if known := [str(each["name"]) for each in _mappings(document.data, key) if "name" in each]:
+        if known := [str(item["name"]) for item in _mappings(document.data, key) if "name" in item]:
             fields[key] = {"type": "array", "items": {"enum": known}, "default": []}
-    ways = {"type": "string", "default": "other"}
-    fields["ports"] = {"type": "array", "items": ways, "default": [], "x-advanced": True, "description": _WAYS}
+    port = {"type": "string", "default": "other"}
+    fields["ports"] = {"type": "array", "items": port, "default": [], "x-advanced": True, "description": _PORTS_TEXT}
     operator = {"type": "object", "properties": fields, "required": ["instruction"]}
     rounds = {"type": "integer", "minimum": 1, "title": "Max rounds"}
     profile = {
@@ -194,21 +196,21 @@ def schemas(data: bytes, path: Path) -> dict[str, dict[str, Any]]:
             "desc": {"type": "string", "title": "Description", "x-editor": "prompt"},
         },
     }
-    steps = {"title": "Operator", "enum": _steps(document)}
+    steps = {"title": "Operator", "enum": _step_choices(document)}
     chain = {"type": "array", "items": steps, "title": "Chain", "default": steps["enum"][:1]}
-    linked: dict[str, Any] = {"workflow": {"type": "array", "items": chain, "title": "Chains"}}
-    if judges := _judges(document):
+    links: dict[str, Any] = {"workflow": {"type": "array", "items": chain, "title": "Chains"}}
+    if judges := _evaluator_choices(document):
         judge = {"title": "Evaluator", "enum": judges}
-        linked["evaluator"] = {"type": "array", "items": judge, "title": "Evaluators", "default": []}
+        links["evaluator"] = {"type": "array", "items": judge, "title": "Evaluators", "default": []}
     expert = {
         "type": "object",
-        "properties": {"profile": profile, **linked, "max_rounds": rounds},
+        "properties": {"profile": profile, **links, "max_rounds": rounds},
         "required": ["profile", "workflow", "max_rounds"],
     }
-    return {OPERATOR: operator, EVALUATOR: operator, EXPERT: expert, LEADER: _of_leader(profile)}
+    return {OPERATOR: operator, EVALUATOR: operator, EXPERT: expert, LEADER: _leader_schema(profile)}
 
 
-def _of_leader(profile: Mapping[str, Any]) -> dict[str, Any]:
+def _leader_schema(profile: Mapping[str, Any]) -> dict[str, Any]:
     counts = {
         name: {"type": "integer", "minimum": 1, "default": field.default, "description": field.description}
         for name, field in LeaderSpec.model_fields.items()
@@ -217,44 +219,44 @@ def _of_leader(profile: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {"profile": profile, **counts}, "required": ["profile"]}
 
 
-def _judges(document: Document) -> list[str]:
-    """The operators that can be evaluators: those in no chain first, and those that are written in place."""
+def _evaluator_choices(document: Document) -> list[str]:
+    """Return the operators that can be evaluators: first those in no chain, last those defined in place."""
     experts = range(len(list_of(document.data["experts"])))
     judges = [name for number in experts for name in judges_of(document.data, number)]
     steps = {item.name for number in experts for chain in chains_of(document.data, number) for item in chain}
-    defined = [str(each["name"]) for each in _mappings(document.data, "operators")]
+    defined = [str(operator["name"]) for operator in _mappings(document.data, "operators")]
     free = sorted((name for name in defined if name not in judges), key=lambda name: name in steps)
     return [*dict.fromkeys([*free, *judges])]
 
 
-def _steps(document: Document) -> list[Any]:
-    """The operators of a file, and each of their ports."""
+def _step_choices(document: Document) -> list[Any]:
+    """Return the operators of a file, and each of their ports."""
     steps: list[Any] = []
-    for what, _, value in places(document.data):
-        if isinstance(value, dict) and what != EVALUATOR:
+    for kind, _, value in places(document.data):
+        if isinstance(value, dict) and kind != EVALUATOR:
             fields = cast("dict[str, Any]", value)
             name = str(fields["name"])
             ports = [{"operator": name, "port": port} for port in ports_of(fields)]
-            steps += [each for each in (name, *ports) if each not in steps]
+            steps += [choice for choice in (name, *ports) if choice not in steps]
     return steps
 
 
 def ports_of(params: Mapping[str, Any]) -> Iterator[str]:
     """Yield the ports of an operator."""
-    for each in list_of(params.get("ports")):
-        yield str(each)
+    for port in list_of(params.get("ports")):
+        yield str(port)
 
 
 def connectable(graph: NodeGraph, source: str) -> dict[str, str | None]:
-    """Return for each other part why no edge can lead there from an operator; None where one can.
+    """Return for each other part the reason why an edge from an operator cannot lead to it; None if it can.
 
     Raises:
-        InputError: There is no such operator.
+        InputError: The operator does not exist.
     """
     spec = graph.by_id.get(source)
     if spec is None or spec.type != OPERATOR:
         raise InputError(f"there is no operator {source!r}{did_you_mean(source, graph.by_id)}")
-    before = _before(graph, source)
+    before = _predecessors(graph, source)
     reasons: dict[str, str | None] = {}
     for other in graph.nodes:
         if other.type == EVALUATOR:
@@ -270,12 +272,12 @@ def connectable(graph: NodeGraph, source: str) -> dict[str, str | None]:
     return reasons
 
 
-def _before(graph: NodeGraph, node_id: str) -> set[str]:
-    """The nodes from which edges lead to a node."""
-    found, open_ = set[str](), [node_id]
-    while open_:
-        here = open_.pop()
-        new = {each.source for each in graph.edges if each.target == here} - found
+def _predecessors(graph: NodeGraph, node_id: str) -> set[str]:
+    """Return the nodes from which a node can be reached."""
+    found, pending = set[str](), [node_id]
+    while pending:
+        current = pending.pop()
+        new = {edge.source for edge in graph.edges if edge.target == current} - found
         found |= new
-        open_ += new
+        pending += new
     return found

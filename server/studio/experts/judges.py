@@ -17,66 +17,66 @@ FIELD = "evaluator"
 
 
 def judges_of(data: Mapping[str, Any], number: int) -> list[str]:
-    """Return the names of an expert's evaluators, in order; those that are written in place have names, too.
+    """Return the names of an expert's evaluators, in order; evaluators that are defined in place have names, too.
 
     Args:
         data: Data of the file, with names.
-        number: Place of the expert.
+        number: Index of the expert.
     """
-    said = fields_of(list_of(data["experts"])[number]).get(FIELD)
-    judges: list[Any] = list_of(said) if isinstance(said, list) else [] if said is None else [said]
-    return [str(fields_of(each).get("name") or each) for each in judges]
+    value = fields_of(list_of(data["experts"])[number]).get(FIELD)
+    evaluators: list[Any] = list_of(value) if isinstance(value, list) else [] if value is None else [value]
+    return [str(fields_of(evaluator).get("name") or evaluator) for evaluator in evaluators]
 
 
 def judges_in(value: Any) -> list[str]:
-    """Return the names of evaluators that a form gives: a list of names, one name, or nothing.
+    """Return the names of evaluators in a form's value: a list of names, one name, or nothing.
 
     Raises:
         InputError: The value has another form.
     """
     names: list[Any] = list_of(value) if isinstance(value, list) else [] if value is None else [value]
-    if not all(isinstance(each, str) and each.strip() for each in names) or len(set(names)) < len(names):
+    if not all(isinstance(name, str) and name.strip() for name in names) or len(set(names)) < len(names):
         raise InputError(f"{FIELD}: expected names of operators, each once, got {names!r:.60}")
     return names
 
 
 def with_judges(text: str, number: int, names: Sequence[str], made: Mapping[str, str] | None = None) -> str:
-    """Return the text of a file in which an expert has other evaluators; those that stay are not touched.
+    """Return the text of a file with other evaluators for an expert; evaluators that stay are not touched.
 
     Args:
         text: The text.
-        number: Place of the expert.
-        names: Names of its evaluators; none for an expert without one.
-        made: New evaluators as YAML, by their names; others stand by their names.
+        number: Index of the expert.
+        names: Names of the new evaluators; empty for none.
+        made: Evaluators defined in place, as YAML by name; others are written as names.
     """
     path: tuple[Step, ...] = ("experts", number)
-    place = (*path, FIELD)
+    field_path = (*path, FIELD)
     before = judges_of(named(text), number)
-    said = {each: scalar(each) for each in names} | dict(made or {})
-    judges = part_at(text, place)
+    yaml_of = {name: scalar(name) for name in names} | dict(made or {})
+    field = part_at(text, field_path)
     if list(names) == before:
         return text
-    if judges is None:
-        return _with_field(text, path, _listed(names, said))
+    if field is None:
+        return _with_field(text, path, _field_yaml(names, yaml_of))
     if not names:
         return _without_field(text, path)
-    if judges.kind == "list":
-        return _in_list(text, place, before, names, said)
-    in_lines = judges.kind == "map" and not judges.flow
+    if field.kind == "list":
+        return _with_changed_list(text, field_path, before, names, yaml_of)
+    in_lines = field.kind == "map" and not field.flow
     if before[0] not in names:
         return (
-            _with_field(_without_field(text, path), path, _listed(names, said))
+            _with_field(_without_field(text, path), path, _field_yaml(names, yaml_of))
             if in_lines
-            else with_part(text, place, _listed(names, said))
+            else with_part(text, field_path, _field_yaml(names, yaml_of))
         )
     if in_lines:
-        return _in_list(_as_item(text, judges), place, before, names, said)
-    own = text[judges.begin : judges.end]
-    return with_part(text, place, f"[{', '.join(own if each == before[0] else said[each] for each in names)}]")
+        return _with_changed_list(_as_list_item(text, field), field_path, before, names, yaml_of)
+    kept = text[field.begin : field.end]
+    return with_part(text, field_path, f"[{', '.join(kept if name == before[0] else yaml_of[name] for name in names)}]")
 
 
-def _as_item(text: str, judge: Part) -> str:
-    """The text with an evaluator in lines as the only item of a list; its anchor goes with it."""
+def _as_list_item(text: str, judge: Part) -> str:
+    """Return the text in which an evaluator that spans lines becomes the only item of a list, with its anchor."""
     first = judge.keys[0]
     margin = "\n" + " " * first.column
     lines = re.sub(r"\n(?=[^\n])", "\n  ", text[first.begin : judge.end])
@@ -86,12 +86,12 @@ def _as_item(text: str, judge: Part) -> str:
     return f"{head}{before}- {anchor}{f'{margin}  ' if anchor else ''}{lines}{text[judge.end :]}"
 
 
-def _listed(names: Sequence[str], said: Mapping[str, str]) -> str:
-    return said[names[0]] if len(names) == 1 else f"[{', '.join(said[each] for each in names)}]"
+def _field_yaml(names: Sequence[str], yaml_of: Mapping[str, str]) -> str:
+    return yaml_of[names[0]] if len(names) == 1 else f"[{', '.join(yaml_of[name] for name in names)}]"
 
 
 def _with_field(text: str, path: Sequence[Step], written: str) -> str:
-    """The text with the field behind the chains of the expert."""
+    """Return the text with the field after the chains of the expert."""
     holder = part_at(text, path)
     keys = [key.text for key in holder.keys] if holder else []
     return with_item(text, path, keys.index("workflow") + 1, f"{FIELD}: {written}")
@@ -103,14 +103,14 @@ def _without_field(text: str, path: Sequence[Step]) -> str:
     return without_item(text, path, keys.index(FIELD))
 
 
-def _in_list(
-    text: str, place: Sequence[Step], before: Sequence[str], names: Sequence[str], said: Mapping[str, str]
+def _with_changed_list(
+    text: str, field_path: Sequence[Step], before: Sequence[str], names: Sequence[str], yaml_of: Mapping[str, str]
 ) -> str:
     for kind, begin, end, first, last in reversed(SequenceMatcher(None, before, names, False).get_opcodes()):
         if kind == "equal":
             continue
-        for at in range(last - 1, first - 1, -1):  # first those that are new, so that the list is never empty
-            text = with_item(text, place, end, said[names[at]])
-        for at in range(end - 1, begin - 1, -1):
-            text = without_item(text, place, at)
+        for index in range(last - 1, first - 1, -1):  # additions first, so that the list is never empty
+            text = with_item(text, field_path, end, yaml_of[names[index]])
+        for index in range(end - 1, begin - 1, -1):
+            text = without_item(text, field_path, index)
     return text

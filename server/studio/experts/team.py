@@ -16,43 +16,45 @@ _LEADER_NAME = "Leader"
 
 
 def with_expert(text: str, name: str, params: Mapping[str, Any]) -> str:
-    """Return the text of a file with an expert more, behind the others, whose chain has one operator.
+    """Return the text of a file with another expert at the end, whose chain has one operator.
 
     Args:
         text: The text.
         name: Name of the expert.
-        params: ``operator``, the name of its operator; ``desc``, what the expert is good at; ``instruction`` of an
+        params: ``operator``, the name of its operator; ``desc``, the description; ``instruction`` of an
             operator that the file does not define, which is written in the chain.
 
     Raises:
-        InputError: The name is missing, or an expert has it; or no operator is named.
+        InputError: The name is missing or in use, or no operator is named.
     """
     data = named(text)
-    experts = [fields_of(each) for each in list_of(data["experts"])]
+    experts = [fields_of(fields) for fields in list_of(data["experts"])]
     operator = params.get("operator")
-    if not name.strip() or any(fields_of(each.get("profile")).get("name") == name for each in experts):
+    if not name.strip() or any(fields_of(fields.get("profile")).get("name") == name for fields in experts):
         raise InputError(f"id: expected a name that no expert of the file has, got {name!r}")
     if not isinstance(operator, str) or not operator.strip():
         raise InputError("operator: name the first operator of the expert")
-    defined = {fields_of(each).get("name") for each in list_of(data.get("operators"))}
-    first = (
+    defined = {fields_of(fields).get("name") for fields in list_of(data.get("operators"))}
+    operator_yaml = (
         scalar(operator) if operator in defined else in_place(operator, {"instruction": params.get("instruction", "")})
     )
     desc = params.get("desc")
     profile = f"{{name: {scalar(name)}{f', desc: {json.dumps(desc, ensure_ascii=False)}' if isinstance(desc, str) and desc else ''}}}"
-    at = part_at(text, ("experts",))
-    in_flow = at is not None and at.flow
-    made = (
-        f"{{profile: {profile}, workflow: [[{first}]]}}" if in_flow else f"profile: {profile}\nworkflow:\n  - [{first}]"
+    experts_part = part_at(text, ("experts",))
+    in_flow = experts_part is not None and experts_part.flow
+    expert_yaml = (
+        f"{{profile: {profile}, workflow: [[{operator_yaml}]]}}"
+        if in_flow
+        else f"profile: {profile}\nworkflow:\n  - [{operator_yaml}]"
     )
-    return with_item(text, ("experts",), len(experts), made)
+    return with_item(text, ("experts",), len(experts), expert_yaml)
 
 
 def without_expert(text: str, number: int) -> str:
     """Return the text without an expert.
 
     Raises:
-        InputError: It is the only one.
+        InputError: The expert is the only one.
     """
     if len(list_of(named(text)["experts"])) == 1:
         raise InputError("a file has at least one expert; add another one first")
@@ -60,10 +62,10 @@ def without_expert(text: str, number: int) -> str:
 
 
 def with_leader(text: str) -> str:
-    """Return the text with a leader, behind the other fields.
+    """Return the text with a leader after the other fields.
 
     Raises:
-        InputError: The file has one.
+        InputError: The file has a leader already.
     """
     root = part_at(text, ())
     keys = [key.text for key in root.keys] if root else []

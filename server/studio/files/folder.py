@@ -17,19 +17,19 @@ from operad.runtime.values.errors import InputError, InvalidError, OperadError
 
 SUFFIXES = frozenset({".yaml", ".yml", ".json", ".zip", ".png", ".txt", ".md"})
 MOST_FILES = 500
-"""Files that are listed."""
+"""Maximum number of files that are listed."""
 
 MOST_SEEN = 20_000
-"""Names in the folder that are looked at."""
+"""Maximum number of names in the folder that are examined."""
 
 MOST_DEEP = 5
-"""Folders below the folder that are looked into."""
+"""Maximum depth of subfolders that are searched."""
 
 SLOWEST = 2**20
-"""Size of the largest file whose nodes are counted for the list, in bytes."""
+"""Maximum size of a file whose nodes are counted for the list, in bytes."""
 
 EXPERTS = "experts"
-"""The format of a YAML file that configures experts."""
+"""Format name for YAML files that configure experts."""
 
 _NOT_LISTED = frozenset({"node_modules", "__pycache__", "build", "dist"})
 
@@ -50,10 +50,10 @@ class Folder:
 
     Args:
         root: The folder.
-        only: The one file of it that is listed; None for all.
+        only: Name of the only file that is listed; None for all files.
 
     Raises:
-        InputError: There is no such folder.
+        InputError: The folder does not exist.
     """
 
     def __init__(self, root: Path, only: str | None = None) -> None:
@@ -67,7 +67,7 @@ class Folder:
         """Return the path of a file in the folder, which need not exist.
 
         Raises:
-            InputError: The name leads out of the folder, or is none.
+            InputError: The name is not valid, or leads outside the folder.
         """
         try:
             if not name or "\0" in name or Path(name).is_absolute() or len(name) > 1_000:
@@ -86,7 +86,7 @@ class Folder:
         return path.relative_to(self.root).as_posix()
 
     def write_new(self, name: str, data: bytes) -> str:
-        """Write a new file under a name that is free, and return that.
+        """Write a new file under an unused name, and return that name.
 
         Raises:
             InputError: The file cannot be written there.
@@ -103,47 +103,49 @@ class Folder:
         return self.name(free)
 
     def files(self) -> list[Listed]:
-        """Return the workflow files, the one changed last first."""
+        """Return the workflow files, the latest changed first."""
         found: list[Listed] = []
         for path in self._candidates():
             name = self.name(path)
             try:
-                seen = path.stat()
+                status = path.stat()
             except OSError:
                 continue
-            mark = (seen.st_mtime_ns, seen.st_size)
-            if name not in self._listed or self._listed[name][0] != mark:
-                self._listed[name] = (mark, _look(path, name, seen))
+            file_state = (status.st_mtime_ns, status.st_size)
+            if name not in self._listed or self._listed[name][0] != file_state:
+                self._listed[name] = (file_state, _inspect(path, name, status))
             if listed := self._listed[name][1]:
                 found.append(listed)
-        return sorted(found, key=lambda each: -each.modified)[:MOST_FILES]
+        return sorted(found, key=lambda file: -file.modified)[:MOST_FILES]
 
     def _candidates(self) -> Iterator[Path]:
         if self.only is not None:
             yield self.path(self.only)
             return
-        seen = 0
+        examined = 0
         for folder, inner, names in os.walk(self.root):
-            here = Path(folder)
-            deep = len(here.relative_to(self.root).parts)
+            path_of_folder = Path(folder)
+            depth = len(path_of_folder.relative_to(self.root).parts)
             inner[:] = sorted(
-                each for each in inner if not each.startswith(".") and each not in _NOT_LISTED and deep < MOST_DEEP
+                subfolder
+                for subfolder in inner
+                if not subfolder.startswith(".") and subfolder not in _NOT_LISTED and depth < MOST_DEEP
             )
             for name in sorted(names):
-                seen += 1
-                path = here / name
+                examined += 1
+                path = path_of_folder / name
                 if not name.startswith(".") and path.suffix.lower() in SUFFIXES and self.root in path.resolve().parents:
                     yield path
-            if seen > MOST_SEEN:
+            if examined > MOST_SEEN:
                 return
 
 
 def read_any(path: Path, name: str) -> tuple[Format | None, NodeGraph | None, bytes]:
-    """Return the format of a file, its workflow and its content; of one that configures experts, the content alone.
+    """Return the format, the workflow and the content of a file; for experts, the content alone.
 
     Raises:
-        InputError: There is no such file, or it is too large.
-        InvalidError: It cannot be read; every issue is listed.
+        InputError: The file does not exist or is too large.
+        InvalidError: The file cannot be read; every issue is listed.
     """
     data = read_file(path)
     if is_configuration(data):
@@ -151,41 +153,47 @@ def read_any(path: Path, name: str) -> tuple[Format | None, NodeGraph | None, by
     try:
         found, graph = load_as(find_format(data), data, called(name))
     except InvalidError as error:
-        raise located(f"{name} cannot be read", [placed(each, called(name)) for each in error.issues], name) from error
+        raise located(
+            f"{name} cannot be read", [placed(issue, called(name)) for issue in error.issues], name
+        ) from error
     return found, graph, data
 
 
 def called(name: str) -> str:
-    """Return the name of a workflow whose file does not say it: that of the file, without its suffix."""
+    """Return the name for a workflow without one: the name of the file without its suffix."""
     last = Path(name).name
-    ends = [each.suffix for each in FORMATS.values() if last.endswith(each.suffix)]
-    return last.removesuffix(max(ends, key=len, default=Path(name).suffix)) or "workflow"
+    suffixes = [format_.suffix for format_ in FORMATS.values() if last.endswith(format_.suffix)]
+    return last.removesuffix(max(suffixes, key=len, default=Path(name).suffix)) or "workflow"
 
 
-def _look(path: Path, name: str, seen: os.stat_result) -> Listed | None:
-    if seen.st_size > MAX_BYTES:
+def _inspect(path: Path, name: str, status: os.stat_result) -> Listed | None:
+    if status.st_size > MAX_BYTES:
         return None
     try:
-        if seen.st_size > SLOWEST:
+        if status.st_size > SLOWEST:
             guess = find_format(path.read_bytes())
-            return guess and Listed(name, guess.name, called(name), -1, seen.st_mtime, None)
+            return guess and Listed(name, guess.name, called(name), -1, status.st_mtime, None)
         found, graph, _ = read_any(path, name)
     except InvalidError as error:
         guess = find_format(path.read_bytes())
         is_ours = guess is not None and error.issues[0].code != "format"
-        return Listed(name, guess.name, called(name), 0, seen.st_mtime, _first(error)) if guess and is_ours else None
+        return (
+            Listed(name, guess.name, called(name), 0, status.st_mtime, _first_issue(error))
+            if guess and is_ours
+            else None
+        )
     except (OperadError, OSError) as error:
-        return Listed(name, "", called(name), 0, seen.st_mtime, str(error)[:300]) if name.endswith("ml") else None
+        return Listed(name, "", called(name), 0, status.st_mtime, str(error)[:300]) if name.endswith("ml") else None
     if found is None or graph is None:
-        return Listed(name, EXPERTS, called(name), 0, seen.st_mtime, None)
-    return Listed(name, found.name, graph.name or called(name), len(graph.nodes), seen.st_mtime, None)
+        return Listed(name, EXPERTS, called(name), 0, status.st_mtime, None)
+    return Listed(name, found.name, graph.name or called(name), len(graph.nodes), status.st_mtime, None)
 
 
-def _first(error: InvalidError) -> str:
+def _first_issue(error: InvalidError) -> str:
     more = len(error.issues) - 1
     return f"{error.issues[0]}"[:300] + (f" (and {more} more)" if more else "")
 
 
 def as_rows(listed: list[Listed]) -> list[dict[str, Any]]:
     """Return files as JSON."""
-    return [each._asdict() for each in listed]
+    return [file._asdict() for file in listed]

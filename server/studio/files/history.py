@@ -1,7 +1,7 @@
 """The steps of a file: each content that it had in the studio, kept on disk, so that nothing is lost.
 
-A step names the step before it. A change that is made after going back is another branch; no step is removed until
-there are too many.
+A step refers to the step before it. A change after going back starts another branch; steps are removed only if there
+are more than `MOST_STEPS`.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from operad.runtime.durable.places import state_folder
 from operad.runtime.values.errors import InputError
 
 MOST_STEPS = 500
-"""Steps of a file that are kept; the oldest are forgotten when the file is opened."""
+"""Maximum number of stored steps of a file; the oldest are removed when the file is opened."""
 
 MAX_LINE = 4_000
+"""Maximum number of characters of a line that is read."""
 
 Kind = Literal["edit", "chat", "outside", "open"]
 
 
 class Step(NamedTuple):
-    """A step.
+    """Step in the history of a file.
 
     Attributes:
-        number: Its number, from 1.
+        number: Number of the step, from 1.
         title: Description of the change.
         at: Time, in seconds since the epoch.
         kind: Origin of the change.
-        before: Number of the step that it changes; 0 for none.
-        digest: Digest of the file's content after it.
-        draft: True while that content says the same as the file will, but without its comments and its layout.
+        before: Number of the step that this one changed; 0 for none.
+        digest: Digest of the content after the step.
+        draft: True while the stored content is equivalent to the file's, but lacks its comments and layout.
     """
 
     number: int
@@ -69,68 +70,68 @@ class History:
 
     @property
     def step(self) -> Step | None:
-        """The step that the file is at; None before the first."""
+        """Current step of the file; None before the first."""
         return self.at(self.current)
 
     def at(self, number: int) -> Step | None:
-        """Return a step; None where there is none."""
-        return next((each for each in self.steps if each.number == number), None)
+        """Return a step; None if it does not exist."""
+        return next((step for step in self.steps if step.number == number), None)
 
     def add(self, title: str, kind: Kind, data: bytes, at: float, *, draft: bool = False) -> Step:
-        """Keep a content as the next step, and be there.
+        """Store a content as the next step, and make it the current one.
 
         Raises:
             InputError: The folder cannot be written.
         """
         number = self.steps[-1].number + 1 if self.steps else 1
         step = Step(number, title[:300], at, kind, self.current, digest_of(data), draft)
-        self._keep(step._asdict(), data)
+        self._store(step._asdict(), data)
         self.steps.append(step)
         self.current = number
         return step
 
     def settle(self, number: int, data: bytes) -> None:
-        """Keep the content of the file in place of the draft of a step.
+        """Replace the draft content of a step by the content of the file.
 
         Raises:
             InputError: The folder cannot be written.
         """
         digest = digest_of(data)
-        self._keep({"settled": number, "digest": digest}, data)
-        self._settle(number, digest)
+        self._store({"settled": number, "digest": digest}, data)
+        self._replace_draft(number, digest)
 
-    def _settle(self, number: int, digest: str) -> None:
+    def _replace_draft(self, number: int, digest: str) -> None:
         self.steps = [
-            each._replace(digest=digest, draft=False) if each.number == number else each for each in self.steps
+            step._replace(digest=digest, draft=False) if step.number == number else step for step in self.steps
         ]
 
-    def _keep(self, line: dict[str, Any], data: bytes) -> None:
+    def _store(self, line: dict[str, Any], data: bytes) -> None:
         blob = self._folder / digest_of(data)
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not blob.exists():
                 write_whole(str(blob), data)
-            self._note(line)
+            self._append_line(line)
         except OSError as error:
             raise InputError(f"{self._folder}: the history cannot be kept: {error.strerror or error}") from error
 
     def move(self, number: int) -> None:
-        """Be at another step.
+        """Make another step the current one.
 
         Raises:
-            InputError: There is none.
+            InputError: The step does not exist.
         """
         if self.at(number) is None:
             raise InputError(f"there is no step {number}")
         with suppress(OSError):
-            self._note({"current": number})
+            self._append_line({"current": number})
         self.current = number
 
     def content(self, number: int) -> bytes:
         """Return the content of the file after a step.
 
         Raises:
-            InputError: There is no such step, or its content is gone.
+            InputError: The step does not exist, or its content is missing or was changed.
         """
         step = self.at(number)
         if step is None:
@@ -144,7 +145,7 @@ class History:
         return data
 
     def keep_aside(self, data: bytes) -> Path:
-        """Keep a content beside the steps, and return where."""
+        """Store a content beside the steps, and return its path."""
         path = self._folder / f"aside-{digest_of(data)}"
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_whole(str(path), data)
@@ -152,7 +153,7 @@ class History:
 
     @property
     def settled(self) -> Step | None:
-        """The step that the file is at, or the last one before it whose content is not a draft."""
+        """Current step, or the latest one before it whose content is not a draft."""
         step = self.step
         while step is not None and step.draft:
             step = self.at(step.before)
@@ -160,49 +161,49 @@ class History:
 
     @property
     def back(self) -> Step | None:
-        """The step that undo leads to."""
+        """Target of undo."""
         return self.at(self.step.before) if self.step else None
 
     @property
     def forth(self) -> Step | None:
-        """The step that redo leads to: the last one made from here."""
-        return next((each for each in reversed(self.steps) if each.before == self.current and self.current), None)
+        """Target of redo: the latest step that changed the current one."""
+        return next((step for step in reversed(self.steps) if step.before == self.current and self.current), None)
 
-    def _note(self, line: dict[str, Any]) -> None:
+    def _append_line(self, line: dict[str, Any]) -> None:
         with self._lines.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
 
     def _read(self) -> None:
-        """Read what was kept; a last line that was cut off is left out."""
+        """Read the stored steps; invalid lines, such as an incomplete last one, are skipped."""
         with suppress(OSError, UnicodeDecodeError):
             for line in self._lines.read_text(encoding="utf-8").splitlines():
                 with suppress(ValueError, TypeError, KeyError, AttributeError):
-                    self._take(json.loads(line[:MAX_LINE]))
+                    self._apply_line(json.loads(line[:MAX_LINE]))
         if len(self.steps) > MOST_STEPS:
-            self._forget(self.steps[-MOST_STEPS:])
+            self._remove_older(self.steps[-MOST_STEPS:])
 
-    def _take(self, said: dict[str, Any]) -> None:
-        if "current" in said:
-            self.current = int(said["current"]) if self.at(int(said["current"])) else self.current
+    def _apply_line(self, line: dict[str, Any]) -> None:
+        if "current" in line:
+            self.current = int(line["current"]) if self.at(int(line["current"])) else self.current
             return
-        if "settled" in said:
-            self._settle(int(said["settled"]), str(said["digest"]))
+        if "settled" in line:
+            self._replace_draft(int(line["settled"]), str(line["digest"]))
             return
-        step = Step(**said)
+        step = Step(**line)
         known = self.steps[-1].number if self.steps else 0
         if len(step.digest) == 64 and step.digest.isalnum():
             step = step._replace(number=known + 1, before=min(int(step.before), known))
             self.steps.append(step)
             self.current = step.number
 
-    def _forget(self, kept: Sequence[Step]) -> None:
-        gone = {each.digest for each in self.steps} - {each.digest for each in kept}
-        first = kept[0].number - 1
-        self.steps = [each._replace(number=each.number - first, before=max(0, each.before - first)) for each in kept]
-        self.current = max(1, self.current - first)
-        lines = [json.dumps(each._asdict()) for each in self.steps] + [json.dumps({"current": self.current})]
+    def _remove_older(self, kept: Sequence[Step]) -> None:
+        unused = {step.digest for step in self.steps} - {step.digest for step in kept}
+        offset = kept[0].number - 1
+        self.steps = [step._replace(number=step.number - offset, before=max(0, step.before - offset)) for step in kept]
+        self.current = max(1, self.current - offset)
+        lines = [json.dumps(step._asdict()) for step in self.steps] + [json.dumps({"current": self.current})]
         with suppress(InputError):
             write_whole(str(self._lines), ("\n".join(lines) + "\n").encode())
-            for digest in gone:
+            for digest in unused:
                 with suppress(OSError):
                     (self._folder / digest).unlink()

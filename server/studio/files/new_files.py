@@ -37,10 +37,11 @@ def new_file(folder: Folder, said: Mapping[str, Any]) -> str:
 
     Args:
         folder: The folder.
-        said: ``new``: ``empty``, ``experts``, ``example`` or ``import``; and ``path``, ``name``, ``base64`` as needed.
+        said: Fields of the request: ``new``, which is ``empty``, ``experts``, ``example`` or ``import``; and ``path``,
+            ``name`` and ``base64`` as needed.
 
     Raises:
-        InputError: It is none of these, or the file cannot be written.
+        InputError: The request is not valid, or the file cannot be written.
     """
     match text(said, "new"):
         case "empty":
@@ -58,26 +59,26 @@ def new_file(folder: Folder, said: Mapping[str, Any]) -> str:
             name = optional_text(said, "path") or f"{wanted}{SUFFIX}"
             return folder.write_new(_with_suffix(name), known[wanted])
         case "import":
-            return _imported(folder, said)
+            return _import_file(folder, said)
         case other:
             raise InputError(f"new: {other[:40]!r} is none of empty, experts, example, import")
 
 
-def _imported(folder: Folder, said: Mapping[str, Any]) -> str:
-    name = PurePosixPath(text(said, "name").replace("\\", "/")).name
-    data = decoded(text(said, "base64"), name)
+def _import_file(folder: Folder, body: Mapping[str, Any]) -> str:
+    name = PurePosixPath(text(body, "name").replace("\\", "/")).name
+    data = decoded(text(body, "base64"), name)
     if not is_configuration(data) and find_format(data) is None:
         raise InputError(
             f"{name}: is not a workflow of a known format: Operad YAML, Dify, Coze, Chat2Workflow, ComfyUI, or experts in YAML"
         )
-    return folder.write_new(optional_text(said, "path") or name, data)
+    return folder.write_new(optional_text(body, "path") or name, data)
 
 
 def decoded(text: str, name: str) -> bytes:
     """Return the content of a file that a browser sends as base64.
 
     Raises:
-        InputError: It is none, or too large.
+        InputError: The text is not base64, or the content is too large.
     """
     if len(text) > MAX_BYTES * 4 // 3 + 4:
         raise InputError(f"{name}: is larger than {MAX_BYTES // 2**20} MiB")
@@ -92,7 +93,7 @@ def _with_suffix(name: str) -> str:
 
 
 def examples() -> list[dict[str, str]]:
-    """Return the examples, each with its name and its title."""
+    """Return the names and titles of the examples."""
     return [{"name": name, "title": _title(data, name)} for name, data in _examples().items()]
 
 
@@ -101,8 +102,8 @@ def _examples() -> Mapping[str, bytes]:
     folder = files("operad.server.studio") / "examples"
     if not folder.is_dir():
         return {}
-    found = sorted((each for each in folder.iterdir() if each.name.endswith(SUFFIX)), key=lambda each: each.name)
-    return {each.name.removesuffix(SUFFIX): each.read_bytes() for each in found}
+    found = sorted((file for file in folder.iterdir() if file.name.endswith(SUFFIX)), key=lambda file: file.name)
+    return {file.name.removesuffix(SUFFIX): file.read_bytes() for file in found}
 
 
 def _title(data: bytes, name: str) -> str:

@@ -26,10 +26,10 @@ from operad.server.studio.files.titles import title_of
 Disk = Literal["same", "changed", "gone"]
 
 MOST_NODES = 2_000
-"""Nodes of the largest workflow that can be edited."""
+"""Maximum number of nodes of a workflow that can be edited."""
 
 DEFERRED = 40
-"""Nodes above which a change is kept in the history at once and in the file a moment later: see `OpenFile.flush`."""
+"""Number of nodes above which a change is written to the history at once, to the file later: `OpenFile.flush`."""
 
 
 class StaleError(OperadError):
@@ -55,8 +55,8 @@ class Content:
     Attributes:
         data: The bytes.
         format: The format; None for a YAML file of experts.
-        graph: The workflow; of experts, their operators and edges.
-        readonly: The reason why it cannot be changed here; empty if it can.
+        graph: The workflow; for experts, their operators and edges.
+        readonly: Reason why the file cannot be changed in the studio; empty if it can.
     """
 
     data: bytes
@@ -71,11 +71,11 @@ class Content:
 
 
 def content_of(path: Path, name: str) -> Content:
-    """Read a file.
+    """Return the content of a file.
 
     Raises:
-        InputError: There is no such file.
-        InvalidError: It cannot be read; every issue is listed.
+        InputError: The file does not exist.
+        InvalidError: The file cannot be read; every issue is listed.
     """
     found, graph, data = read_any(path, name)
     return _content(found, graph, data, path, name)
@@ -92,23 +92,23 @@ def _content(found: Format | None, graph: NodeGraph | None, data: bytes, path: P
 
 
 class OpenFile:
-    """A file that is open. Each change is a step, kept at once; the file is written at once, too, a large one soon.
+    """Open file. Each change is a step, written to the history at once, and to the file at once or, if large, later.
 
-    Its methods may be called from any thread.
+    The methods may be called from any thread.
 
     Args:
         path: The file.
-        name: Its name in the folder.
+        name: Name of the file in the folder.
         histories: Folder of all histories; None for the user's.
 
     Attributes:
-        version: A number that grows with each change.
-        disk: State of the file beside what the studio last wrote.
+        version: Number that increases with each change.
+        disk: State of the file, compared with what the studio last wrote.
         fault: Reason why a changed file could not be read.
 
     Raises:
-        InputError: There is no such file.
-        InvalidError: It cannot be read; every issue is listed.
+        InputError: The file does not exist.
+        InvalidError: The file cannot be read; every issue is listed.
     """
 
     def __init__(self, path: Path, name: str, histories: Path | None = None) -> None:
@@ -120,129 +120,129 @@ class OpenFile:
         self.disk: Disk = "same"
         self.fault = ""
         self._lock = RLock()
-        self._mark = self._look()
+        self._file_state = self._stat()
         self._dirty = False
-        self._begin()
+        self._find_step()
 
-    def _begin(self) -> None:
-        """Find the step that the file is at; drafts that a process left behind when it ended are written."""
+    def _find_step(self) -> None:
+        """Find the step of the current content; changes that an earlier process did not write yet are written."""
         data, step = self.content.data, self.history.settled
         if step is not None and step.digest == digest_of(data):
             if self.history.step is not step:
                 self._dirty = True
                 self.content = replace(
-                    self.content, graph=self._reread(self.history.content(self.history.current)).graph
+                    self.content, graph=self._parse(self.history.content(self.history.current)).graph
                 )
                 self.flush()
             return
-        known = next((each for each in reversed(self.history.steps) if each.digest == digest_of(data)), None)
+        known = next((earlier for earlier in reversed(self.history.steps) if earlier.digest == digest_of(data)), None)
         if known:
             self.history.move(known.number)
         else:
             kind: Kind = "outside" if self.history.steps else "open"
-            self._keep("changed outside" if self.history.steps else "opened", kind, data)
+            self._add_step("changed outside" if self.history.steps else "opened", kind, data)
 
     @property
     def readonly(self) -> str:
-        """The reason why it cannot be changed; empty if it can."""
+        """Reason why the file cannot be changed; empty if it can."""
         return self.content.readonly
 
     # Changes made here
 
     def apply(self, version: int, operations: Sequence[Operation]) -> None:
-        """Do operations, all of them or none.
+        """Apply operations, all of them or none.
 
         Raises:
-            StaleError: The version is not the present one.
-            InvalidError: An operation makes no sense; every issue is listed.
+            StaleError: The version is not the current one.
+            InvalidError: An operation is not valid; every issue is listed.
             ReadonlyError: The file cannot be changed, or was changed outside and cannot be read.
         """
         with self._lock:
-            self._check(version)
+            self._check_version(version)
             if not operations:
                 raise InputError("there is no operation")
             if self.content.format is None:
                 data = edited(self.content.data, operations, self.path)
                 self.write(data, title_of(operations, self.content.graph), "edit")
                 return
-            done = apply(self.content.graph, operations, NODE_TYPES).graph
-            if len(done.nodes) > MOST_NODES:
-                raise InputError(f"the workflow would have {len(done.nodes):,} nodes; {MOST_NODES:,} are the most")
+            changed = apply(self.content.graph, operations, NODE_TYPES).graph
+            if len(changed.nodes) > MOST_NODES:
+                raise InputError(f"the workflow would have {len(changed.nodes):,} nodes; {MOST_NODES:,} are the most")
             title = title_of(operations, self.content.graph)
-            if self.content.format is OPERAD and len(done.nodes) > DEFERRED:
-                self.history.add(title, "edit", OPERAD.dump(done), time.time(), draft=True)
-                self.content = replace(self.content, graph=done)
+            if self.content.format is OPERAD and len(changed.nodes) > DEFERRED:
+                self.history.add(title, "edit", OPERAD.dump(changed), time.time(), draft=True)
+                self.content = replace(self.content, graph=changed)
                 self._dirty = True
                 self.version += 1
             else:
-                self.put(done, title, "edit")
+                self.put(changed, title, "edit")
 
     @property
     def dirty(self) -> bool:
-        """True if changes are kept in the history, and not in the file yet; see `flush`."""
+        """True if changes are in the history but not in the file yet; see `flush`."""
         return self._dirty
 
     def flush(self) -> None:
-        """Write changes of a large workflow to the file, with the comments and the layout of what is the same.
+        """Write changes of a large workflow to the file; comments and layout of unchanged parts stay.
 
         Raises:
-            InputError: It cannot be written.
+            InputError: The file cannot be written.
         """
         with self._lock:
             if not self._dirty:
                 return
             content, number = self.content, self.history.current
-        data = self._written(content.graph, content.data)  # takes long; changes go on meanwhile
+        data = self._file_content(content.graph, content.data)  # slow: other changes may be made meanwhile
         with self._lock:
-            if not self._dirty or self._look() != self._mark:
-                return  # written by another thread; or changed outside, which `refresh` will find
+            if not self._dirty or self._stat() != self._file_state:
+                return  # written by another thread, or changed outside, which `refresh` detects
             self.history.settle(number, data)
-            self._to_disk(data)
+            self._write_file(data)
             self._dirty = self.content.graph is not content.graph
             self.content = replace(self.content, data=data)
 
-    def _written(self, graph: NodeGraph, old: bytes) -> bytes:
+    def _file_content(self, graph: NodeGraph, old: bytes) -> bytes:
         found = self.content.format
-        assert found is not None  # noqa: S101 - of typed nodes
+        assert found is not None  # noqa: S101 - only workflows of typed nodes get here
         return found.written(graph, old)
 
     def put(self, graph: NodeGraph, title: str, kind: Kind) -> None:
-        """Write another workflow in place of the present one.
+        """Replace the workflow of the file.
 
         Raises:
-            InvalidError: The format of the file cannot hold it.
+            InvalidError: The format of the file cannot hold the workflow.
         """
         with self._lock:
             self.flush()
-            self._write(self._reread(self._written(graph, self.content.data)), title, kind)
+            self._save(self._parse(self._file_content(graph, self.content.data)), title, kind)
 
     def write(self, data: bytes, title: str, kind: Kind) -> None:
-        """Write another content of the same format.
+        """Replace the content of the file by one of the same format.
 
         Raises:
-            InvalidError: It cannot be read.
+            InvalidError: The new content cannot be read.
         """
         with self._lock:
-            self._write(self._reread(data), title, kind)
+            self._save(self._parse(data), title, kind)
 
     def replace(self, version: int, graph: NodeGraph, title: str, kind: Kind) -> None:
-        """As `put`, for a version.
+        """Replace the workflow of a version of the file.
 
         Raises:
             StaleError, ReadonlyError: As `apply`.
         """
         with self._lock:
-            self._check(version)
+            self._check_version(version)
             self.put(graph, title, kind)
 
     def undo(self, version: int) -> None:
-        """Go back to the step before; do nothing at the first."""
+        """Go back to the previous step; do nothing at the first."""
         with self._lock:
             if step := self.history.back:
                 self.goto(version, step.number)
 
     def redo(self, version: int) -> None:
-        """Go to the last step made from here; do nothing where there is none."""
+        """Go to the latest step that changed the current one; do nothing if there is none."""
         with self._lock:
             if step := self.history.forth:
                 self.goto(version, step.number)
@@ -251,18 +251,18 @@ class OpenFile:
         """Go to a step.
 
         Raises:
-            InputError: There is no such step.
+            InputError: The step does not exist.
             StaleError, ReadonlyError: As `apply`.
         """
         with self._lock:
-            self._check(version, lasting=True)
+            self._check_version(version, allow_readonly=True)
             self.flush()
-            content = self._reread(self.history.content(number))
+            content = self._parse(self.history.content(number))
             step = self.history.at(number)
             if step is not None and step.draft:
-                content = self._reread(self._written(content.graph, self.content.data))
+                content = self._parse(self._file_content(content.graph, self.content.data))
                 self.history.settle(number, content.data)
-            self._to_disk(content.data)
+            self._write_file(content.data)
             self.history.move(number)
             self.content = content
             self.version += 1
@@ -271,42 +271,42 @@ class OpenFile:
         """Return the workflow after a step.
 
         Raises:
-            InputError: There is no such step.
+            InputError: The step does not exist.
         """
-        return self._reread(self.history.content(number)).graph
+        return self._parse(self.history.content(number)).graph
 
     def restore(self) -> None:
-        """Write what the studio holds over a file that was changed outside or deleted; the other content is kept aside.
+        """Overwrite a file that was changed or deleted outside with the studio's content; the other content is kept.
 
         Raises:
-            InputError: It cannot be written.
+            InputError: The file cannot be written.
         """
         with self._lock:
             if self.disk == "changed":
                 self.history.keep_aside(read_file(self.path))
             if self._dirty:
-                self.content = replace(self.content, data=self._written(self.content.graph, self.content.data))
+                self.content = replace(self.content, data=self._file_content(self.content.graph, self.content.data))
                 self.history.settle(self.history.current, self.content.data)
                 self._dirty = False
-            self._to_disk(self.content.data)
+            self._write_file(self.content.data)
             self.disk, self.fault = "same", ""
             self.version += 1
 
     # Changes made outside
 
     def refresh(self) -> bool:
-        """Take in what others did to the file; return True if anything changed."""
+        """Read outside changes of the file; return True if anything changed."""
         with self._lock:
-            mark = self._look()
-            if mark == self._mark:
+            file_state = self._stat()
+            if file_state == self._file_state:
                 return False
-            self._mark = mark
+            self._file_state = file_state
             before = (self.disk, self.version, self.fault)
-            self._take_in()
+            self._read_outside_change()
             return (self.disk, self.version, self.fault) != before
 
-    def _take_in(self) -> None:
-        if self._mark is None:
+    def _read_outside_change(self) -> None:
+        if self._file_state is None:
             self.disk, self.fault = "gone", "the file was deleted or moved"
             return
         try:
@@ -319,25 +319,25 @@ class OpenFile:
             issues = error.issues if isinstance(error, InvalidError) else ()
             self.disk, self.fault = "changed", str(issues[0] if issues else error)[:300]
             return
-        self.content, self._dirty = content, False  # what was not written yet stays in the history
-        self._keep("changed outside", "outside", content.data)
+        self.content, self._dirty = content, False  # unwritten changes stay in the history
+        self._add_step("changed outside", "outside", content.data)
         self.disk, self.fault = "same", ""
         self.version += 1
 
-    def _look(self) -> tuple[int, int, int] | None:
+    def _stat(self) -> tuple[int, int, int] | None:
         try:
-            seen = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return None
-        return (seen.st_mtime_ns, seen.st_size, seen.st_ino)
+        return (status.st_mtime_ns, status.st_size, status.st_ino)
 
-    # Together
+    # Helpers
 
-    def _check(self, version: int, *, lasting: bool = False) -> None:
-        """See that a change is meant for what is there now.
+    def _check_version(self, version: int, *, allow_readonly: bool = False) -> None:
+        """Check that a change applies to the current version of a file that can be changed.
 
         Raises:
-            StaleError, ReadonlyError: It is not.
+            StaleError, ReadonlyError: It does not.
         """
         self.refresh()
         if version != self.version:
@@ -346,21 +346,23 @@ class OpenFile:
             raise ReadonlyError(
                 f"{self.name}: {self.fault}; nothing was written. Mend the file, or restore what the studio holds"
             )
-        if self.readonly and not lasting:
+        if self.readonly and not allow_readonly:
             raise ReadonlyError(f"{self.name} {self.readonly}")
 
-    def _reread(self, data: bytes) -> Content:
+    def _parse(self, data: bytes) -> Content:
         found = self.content.format
         if found is None:
             return Content(data, None, graph_of(data, self.path), self.content.readonly)
         return _content(found, found.load(data, called(self.name)), data, self.path, self.name)
 
-    def _write(self, content: Content, title: str, kind: Kind) -> None:
+    def _save(self, content: Content, title: str, kind: Kind) -> None:
         if content.data == self.content.data:
             return
-        self._keep(title, kind, content.data)  # before the file: nothing is lost if the process ends in between
+        self._add_step(
+            title, kind, content.data
+        )  # before the file, so that nothing is lost if the process ends in between
         try:
-            self._to_disk(content.data)
+            self._write_file(content.data)
         except InputError:
             if step := self.history.back:
                 self.history.move(step.number)
@@ -368,9 +370,9 @@ class OpenFile:
         self.content = content
         self.version += 1
 
-    def _keep(self, title: str, kind: Kind, data: bytes) -> None:
+    def _add_step(self, title: str, kind: Kind, data: bytes) -> None:
         self.history.add(title, kind, data, time.time())
 
-    def _to_disk(self, data: bytes) -> None:
+    def _write_file(self, data: bytes) -> None:
         write_whole(str(self.path), data)
-        self._mark = self._look()
+        self._file_state = self._stat()

@@ -17,17 +17,17 @@ from operad.runtime.values.errors import InputError
 from operad.server.studio.files.folder import Folder
 
 MOST = 20
-"""Files that are kept."""
+"""Maximum number of stored files."""
 
 SHOWN = 6
-"""Files that are listed."""
+"""Maximum number of files that are shown."""
 
 MAX_BYTES = 2**17
-"""Size of the largest list that is read."""
+"""Maximum size of the list that is read, in bytes."""
 
 
 class RecentFiles:
-    """Files that were opened lately, the last one first.
+    """List of recently opened files, the latest first.
 
     Args:
         root: Folder of the histories of all files; by default in the user's folder for program state.
@@ -38,26 +38,26 @@ class RecentFiles:
         self._lock = Lock()
 
     def note(self, path: Path) -> None:
-        """Put a file at the beginning of the list; a list that cannot be written stays as it is."""
+        """Put a file at the start of the list; errors in writing the list are ignored."""
         with self._lock, suppress(OSError, InputError):
-            others = [each for each in self._read() if each[0] != str(path)]
+            others = [entry for entry in self._read() if entry[0] != str(path)]
             kept = [(str(path), time.time()), *others][:MOST]
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_whole(str(self._file), json.dumps([{"path": each, "at": at} for each, at in kept]).encode())
+            write_whole(str(self._file), json.dumps([{"path": entry, "at": at} for entry, at in kept]).encode())
 
     def rows(self, folder: Folder) -> list[dict[str, Any]]:
-        """Return the files as JSON: those of the folder by their names, others with the command that opens them."""
+        """Return the files as JSON values: those of the folder by name, others with the command that opens them."""
         return [_row(Path(path), at, folder) for path, at in self._read()[:SHOWN]]
 
     def _read(self) -> list[tuple[str, float]]:
-        """The list; what is none of its entries is left out."""
+        """Return the stored list; invalid entries are skipped."""
         with suppress(OSError, ValueError, RecursionError):
             if self._file.stat().st_size <= MAX_BYTES:
-                found = [fields_of(each) for each in list_of(json.loads(self._file.read_text(encoding="utf-8")))]
+                found = [fields_of(entry) for entry in list_of(json.loads(self._file.read_text(encoding="utf-8")))]
                 return [
-                    (each["path"], float(each["at"]))
-                    for each in found
-                    if isinstance(each.get("path"), str) and isinstance(each.get("at"), int | float)
+                    (entry["path"], float(entry["at"]))
+                    for entry in found
+                    if isinstance(entry.get("path"), str) and isinstance(entry.get("at"), int | float)
                 ]
         return []
 

@@ -24,7 +24,7 @@ from operad.flows.node_graph import NodeGraph
 
 
 def title_of(operations: Sequence[Operation], graph: NodeGraph) -> str:
-    """Return the title of a step: of one operation what it does, of several the first and their number.
+    """Return the title of a step: its first operation, and the number of further ones.
 
     Args:
         operations: The operations, at least one.

@@ -24,15 +24,15 @@ from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 @dataclass
 class LastRun:
-    """Messages of the nodes of a workflow, of the last run of each.
+    """Messages of the nodes of a workflow, each from the last run of the node.
 
     Attributes:
         graph: The workflow that ran.
         messages: The messages, by node.
         errors: The errors of the nodes that failed.
         inputs: Inputs of the last whole run.
-        specs: The nodes as they were when they ran, by node.
-        items: Per container, what its nodes were given of it in the last pass.
+        specs: The contents of nodes when they last ran, by node.
+        items: Values that each container gave to the nodes inside it in the last pass, by container.
     """
 
     graph: NodeGraph
@@ -43,30 +43,30 @@ class LastRun:
     items: dict[str, WorkflowMessage] = field(default_factory=dict[str, WorkflowMessage])
 
     def note(self, node_id: str, message: WorkflowMessage) -> None:
-        """Keep the message of a node."""
+        """Store the message of a node."""
         self.messages[node_id] = message
         self.errors.pop(node_id, None)
         if node_id in self.graph.by_id:
-            self.specs[node_id] = _content(self.graph, node_id)
+            self.specs[node_id] = _node_content(self.graph, node_id)
 
     def is_current(self, graph: NodeGraph, node_id: str) -> bool:
-        """Return True if a node ran as it stands now."""
-        return node_id in self.messages and self.specs.get(node_id) == _content(graph, node_id)
+        """Return True if a node has run and has not changed since."""
+        return node_id in self.messages and self.specs.get(node_id) == _node_content(graph, node_id)
 
 
-def _content(graph: NodeGraph, node_id: str) -> tuple[Any, ...]:
-    """The node, what runs inside it, and the edges that lead to it."""
+def _node_content(graph: NodeGraph, node_id: str) -> tuple[Any, ...]:
+    """Return the content of a node and of the nodes inside it, with the edges that lead to them, for comparison."""
     inside = [spec for spec in graph.nodes if _is_inside(graph, spec.id, node_id)]
     ids = {spec.id for spec in inside}
     own = [(spec.id, spec.type, repr(plain(spec.params)), spec.parent) for spec in inside]
-    edges = [(each.source, each.port, each.target) for each in graph.edges if each.target in ids]
+    edges = [(edge.source, edge.port, edge.target) for edge in graph.edges if edge.target in ids]
     return (*sorted(own), *sorted(edges))
 
 
-def _is_inside(graph: NodeGraph, node_id: str, holder: str) -> bool:
+def _is_inside(graph: NodeGraph, node_id: str, container: str) -> bool:
     seen: set[str] = set()
     while node_id in graph.by_id and node_id not in seen:
-        if node_id == holder:
+        if node_id == container:
             return True
         seen.add(node_id)
         node_id = graph.by_id[node_id].parent
@@ -74,12 +74,13 @@ def _is_inside(graph: NodeGraph, node_id: str, holder: str) -> bool:
 
 
 class Replay(BaseOperator[Any]):
-    """Gives the message that a node gave in an earlier run.
+    """Operator that returns a node's message of an earlier run.
 
     Args:
         node_id: The node.
-        message: Its message.
-        lets_through: True to take no port, so that all that follows runs.
+        message: Message of the node.
+        ports: Ports of the node.
+        only: True to choose no port, so that all successors run.
     """
 
     asks_model = False
@@ -104,95 +105,102 @@ class Replay(BaseOperator[Any]):
         return "Gives its message of the last run."
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Give the message."""
+        """Return the message."""
         emit(MessageKept())
         return self._message
 
 
 def node_alone(graph: NodeGraph, node_id: str, last: LastRun | None, services: Services) -> Workflow:
-    """Return the workflow that runs one node, with what it reads as it was in the last run.
+    """Return a workflow that runs one node, with the values that it reads from the last run.
 
-    A node inside a container reads what the last pass gave it.
+    A node inside a container reads the values of the container's last pass.
 
     Raises:
-        InputError: There is no such node, or the last run has no value that it needs.
-        InvalidError: Something is wrong with the workflow; every issue is listed.
+        InputError: The node does not exist, or the last run lacks a value that it reads.
+        InvalidError: The workflow has faults; every issue is listed.
     """
-    node = _node(graph, node_id, services)
-    _require_around(graph, node_id, node, last)
+    node = _operator_of(graph, node_id, services)
+    _check_container_values(graph, node_id, node, last)
     workflow = BuiltinWorkflow(name=f"{graph.name}: {node_id}")
-    known = {**last.messages, **_around(graph, node_id, last)} if last else {}
-    wanted = [each for each in node.reads if each != node_id]
-    missing = [each for each in wanted if each not in known and each != CONVERSATION and _must_be(graph, each, last)]
+    known = {**last.messages, **_container_messages(graph, node_id, last)} if last else {}
+    read = [each for each in node.reads if each != node_id]
+    missing = [
+        each for each in read if each not in known and each != CONVERSATION and _was_not_skipped(graph, each, last)
+    ]
     if missing:
         raise InputError(
             f"node {node_id!r} reads {shorten(missing)}, without a value in the last run; run the whole workflow once"
         )
-    before = [Replay(each, known.get(each, WorkflowMessage(operator_id=each)), only=True) for each in wanted]
-    for each in before:
+    replays = [Replay(each, known.get(each, WorkflowMessage(operator_id=each)), only=True) for each in read]
+    for each in replays:
         workflow.add_operator(each, [])
-    workflow.add_operator(node, before)
+    workflow.add_operator(node, replays)
     return workflow
 
 
-def _require_around(graph: NodeGraph, node_id: str, node: NodeOperator[Any], last: LastRun | None) -> None:
-    """See that each variable of a container around a node, which the node reads, was kept in the last pass.
+def _check_container_values(graph: NodeGraph, node_id: str, node: NodeOperator[Any], last: LastRun | None) -> None:
+    """Check that the last pass stored the variables that a node reads from the containers around it.
 
     Raises:
-        InputError: It was not: a run keeps the item and the index of an iteration, and nothing of a loop.
+        InputError: A variable was not stored: only the item and the index of an iteration are, nothing of a loop.
     """
-    for holder in _holders(graph, node_id):
-        given = last.items[holder].outputs if last and holder in last.items else {}
-        read = [each.selector.variable for each in node.references if each.selector.node == holder]
-        missing = [repr(each) for each in dict.fromkeys(read) if each not in (given or {})]
+    for container in _containers(graph, node_id):
+        stored = last.items[container].outputs if last and container in last.items else {}
+        read = [each.selector.variable for each in node.references if each.selector.node == container]
+        missing = [repr(each) for each in dict.fromkeys(read) if each not in (stored or {})]
         if not missing:
             continue
-        what = f"node {node_id!r} reads {shorten(missing)} of the {graph.by_id[holder].type} {holder!r}"
-        if graph.by_id[holder].type == "loop":
-            raise InputError(f"{what}, which changes from pass to pass and is not kept; run {holder!r} alone instead")
-        raise InputError(f"{what}, without a value in the last run; run the whole workflow once")
+        message = f"node {node_id!r} reads {shorten(missing)} of the {graph.by_id[container].type} {container!r}"
+        if graph.by_id[container].type == "loop":
+            raise InputError(
+                f"{message}, which changes from pass to pass and is not kept; run {container!r} alone instead"
+            )
+        raise InputError(f"{message}, without a value in the last run; run the whole workflow once")
 
 
-def _around(graph: NodeGraph, node_id: str, last: LastRun) -> dict[str, WorkflowMessage]:
-    """Messages of the containers around a node to what runs inside, instead of those that they ended with."""
-    return {each: last.items.get(each, WorkflowMessage(operator_id=each)) for each in _holders(graph, node_id)}
+def _container_messages(graph: NodeGraph, node_id: str, last: LastRun) -> dict[str, WorkflowMessage]:
+    """Return the messages of the containers around a node for the nodes inside, not their final messages."""
+    return {
+        container: last.items.get(container, WorkflowMessage(operator_id=container))
+        for container in _containers(graph, node_id)
+    }
 
 
-def _holders(graph: NodeGraph, node_id: str) -> list[str]:
-    """The containers around a node, the innermost first."""
-    found: list[str] = []
-    while (holder := graph.by_id[node_id].parent) in graph.by_id and holder not in found:
-        found.append(holder)
-        node_id = holder
-    return found
+def _containers(graph: NodeGraph, node_id: str) -> list[str]:
+    """Return the containers around a node, the innermost first."""
+    containers: list[str] = []
+    while (container := graph.by_id[node_id].parent) in graph.by_id and container not in containers:
+        containers.append(container)
+        node_id = container
+    return containers
 
 
-def _must_be(graph: NodeGraph, node_id: str, last: LastRun | None) -> bool:
-    """True if there was no run at all that could have skipped a node."""
+def _was_not_skipped(graph: NodeGraph, node_id: str, last: LastRun | None) -> bool:
+    """Return True if the last run did not skip a node: there was no run, it lacked the node, or the node failed."""
     return last is None or not last.messages or node_id not in last.graph.by_id or node_id in last.errors
 
 
 def workflow_from(
     graph: NodeGraph, node_id: str, last: LastRun | None, services: Services
 ) -> tuple[Workflow, frozenset[str]]:
-    """Return the workflow in which a node and all after it run, and the nodes whose messages are reused.
+    """Return a workflow in which a node and all nodes after it run, and the nodes whose messages are reused.
 
-    A node that was changed since its last run runs again, with all after it.
+    Nodes that have changed since their last run, and all nodes after them, run again, too.
 
     Raises:
-        InputError: There is no such node, or there was no run.
-        InvalidError: Something is wrong with the workflow; every issue is listed.
+        InputError: The node does not exist, or there was no run.
+        InvalidError: The workflow has faults; every issue is listed.
     """
-    node = _node(graph, node_id, services)
+    node = _operator_of(graph, node_id, services)
     if holder := graph.by_id[node_id].parent:
         raise InputError(f"node {node_id!r} runs inside {holder!r}; begin at {holder!r}, or run the node alone")
     if last is None or not last.messages:
         raise InputError("there was no run of this workflow yet; run the whole workflow once")
     workflow = assemble(graph, NODE_TYPES, services=services, lossy=True)
-    again = set(_after(graph, [node.get_id()]))
-    changed = [each.id for each in graph.nodes if not each.parent and not last.is_current(graph, each.id)]
-    again |= set(_after(graph, changed))
-    reused = frozenset(each.id for each in graph.nodes if not each.parent and each.id not in again)
+    rerun = set(_with_successors(graph, [node.get_id()]))
+    changed = [spec.id for spec in graph.nodes if not spec.parent and not last.is_current(graph, spec.id)]
+    rerun |= set(_with_successors(graph, changed))
+    reused = frozenset(spec.id for spec in graph.nodes if not spec.parent and spec.id not in rerun)
     for operator in list(workflow.get_operators()):
         node_id = operator.get_id()
         if isinstance(operator, BaseOperator) and node_id in reused:
@@ -200,28 +208,28 @@ def workflow_from(
     return workflow, reused
 
 
-def _after(graph: NodeGraph, nodes: list[str]) -> Iterator[str]:
-    """Nodes, and all that come after them."""
-    seen, open_ = set(nodes), list(nodes)
-    while open_:
-        here = open_.pop()
-        yield here
-        new = {each.target for each in graph.edges if each.source == here} - seen
+def _with_successors(graph: NodeGraph, nodes: list[str]) -> Iterator[str]:
+    """Yield nodes and all nodes after them."""
+    seen, pending = set(nodes), list(nodes)
+    while pending:
+        current = pending.pop()
+        yield current
+        new = {edge.target for edge in graph.edges if edge.source == current} - seen
         seen |= new
-        open_ += new
+        pending += new
 
 
-def _node(graph: NodeGraph, node_id: str, services: Services) -> NodeOperator[Any]:
-    """The operator of a node, in a workflow that is sound."""
+def _operator_of(graph: NodeGraph, node_id: str, services: Services) -> NodeOperator[Any]:
+    """Return the operator of a node; raise InputError if it does not exist or cannot run by itself."""
     spec = graph.by_id.get(node_id)
     if spec is None:
         raise InputError(f"there is no node {node_id!r}{did_you_mean(node_id, graph.by_id)}")
     workflow = assemble(graph, NODE_TYPES, services=services, lossy=True)
-    for holder in reversed(_holders(graph, node_id)):
-        around = workflow.get_operator(holder)
-        if not isinstance(around, NodeOperator) or around.body is None:
-            raise InputError(f"node {node_id!r}: {holder!r}, which it runs inside, cannot run")
-        workflow = around.body
+    for container in reversed(_containers(graph, node_id)):
+        container_operator = workflow.get_operator(container)
+        if not isinstance(container_operator, NodeOperator) or container_operator.body is None:
+            raise InputError(f"node {node_id!r}: {container!r}, which it runs inside, cannot run")
+        workflow = container_operator.body
     found = workflow.get_operator(node_id)
     if not isinstance(found, NodeOperator):
         raise InputError(f"node {node_id!r} cannot run by itself")
@@ -236,4 +244,7 @@ def read_values(graph: NodeGraph, node_id: str, messages: Mapping[str, WorkflowM
         return {}
     variables = Variables(message.model_copy(update={"operator_id": known}) for known, message in messages.items())
     found = readable(kind.params_type, spec.params)
-    return {str(each.selector): variables.get(each.selector) for each in references_in(kind.params_type, found)}
+    return {
+        str(reference.selector): variables.get(reference.selector)
+        for reference in references_in(kind.params_type, found)
+    }

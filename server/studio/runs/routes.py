@@ -41,18 +41,20 @@ from operad.server.studio.runs.values import Embedded, is_inline
 from operad.server.view.http import json_body, json_response, whole_number
 
 MOST_RUNS = 20
-"""Runs that are kept; of more, the oldest that has ended is forgotten."""
+"""Maximum number of stored runs; if there are more, the oldest ended one is removed."""
 
 MOST_AT_WORK = 8
-"""Runs that go on at once."""
+"""Maximum number of runs in progress."""
 
 MAX_UPLOAD = 48 * 2**20
-"""Maximum size of a request with files, in bytes: as base64, a third more than the files."""
+"""Maximum size of a request with files, in bytes: base64 is a third larger than the files."""
 
 MAX_FILES = 32 * 2**20
 """Maximum size of all files of a request, in bytes."""
 
 KEEP_ALIVE = 10.0
+"""Seconds without a message after which a browser receives a keep-alive comment."""
+
 PACE = 0.1
 """Seconds between messages to a browser."""
 
@@ -87,14 +89,14 @@ class Runs:
         self._trust = trust
         self._services = services
         self._runs = OrderedDict[str, StudioRun]()
-        self._last: dict[str, LastRun] = {}
+        self._last_runs: dict[str, LastRun] = {}
         self.routes = (
-            Route("/data/run", self._start, methods=["POST"]),
+            Route("/data/run", self._start_run, methods=["POST"]),
             Route("/data/runs/{run}/changes", self._changes),
             Route("/data/runs/{run}/answer", self._answer, methods=["POST"]),
             Route("/data/runs/{run}/cancel", self._cancel, methods=["POST"]),
             Route("/data/runs/{run}/files/{number}", self._file),
-            Route("/data/last/{node:path}", self._of_last),
+            Route("/data/last/{node:path}", self._last_values),
             Mount("/runs/{run}", app=self._run_page),
         )
 
@@ -106,53 +108,56 @@ class Runs:
 
     # Starting
 
-    async def _start(self, request: Request) -> Response:
-        said = await json_body(request, MAX_UPLOAD)
-        if sum(not each.done for each in self._runs.values()) >= MOST_AT_WORK:
+    async def _start_run(self, request: Request) -> Response:
+        body = await json_body(request, MAX_UPLOAD)
+        if sum(not other.done for other in self._runs.values()) >= MOST_AT_WORK:
             raise HTTPException(503, f"{MOST_AT_WORK} runs are in progress already; wait, or cancel one")
-        file, agent, job, last, reused = await asyncio.to_thread(self._prepared, said)
+        file, agent, job, last, reused = await asyncio.to_thread(self._prepare, body)
         run = StudioRun(file.name, agent, job, last, reused, titles_of(file.content))
         self._runs[run.id] = run
-        for old in [each for each in self._runs.values() if each.done][: max(0, len(self._runs) - MOST_RUNS)]:
+        for old in [other for other in self._runs.values() if other.done][: max(0, len(self._runs) - MOST_RUNS)]:
             del self._runs[old.id]
             await old.close()
         return json_response({"run": run.id})
 
-    def _prepared(self, said: dict[str, Any]) -> tuple[OpenFile, Agent, Job, LastRun, frozenset[str]]:
-        file = self._find(said)
+    def _prepare(self, body: dict[str, Any]) -> tuple[OpenFile, Agent, Job, LastRun, frozenset[str]]:
+        """Return the file, agent and job of a run, the store of its messages, and the nodes that do not run again."""
+        file = self._find(body)
         file.refresh()
-        inputs, only, begins = mapping(said, "inputs"), optional_text(said, "only"), optional_text(said, "from")
+        inputs, only_node, from_node = mapping(body, "inputs"), optional_text(body, "only"), optional_text(body, "from")
         if file.content.format is None:
-            return self._experts(file, inputs)
+            return self._prepare_experts(file, inputs)
         graph = file.content.graph
         if not file.content.format.runs:
             raise InputError(f"{file.name}: {file.readonly}")
         services = self._services()
-        last = self._last.get(file.name)
-        if only:
-            workflow = node_alone(graph, only, last, services)
-            last, reused = last or LastRun(graph), frozenset(each for each in graph.by_id if each != only)
+        last = self._last_runs.get(file.name)
+        if only_node:
+            workflow = node_alone(graph, only_node, last, services)
+            last, reused = last or LastRun(graph), frozenset(node for node in graph.by_id if node != only_node)
             job = Job(goal=graph.name, inputs=last.inputs)
-        elif begins:
-            workflow, reused = workflow_from(graph, begins, last, services)
-            assert last is not None  # noqa: S101 - there was a run
+        elif from_node:
+            workflow, reused = workflow_from(graph, from_node, last, services)
+            assert last is not None  # noqa: S101 - `workflow_from` raises without a last run
             job = Job(goal=graph.name, inputs=last.inputs)
         else:
             workflow, reused = assemble(graph, NODE_TYPES, services=services, lossy=True), frozenset[str]()
             job = self._job(graph, inputs)
-            last = self._last[file.name] = LastRun(graph, inputs=dict(job.inputs))
+            last = self._last_runs[file.name] = LastRun(graph, inputs=dict(job.inputs))
         last.graph = graph
-        self._last[file.name] = last
+        self._last_runs[file.name] = last
         agent = Expert(Profile(name=graph.name), workflow, MonoModelReasoner(self._model))
         agent.check_model()
         return file, agent, job, last, reused
 
     def _job(self, graph: NodeGraph, inputs: dict[str, Any]) -> Job:
-        start = next(each for each in graph.nodes if each.type == "start" and not each.parent)
+        start = next(node for node in graph.nodes if node.type == "start" and not node.parent)
         params = StartParams.model_validate(fields_of(start.params))
         return job_of(inputs, params.variables, params.defaults, self._uploads, graph.name)
 
-    def _experts(self, file: OpenFile, inputs: dict[str, Any]) -> tuple[OpenFile, Agent, Job, LastRun, frozenset[str]]:
+    def _prepare_experts(
+        self, file: OpenFile, inputs: dict[str, Any]
+    ) -> tuple[OpenFile, Agent, Job, LastRun, frozenset[str]]:
         try:
             configuration = load(file.path, trust=self._trust)
         except UntrustedError as error:
@@ -165,8 +170,8 @@ class Runs:
         goal = str(inputs.get("job") or "").strip() or configuration.spec.app.desc
         if not goal:
             raise InputError("say what is to be done: the input `job`")
-        paths = [self._uploads.path(each, "files") for each in list_of(inputs.get("files"))]
-        last = self._last[file.name] = LastRun(file.content.graph)
+        paths = [self._uploads.path(upload, "files") for upload in list_of(inputs.get("files"))]
+        last = self._last_runs[file.name] = LastRun(file.content.graph)
         return file, agent, Job(goal, files=tuple(map(FileDescriptor.of, paths))), last, frozenset()
 
     # Following
@@ -183,25 +188,25 @@ class Runs:
         return StreamingResponse(self._messages(run, since), media_type="text/event-stream")
 
     async def _messages(self, run: StudioRun, since: int) -> AsyncGenerator[str, None]:
-        said, last = None, monotonic()
+        sent, last_sent = None, monotonic()
         while True:
-            now = run.version
-            if now != said:
-                told = run.told(since)
-                yield f"id: {told['version']}\ndata: {to_json(told)}\n\n"
-                since, said, last = told["version"], now, monotonic()
-                if now[1]:
+            current = run.version
+            if current != sent:
+                data = run.told(since)
+                yield f"id: {data['version']}\ndata: {to_json(data)}\n\n"
+                since, sent, last_sent = data["version"], current, monotonic()
+                if current[1]:
                     return
-            elif monotonic() - last > KEEP_ALIVE:
+            elif monotonic() - last_sent > KEEP_ALIVE:
                 yield ": \n\n"
-                last = monotonic()
+                last_sent = monotonic()
             await asyncio.sleep(PACE)
 
     async def _answer(self, request: Request) -> Response:
-        run, said = self._run(request), await json_body(request)
-        if "value" not in said:
+        run, body = self._run(request), await json_body(request)
+        if "value" not in body:
             raise InputError("value: is missing")
-        await run.answer(text(said, "interrupt_id"), said["value"])
+        await run.answer(text(body, "interrupt_id"), body["value"])
         return json_response({})
 
     async def _cancel(self, request: Request) -> Response:
@@ -232,12 +237,12 @@ class Runs:
             raise HTTPException(404, "there is no such run; the last are kept while the studio is open")
         await run.page.app(scope, receive, send)
 
-    async def _of_last(self, request: Request) -> Response:
+    async def _last_values(self, request: Request) -> Response:
         file = await asyncio.to_thread(self._find, {"path": request.query_params.get("path", "")})
-        node, last = request.path_params["node"], self._last.get(file.name)
-        if last is None or all(each.file != file.name for each in self._runs.values()):
+        node, last = request.path_params["node"], self._last_runs.get(file.name)
+        if last is None or all(run.file != file.name for run in self._runs.values()):
             return json_response({"ran": False, "inputs": {}, "outputs": None, "error": None})
-        shown = next(each.files for each in reversed(self._runs.values()) if each.file == file.name).shown
+        shown = next(run.files for run in reversed(self._runs.values()) if run.file == file.name).shown
         message = last.messages.get(node)
         outputs = None if message is None else shown(message.outputs or {"text": message.scratchpad})
         inputs = shown(read_values(last.graph, node, last.messages))

@@ -33,9 +33,9 @@ class StudioRun:
     Args:
         file: Name of the file.
         agent: The agent to run.
-        job: Its job.
-        last: Where the messages of nodes are kept.
-        reused: Nodes whose messages are those of the last run.
+        job: The job.
+        last: Store for the messages of nodes.
+        reused: Nodes whose messages come from the last run.
         titles: Titles of nodes by their ids, for the run page.
 
     Attributes:
@@ -62,8 +62,8 @@ class StudioRun:
         self._result: dict[str, Any] | None = None
         self._error: str | None = None
         self.page = RunPage(LiveSource(agent.workflow), agent.workflow.name, titles=titles)
-        agent.workflow.add_listener(self._hear)
-        self._keeping = asyncio.ensure_future(self.page.keep_up())
+        agent.workflow.add_listener(self._on_event)
+        self._page_task = asyncio.ensure_future(self.page.keep_up())
         self._handle: RunHandle[Any] = agent.workflow.start(job, agent.reasoner, run_id=self.id)
         self._task = asyncio.ensure_future(self._follow())
 
@@ -73,7 +73,7 @@ class StudioRun:
         return self._task.done()
 
     async def _follow(self) -> None:
-        """Read the run to its end, so that it waits for answers."""
+        """Consume the run's events to the end, so that the run can wait for answers."""
         try:
             async for _ in self._handle:
                 pass
@@ -81,10 +81,10 @@ class StudioRun:
             if not self._handle.done:
                 raise
             self._error = self._error or "cancelled"
-        except Exception as error:  # noqa: BLE001 - what ended the run is shown
+        except Exception as error:  # noqa: BLE001 - the error is shown in the browser
             self._error = self._error or describe(error)
 
-    def _hear(self, event: events.Event) -> None:
+    def _on_event(self, event: events.Event) -> None:
         if event.run_id != self.id:
             return
         self._trace.apply(event)
@@ -95,59 +95,59 @@ class StudioRun:
             if node not in self._reused:
                 self._last.note(node, event.message)
         elif isinstance(event, events.WorkflowEntered) and event.item is not None:
-            given = {"item": event.item, "index": int(event.path[-1].rpartition("[")[2].rstrip("]"))}
-            self._last.items[node] = WorkflowMessage(outputs=given, operator_id=node)
+            item = {"item": event.item, "index": int(event.path[-1].rpartition("[")[2].rstrip("]"))}
+            self._last.items[node] = WorkflowMessage(outputs=item, operator_id=node)
         elif isinstance(event, events.OperatorFailed) and node:
             self._last.errors[node] = event.error
         elif isinstance(event, events.RunFinished) and not event.path:
-            self._result = self._with_texts(
+            self._result = self._with_operator_texts(
                 self.files.shown(event.message.outputs or {"text": event.message.scratchpad})
             )
         elif isinstance(event, events.RunFailed) and not event.path:
             self._error = event.error
 
-    def _with_texts(self, result: dict[str, Any]) -> dict[str, Any]:
-        """A result in which operators that said a text, and no outputs, have that text."""
-        said = {node: values["text"] for _, node, _, values in self._outputs if "text" in values}
-        return {name: said.get(name, value) if value == {} else value for name, value in result.items()}
+    def _with_operator_texts(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Return a result in which the empty outputs of operators are replaced by their texts."""
+        texts = {node: values["text"] for _, node, _, values in self._outputs if "text" in values}
+        return {name: texts.get(name, value) if value == {} else value for name, value in result.items()}
 
     @property
     def version(self) -> tuple[int, bool]:
-        """A value that is another after each change."""
+        """Value that differs after each change."""
         return self._trace.version, self._task.done()
 
     def told(self, since: int) -> dict[str, Any]:
-        """Return what changed after a version: the picture of the run page, and the outputs of nodes.
+        """Return the changes after a version: the picture of the run page, and the outputs of nodes.
 
         Args:
-            since: The version; 0 for all.
+            since: The version; 0 for everything.
         """
-        drawn = picture(self._trace, since)
+        run_picture = picture(self._trace, since)
         return {
-            **drawn,
+            **run_picture,
             "outputs": {node: values for version, node, _, values in self._outputs if version > since},
-            "before": self._before(),
+            "before": self._previous_outputs(),
             "rounds": self._rounds(),
             "judges": list(graph.judges) if (graph := self._trace.graphs.get(())) else [],
             "questions": self._questions(),
             "reused": sorted(self._reused),
             "result": self._result,
             "error": self._error,
-            "ended": drawn["ended"] or self.done,
+            "ended": run_picture["ended"] or self.done,
         }
 
-    def _before(self) -> dict[str, dict[str, Any]]:
-        """Outputs of the round before the last, of the nodes that ran in several."""
-        last, before = dict[str, tuple[int, dict[str, Any]]](), dict[str, dict[str, Any]]()
+    def _previous_outputs(self) -> dict[str, dict[str, Any]]:
+        """Return the outputs before the last round, of nodes that ran in several rounds."""
+        last, previous = dict[str, tuple[int, dict[str, Any]]](), dict[str, dict[str, Any]]()
         for _, node, number, values in self._outputs:
-            known, said = last.get(node, (number, values))
-            if number > known:
-                before[node] = said
+            last_round, last_values = last.get(node, (number, values))
+            if number > last_round:
+                previous[node] = last_values
             last[node] = number, values
-        return before
+        return previous
 
     def _rounds(self) -> list[dict[str, Any]]:
-        """Rounds of the workflow itself, each with its operators and, once it was judged, its verdict."""
+        """Return the rounds of the workflow, without nested ones: the operators, and the verdict if there is one."""
         return [
             {"operators": span.details["operators"]}
             | {key: span.details[key] for key in ("status", "evaluation", "lesson", "blame") if key in span.details}
@@ -171,18 +171,18 @@ class StudioRun:
         """Answer a question.
 
         Raises:
-            OperadError: There is no such question, or the answer does not fit.
+            OperadError: The question does not exist, or the answer does not fit.
         """
         await self._handle.answer({question: value})
 
     async def cancel(self) -> None:
-        """End the run, and wait until all in it has ended."""
+        """Cancel the run, and wait for its end."""
         if not self._handle.done:
             await self._handle.cancel()
 
     async def close(self) -> None:
-        """End the run and its page."""
-        self._keeping.cancel()
+        """Cancel the run, and close its page."""
+        self._page_task.cancel()
         with suppress(Exception):
             await asyncio.wait_for(self.cancel(), 1.0)
         await self.page.close()
@@ -190,13 +190,13 @@ class StudioRun:
 
 
 def job_of(inputs: Mapping[str, Any], variables: Any, defaults: Mapping[str, Any], uploads: Uploads, goal: str) -> Job:
-    """Return the job of a workflow's inputs, as a browser gives them.
+    """Return the job for a workflow's inputs, as given by a browser.
 
     Args:
         inputs: Values by name; a file is ``{"name", "base64"}``, or the name of a file in the folder.
         variables: The inputs of the workflow.
-        defaults: Values of those that are not given.
-        uploads: Where files come from, and are kept.
+        defaults: Values of inputs that are not given.
+        uploads: Source and store of files.
         goal: Goal of the job.
 
     Raises:
@@ -212,8 +212,8 @@ def job_of(inputs: Mapping[str, Any], variables: Any, defaults: Mapping[str, Any
         if kind is VariableType.FILE:
             given[name] = None if value in (None, "") else uploads.path(value, name)
         elif kind is VariableType.ARRAY_FILE:
-            several = list_of(value) if isinstance(value, list) else [] if value in (None, "") else [value]
-            given[name] = [uploads.path(each, name) for each in several]
+            files = list_of(value) if isinstance(value, list) else [] if value in (None, "") else [value]
+            given[name] = [uploads.path(file, name) for file in files]
         else:
             given[name] = value
     job = Job(goal=goal, inputs=given)

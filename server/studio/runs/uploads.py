@@ -14,7 +14,7 @@ from operad.server.studio.files.new_files import decoded
 
 
 class Uploads:
-    """Files of runs: those that a browser sends, and those of the folder that it names.
+    """Files for runs: uploads of the browser, and files of the folder.
 
     Args:
         folder: The folder.
@@ -22,31 +22,31 @@ class Uploads:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._kept: TemporaryDirectory[str] | None = None
+        self._temporary: TemporaryDirectory[str] | None = None
 
     def path(self, value: Any, name: str) -> str:
-        """Return the path of a file.
+        """Return the path of a file for an input; an upload is written to a temporary folder.
 
         Args:
             value: ``{"name", "base64"}``, or the name of a file in the folder.
             name: Name of the input.
 
         Raises:
-            InputError: It is none, or too large.
+            InputError: The value is not a file, or the file is too large.
         """
         if isinstance(value, str):
             return str(self._folder.path(value))
-        said = fields_of(value)
-        if not isinstance(said.get("name"), str):
+        fields = fields_of(value)
+        if not isinstance(fields.get("name"), str):
             raise InputError(f'input {name!r}: a file is {{"name": …, "base64": …}}')
-        called = re.sub(r"[^\w.\- ]", "_", said["name"].replace("\\", "/").rpartition("/")[2])[-120:].lstrip(".")
-        data = decoded(str(said.get("base64", "")), called)
-        self._kept = self._kept or TemporaryDirectory(prefix="operad-studio-", ignore_cleanup_errors=True)
-        path = Path(mkdtemp(dir=self._kept.name)) / (called or "file")
+        file_name = re.sub(r"[^\w.\- ]", "_", fields["name"].replace("\\", "/").rpartition("/")[2])[-120:].lstrip(".")
+        data = decoded(str(fields.get("base64", "")), file_name)
+        self._temporary = self._temporary or TemporaryDirectory(prefix="operad-studio-", ignore_cleanup_errors=True)
+        path = Path(mkdtemp(dir=self._temporary.name)) / (file_name or "file")
         path.write_bytes(data)
         return str(path)
 
     def close(self) -> None:
-        """Delete the files that were sent."""
-        if self._kept is not None:
-            self._kept.cleanup()
+        """Delete the uploads."""
+        if self._temporary is not None:
+            self._temporary.cleanup()

@@ -13,30 +13,30 @@ from operad.operators.variables import plain
 from operad.runtime.values.file import FileDescriptor
 
 MAX_TEXT = 400_000
-"""Characters of a text that are sent."""
+"""Maximum number of characters of a text sent to the browser."""
 
 MOST_ITEMS = 2_000
-"""Items of a list that are sent."""
+"""Maximum number of items of a list sent to the browser."""
 
 MOST_FILES = 2_000
-"""Files of a run that can be fetched."""
+"""Maximum number of files of a run that can be fetched."""
 
 SHOWN_INLINE = ("image/", "audio/", "video/")
-"""Types that a browser shows itself; others are downloaded."""
+"""Prefixes of types that a browser displays; other files are downloaded."""
 
 _KINDS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF87a", "image/gif"), (b"GIF89a", "image/gif"),
     (b"ID3", "audio/mpeg"), (b"\xff\xfb", "audio/mpeg"), (b"\xff\xf3", "audio/mpeg"), (b"OggS", "audio/ogg"),
     (b"fLaC", "audio/flac"), (b"<svg", "image/svg+xml"),
 )  # fmt: skip
-"""Types by the first bytes."""
+"""Types by their first bytes."""
 
 _DATA = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,([A-Za-z0-9+/]{16,}={0,2})")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{64,}={0,2}")
 
 
 class Embedded(NamedTuple):
-    """Picture or sound that a text holds as base64."""
+    """Picture or sound that is embedded in a text as base64."""
 
     name: str
     mime_type: str
@@ -44,7 +44,7 @@ class Embedded(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its size in bytes."""
+        """Size in bytes."""
         return len(self.data)
 
 
@@ -52,7 +52,7 @@ class Files:
     """Files among the values of a run, each with an address.
 
     Args:
-        address: Beginning of the addresses.
+        address: Prefix of the addresses.
     """
 
     def __init__(self, address: str) -> None:
@@ -65,32 +65,32 @@ class Files:
     def shown(self, value: Any) -> Any:
         """Return a value as JSON; a file is ``{"file": {name, type, size, url}}``."""
         if isinstance(value, FileDescriptor):
-            return {"file": self._described(value)}
+            return {"file": self._file_json(value)}
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, Mapping):
             fields = cast("Mapping[Any, Any]", value)
-            return {str(key): self.shown(each) for key, each in list(fields.items())[:MOST_ITEMS]}
+            return {str(key): self.shown(item) for key, item in list(fields.items())[:MOST_ITEMS]}
         if isinstance(value, list | tuple):
-            return [self.shown(each) for each in cast("Sequence[Any]", value)[:MOST_ITEMS]]
+            return [self.shown(item) for item in cast("Sequence[Any]", value)[:MOST_ITEMS]]
         return plain(value)
 
     def _text(self, text: str) -> Any:
-        """A text; one that is a picture or a sound as that file; a picture in it by its address."""
-        said = _DATA.fullmatch(text.strip())
-        alone = "".join(text.split()) if said or _BASE64.match(text.lstrip()) else ""
-        found = _embedded(said[1]) if said else _embedded(alone) if _BASE64.fullmatch(alone) else None
+        """Return a text; an embedded picture or sound becomes a file, or, within a longer text, its address."""
+        data_url = _DATA.fullmatch(text.strip())
+        compact = "".join(text.split()) if data_url or _BASE64.match(text.lstrip()) else ""
+        found = _embedded(data_url[1]) if data_url else _embedded(compact) if _BASE64.fullmatch(compact) else None
         if found is not None:
-            return {"file": self._described(found)}
-        text = _DATA.sub(self._addressed, text)
-        more = len(text) - MAX_TEXT
-        return text if more <= 0 else f"{text[:MAX_TEXT]}… ({more:,} more characters)"
+            return {"file": self._file_json(found)}
+        text = _DATA.sub(self._replaced_by_address, text)
+        excess = len(text) - MAX_TEXT
+        return text if excess <= 0 else f"{text[:MAX_TEXT]}… ({excess:,} more characters)"
 
-    def _addressed(self, said: re.Match[str]) -> str:
-        found = _embedded(said[1])
-        return (found and self._described(found)["url"]) or said[0]
+    def _replaced_by_address(self, data_url: re.Match[str]) -> str:
+        found = _embedded(data_url[1])
+        return (found and self._file_json(found)["url"]) or data_url[0]
 
-    def _described(self, file: FileDescriptor | Embedded) -> dict[str, Any]:
+    def _file_json(self, file: FileDescriptor | Embedded) -> dict[str, Any]:
         if file not in self._files:
             if len(self._files) >= MOST_FILES:
                 return {"name": file.name, "type": file.mime_type, "size": file.size, "url": None}
@@ -100,7 +100,7 @@ class Files:
 
 
 def _embedded(text: str) -> Embedded | None:
-    """The picture or the sound in base64; None for anything else, whatever it says of its type."""
+    """Return a picture or sound in base64; None for other data, whatever its declared type."""
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -118,7 +118,7 @@ _SUFFIXES = {
 
 
 def is_inline(file: FileDescriptor | Embedded) -> bool:
-    """Return True if a browser may show a file itself."""
+    """Return True if a browser may display a file."""
     if isinstance(file, Embedded):
         return True
     guessed = mimetypes.guess_type(file.name)[0] or file.mime_type

@@ -10,24 +10,24 @@ from pathlib import Path
 WEB = Path(__file__).resolve().parent
 KEPT = WEB.parent / "bundle" / "SOURCES"
 
-_LEFT_OUT = {"node_modules", "__pycache__", "digest.py"}
+_EXCLUDED = {"node_modules", "__pycache__", "digest.py"}
 
 
 def sources() -> Iterator[Path]:
-    """Yield the files that the bundle is built of, in order."""
+    """Yield the files that the bundle is built from, in order."""
     for path in sorted(WEB.rglob("*"), key=lambda each: each.relative_to(WEB).as_posix()):
         parts = path.relative_to(WEB).parts
-        if path.is_file() and not _LEFT_OUT.intersection(parts) and not parts[-1].startswith("."):
+        if path.is_file() and not _EXCLUDED.intersection(parts) and not parts[-1].startswith("."):
             yield path
 
 
 def digest() -> str:
     """Return the digest of the sources: their names and contents."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for path in sources():
         name, content = path.relative_to(WEB).as_posix().encode(), path.read_bytes()
-        found.update(f"{len(name)} {len(content)}\n".encode() + name + content)
-    return found.hexdigest()
+        hasher.update(f"{len(name)} {len(content)}\n".encode() + name + content)
+    return hasher.hexdigest()
 
 
 if __name__ == "__main__":
