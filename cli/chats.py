@@ -1,4 +1,4 @@
-"""`operad chats`: kept conversations, to be listed and removed."""
+"""`operad chats`: list and remove stored conversations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that commands keep: in which database, made from what, under which id."""
+"""Durable runs of commands: their database, source and id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run at a terminal: its events on stderr, its questions asked, Ctrl-C heeded."""
+"""Runs at a terminal: events on stderr, questions, Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`operad check`, `operad convert`, `operad show`: workflows in any format; nothing of them is run."""
+"""`operad check`, `operad convert`, `operad show`: workflows in any format, without running them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`operad generate`: workflows from words, at once or in a conversation."""
+"""`operad generate`: workflows from instructions, in one call or in a conversation."""
 
 from __future__ import annotations
 

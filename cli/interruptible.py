@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: as an exception, for work that ends in order, and as a call, for a run that may hang."""
+"""Ctrl-C and SIGTERM: as an exception, or as a call in a thread of its own."""
 
 from __future__ import annotations
 

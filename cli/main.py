@@ -1,4 +1,4 @@
-"""The `operad` command: a table of its commands, each imported when it is run."""
+"""The `operad` command: the table of its commands, each imported when it is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`operad nodes`: the types of nodes, and what each of them is."""
+"""`operad nodes`: list and describe the node types."""
 
 from __future__ import annotations
 

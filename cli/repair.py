@@ -1,4 +1,4 @@
-"""`operad repair`: mends a workflow that a model wrote, as far as only one thing can be meant; no model is asked."""
+"""`operad repair`: rule-based repair of a workflow that a model wrote."""
 
 from __future__ import annotations
 

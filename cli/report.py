@@ -1,4 +1,4 @@
-"""`operad report`: a run that was written down, as a page or as Markdown."""
+"""`operad report`: report of a run from its events file, as a page or as Markdown."""
 
 from __future__ import annotations
 

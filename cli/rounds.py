@@ -1,4 +1,4 @@
-"""The last repeated round of a run, in plain words: the rejected result, the operators that ran again, and the rest."""
+"""Summary of the last repeated round of a run: the rejected result, and which operators ran again."""
 
 from __future__ import annotations
 

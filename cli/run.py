@@ -1,4 +1,4 @@
-"""`operad run`, with parts shared by `operad runs resume`: the run of a file, and the output of its result."""
+"""`operad run`, and parts shared with `operad runs resume`."""
 
 from __future__ import annotations
 

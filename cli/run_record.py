@@ -1,4 +1,4 @@
-"""Record of a durable run, as commands print it."""
+"""Record of a durable run, as printed by commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`operad runs`: the runs that are kept, looked at, gone on with, ended and forgotten."""
+"""`operad runs`: list, show, resume, cancel and delete durable runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The user's trust in code that files name: kept by a hash over the file and its code, asked for once."""
+"""The user's trust in code that files name, stored by a digest of the file and its code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experts from YAML, and the `operad` command."""
+"""Experts configured in YAML."""
 
 TYPE_CHECKING = False  # as of typing, which takes a while to import: until then, nothing handles Ctrl-C
 if TYPE_CHECKING:

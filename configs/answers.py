@@ -1,4 +1,4 @@
-"""Answers to questions, as people type them: their description, and their conversion to values."""
+"""Typed answers to questions: descriptions of possible answers, and conversion to values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builder: from a configuration to operators and workflows."""
+"""Builder of operators and workflows from a configuration."""
 
 from __future__ import annotations
 

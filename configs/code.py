@@ -1,4 +1,4 @@
-"""Code named by a file: the parts that would run, their files, and a digest over everything."""
+"""Code that a file names: descriptions of the parts that would run, their modules, and a digest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ComfyUI workflows from words: an expert that drafts code by the classes of a server."""
+"""Generation of ComfyUI workflows from instructions, with the node classes of a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Endpoints that a file names, and the keys that the environment holds for them."""
+"""Endpoints of models in a file, and their keys from the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workflow files: found by what they hold, and made into experts."""
+"""Workflow files: detection, reading, and conversion to experts."""
 
 from __future__ import annotations
 

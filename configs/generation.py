@@ -1,4 +1,4 @@
-"""Workflows from words: an expert that designs them, and what it came to."""
+"""Generation of workflows from instructions: the designer, and its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classes and tools that a configuration names: loaded from its modules, or stand-ins that run none of its code."""
+"""Sources of the classes and tools that a configuration names: imported modules, or stand-ins that run no code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inputs of a workflow file: given by options, and asked for where they are missing."""
+"""Inputs of a workflow file, from options or asked for at the terminal."""
 
 from __future__ import annotations
 

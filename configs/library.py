@@ -1,4 +1,4 @@
-"""The knowledge base of a configuration file, and its lessons of earlier runs."""
+"""Knowledge base and insights of a configuration file."""
 
 from __future__ import annotations
 

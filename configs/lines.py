@@ -1,4 +1,4 @@
-"""Files to which a line of JSON is added as soon as something is done, so that it is not done again."""
+"""Files of results in JSON lines, which keep finished work."""
 
 from __future__ import annotations
 

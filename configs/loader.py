@@ -1,4 +1,4 @@
-"""Configuration file → experts that can run. All that is wrong with the file is found at once."""
+"""Loader of configuration files. All faults of a file are reported together."""
 
 from __future__ import annotations
 

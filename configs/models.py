@@ -1,4 +1,4 @@
-"""Models and limits, from what a configuration file says of them."""
+"""Models and limits from a configuration file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of operators and tools, in the raw values of a file: they are given and looked at before its shape is known."""
+"""Names of operators and tools, set in the raw data of a file before its validation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sound part of a file with faults, so that the rest of its faults is found at once."""
+"""Valid part of a faulty file, so that the rest of its faults is reported as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies and budgets, from what a configuration file says of them."""
+"""Policies and budgets from a configuration file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--prices`: the file of prices that a command is to go by."""
+"""Option `--prices`: a file with prices of models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that a terminal only shows."""
+"""Text that is safe to print to a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Static analysis of Python code: places of modules, definitions, and parameters, without running code."""
+"""Static analysis of Python code: modules, definitions and parameters, without running code."""
 
 from __future__ import annotations
 

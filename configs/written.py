@@ -1,4 +1,4 @@
-"""Files that are written at once and as a whole."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 

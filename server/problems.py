@@ -1,4 +1,4 @@
-"""Errors of requests: one shape for all interfaces, that of the OpenAI protocol."""
+"""Errors of requests, in the form of the OpenAI protocol for all interfaces."""
 
 from __future__ import annotations
 

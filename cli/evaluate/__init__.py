@@ -1,4 +1,4 @@
-"""`operad evaluate`: workflows scored like the papers do, from files, with what was done kept."""
+"""`operad evaluate`: scores of workflows by the metrics of the papers, with results kept in a file."""
 
 from __future__ import annotations
 

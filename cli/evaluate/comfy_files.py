@@ -1,4 +1,4 @@
-"""The files of `operad evaluate comfy`: workflows, answers, and the golds that they are scored against."""
+"""Files of `operad evaluate comfy`: workflows, answers and golds."""
 
 from __future__ import annotations
 

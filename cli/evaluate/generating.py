@@ -1,4 +1,4 @@
-"""Responses to the instructions of Chat2Workflow's dataset, made by our designer and recorded as a run."""
+"""Generated responses to the instructions of Chat2Workflow's dataset, recorded as a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Items of an evaluation: finished results are kept in a file, and not computed again."""
+"""Items of an evaluation; finished results are kept in a file and reused."""
 
 from __future__ import annotations
 

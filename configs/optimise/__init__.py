@@ -1,4 +1,4 @@
-"""`operad optimise`: a search for a better workflow, by changes that a model proposes and tasks that score them."""
+"""Search for a better workflow, by changes that a model proposes and tasks that score them."""
 
 from operad.configs.optimise.search import Optimised, aoptimise, optimise
 from operad.configs.optimise.state import Candidate, State, Step

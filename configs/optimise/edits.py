@@ -1,4 +1,4 @@
-"""Changes of a workflow, as operations on the data of its configuration file: all of them or none."""
+"""Operations on the workflow in a configuration file; all of them are applied, or none."""
 
 from __future__ import annotations
 

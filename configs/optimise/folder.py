@@ -1,4 +1,4 @@
-"""The folder of a search: each step as soon as it is done, the best workflow so far, the tree and its picture."""
+"""Folder of a search: its steps, the best workflow so far, and the tree with its picture."""
 
 from __future__ import annotations
 

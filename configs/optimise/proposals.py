@@ -1,4 +1,4 @@
-"""Proposals: a model is shown a workflow, where it failed and what was tried, and says what to change."""
+"""Proposals of changes by a model, which is shown the workflow, its failures and earlier changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search for a better workflow: select, propose, run, score, back up; and again."""
+"""Search for a better workflow: repeated selection, proposal, trial, score and back-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tasks that a workflow is to become better at: a file of them, read with all its faults at once."""
+"""Tasks that score a workflow, read from a file; all its faults are reported together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration file: its experts, its leader, and what holds for all of them; its JSON Schema."""
+"""Schema of a configuration file: experts, leader and common settings; its JSON Schema."""
 
 from __future__ import annotations
 

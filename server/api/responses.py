@@ -1,4 +1,4 @@
-"""Experts as models of the OpenAI Responses protocol: a response is a run, and knows the conversation before it."""
+"""Experts as models of the OpenAI Responses protocol: a response is a run with its earlier conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs of a server: begun, followed, answered, ended, and kept within bounds."""
+"""Runs of a server: start, answers, cancellation, and limits."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The studio: draw a workflow, change it by words, run it, in the browser."""
+"""The studio: draw workflows, change them by instructions and run them, in the browser."""

@@ -1,4 +1,4 @@
-"""Changes by words: a designer's run as a stream, and its draft, which is accepted or dropped."""
+"""Changes by instructions: the stream of a designer's run, and its draft, to be accepted or dropped."""
 
 from __future__ import annotations
 

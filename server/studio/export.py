@@ -1,4 +1,4 @@
-"""A workflow in another format, as Python, or as a picture; what is lost is listed first."""
+"""Export of a workflow in another format, as Python or as a picture, with its losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixes of issues: the proposal of a repair rule, where there is exactly one."""
+"""Fixes of issues: the proposal of a repair rule, if there is exactly one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of a request's JSON, each of the type that is wanted."""
+"""Values of a request's JSON, checked for their types."""
 
 from __future__ import annotations
 

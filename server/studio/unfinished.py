@@ -1,4 +1,4 @@
-"""Variables of nodes that are not finished: so that other nodes can read them while something is missing."""
+"""Variables of nodes with missing parameters, so that other nodes can refer to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run in short, as Markdown for a pull request or a ticket.
+"""Summary of a run, as Markdown for a pull request or a ticket.
 
 Text of models, documents and people appears only in code spans and blocks, where GitHub interprets no markup, links,
 mentions or issue numbers.

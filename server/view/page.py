@@ -1,4 +1,4 @@
-"""The page as one HTML text: for a server, or as a report with a run inside. It sends no requests to other hosts."""
+"""HTML page of runs: for a server, or as a report with a run inside. It sends no requests to other hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON of a run for the page: an outline that it draws, and details on demand."""
+"""JSON of a run for the page: an outline, and details on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Page of one run: its picture, the changes in it, and what a person answers."""
+"""Page of one run: its picture, its changes, and answers of a person."""
 
 from __future__ import annotations
 

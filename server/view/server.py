@@ -1,4 +1,4 @@
-"""The page of a run over HTTP: bound to this machine, behind a token in its address.
+"""Page of a run over HTTP, bound to this machine, behind a token in its address.
 
 `data/picture` returns the run as the page draws it, `data/changes` streams its changes, `data/details` returns details
 on demand; `data/answer` and `data/cancel` take a person's input.

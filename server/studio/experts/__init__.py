@@ -1,1 +1,1 @@
-"""YAML files of experts in the studio: their graph, and operations as changes of the text that touch nothing else."""
+"""YAML files of experts in the studio: their graph, and operations as minimal changes of the text."""

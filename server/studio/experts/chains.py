@@ -1,4 +1,4 @@
-"""The chains of an expert in a YAML file: their edges, and changes of them that touch nothing else in the text."""
+"""Chains of an expert in a YAML file: their edges, and minimal changes of the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations on a YAML file of experts, as changes of its text that touch nothing else."""
+"""Operations on a YAML file of experts, as minimal changes of its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The evaluators of an expert in a YAML file, by their names, and changes of them that touch nothing else in the text."""
+"""Evaluators of an expert in a YAML file: their names, and minimal changes of the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experts and the leader of a YAML file, added and removed as changes of its text that touch nothing else."""
+"""Experts and the leader of a YAML file, added and removed by minimal changes of its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Items of lists and fields of mappings in a YAML text, added and removed where they stand.
+"""Items of lists and fields of mappings in a YAML text, added and removed in place.
 
 Comments, order and style of everything else stay as they are; aliases and anchors stay in place.
 """

@@ -1,4 +1,4 @@
-"""Values of a YAML text replaced where they stand: comments, order and style of all else stay as they are."""
+"""Values of a YAML text, replaced in place; comments, order and style of the rest stay."""
 
 from __future__ import annotations
 

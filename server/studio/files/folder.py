@@ -1,4 +1,4 @@
-"""The folder that a studio works in: its workflow files, and no path outside of it."""
+"""Folder of a studio: its workflow files, without access to paths outside of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a file: each content that it had in the studio, kept on disk, so that nothing is lost.
+"""Steps of a file: all contents that it had in the studio, stored on disk.
 
 A step refers to the step before it. A change after going back starts another branch; steps are removed only if there
 are more than `MOST_STEPS`.

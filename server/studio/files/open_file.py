@@ -1,4 +1,4 @@
-"""A file that is open in the studio: its workflow, its steps, and what others do to it meanwhile."""
+"""Open file of the studio: its workflow, its steps, and outside changes."""
 
 from __future__ import annotations
 

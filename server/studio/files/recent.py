@@ -1,4 +1,4 @@
-"""Files that were opened lately, in this folder and in others, kept in the user's folder for program state."""
+"""Recently opened files of all folders, stored in the user's folder for program state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of a part of a workflow: one node alone, or a node and all after it, with the messages of the last run."""
+"""Runs of a part of a workflow, one node or a node and its successors, with messages of the last run."""
 
 from __future__ import annotations
 

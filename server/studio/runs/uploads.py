@@ -1,4 +1,4 @@
-"""Files that a browser sends for runs, kept until the studio ends."""
+"""Files uploaded for runs, kept until the studio ends."""
 
 from __future__ import annotations
 

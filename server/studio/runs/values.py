@@ -1,4 +1,4 @@
-"""Values of a run as JSON for the browser; files, and pictures and sounds in texts, by their addresses."""
+"""Values of a run as JSON for the browser; files, and embedded pictures and sounds, get addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Digest of the page's sources, kept in its bundle, by which a test tells a bundle of other sources.
+"""Digest of the page's sources, stored in the bundle, so that a test detects an outdated bundle.
 
 python3 digest.py
 """
