@@ -286,9 +286,9 @@ def enqueue(client: DBOSClient, requests: Sequence[Request], before_commit: Befo
         before_commit(connection)
 
 
-def give_back(client: DBOSClient, step_id: str, begun_by: Sequence[str], queue: str) -> bool:
-    """Put work started by these processes back into its queue; return False if another process has started it since."""
-    return client._sys_db.reenqueue_for_recovery(step_id, list(begun_by), queue)
+def give_back(client: DBOSClient, step_id: str, begun_by: str, queue: str) -> bool:
+    """Put work started by a process back into its queue; return False if another process has started it since."""
+    return client._sys_db.reenqueue_for_recovery(step_id, [begun_by], queue)
 
 
 def _record_milliseconds(tables: SystemDatabase) -> None:

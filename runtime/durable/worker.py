@@ -335,11 +335,11 @@ class Worker:
         )
         idle = {step.workflow_id: step.queue_name or "" for step in mine if step.workflow_id not in self._tasks}
         for step_id in self._idle & idle.keys():
-            if self._return_to(idle[step_id], step_id, [self.executor.id]):
+            if self._return_to(idle[step_id], step_id, self.executor.id):
                 _logger.warning("%s: starts anew, because the database failed while it was taken or finished", step_id)
         self._idle = set(idle)
 
-    def _return_to(self, queue: str, step_id: str, begun_by: Sequence[str]) -> bool:
+    def _return_to(self, queue: str, step_id: str, begun_by: str) -> bool:
         """Put a request back into its queue, and wake the workers; see `give_back` of `dbos_process`."""
         give_back = import_module("operad.runtime.durable.dbos_process").give_back
         returned = give_back(self._client, step_id, begun_by, queue)
@@ -383,7 +383,8 @@ class Worker:
                     _logger.warning("%s: given up, because %d workers died while executing it", step_id, len(deaths))
                     self._client.cancel_workflow(step_id)
                     continue
-            recovered = self._return_to(queue, step_id, executor_ids)
+            # only if that worker still has it: another dead one may have started it since, whose death must be counted
+            recovered = self._return_to(queue, step_id, step.executor_id or "")
             if recovered and died:
                 _logger.warning("%s: starts anew, because its worker died", step_id)
 

@@ -7,8 +7,9 @@ without listeners it only adds up usage.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -128,6 +129,7 @@ class Scope(Struct, kw_only=True, eq=False):
         deadlines: Running time limits of the attempt and of the tools that it calls.
         place: Place of the operator among those that may run concurrently.
         waits_for: Number of workflows that run inside the operator, plus its open questions.
+        works: Number of concurrent parts of the operator that work meanwhile; see `at_work`.
         questions: Number of questions that the operator has asked.
         around: True if the operator only runs workflows, whose operators take places of their own.
         kept: Events to be kept with the operator's message; None if no message is kept.
@@ -144,11 +146,39 @@ class Scope(Struct, kw_only=True, eq=False):
     deadlines: list[Deadline] = []
     place: Place | None = None
     waits_for: int = 0
+    works: int = 0
     questions: int = 0
     around: bool = False
     kept: list[Event] | None = None
     heard: bool = False
     key: str = ""
+
+    def begin_waiting(self) -> None:
+        """Count another nested run or open question that the operator waits for."""
+        self.waits_for += 1
+        if self.waits_for == 1 and not self.works:
+            self.run.idle += 1
+
+    def end_waiting(self) -> None:
+        """Undo `begin_waiting`."""
+        self.waits_for -= 1
+        if not (self.waits_for or self.works):
+            self.run.idle -= 1
+
+    @contextmanager
+    def at_work(self) -> Generator[None, None, None]:
+        """Count the operator as working in the block, although runs inside it may wait for a person."""
+        self.works += 1
+        if self.works == 1 and self.waits_for:
+            self.run.idle -= 1
+        try:
+            yield
+        finally:
+            self.works -= 1
+            if not self.works and self.waits_for:
+                self.run.idle += 1
+                if self.run.questions.asked:  # checked later, when the operator had the time to start a run
+                    asyncio.get_running_loop().call_soon(self.run.root.look_whether_paused)
 
     def outwards(self) -> Generator[Scope, None, None]:
         """Yield this scope, then the scopes of the enclosing operators, innermost first."""

@@ -74,16 +74,12 @@ async def ask(scope: events.Scope, question: Question) -> Any:
         for outer in scope.outwards():
             await stack.enter_async_context(outer.run.waiting(outer))
         scope.write(events.Interrupted(interrupt_id=question.id, question=question.text, schema=question.schema_))
-        scope.waits_for += 1
-        if scope.waits_for == 1:
-            scope.run.idle += 1
+        scope.begin_waiting()
         try:
             loop.call_soon(root.look_whether_paused)  # later, so that operators about to start are counted
             value = await answer
         finally:
-            scope.waits_for -= 1
-            if not scope.waits_for:
-                scope.run.idle -= 1
+            scope.end_waiting()
             questions.withdraw(question.id)
     root.look_whether_paused()  # concurrent code of the operator may have asked further questions
     if journal is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Literal
 
-from operad.runtime.events import Progress, emit
+from operad.runtime.events import Progress, Scope, emit
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.engine import LONGEST_TURN
 from operad.runtime.policies.policy import causes
@@ -88,12 +88,13 @@ class Calls:
         else:
             raise InputError(f"map {name!r}: over: the function returned {shown(items)}; it must return items")
 
-    async def take(self) -> tuple[int, OperatorCall] | None:
+    async def take(self, scope: Scope) -> tuple[int, OperatorCall] | None:
         """Return the next call and its index; None if no item is left."""
         if self._later is None:
             return self._taken(next(self._items, _NO_ITEM))
-        async with self._turn:
-            return self._taken(await anext(self._later, _NO_ITEM))
+        with scope.at_work():
+            async with self._turn:
+                return self._taken(await anext(self._later, _NO_ITEM))
 
     def _taken(self, item: Any) -> tuple[int, OperatorCall] | None:
         if item is _NO_ITEM:
@@ -144,7 +145,7 @@ async def for_each(
 
     async def work() -> None:
         nonlocal done, turn_ends
-        while (taken := await source.take()) is not None:
+        while (taken := await source.take(scope)) is not None:
             index, call = taken
             try:
                 message = await body.run_within(scope, body.with_own_model(call), f"{name}[{index}]").execute()
@@ -162,7 +163,8 @@ async def for_each(
             if scope.heard:
                 emit(Progress(done=done, total=source.count if source.total is None else source.total))
             if perf_counter() > turn_ends:  # runs that never suspend would block the event loop
-                await asyncio.sleep(0)
+                with scope.at_work():
+                    await asyncio.sleep(0)
                 turn_ends = perf_counter() + LONGEST_TURN
 
     workers = concurrency if source.total is None else min(concurrency, source.total)

@@ -244,9 +244,7 @@ class Run:
             self._say(events.RunStarted(goal=self.job.goal, **self.build.event_fields))
         outer = self.outer
         if outer is not None:
-            outer.waits_for += 1
-            if outer.waits_for == 1:
-                outer.run.idle += 1  # the outer operator waits for this run
+            outer.begin_waiting()
             if not outer.run.log.heard:
                 return
             is_item = self._prefix[-1:] != (outer.operator_id,)
@@ -259,9 +257,7 @@ class Run:
         self._live.discard(self)
         self.on_paused = None
         if self.outer is not None:
-            self.outer.waits_for -= 1
-            if not self.outer.waits_for:
-                self.outer.run.idle -= 1
+            self.outer.end_waiting()
             if self.questions.asked:  # checked later, when the outer operator had the time to start another step
                 asyncio.get_running_loop().call_soon(self.root.look_whether_paused)
 

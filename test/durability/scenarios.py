@@ -56,7 +56,10 @@ def stopped(trial: Trial) -> None:
     second = trial.drive()
     pid = second.process.pid
     goal = trial.chance.choice((1, 3, 10))
-    trial.until(lambda: sum(throw.process == pid for throw in trial.throws()) >= goal, "the second process")
+    trial.until(
+        lambda: sum(throw.process == pid for throw in trial.throws()) >= goal or not second.lives,  # or all are done
+        "the second process",
+    )
     end = trial.chance.choice(("goes on", "has finished", "is killed"))
     if end == "has finished":
         trial.until(lambda: not second.lives, "the second process's end")

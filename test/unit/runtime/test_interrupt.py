@@ -37,6 +37,7 @@ from operad.runtime import (
 )
 from operad.runtime.events.stream import CROWDED
 from operad.runtime.testing import CallTools, Say, ScriptedModel, ScriptedReasoner, run_on_fake_clock
+from operad.runtime.workflow import items as items_of_maps
 
 JOB = Job(goal="goal")
 NOBODY = ScriptedReasoner([])
@@ -621,7 +622,10 @@ def test_a_map_is_paused_when_its_other_items_have_ended(engine, on_error):
     assert on_fake_clock(main()) == "yes"
 
 
-def test_a_map_with_items_left_is_not_paused(engine):
+@pytest.mark.parametrize("turn", [items_of_maps.LONGEST_TURN, -1])  # -1: the loop has a turn after each item
+def test_a_map_with_items_left_is_not_paused(engine, monkeypatch, turn):
+    monkeypatch.setattr(items_of_maps, "LONGEST_TURN", turn)
+
     async def work(messages):
         if messages[0].scratchpad == "asks":
             return await interrupt("Well?")
@@ -633,6 +637,25 @@ def test_a_map_with_items_left_is_not_paused(engine):
     async def main():
         await asyncio.wait_for(paused(workflow), 100)
         assert now() == 15
+        await workflow.aresume("r", {"each[0]/up": "yes"})
+
+    on_fake_clock(main())
+
+
+def test_a_map_that_waits_for_its_next_item_is_not_paused_by_an_item_that_asks(engine):
+    async def slow_items(job):
+        yield "asks"
+        await asyncio.sleep(5)
+        yield "b"
+
+    async def work(messages):
+        return await interrupt("Well?") if messages[0].scratchpad == "asks" else "worked"
+
+    workflow = chain(engine, Map("each", Echo("up", work), over=slow_items, concurrency=2))
+
+    async def main():
+        await asyncio.wait_for(paused(workflow), 100)
+        assert now() == 5
         await workflow.aresume("r", {"each[0]/up": "yes"})
 
     on_fake_clock(main())

@@ -227,9 +227,8 @@ def test_work_is_given_to_others_only_where_the_one_that_began_it_is_dead(client
     with create_engine(url, poolclass=NullPool).begin() as connection:
         taken = "UPDATE workflow_status SET status = 'PENDING', executor_id = 'taker' WHERE workflow_uuid = :id"
         assert connection.execute(text(taken), {"id": step_id}).rowcount == 1
-    assert not dbos_process.give_back(client, step_id, [], "elsewhere")
-    assert not dbos_process.give_back(client, step_id, ["another-process"], "elsewhere")
-    assert dbos_process.give_back(client, step_id, ["another-process", "taker"], "elsewhere")
+    assert not dbos_process.give_back(client, step_id, "another-process", "elsewhere")
+    assert dbos_process.give_back(client, step_id, "taker", "elsewhere")
     assert not dbos_process.give_back(client, step_id, ["taker"], "elsewhere"), "it is nobody's now"
     found = row(client, step_id)
     assert (found.status, found.queue_name) == ("ENQUEUED", "elsewhere")
