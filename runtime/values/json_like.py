@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
 
-JsonLike = Mapping[str, "JsonLike"] | Sequence["JsonLike"] | str | int | float | bool | None
-"""A JSON value as callers write it: unlike `JsonValue`, a type checker accepts a ``list[str]`` or a ``dict[str, int]``."""
+JsonLike = Mapping[str, "JsonLike"] | Sequence["JsonLike"] | str | int | float | bool | BaseModel | None
+"""A JSON value as callers write it: unlike `JsonValue`, a type checker accepts a ``list[str]``, or a pydantic model."""
 
 
 def as_json(value: Any) -> Any:
-    """Return a value with tuples converted to lists and mappings to dicts, at any depth; other values are unchanged.
+    """Return a value with tuples as lists, mappings and pydantic models as dicts, at any depth; others are unchanged.
 
     Example:
         print(as_json({"pair": (1, 2)}))  # {'pair': [1, 2]}
@@ -21,6 +21,8 @@ def as_json(value: Any) -> Any:
         return {key: as_json(each) for key, each in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
         return [as_json(each) for each in cast("Sequence[Any]", value)]
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True)
     return value
 
 

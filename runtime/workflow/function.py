@@ -367,6 +367,8 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
                 given = job.goal
             elif parameter.optional:
                 given = None
+            elif len(self._free) == 1 and parameter.takes_fields and not did_you_mean(parameter.name, job.inputs):
+                given = job.inputs
             else:
                 hint = did_you_mean(parameter.name, job.inputs)
                 raise InputError(

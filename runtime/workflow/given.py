@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
-from pydantic import JsonValue, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.models.model import Model
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
 from operad.runtime.values.errors import InputError, shorten
-from operad.runtime.values.json_like import JsonLike, json_value
+from operad.runtime.values.json_like import JsonLike, as_json, json_value
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import shown
 from operad.runtime.values.questions import Question
 
-JobLike = Job | str | Mapping[str, JsonLike]
-"""Input of a run: a job, a text, which is the job's goal, or a dict, which holds the job's inputs."""
+JobLike = Job | str | Mapping[str, JsonLike] | BaseModel
+"""Input of a run: a job; a text, which is the job's goal; or a dict or a pydantic model, which hold the job's inputs."""
 
 ReasonerLike = Reasoner | Model | str | None
 """Reasoner of a run: a reasoner, a model or its name; None for the workflow's own."""
@@ -57,7 +58,7 @@ def one_of(reasoner: ReasonerLike, model: ReasonerLike) -> ReasonerLike:
 
 
 def job_of(job: JobLike) -> Job:
-    """Return a job for a `Job`, a text or a dict.
+    """Return a job for a `Job`, a text, a dict or a pydantic model.
 
     Raises:
         InputError: The value is none of these, or an input is not a JSON value.
@@ -66,10 +67,11 @@ def job_of(job: JobLike) -> Job:
         return job
     if isinstance(job, str):
         return Job(goal=job)
-    if not isinstance(job, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"expected a text, a dict of inputs or a Job; got {shown(job)}")
+    inputs = as_json(job)
+    if not isinstance(inputs, Mapping):
+        raise InputError(f"expected a text, a dict of inputs, a pydantic model or a Job; got {shown(job)}")
     try:
-        return Job(goal="", inputs=job)
+        return Job(goal="", inputs=cast("Mapping[str, JsonValue]", inputs))
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))

@@ -7,12 +7,13 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, RootModel
 from pydantic_core import to_jsonable_python
+from typing_extensions import is_typeddict
 
 from operad.runtime.events import Scope
 from operad.runtime.events.run_context import RunContext
@@ -67,6 +68,15 @@ class Parameter:
     def required(self) -> bool:
         """True if an answer is required."""
         return self.default is inspect.Parameter.empty and not self.optional
+
+    @property
+    def takes_fields(self) -> bool:
+        """True if values are objects with named fields: pydantic models, dataclasses or typed dicts."""
+        kind: Any = self.output.type
+        is_root = is_class(kind) and issubclass(kind, RootModel)
+        return (
+            is_dataclass(kind) or is_typeddict(kind) or (is_class(kind) and issubclass(kind, BaseModel) and not is_root)
+        )
 
     def misfit(self, source: str, given: Any) -> str:
         """Return an error text if no answer of a type can be a value of the parameter, otherwise an empty text.

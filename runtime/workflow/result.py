@@ -88,7 +88,7 @@ class Result(Generic[T]):
         return self._id_of(of) in self.messages
 
     def __repr__(self) -> str:
-        return f"<Result of run {self.run_id!r}: {self.status.value}, rounds: {self.rounds}>"
+        return f"<Result of run {self.run_id!r}: {self.status.value}, rounds: {self.rounds}, {self.text!r:.80}>"
 
     @property
     def text(self) -> str:

@@ -226,7 +226,7 @@ class Workflow(Definition[T]):
         Inside an operator or a tool, the run is a part of that operator's run, as with `aexecute`.
 
         Args:
-            job: The job: a text, a dict of inputs, or a `Job`.
+            job: The job: a text, a dict or pydantic model of inputs, or a `Job`.
             reasoner: The same as `model`, as a positional argument.
             model: Model of this run: a model, its name or a reasoner; by default the workflow's `model`.
             lesson: Lesson from an earlier attempt.

@@ -23,7 +23,7 @@ from operad import (
     events,
     operator,
 )
-from operad.runtime import BuiltinWorkflow, InvalidError, Map, OperatorError, PortError, Workflow
+from operad.runtime import BuiltinWorkflow, InputError, InvalidError, Map, OperatorError, PortError, Workflow
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.values.sync import MOST_THREADS
 
@@ -101,6 +101,29 @@ async def test_the_context_has_the_attempt_and_the_lesson():
     result = await run(shaky, max_rounds=2)
     assert (result.output, result.rounds) == ("done", 2)
     assert seen == [(1, 1, ""), (1, 2, ""), (2, 1, "Write more."), (2, 2, "Write more.")]
+
+
+def test_the_fields_of_a_model_are_the_inputs_of_a_job():
+    class Order(BaseModel):
+        item: str
+        number: int = 1
+
+    @operator
+    def whole(order: Order) -> str:
+        return f"{order.number} {order.item}"
+
+    @operator
+    def apart(item: str, number: int) -> str:
+        return f"{number} {item}"
+
+    assert Workflow(whole).run(Order(item="figs", number=3)).text == "3 figs"
+    assert Workflow(whole).run({"item": "figs"}).text == "1 figs"
+    assert Workflow(whole).run({"order": Order(item="figs")}).text == "1 figs"
+    assert Workflow(apart).run(Order(item="figs", number=3)).text == "3 figs"
+    with pytest.raises(OperatorError, match=r"did you mean 'ordr'"):
+        Workflow(whole).run({"ordr": {"item": "figs"}})
+    with pytest.raises(InputError, match="expected a text, a dict of inputs, a pydantic model or a Job; got 3"):
+        Workflow(whole).run(3)  # type: ignore[arg-type]
 
 
 async def test_a_name_that_is_no_operator_before_it_is_an_issue_with_near_names_before_anything_runs():

@@ -90,7 +90,7 @@ def test_a_result_has_typed_answers_and_what_came_of_the_run():
     assert (result.status, result.evaluation, result.lesson) == (WorkflowStatus.SUCCESS, "", "")
     assert (result.rounds, result.run_id, result.usage, result.cost) == (1, "r1", Usage(), 0.0)
     assert "facts" in result
-    assert repr(result) == "<Result of run 'r1': SUCCESS, rounds: 1>"
+    assert repr(result) == "<Result of run 'r1': SUCCESS, rounds: 1, '2'>"
 
 
 def test_an_evaluators_verdict_is_in_the_result_and_the_answer_is_still_the_last_operators():
