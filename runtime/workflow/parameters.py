@@ -73,10 +73,8 @@ class Parameter:
     def takes_fields(self) -> bool:
         """True if values are objects with named fields: pydantic models, dataclasses or typed dicts."""
         kind: Any = self.output.type
-        is_root = is_class(kind) and issubclass(kind, RootModel)
-        return (
-            is_dataclass(kind) or is_typeddict(kind) or (is_class(kind) and issubclass(kind, BaseModel) and not is_root)
-        )
+        fields = getattr(kind, "model_fields", {"root": None})  # the only field of a `RootModel`
+        return is_dataclass(kind) or is_typeddict(kind) or "root" not in fields
 
     def misfit(self, source: str, given: Any) -> str:
         """Return an error text if no answer of a type can be a value of the parameter, otherwise an empty text.
