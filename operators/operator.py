@@ -269,6 +269,9 @@ class Operator(BaseOperator[T]):
         self._toolkit = toolkit
         self._knowledge_base = knowledge_base
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.config.id!r}>"
+
     takes_one_port = True
     gives_verdict = False
     asks_model: bool | None = True

@@ -115,6 +115,9 @@ class Map(BaseOperator[list[Any]]):
         """The body."""
         return (self.body,)
 
+    def __repr__(self) -> str:
+        return f"<Map {self._id!r}>"
+
     def get_id(self) -> str:
         """Return the id of the map."""
         return self._id
