@@ -279,7 +279,7 @@ def test_a_run_that_is_cancelled_on_the_page_ends_as_by_ctrl_c_and_browsers_see_
             told = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
         status, out, err = command.ends()
     assert (status, out) == (130, "")
-    assert re.search(r"\noperad: interrupted; to resume: operad runs resume one --db \S+\n$", err)
+    assert re.search(r"\noperad: interrupted; to resume: operad runs resume one --db \S+ --trust\n$", err)
     assert told[-1]["ended"]
 
 
