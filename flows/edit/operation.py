@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from operad.flows.catalogue import drafted_fields
+from operad.flows.catalogue import fields_for_generation
 from operad.flows.check import CONVERSATION, OUTCOME, NodeType
 from operad.flows.edit.references import node_of
 from operad.flows.formats.shapes import Fields, fields_of, list_of
@@ -87,7 +87,7 @@ def unknown_params(types: Types, node_type: str, names: Collection[str], where: 
     known = list(types[node_type].params_type.model_fields) if node_type in types else []
     for name in names if node_type in types else ():
         if name not in known:
-            has = ", ".join(drafted_fields(types[node_type])) or "none"
+            has = ", ".join(fields_for_generation(types[node_type])) or "none"
             what = f"{node_type} has no parameter {name!r}{did_you_mean(name, known)}; it has: {has}"
             yield Fault(f"{where}{name}" if where.endswith(".") else where, what, "unknown-param")
 

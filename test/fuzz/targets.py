@@ -124,7 +124,10 @@ def workflow(data: bytes, name: str = "") -> None:
     """Do all that can be done with a workflow, read as whatever it is, or as one of the format of that name."""
     found, made = (known()[name], known()[name].load(data, "fuzz")) if name else read(data, "fuzz", known())
     refusing(
-        lambda: found.check(made), lambda: found.lines(data), lambda: write(made), lambda: found.written(made, data)
+        lambda: found.check(made),
+        lambda: found.lines(data),
+        lambda: write(made),
+        lambda: found.dump_keeping_text(made, data),
     )
     for other in known().values():
         other.losses(made)
