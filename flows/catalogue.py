@@ -52,7 +52,7 @@ def card(node_type: NodeType, *, advanced: bool = False) -> str:
         written = f" Written {notation}." if (notation := form(field.rebuild_annotation())) else ""
         lines.append(f"    {name}: {field.description}{default}{_accepted_types(field.metadata)}{written}")
     lines += [f"  outputs: {node_type.gives}"]
-    lines += [f"  ports: {node_type.ways}"] if node_type.ways else []
+    lines += [f"  ports: {node_type.ports_text}"] if node_type.ports_text else []
     lines += [f"  example: {_example(node_type)}"] if node_type.example else []
     return "\n".join(lines)
 
@@ -71,7 +71,7 @@ def as_json(node_type: NodeType) -> dict[str, JsonValue]:
         "description": inspect.cleandoc(node_type.__doc__ or ""),
         "params": params_schema(node_type),
         "outputs": node_type.gives,
-        "ports": node_type.ways,
+        "ports": node_type.ports_text,
         "example": json.loads(json.dumps(node_type.example)),
     }
 

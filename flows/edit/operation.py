@@ -44,11 +44,11 @@ class Operation(BaseModel):
         """Yield the reasons why the operation cannot be applied to a workflow, each with its field."""
         raise NotImplementedError
 
-    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+    def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the changed workflow; requires that there are no faults. Unchanged nodes stay the same objects."""
         raise NotImplementedError
 
-    def anyway(self, graph: NodeGraph) -> NodeGraph:
+    def apply_if_faulty(self, graph: NodeGraph) -> NodeGraph:
         """Return the workflow on which later operations are checked if this operation has faults."""
         return graph
 

@@ -77,8 +77,8 @@ def _lines(node_type: NodeType, params: Collection[str]) -> Iterator[str]:
         yield _operators_by_type()
     if not node_type.gives.startswith("nothing"):
         yield f"gives {node_type.gives}"
-    if node_type.ways:
-        yield node_type.ways
+    if node_type.ports_text:
+        yield node_type.ports_text
     if node_type.example:
         example = {name: each for name, each in node_type.example.items() if name in shown}
         yield json.dumps(drafted(node_type, example), ensure_ascii=False, separators=(",", ":"))

@@ -56,7 +56,7 @@ def signature(node_type: NodeType, params: Collection[str] = ()) -> str:
     fields = {name: each for name, each in fields_for_generation(node_type, params).items() if name != EVERYWHERE}
     shown_params = _params(node_type, fields)
     outputs = "" if node_type.gives.startswith("nothing") else f" → {node_type.gives}"
-    ports = f"; {node_type.ways}" if node_type.ways else ""
+    ports = f"; {node_type.ports_text}" if node_type.ports_text else ""
     hint = _hint(node_type)
     advanced = [
         f"{name}: {field.description}"
@@ -75,7 +75,7 @@ def short(node_type: NodeType) -> str:
     """
     shown_params = f"({_params(node_type, fields_for_generation(node_type))})" if node_type.type in DECLARES else ""
     outputs = "" if node_type.gives.startswith("nothing") else f" → {_OUTPUT_DETAILS.sub('', node_type.gives)}"
-    ports = f"; {node_type.ways}" if node_type.ways else ""
+    ports = f"; {node_type.ports_text}" if node_type.ports_text else ""
     return f"{node_type.type}{shown_params}{outputs}{ports}"
 
 

@@ -140,7 +140,7 @@ def workflow(data: bytes, name: str = "") -> None:
 def contract(data: bytes) -> None:
     first, second = texts_of(data, 2)
     stated = read_contract([first, second])
-    stated.apart(graph())
+    stated.mismatches(graph())
     list(stated.raw_documents(graph()))
 
 
