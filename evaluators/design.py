@@ -286,9 +286,7 @@ def verdict_on(
     is_final = list(findings[:MOST_FINDINGS]) == judged.outputs.get("asked") if is_over is None else is_over
     status = WorkflowStatus.JOB_TOO_COMPLICATED_ERROR if is_final else WorkflowStatus.EXECUTION_ERROR
     summary = f"{stage}; {len(findings)} finding{'' if len(findings) == 1 else 's'}"
-    explanation = (
-        "the same is found again, so that another round would bring no more" if is_final and stage != "none" else ""
-    )
+    explanation = "the same findings again; further rounds would change nothing" if is_final and stage != "none" else ""
     return WorkflowMessage(
         scratchpad=judged.scratchpad,
         status=status if findings else WorkflowStatus.SUCCESS,

@@ -277,7 +277,7 @@ class Checker:
             if not (successors[spec.id] or predecessors[spec.id]):
                 self._report("isolated", "no edge leads to it or from it", spec.id)
             else:
-                self._report("unreachable", f"no way leads to it from {starts[0]!r}", spec.id)
+                self._report("unreachable", f"no path leads to it from {starts[0]!r}", spec.id)
 
     def _check_node(self, node_id: str) -> None:
         """Check the references of a node, its place and the nodes inside it; record its variables."""

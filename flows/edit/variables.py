@@ -140,7 +140,7 @@ def _variables(spec: NodeSpec) -> list[str]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise RenameError("it is used where no text stands; set that first")
+        raise RenameError("the parameter is not a text; set it to a text first")
     return value
 
 

@@ -168,7 +168,9 @@ def repair(response: str | bytes, instructions: Iterable[str] = (), rules: Colle
     try:
         text = read_text(response, "response") if isinstance(response, bytes) else response
         if len(text) > MAX_BYTES:
-            raise InvalidError("response", [Issue("size", f"has {len(text):,} characters; {MAX_BYTES:,} are the most")])
+            raise InvalidError(
+                "response", [Issue("size", f"has {len(text):,} characters; the maximum is {MAX_BYTES:,}")]
+            )
     except InvalidError as error:
         return Repaired("", issues=error.issues)
     section = _WORKFLOW.search(text)
@@ -278,7 +280,9 @@ def _read_value(text: str, rules: Collection[str], repairs: list[Repair]) -> Any
             joined[key] = [*joined[key], *cast("list[Any]", value)] if are_lists else value
         return joined
 
-    repairs.append(Repair("root", "", "what stands twice under one key is taken together", "both are of the workflow"))
+    repairs.append(
+        Repair("root", "", "what stands twice under one key is taken together", "both lists belong to the workflow")
+    )
     return json.loads(text, object_pairs_hook=join_lists)
 
 
