@@ -104,7 +104,7 @@ class InsertBetween(Operation):
         edges: list[Edge] = []
         for edge in graph.edges:
             edges += [replace(edge, target=self.id), Edge(self.id, self.target)] if edge is split else [edge]
-        return replace(self.anyway(graph), edges=edges)
+        return replace(self.apply_if_faulty(graph), edges=edges)
 
     def apply_if_faulty(self, graph: NodeGraph) -> NodeGraph:
         """Return the workflow with the new node, unless its id is taken."""

@@ -66,7 +66,7 @@ class SplitEnd(Operation):
     def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow with the new end as the last node."""
         end = graph.by_id[self.node]
-        graph = self.anyway(graph)
+        graph = self.apply_if_faulty(graph)
         edges = [
             replace(edge, target=self.id) if edge.target == self.node and edge.source in self.sources else edge
             for edge in graph.edges

@@ -61,7 +61,7 @@ class AddNode(Operation):
 
     def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow with the new node as the last node."""
-        return self.anyway(graph)
+        return self.apply_if_faulty(graph)
 
     def apply_if_faulty(self, graph: NodeGraph) -> NodeGraph:
         """Return the workflow with the new node, unless its id is taken."""
