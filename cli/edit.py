@@ -65,7 +65,7 @@ def edit(
         [*found.check(edited.graph), *found.losses(edited.graph)],
     )
     new = new_issues(before, after)
-    data = found.written(edited.graph, read_file(file))
+    data = found.dump_keeping_text(edited.graph, read_file(file))
     target = output or file
     if not dry_run:
         write_file(target, data)

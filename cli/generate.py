@@ -202,7 +202,7 @@ class _OutputFile:
 
     def data(self, graph: NodeGraph) -> bytes:
         """Return the content of the file; text of unchanged parts is taken from the existing file."""
-        return self._wanted.written(graph, self._base_data)
+        return self._wanted.dump_keeping_text(graph, self._base_data)
 
     def restore(self) -> None:
         """Restore the original content of the file, or delete it if it did not exist."""

@@ -178,7 +178,7 @@ class Designer:
             inputs |= {NOTES: list[JsonValue](base.notes)} if base.notes else {}
             inputs |= {TITLES: dict[str, JsonValue](named)} if (named := titles(base)) else {}
         if self._store and (example := nearest_example(self._store, instruction)):
-            inputs[EXAMPLE] = {"says": example.says, "workflow": whole(example.graph, NODE_TYPES)}
+            inputs[EXAMPLE] = {"says": example.instructions, "workflow": whole(example.graph, NODE_TYPES)}
         return Job(goal=instruction.strip(), inputs=inputs)
 
     def design(self, instruction: str, base: NodeGraph = NOTHING) -> Design:

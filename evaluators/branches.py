@@ -59,7 +59,7 @@ class Branch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Steering:
+class MadeUpValues:
     """Made-up values that lead a run to a branch.
 
     Attributes:
@@ -93,7 +93,7 @@ def branches_of(graph: NodeGraph) -> list[Branch]:
     return found
 
 
-def steering(graph: NodeGraph, branch: Branch) -> Steering | str:
+def values_for_branch(graph: NodeGraph, branch: Branch) -> MadeUpValues | str:
     """Return values with which a run takes a branch, or the reason why there are none.
 
     Args:
@@ -115,25 +115,25 @@ def steering(graph: NodeGraph, branch: Branch) -> Steering | str:
             else ""
         )
         return f"no made-up value of {_listed(_variables_read(graph, checks))} makes it hold{condition}"
-    made_up = _MadeUpValues(graph)
+    collector = _ValueCollector(graph)
     for selector, value in {**found, **chosen}.items():
-        if reason := made_up.put(selector, value):
+        if reason := collector.put(selector, value):
             return reason
-    return Steering(made_up.values, made_up.named, tuple(dict.fromkeys(made_up.derived)))
+    return MadeUpValues(collector.values, collector.named, tuple(dict.fromkeys(collector.derived)))
 
 
-def variants(graph: NodeGraph, steered: Steering) -> Iterator[Steering]:
+def variants(graph: NodeGraph, made_up: MadeUpValues) -> Iterator[MadeUpValues]:
     """Yield the same values with other inputs, on which code may depend: large numbers, zeros, and long texts.
 
     Args:
         graph: The workflow.
-        steered: Values with which a run did not take the branch.
+        made_up: Values with which a run did not take the branch.
     """
     start = next(spec for spec in graph.nodes if spec.type == "start")
     inputs = StartParams.model_validate(start.params).variables
     for kind, value in ((VariableType.NUMBER, 1e6), (VariableType.NUMBER, 0), (VariableType.STRING, LONG)):
         if names := [variable.name for variable in inputs if variable.type is kind]:
-            yield replace(steered, values={**steered.values, **{(start.id, name): value for name in names}})
+            yield replace(made_up, values={**made_up.values, **{(start.id, name): value for name in names}})
 
 
 def after(graph: NodeGraph, branch: Branch) -> set[str]:
@@ -251,7 +251,7 @@ def _port_taken(cases: Sequence[Case], values_by_variable: Mapping[Selector, Any
         return ""
 
 
-class _MadeUpValues:
+class _ValueCollector:
     """Made-up inputs and answers of models, people and the web, from which wanted values of variables follow."""
 
     def __init__(self, graph: NodeGraph) -> None:

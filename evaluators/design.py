@@ -92,10 +92,10 @@ class DesignEvaluator(Evaluator):
         dry = await dry_run(graph, seconds=self._seconds)
         run_issues = [f"[{issue.code}] {issue.where}: {issue.message}" for issue in dry.issues]
         if remaining := _uncontested(run_issues, contested):
-            return _Assessment(2, remaining, notes, dry.untaken)
+            return _Assessment(2, remaining, notes, dry.branches_not_taken)
         asked_before = _texts(judged, "asked")
         if not (self._needs_review(call.job, contested) if self._judge is None else self._judge):
-            return _Assessment(4, [], notes, dry.untaken)
+            return _Assessment(4, [], notes, dry.branches_not_taken)
         if judged.outputs.get("unchanged") and any(finding.startswith("[judged]") for finding in asked_before):
             # the workflow is unchanged, so a new review would find the same
             remaining = _uncontested(asked_before, contested)
@@ -104,7 +104,7 @@ class DesignEvaluator(Evaluator):
             remaining, review_notes = await self._review(call, graph, notes, contested, outdated)
             notes = list(dict.fromkeys([*notes, *review_notes]))
             remaining = _uncontested(remaining, contested)
-        return _Assessment(3 if remaining else 4, remaining, notes, dry.untaken)
+        return _Assessment(3 if remaining else 4, remaining, notes, dry.branches_not_taken)
 
     def _needs_review(self, job: Job, contested: Sequence[tuple[str, str]]) -> bool:
         """Return whether a job asks for a review, or a finding was contested."""
@@ -173,7 +173,11 @@ class DesignEvaluator(Evaluator):
         warnings = [
             f"contested: {_line(finding)} (it was left as it is: {why})" for finding, why in contested_in(judged)
         ]
-        user_outputs = {"notes": list(assessment.notes), "warnings": warnings, "untaken": list(assessment.untaken)}
+        user_outputs = {
+            "notes": list(assessment.notes),
+            "warnings": warnings,
+            "untaken": list(assessment.branches_not_taken),
+        }
         outputs: dict[str, Any] = {**verdict.outputs, **user_outputs}
         best: Any = judged.outputs.get("best")
         if is_over and isinstance(best, dict) and cast("Any", best["score"]) > score:
@@ -192,13 +196,13 @@ class _Assessment(NamedTuple):
         stage: Stage that the workflow reached, as an index of `STAGES`.
         findings: Findings of the stage that failed.
         notes: Notes for the user on assumptions and on requests that cannot be met.
-        untaken: Branches that no dry run took, each with the reason.
+        branches_not_taken: Branches that no dry run took, each with the reason.
     """
 
     stage: int
     findings: Sequence[str]
     notes: Sequence[str]
-    untaken: Sequence[str] = ()
+    branches_not_taken: Sequence[str] = ()
 
 
 def _schema(graph: NodeGraph) -> Schema:
@@ -282,9 +286,7 @@ def verdict_on(
     is_final = list(findings[:MOST_FINDINGS]) == judged.outputs.get("asked") if is_over is None else is_over
     status = WorkflowStatus.JOB_TOO_COMPLICATED_ERROR if is_final else WorkflowStatus.EXECUTION_ERROR
     summary = f"{stage}; {len(findings)} finding{'' if len(findings) == 1 else 's'}"
-    explanation = (
-        "the same is found again, so that another round would bring no more" if is_final and stage != "none" else ""
-    )
+    explanation = "the same findings again; further rounds would change nothing" if is_final and stage != "none" else ""
     return WorkflowMessage(
         scratchpad=judged.scratchpad,
         status=status if findings else WorkflowStatus.SUCCESS,

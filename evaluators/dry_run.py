@@ -20,7 +20,7 @@ from time import monotonic
 from typing import Any
 
 from operad.evaluators import stand_ins
-from operad.evaluators.branches import Branch, Steering, after, branches_of, steering, variants
+from operad.evaluators.branches import Branch, MadeUpValues, after, branches_of, values_for_branch, variants
 from operad.flows.assemble import assemble
 from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph
@@ -48,22 +48,22 @@ class DryRun:
     Attributes:
         issues: The issues that stopped a run, with the code ``dry-run``, or the issues of the check; empty if all runs
             ended. Of further runs, only issues after the branch in question count.
-        untried: Message about nodes that cannot be tried, because a package is not installed; otherwise empty.
-        untaken: Branches that no run took, each with the reason.
+        skipped_reason: Message about nodes that cannot be tried, because a package is not installed; otherwise empty.
+        branches_not_taken: Branches that no run took, each with the reason.
         ran: Number of nodes that finished, by type.
         failed: Number of nodes that failed, by type.
     """
 
     issues: tuple[Issue, ...] = ()
-    untried: str = ""
-    untaken: tuple[str, ...] = ()
+    skipped_reason: str = ""
+    branches_not_taken: tuple[str, ...] = ()
     ran: Counter[str] = field(default_factory=Counter[str])
     failed: Counter[str] = field(default_factory=Counter[str])
 
     @property
     def ended(self) -> bool:
         """True if all runs ended with outputs."""
-        return not self.issues and not self.untried
+        return not self.issues and not self.skipped_reason
 
 
 async def dry_run(graph: NodeGraph, inputs: Mapping[str, Any] = _NO_INPUTS, *, seconds: float = LONGEST) -> DryRun:
@@ -75,26 +75,26 @@ async def dry_run(graph: NodeGraph, inputs: Mapping[str, Any] = _NO_INPUTS, *, s
         seconds: Time limit of all runs together.
     """
     deadline = monotonic() + seconds
-    first = await _run_once(graph, inputs, Steering(), seconds)
-    if first.issues or first.untried:
-        return DryRun(tuple(first.issues), first.untried, (), first.ran, first.failed)
+    first = await _run_once(graph, inputs, MadeUpValues(), seconds)
+    if first.issues or first.skipped_reason:
+        return DryRun(tuple(first.issues), first.skipped_reason, (), first.ran, first.failed)
     issues: dict[tuple[str, str], Issue] = {}
-    untaken: list[str] = []
+    not_taken: list[str] = []
     taken, runs_left = set(first.ports), MOST_RUNS - 1
     for branch in branches_of(graph):
         if (branch.node, branch.name) in taken:
             continue
-        steered = steering(graph, branch)
-        if isinstance(steered, str):
-            untaken.append(f"{branch}: {steered}")
+        made_up = values_for_branch(graph, branch)
+        if isinstance(made_up, str):
+            not_taken.append(f"{branch}: {made_up}")
             continue
-        tries = [steered, *(variants(graph, steered) if steered.derived else ())][:runs_left]
+        tries = [made_up, *(variants(graph, made_up) if made_up.derived else ())][:runs_left]
         result = await _run_for_branch(branch, graph, inputs, tries, deadline)
         runs_left -= len(tries)
         taken |= result.ports
         if (branch.node, branch.name) not in result.ports:
-            untaken.append(
-                f"{branch}: {_why_untaken(steered, result) if tries else f'not tried, after {MOST_RUNS} runs'}"
+            not_taken.append(
+                f"{branch}: {_why_not_taken(made_up, result) if tries else f'not tried, after {MOST_RUNS} runs'}"
             )
             continue
         nodes_after = {"", *after(graph, branch)}
@@ -102,28 +102,28 @@ async def dry_run(graph: NodeGraph, inputs: Mapping[str, Any] = _NO_INPUTS, *, s
             if issue.where in nodes_after:
                 located = replace(issue, message=f"{issue.message} (on {branch})")
                 issues.setdefault((issue.where, issue.message), located)
-    return DryRun(tuple(issues.values()), "", tuple(untaken), first.ran, first.failed)
+    return DryRun(tuple(issues.values()), "", tuple(not_taken), first.ran, first.failed)
 
 
 async def _run_for_branch(
-    branch: Branch, graph: NodeGraph, inputs: Mapping[str, Any], tries: Sequence[Steering], deadline: float
+    branch: Branch, graph: NodeGraph, inputs: Mapping[str, Any], tries: Sequence[MadeUpValues], deadline: float
 ) -> _RunResult:
-    """Run a workflow with one steering after another until a run takes a branch; return the last run."""
+    """Run a workflow with one set of made-up values after another until a run takes a branch; return the last run."""
     result = _RunResult()
-    for steered in tries:
+    for made_up in tries:
         if (seconds := deadline - monotonic()) <= 0:
             break
-        result = await _run_once(graph, inputs, steered, seconds)
+        result = await _run_once(graph, inputs, made_up, seconds)
         if (branch.node, branch.name) in result.ports:
             break
     return result
 
 
-def _why_untaken(steered: Steering, result: _RunResult) -> str:
+def _why_not_taken(made_up: MadeUpValues, result: _RunResult) -> str:
     """Return the reason why a run did not take the branch that its values were made up for."""
-    if steered.derived:
-        return f"{', '.join(steered.derived)} came to another value than the condition asks for"
-    stopped = result.untried or "; ".join(issue.message for issue in result.issues)
+    if made_up.derived:
+        return f"{', '.join(made_up.derived)} came to another value than the condition asks for"
+    stopped = result.skipped_reason or "; ".join(issue.message for issue in result.issues)
     return f"the run stopped before: {stopped}" if stopped else "the run went another way"
 
 
@@ -133,27 +133,27 @@ class _RunResult:
 
     Attributes:
         issues: The issue that stopped the run, or the issues of the check.
-        untried: Message about nodes that cannot be tried; otherwise empty.
+        skipped_reason: Message about nodes that cannot be tried; otherwise empty.
         ports: Ports that were taken, as (node id, name of the port).
         ran: Number of nodes that finished, by type.
         failed: Number of nodes that failed, by type.
     """
 
     issues: list[Issue] = field(default_factory=list[Issue])
-    untried: str = ""
+    skipped_reason: str = ""
     ports: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     ran: Counter[str] = field(default_factory=Counter[str])
     failed: Counter[str] = field(default_factory=Counter[str])
 
 
-async def _run_once(graph: NodeGraph, inputs: Mapping[str, Any], steered: Steering, seconds: float) -> _RunResult:
+async def _run_once(graph: NodeGraph, inputs: Mapping[str, Any], made_up: MadeUpValues, seconds: float) -> _RunResult:
     """Run a workflow once and return the result; errors become issues."""
     result = _RunResult()
     try:
         with tempfile.TemporaryDirectory(prefix="operad-dry-") as folder:
             # a new context, as the dry run is not part of the run that evaluates the workflow
             running = Context().run(
-                asyncio.ensure_future, _run_in_folder(graph, inputs, Path(folder), seconds, steered, result)
+                asyncio.ensure_future, _run_in_folder(graph, inputs, Path(folder), seconds, made_up, result)
             )
             result.issues = await asyncio.wait_for(running, seconds)
     except asyncio.TimeoutError:
@@ -162,7 +162,7 @@ async def _run_once(graph: NodeGraph, inputs: Mapping[str, Any], steered: Steeri
         result.issues = list(error.issues)
     except Exception as error:  # noqa: BLE001 - every error of an untrusted workflow becomes an issue
         if missing := next((cause for cause in causes(error) if isinstance(cause, MissingExtraError)), None):
-            result.untried = str(missing)
+            result.skipped_reason = str(missing)
         else:
             where = error.operator_id if isinstance(error, OperatorError) else ""
             result.issues = [Issue("dry-run", describe(error), where or "")]
@@ -170,7 +170,7 @@ async def _run_once(graph: NodeGraph, inputs: Mapping[str, Any], steered: Steeri
 
 
 async def _run_in_folder(
-    graph: NodeGraph, inputs: Mapping[str, Any], folder: Path, seconds: float, steered: Steering, result: _RunResult
+    graph: NodeGraph, inputs: Mapping[str, Any], folder: Path, seconds: float, made_up: MadeUpValues, result: _RunResult
 ) -> list[Issue]:
     """Run a workflow in a folder, add the nodes that ran and the ports taken to the result, and return the issues."""
     types = {node.id: node.type for node in graph.nodes}
@@ -180,11 +180,13 @@ async def _run_in_folder(
     finished = set[str]()
     # code runs in a thread: the limit ends code that still runs when the dry run is over, one second later
     limits = CodeLimits(seconds=min(CodeLimits().seconds, seconds + 1))
-    services = replace(stand_ins.services(folder / "made", graph, steered), code=limits)
+    services = replace(stand_ins.services(folder / "made", graph, made_up), code=limits)
     workflow = assemble(graph, NODE_TYPES, services=services, lossy=True)
     start = next((node.id for node in graph.nodes if node.type == "start"), "")
-    values = await stand_ins.inputs_of(graph, folder, {**inputs, **steered.of(start)})
-    async for event in workflow.stream(Job(goal=graph.name, inputs=values), stand_ins.Answers.about(graph, steered)):
+    values = await stand_ins.inputs_of(graph, folder, {**inputs, **made_up.of(start)})
+    async for event in workflow.stream(
+        Job(goal=graph.name, inputs=values), stand_ins.Answers.for_workflow(graph, made_up)
+    ):
         match event:
             case events.OperatorFinished():
                 result.ran[types.get(event.operator_id, "")] += 1
@@ -193,9 +195,9 @@ async def _run_in_folder(
             case events.OperatorFailed():
                 result.failed[types.get(event.operator_id, "")] += 1
             case events.Interrupted():
-                made_up: Any = plausible(event.schema or {"type": "string"})
-                wanted = steered.of(event.operator_id)
-                workflow.resume(event.run_id, {event.interrupt_id: {**made_up, **wanted} if wanted else made_up})
+                answer: Any = plausible(event.schema or {"type": "string"})
+                wanted = made_up.of(event.operator_id)
+                workflow.resume(event.run_id, {event.interrupt_id: {**answer, **wanted} if wanted else answer})
             case events.RunFinished() if not event.message.outputs and finished.isdisjoint(ends_without_outputs):
                 return [Issue("dry-run", "ended without outputs: no end node was reached with one")]
             case _:

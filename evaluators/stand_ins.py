@@ -14,7 +14,7 @@ from zlib import compress, crc32
 
 from json_repair import loads
 
-from operad.evaluators.branches import ADDRESS, Steering
+from operad.evaluators.branches import ADDRESS, MadeUpValues
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import NodeGraph
 from operad.operators.comfyui.server import ComfyUIServer
@@ -182,7 +182,7 @@ async def _file(name: str, given: Any, folder: Path, as_text: bool) -> str:
 
 # Models
 
-_UNSTEERED = Steering()
+_NO_VALUES = MadeUpValues()
 
 
 @dataclass(frozen=True)
@@ -193,37 +193,37 @@ class Answers:
 
     Attributes:
         keys: Keys that the workflow's code reads.
-        steering: Values that replace made-up ones.
+        made_up: Made-up values that replace plausible ones.
         tables: True if texts contain a table, because a node makes a spreadsheet from them.
     """
 
     keys: Sequence[str] = ()
-    steering: Steering = _UNSTEERED
+    made_up: MadeUpValues = _NO_VALUES
     tables: bool = False
 
     @classmethod
-    def about(cls, graph: NodeGraph, steering: Steering = _UNSTEERED) -> Answers:
-        """Return the answers for a workflow, with values that replace made-up ones."""
+    def for_workflow(cls, graph: NodeGraph, made_up: MadeUpValues = _NO_VALUES) -> Answers:
+        """Return the answers for a workflow, with made-up values that replace plausible ones."""
         code = "\n".join(str(node.params.get("code", "")) for node in graph.nodes)
         keys = tuple(dict.fromkeys(re.findall(r"""(?:\[|\.get\()\s*['"]([^'"]+)['"]""", code)))
-        return cls(keys, steering, tables="xlsx" in _param_texts(graph, "markdown-exporter", "target_type"))
+        return cls(keys, made_up, tables="xlsx" in _param_texts(graph, "markdown-exporter", "target_type"))
 
     async def infer(self, task: Task) -> str:
         """Answer a task."""
         scope = current_scope()
-        wanted = self.steering.of(scope.operator_id) if scope else {}
+        wanted = self.made_up.of(scope.operator_id) if scope else {}
         if "class_name" in wanted:
             return str(wanted["class_name"])
         if task.output_schema:
             filled = self._filled(plausible(json.loads(task.output_schema)))
-            return json.dumps(_with_values(filled, {**self.steering.named, **wanted}), ensure_ascii=False)
+            return json.dumps(_with_values(filled, {**self.made_up.named, **wanted}), ensure_ascii=False)
         prompt = "\n".join((task.instruction, task.job.goal))
         if re.search("mermaid", prompt, re.IGNORECASE):
             parts = (f"{divider}\n{DIAGRAM}" for divider in dict.fromkeys(_DIVIDERS.findall(prompt)))
             return "\n".join((WORDS, *parts)) if _DIVIDERS.search(prompt) else DIAGRAM
         if re.search(r"\bjson\b", prompt, re.IGNORECASE):
             example = _example_in(prompt) or _keys_in(prompt) or {"text": "text"}
-            example = _with_values(example, self.steering.named)
+            example = _with_values(example, self.made_up.named)
             is_list = re.search(r"\bjson\s+(?:array|list)\b", prompt, re.IGNORECASE)
             return json.dumps([example] if is_list else example, ensure_ascii=False)
         return as_text(wanted.get("text", f"{WORDS}\n\n{TABLE}" if self.tables else WORDS))
@@ -291,10 +291,10 @@ class _Search:
         ]
 
 
-def _response(steering: Steering, url: str, kind: str, body: bytes) -> Fetched:
-    """Return a response, with the status and the body that the steering wants for the node that sends the request."""
+def _response(made_up: MadeUpValues, url: str, kind: str, body: bytes) -> Fetched:
+    """Return a response, with the status and the body that are made up for the node that sends the request."""
     scope = current_scope()
-    wanted = steering.of(scope.operator_id) if scope else {}
+    wanted = made_up.of(scope.operator_id) if scope else {}
     content = as_text(wanted["body"]).encode() if "body" in wanted else body
     return Fetched(int(wanted.get("status_code", 200)), url, {"content-type": kind}, content)
 
@@ -324,20 +324,20 @@ def _tool_stand_in(name: str) -> Tool:
     return Tool(name=re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "_", parameters={"type": "object"}, function=stand_in)
 
 
-def services(folder: Path, graph: NodeGraph = _NOTHING, steering: Steering = _UNSTEERED) -> Services:
+def services(folder: Path, graph: NodeGraph = _NOTHING, made_up: MadeUpValues = _NO_VALUES) -> Services:
     """Return substitutes for the services of nodes.
 
     Args:
         folder: Folder for files that nodes make.
         graph: The workflow, whose tools and knowledge bases are substituted by name.
-        steering: Values that replace made-up ones.
+        made_up: Made-up values that replace plausible ones.
     """
 
     async def fetch(url: str, guard: Guard) -> Fetched:
-        return _response(steering, url, "text/html; charset=utf-8", PAGE)
+        return _response(made_up, url, "text/html; charset=utf-8", PAGE)
 
     async def send(url: str, sent: Sent, guard: Guard) -> Fetched:
-        return _response(steering, url, "application/json", b'{"text": "Some words."}')
+        return _response(made_up, url, "application/json", b'{"text": "Some words."}')
 
     async def comfyui(server: ComfyUIServer, work: ComfyUIWork) -> Made:
         return [work.write("made", ".png", png())], []

@@ -18,7 +18,7 @@ from operad.operators.variables import Accepts, VariableType
 NodeType = type[NodeOperator[Any]]
 
 
-def drafted_fields(node_type: NodeType, advanced: Collection[str] = ()) -> dict[str, FieldInfo]:
+def fields_for_generation(node_type: NodeType, advanced: Collection[str] = ()) -> dict[str, FieldInfo]:
     """Return the parameters that are shown to models which generate workflows.
 
     Args:
@@ -45,14 +45,14 @@ def card(node_type: NodeType, *, advanced: bool = False) -> str:
     declared = node_type.params_type.model_fields
     fields = {name: declared[name] for name in sorted(declared, key="failure".__eq__)}
     if not advanced:
-        fields = drafted_fields(node_type)
+        fields = fields_for_generation(node_type)
     lines += ["  params:" if fields else "  params: none"]
     for name, field in fields.items():
         default = "" if field.is_required() else f" (may be left out; {_default(field)})"
         written = f" Written {notation}." if (notation := form(field.rebuild_annotation())) else ""
         lines.append(f"    {name}: {field.description}{default}{_accepted_types(field.metadata)}{written}")
     lines += [f"  outputs: {node_type.gives}"]
-    lines += [f"  ports: {node_type.ways}"] if node_type.ways else []
+    lines += [f"  ports: {node_type.ports_text}"] if node_type.ports_text else []
     lines += [f"  example: {_example(node_type)}"] if node_type.example else []
     return "\n".join(lines)
 
@@ -71,7 +71,7 @@ def as_json(node_type: NodeType) -> dict[str, JsonValue]:
         "description": inspect.cleandoc(node_type.__doc__ or ""),
         "params": params_schema(node_type),
         "outputs": node_type.gives,
-        "ports": node_type.ways,
+        "ports": node_type.ports_text,
         "example": json.loads(json.dumps(node_type.example)),
     }
 
@@ -106,6 +106,6 @@ def _accepted_types(metadata: Iterable[object]) -> str:
     return "" if len(names) > 8 else f" Accepts: {', '.join(names)}."
 
 
-def known(types: Mapping[str, NodeType]) -> str:
+def describe_all(types: Mapping[str, NodeType]) -> str:
     """Return the descriptions of all node types, separated by empty lines."""
     return "\n\n".join(card(node_type) for node_type in types.values())

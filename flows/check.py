@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from operad.flows.elsewhere import INSTEAD
+from operad.flows.elsewhere import FOREIGN_TYPE_ADVICE
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.named_params import named_place
 from operad.operators.node import Fault, NodeOperator, Reference, references_in
@@ -111,7 +111,7 @@ class Checker:
                 self._report("crosses-border", f"a node of type {CONVERSATION!r} runs inside no other", spec.id)
             node_type = self.types.get(spec.type)
             if node_type is None:
-                instead = INSTEAD.get(spec.type)
+                instead = FOREIGN_TYPE_ADVICE.get(spec.type)
                 hint = f"; {instead}" if instead else self._hints.near(spec.type, self.types)
                 known = "" if hint else f"; there are: {', '.join(self.types)}"
                 self._report("unknown-type", f"{spec.type!r} is not a node type{hint}{known}", spec.id)
@@ -277,7 +277,7 @@ class Checker:
             if not (successors[spec.id] or predecessors[spec.id]):
                 self._report("isolated", "no edge leads to it or from it", spec.id)
             else:
-                self._report("unreachable", f"no way leads to it from {starts[0]!r}", spec.id)
+                self._report("unreachable", f"no path leads to it from {starts[0]!r}", spec.id)
 
     def _check_node(self, node_id: str) -> None:
         """Check the references of a node, its place and the nodes inside it; record its variables."""
@@ -360,7 +360,7 @@ class Checker:
 
     def _check_variable(self, node_id: str, reference: Reference, outputs: Mapping[str, VariableType]) -> None:
         who = f"node {reference.selector.node!r} ({self._by_id[reference.selector.node].type})"
-        if fault := misread(reference, outputs, who, self._hints):
+        if fault := reference_fault(reference, outputs, who, self._hints):
             self._report(fault.code, f"{self._param_path(node_id, fault.where)}: {fault.what}", node_id)
 
     def _check_result(self, node_id: str, where: str, selector: Selector) -> None:
@@ -391,7 +391,7 @@ class Checker:
         return T.ANY
 
 
-def misread(reference: Reference, outputs: Mapping[str, VariableType], who: str, hints: Hints) -> Fault | None:
+def reference_fault(reference: Reference, outputs: Mapping[str, VariableType], who: str, hints: Hints) -> Fault | None:
     """Return the fault of a reference: an unknown variable, or a variable of the wrong type; None if it is valid.
 
     Args:
@@ -426,7 +426,7 @@ def _describe_variable(selector: Selector) -> str:
     return f"{selector.variable!r} of {selector.node!r}"
 
 
-def refuse(subject: str, issues: Iterable[Issue]) -> None:
+def raise_issues(subject: str, issues: Iterable[Issue]) -> None:
     """Raise the issues, if there are any.
 
     Args:

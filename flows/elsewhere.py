@@ -59,5 +59,5 @@ COZE: Mapping[str, str] = {
 }
 """Advice by node type of Coze; ``coze-`` marks a type that Operad has, too, but whose parameters it cannot read."""
 
-INSTEAD: Mapping[str, str] = {**DIFY, **COZE}
+FOREIGN_TYPE_ADVICE: Mapping[str, str] = {**DIFY, **COZE}
 """Advice by node type of any platform."""

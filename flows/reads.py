@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast
 
-from operad.flows.check import lookup, misread
+from operad.flows.check import lookup, reference_fault
 from operad.operators.node import Fault, NodeOperator, Reference
 from operad.operators.operator import Operator
 from operad.operators.variables import Selector, VariableType
@@ -83,7 +83,7 @@ class Reads:
         else:
             hint = self._hints.near(other, [*self._graph.operators, *self._given])
             return Fault(reference.where, f"{variable}: there is no operator {other!r}{hint}", "undefined-node")
-        return None if outputs is None else misread(reference, outputs, f"operator {other!r}", self._hints)
+        return None if outputs is None else reference_fault(reference, outputs, f"operator {other!r}", self._hints)
 
     def _type_of(self, selector: Selector) -> VariableType:
         outputs = self.outputs.get(selector.node, self._given.get(selector.node))

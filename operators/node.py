@@ -164,7 +164,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
         type: Name of the type.
         params_type: Class of the parameters.
         gives: Description of the outputs.
-        ways: Description of the ports; empty if there are none.
+        ports_text: Description of the ports; empty if there are none.
         example: Example of the parameters.
         hint: Line for models that generate workflows, with information that the names and types of parameters and
             outputs do not give. None for the summary.
@@ -179,7 +179,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
     type: ClassVar[str] = ""
     params_type: ClassVar[type[NodeParams]] = NodeParams
     gives: ClassVar[str] = "nothing"
-    ways: ClassVar[str] = ""
+    ports_text: ClassVar[str] = ""
     example: ClassVar[Mapping[str, Any]] = {}
     hint: ClassVar[str | None] = None
     body_starts_with: ClassVar[str] = ""

@@ -55,7 +55,7 @@ def _rows(where: str, table: Table) -> Iterator[str]:
         said: dict[str, list[str]] = {}
         for path, each in declared.items():
             if each.use is use:
-                said.setdefault(each.says, []).append(f"`{path}`")
+                said.setdefault(each.behaviour, []).append(f"`{path}`")
         if said:
             cells = "; ".join(f"{', '.join(paths)}: {says}" for says, paths in said.items())
             yield f"| {where} | {use.value} | {cells} |"

@@ -202,7 +202,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "dangling-edge": ("an edge to or from a node that is not there", "correct the id, or take the edge out"),
         "port-out-of-range": ("the node has no such port", "0 to the number of cases; the last is ELSE"),
         "isolated": ("no edge leads to it or from it", "connect it, or take it out"),
-        "unreachable": ("no way leads to it from the start", "add the edge that leads to it"),
+        "unreachable": ("no path leads to it from the start", "add the edge that leads to it"),
         "crosses-border": (
             "an edge or a reference between inside and outside",
             "end the edge at the `iteration` itself",

@@ -69,7 +69,7 @@ def _section(node_type: NodeType) -> str:
         cells = [f"`{name}`", _type(field), default, str(field.description)]
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     lines += ["" if fields else "No parameters.\n", f"Outputs: {node_type.gives}.", ""]
-    lines += [f"Ports: {node_type.ways}.", ""] if node_type.ways else []
+    lines += [f"Ports: {node_type.ports_text}.", ""] if node_type.ports_text else []
     lines += [f"Contains other nodes, which begin with [`{s}`](#{s}).", ""] if (s := node_type.body_starts_with) else []
     lost = {carrier: _losses(node_type, carrier) for carrier in CARRIERS}
     carried = ", ".join(carrier for carrier, losses in lost.items() if not losses)

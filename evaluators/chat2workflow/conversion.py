@@ -81,7 +81,7 @@ def too_many(nodes: Sequence[Any]) -> list[Issue]:
     """Return an issue if a workflow has more than `MOST_NODES` nodes; else an empty list."""
     if len(nodes) <= MOST_NODES:
         return []
-    return [Issue("size", f"has {len(nodes):,} nodes; {MOST_NODES} are the most", "nodes_info")]
+    return [Issue("size", f"has {len(nodes):,} nodes; the maximum is {MOST_NODES}", "nodes_info")]
 
 
 def _faults(raw_nodes: Sequence[Any], raw_edges: Sequence[Any]) -> Iterator[Issue]:

@@ -118,7 +118,7 @@ def _folder_items(folder: Path, faults: list[Issue]) -> Iterator[tuple[str, Any]
     """Yield the responses of a folder as records, each with its place for faults."""
     paths = sorted(folder.glob("*.txt"))
     if len(paths) > MOST_RESPONSES:
-        raise InputError(f"{folder}: holds {len(paths):,} files .txt, and {MOST_RESPONSES:,} are the most")
+        raise InputError(f"{folder}: holds {len(paths):,} files .txt; the maximum is {MOST_RESPONSES:,}")
     for path in paths:
         name_match = _NUMBERED.fullmatch(path.stem)
         if name_match is None:

@@ -78,7 +78,7 @@ def too_long(workflow: str) -> list[Issue]:
     """Return an issue if a workflow is longer than `MOST_CHARACTERS`; else an empty list."""
     if len(workflow) <= MOST_CHARACTERS:
         return []
-    return [Issue("size", f"has {len(workflow):,} characters; {MOST_CHARACTERS:,} are the most", "<workflow>")]
+    return [Issue("size", f"has {len(workflow):,} characters; the maximum is {MOST_CHARACTERS:,}", "<workflow>")]
 
 
 def without_fence(text: str) -> str:

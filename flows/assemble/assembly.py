@@ -7,7 +7,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any
 
-from operad.flows.check import CONVERSATION, OUTCOME, Checker, NodeType, refuse
+from operad.flows.check import CONVERSATION, OUTCOME, Checker, NodeType, raise_issues
 from operad.flows.node_graph import NodeGraph
 from operad.operators.node import NodeOperator
 from operad.operators.services import Services
@@ -49,7 +49,7 @@ def assemble(
         LossyError: The workflow was imported, and its results may differ here; every loss is listed.
     """
     checker = Checker(graph, types)
-    refuse(f"workflow {graph.name!r}", checker.issues)
+    raise_issues(f"workflow {graph.name!r}", checker.issues)
     if not lossy and graph.is_imported:
         from operad.flows.formats.remarks import refuse_lossy  # here, because only imported workflows need the formats
 

@@ -141,7 +141,7 @@ def _load_file(path: str | Path) -> NodeGraph:
     """
     file = FileDescriptor.of(path)
     if file.size > MAX_BYTES:
-        raise InputError(f"{path}: has {file.size:,} bytes, and a workflow at most {MAX_BYTES:,}")
+        raise InputError(f"{path}: has {file.size:,} bytes; the maximum is {MAX_BYTES:,}")
     try:
         content = file.path.read_bytes()
     except OSError as error:

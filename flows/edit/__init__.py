@@ -4,7 +4,7 @@ edited = apply(graph, [Connect(source="3", target="4", port=1)])
 print(edited.changes)
 """
 
-from operad.flows.edit.batch import OPERATIONS, Batch, Edited, apply, in_json, new_issues, read_operations, schema
+from operad.flows.edit.batch import OPERATIONS, Batch, EditResult, apply, in_json, new_issues, read_operations, schema
 from operad.flows.edit.difference import Difference, ParamChange, difference, side_by_side
 from operad.flows.edit.edges import AddBranch, Connect, Disconnect, InsertBetween
 from operad.flows.edit.ends import MergeEnds, SplitEnd
@@ -23,7 +23,7 @@ __all__ = [
     "Connect",
     "Difference",
     "Disconnect",
-    "Edited",
+    "EditResult",
     "InsertBetween",
     "MergeEnds",
     "Operation",

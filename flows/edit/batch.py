@@ -78,7 +78,7 @@ OPERATIONS: Mapping[str, type[Operation]] = {
 """Classes of operations by name."""
 
 
-class Edited(NamedTuple):
+class EditResult(NamedTuple):
     """Workflow after a batch of operations.
 
     Attributes:
@@ -96,7 +96,7 @@ def apply(
     types: Mapping[str, NodeType] = NODE_TYPES,
     *,
     allowed: Collection[str] | None = None,
-) -> Edited:
+) -> EditResult:
     """Apply operations to a workflow in order: all of them, or none.
 
         edited = apply(graph, read_operations([{"op": "set", "node": "2", "path": "user", "value": "Sum up."}]))
@@ -122,7 +122,7 @@ def apply(
     for number, operation in enumerate(operations, 1):
         faults = list(operation.faults(current, types))
         changed = _with_positional_params(
-            current, operation.anyway(current) if faults else operation.done(current, types), types
+            current, operation.apply_if_faulty(current) if faults else operation.apply(current, types), types
         )
         faults += _disallowed_changes(difference(current, changed), allowed) if allowed is not None else []
         issues += _issues(faults, number, _op_name(operation))
@@ -130,7 +130,7 @@ def apply(
     if issues:
         raise InvalidError(f"workflow {graph.name!r} was not changed", issues)
     ordered = edges_in_order(graph, in_order(graph, current, types))
-    return Edited(ordered, difference(graph, ordered))
+    return EditResult(ordered, difference(graph, ordered))
 
 
 def read_operations(given: JsonValue) -> list[Operation]:

@@ -52,7 +52,7 @@ class Connect(Operation):
             what = f"an edge leads from port {number} of {self.source!r} to {self.target!r} already; leave this out"
             yield Fault("target", what, "duplicate-edge")
 
-    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+    def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow with the new edge as the last edge."""
         edge = Edge(self.source, self.target, port_number(graph, self.source, self.port))
         return replace(graph, edges=[*graph.edges, edge])
@@ -73,7 +73,7 @@ class Disconnect(Operation):
         """Yield faults: a missing edge, or several edges that could be meant."""
         yield from unsure_edge(graph, self.source, self.target, self.port)
 
-    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+    def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow without the edge."""
         removed = edges_between(graph, self.source, self.target, self.port)
         return replace(graph, edges=[edge for edge in graph.edges if not any(edge is other for other in removed)])
@@ -98,15 +98,15 @@ class InsertBetween(Operation):
         unsure = list(unsure_edge(graph, self.source, self.target, self.port))
         yield from unsure or border(graph, self.source, self.target)
 
-    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+    def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow with the new node as the last node, and two edges in place of the old one."""
         split = edges_between(graph, self.source, self.target, self.port)[0]
         edges: list[Edge] = []
         for edge in graph.edges:
             edges += [replace(edge, target=self.id), Edge(self.id, self.target)] if edge is split else [edge]
-        return replace(self.anyway(graph), edges=edges)
+        return replace(self.apply_if_faulty(graph), edges=edges)
 
-    def anyway(self, graph: NodeGraph) -> NodeGraph:
+    def apply_if_faulty(self, graph: NodeGraph) -> NodeGraph:
         """Return the workflow with the new node, unless its id is taken."""
         if self.id in graph.by_id:
             return graph
@@ -156,7 +156,7 @@ class AddBranch(Operation):
         elif self.branch in list_of(fields_of(spec.params).get(name)):
             yield Fault("branch", f"{self.node!r} has the class {self.branch!r} already", "param")
 
-    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+    def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow with the new branch, whose port has no edge yet."""
         spec = graph.by_id[self.node]
         name, count = BRANCHES[spec.type], branches(spec)

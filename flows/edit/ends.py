@@ -63,10 +63,10 @@ class SplitEnd(Operation):
             what = f"nothing would lead to {self.node!r} any more; leave one of these out: {shown_sources}"
             yield Fault("sources", what, "no-edge")
 
-    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+    def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow with the new end as the last node."""
         end = graph.by_id[self.node]
-        graph = self.anyway(graph)
+        graph = self.apply_if_faulty(graph)
         edges = [
             replace(edge, target=self.id) if edge.target == self.node and edge.source in self.sources else edge
             for edge in graph.edges
@@ -79,7 +79,7 @@ class SplitEnd(Operation):
         graph = with_outputs(graph, graph.by_id[self.id], new_outputs)
         return graph if old_outputs == outputs_of(end) else with_outputs(graph, end, old_outputs)
 
-    def anyway(self, graph: NodeGraph) -> NodeGraph:
+    def apply_if_faulty(self, graph: NodeGraph) -> NodeGraph:
         """Return the workflow with the new end without outputs, unless its id is taken."""
         if self.id in graph.by_id:
             return graph
@@ -119,7 +119,7 @@ class MergeEnds(Operation):
             if len(named_outputs(end)) < len(outputs_of(end)):
                 yield Fault("nodes", f"outputs of {node_id!r} cannot be read; set these first", "param")
 
-    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+    def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow with the first end only, and with the aggregators as the last nodes."""
         first, *others = (graph.by_id[node_id] for node_id in self.nodes)
         values_by_name: dict[str, list[Any]] = {}

@@ -59,11 +59,11 @@ class AddNode(Operation):
             )
             yield Fault("inside", what, "crosses-border")
 
-    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+    def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow with the new node as the last node."""
-        return self.anyway(graph)
+        return self.apply_if_faulty(graph)
 
-    def anyway(self, graph: NodeGraph) -> NodeGraph:
+    def apply_if_faulty(self, graph: NodeGraph) -> NodeGraph:
         """Return the workflow with the new node, unless its id is taken."""
         if self.id in graph.by_id:
             return graph
@@ -90,7 +90,7 @@ class RemoveNode(Operation):
         """Yield a fault if the node does not exist."""
         yield from undefined(graph, "node", self.node)
 
-    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+    def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow without the node; of several nodes with the id, only the first is removed."""
         removed = graph.by_id[self.node]
         nodes = [spec for spec in graph.nodes if spec is not removed]
@@ -143,7 +143,7 @@ class SetParam(Operation):
             except PathError as error:
                 yield Fault("path", f"node {self.node!r}: {error}", "no-path")
 
-    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+    def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow with the value."""
         return with_params(graph, self.node, self._params(graph, types))
 
@@ -182,7 +182,7 @@ class ReplaceText(Operation):
             what = f"{shown(self.old)} stands {count} times in {where}; give more of the text around it"
             yield Fault("old", what, "no-text")
 
-    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+    def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow with the new part of the text."""
         spec = graph.by_id[self.node]
         text = self._text(graph, types).replace(self.old, self.new)

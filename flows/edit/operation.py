@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from operad.flows.catalogue import drafted_fields
+from operad.flows.catalogue import fields_for_generation
 from operad.flows.check import CONVERSATION, OUTCOME, NodeType
 from operad.flows.edit.references import node_of
 from operad.flows.formats.shapes import Fields, fields_of, list_of
@@ -44,11 +44,11 @@ class Operation(BaseModel):
         """Yield the reasons why the operation cannot be applied to a workflow, each with its field."""
         raise NotImplementedError
 
-    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+    def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the changed workflow; requires that there are no faults. Unchanged nodes stay the same objects."""
         raise NotImplementedError
 
-    def anyway(self, graph: NodeGraph) -> NodeGraph:
+    def apply_if_faulty(self, graph: NodeGraph) -> NodeGraph:
         """Return the workflow on which later operations are checked if this operation has faults."""
         return graph
 
@@ -87,7 +87,7 @@ def unknown_params(types: Types, node_type: str, names: Collection[str], where: 
     known = list(types[node_type].params_type.model_fields) if node_type in types else []
     for name in names if node_type in types else ():
         if name not in known:
-            has = ", ".join(drafted_fields(types[node_type])) or "none"
+            has = ", ".join(fields_for_generation(types[node_type])) or "none"
             what = f"{node_type} has no parameter {name!r}{did_you_mean(name, known)}; it has: {has}"
             yield Fault(f"{where}{name}" if where.endswith(".") else where, what, "unknown-param")
 

@@ -41,7 +41,7 @@ def steps_of(path: str) -> list[Step]:
         else:
             steps.append(found["key"] if found["key"] is not None else _unquoted(found["quoted"]))
     if len(steps) > MOST_STEPS:
-        raise PathError(f"the path has {len(steps)} steps, and {MOST_STEPS} are the most")
+        raise PathError(f"the path has {len(steps)} steps; the maximum is {MOST_STEPS}")
     if end < len(path) or not steps or isinstance(steps[0], int):
         raise PathError(f"{path!r} is not a path; write it as cases[0][1] or arguments.city")
     return steps

@@ -67,7 +67,7 @@ class RenameVariable(Operation):
         except OperadError as error:
             yield Fault("old", f"{self.old!r} of {self.node!r}: {error}", "param")
 
-    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+    def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow with the variable renamed in its node and in all references."""
         spec = graph.by_id[self.node]
         place = self._place(spec)
@@ -140,7 +140,7 @@ def _variables(spec: NodeSpec) -> list[str]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise RenameError("it is used where no text stands; set that first")
+        raise RenameError("the parameter is not a text; set it to a text first")
     return value
 
 
@@ -180,7 +180,7 @@ class AddInput(Operation):
         if start and self.name in _names(start, "variables", 0):
             yield Fault("name", f"{start.id!r} has the input {self.name!r} already; leave this out", "duplicate-name")
 
-    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+    def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow with the new input as the last input."""
         start = _start(graph)
         assert start is not None  # noqa: S101 - there are no faults
@@ -201,7 +201,7 @@ class RemoveInput(Operation):
         if start := _start(graph):
             yield from _missing_name("input", start, "variables", self.name)
 
-    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+    def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow without the input."""
         start = _start(graph)
         assert start is not None  # noqa: S101 - there are no faults
@@ -270,7 +270,7 @@ class AddOutput(Operation):
             what = f"{end.id!r} has the output {self.name!r} already; set its outputs to change it"
             yield Fault("name", what, "duplicate-name")
 
-    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+    def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow with the new output as the last output of the end."""
         end = _end(graph, self.node)
         assert end is not None  # noqa: S101 - there are no faults
@@ -290,7 +290,7 @@ class RemoveOutput(Operation):
         if end := _end(graph, self.node):
             yield from _missing_name("output", end, "outputs", self.name)
 
-    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+    def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow without the output."""
         end = _end(graph, self.node)
         assert end is not None  # noqa: S101 - there are no faults

@@ -190,7 +190,7 @@ def _selection_issues(graph: NodeGraph, types: Mapping[str, NodeType]) -> Iterat
     for name, node_id in ids_by_type.items():
         if name not in selected:
             hint = did_you_mean(name, selected)
-            yield Issue("not-selected", f"{name!r} stands not in <node_selection>{hint}; name it there", node_id)
+            yield Issue("not-selected", f"{name!r} is not listed in <node_selection>{hint}; name it there", node_id)
     for name in dict.fromkeys(name for name in selected if name not in ids_by_type):
         hint = "" if name in types else did_you_mean(name, types)
         yield Issue("not-selected", f"{name!r} is selected{hint}, and no node is of that type", "<node_selection>")

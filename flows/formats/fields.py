@@ -52,16 +52,16 @@ class Declared:
 
     Attributes:
         use: The effect of the field.
-        says: The behaviour here instead; only for a note, a loss and a refusal.
+        behaviour: The behaviour here instead; only for a note, a loss and a refusal.
         when: Condition on the value of the field; a value that does not meet it has no effect.
     """
 
     use: Use
-    says: str = ""
+    behaviour: str = ""
     when: Callable[[Any], bool] = is_set
 
 
-Fate = str | tuple[str, Callable[[Any], bool]]
+Behaviour = str | tuple[str, Callable[[Any], bool]]
 """Behaviour here; optionally with the condition on the value under which it differs."""
 
 
@@ -102,24 +102,24 @@ def table(
     *,
     honoured: str = "",
     no_effect: str = "",
-    note: Mapping[str, Fate] | None = None,
-    lossy: Mapping[str, Fate] | None = None,
-    refused: Mapping[str, Fate] | None = None,
+    note: Mapping[str, Behaviour] | None = None,
+    lossy: Mapping[str, Behaviour] | None = None,
+    refused: Mapping[str, Behaviour] | None = None,
 ) -> Table:
     """Return the declarations of fields by their paths; items of lists have the path of their list.
 
     Example:
-        >>> table(honoured="url", lossy={"body.data": "is not sent"}).of("body").of("data").declared.says
+        >>> table(honoured="url", lossy={"body.data": "is not sent"}).of("body").of("data").declared.behaviour
         'is not sent'
     """
     made = NOTHING
     for use, paths in ((Use.HONOURED, honoured), (Use.NO_EFFECT, no_effect)):
         for path in paths.split():
             made |= _nested(path, Declared(use))
-    for use, fates in ((Use.NOTE, note), (Use.LOSSY, lossy), (Use.REFUSED, refused)):
-        for path, fate in (fates or {}).items():
-            says, when = (fate, is_set) if isinstance(fate, str) else fate
-            made |= _nested(path, Declared(use, says, when))
+    for use, behaviours in ((Use.NOTE, note), (Use.LOSSY, lossy), (Use.REFUSED, refused)):
+        for path, given in (behaviours or {}).items():
+            behaviour, when = (given, is_set) if isinstance(given, str) else given
+            made |= _nested(path, Declared(use, behaviour, when))
     return made
 
 
@@ -169,7 +169,7 @@ class Owner(NamedTuple):
 
     def remark(self, field: str, declared: Declared) -> Remark:
         """Return the remark on a field."""
-        return Remark(self.node, self.title, field, declared.says, declared.use is Use.LOSSY)
+        return Remark(self.node, self.title, field, declared.behaviour, declared.use is Use.LOSSY)
 
 
 def remarks_on(value: Any, known: Table, owner: Owner, unknown: Use = Use.LOSSY, place: str = "") -> Iterator[Remark]:

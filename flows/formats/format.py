@@ -107,7 +107,7 @@ class Format:
         """
         return self.writer(graph)
 
-    def written(self, graph: NodeGraph, old: bytes | None = None) -> bytes:
+    def dump_keeping_text(self, graph: NodeGraph, old: bytes | None = None) -> bytes:
         """Return the content of a file with this workflow; unchanged parts keep the text of the old file.
 
         Args:

@@ -28,7 +28,7 @@ def read_text(content: bytes, name: str) -> str:
         InvalidError: The file is too large or not UTF-8.
     """
     if len(content) > MAX_BYTES:
-        raise InvalidError(name, [Issue("size", f"has {len(content):,} bytes; {MAX_BYTES:,} are the most", name)])
+        raise InvalidError(name, [Issue("size", f"has {len(content):,} bytes; the maximum is {MAX_BYTES:,}", name)])
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

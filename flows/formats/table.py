@@ -106,7 +106,7 @@ def _unknown_format(data: bytes, name: str, known: Mapping[str, Format]) -> Issu
                 "format", f"is YAML, but has neither `experts` nor a workflow; it has: {keys or 'no keys'}", name
             )
         if text.lstrip()[:1] not in ("{", "["):
-            return Issue("format", f"is of no format that is known: {', '.join(known)}", name)
+            return Issue("format", f"has an unknown format; known formats: {', '.join(known)}", name)
         value = read_json(text, name)
     except InvalidError as error:
         return error.issues[0]

@@ -166,7 +166,7 @@ def _node_losses(node: NodeSpec, written_id: str) -> Iterator[str]:
 
 def _decoded(data: bytes, name: str) -> str:
     if len(data) > MAX_BYTES:
-        raise InvalidError(name, [Issue("size", f"has {len(data):,} bytes, and {MAX_BYTES:,} are the most")])
+        raise InvalidError(name, [Issue("size", f"has {len(data):,} bytes; the maximum is {MAX_BYTES:,}")])
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -14,7 +14,7 @@ DEEPEST = 40
 """Depth to which mappings are compared; a deeper file is written anew."""
 
 
-def merged(old: str, was: str, now: str, new: str) -> str | None:
+def merge_text(old: str, was: str, now: str, new: str) -> str | None:
     """Return the text of a changed file, in which unchanged entries keep their old text; None if that is impossible.
 
     Args:

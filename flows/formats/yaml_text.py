@@ -23,7 +23,7 @@ def read_yaml(data: bytes, name: str) -> YamlValues:
         InvalidError: The file is not UTF-8 or not YAML, too large, nested too deep, or has duplicate keys.
     """
     if len(data) > MAX_BYTES:
-        raise InvalidError(name, [Issue("size", f"has {len(data):,} bytes, and at most {MAX_BYTES:,} are read")])
+        raise InvalidError(name, [Issue("size", f"has {len(data):,} bytes; the maximum is {MAX_BYTES:,}")])
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

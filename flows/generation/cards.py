@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from operad.flows.catalogue import NodeType, drafted_fields
+from operad.flows.catalogue import NodeType, fields_for_generation
 from operad.flows.generation.drafting import drafted
 from operad.operators.conditions import OPERATORS
 from operad.operators.node import summary
@@ -66,7 +66,7 @@ def _lines(node_type: NodeType, params: Collection[str]) -> Iterator[str]:
     for line in inspect.cleandoc(node_type.__doc__ or "").partition("\n\n")[2].splitlines():
         yield _DECLARED.sub(r"id.\1", line)
     hints = get_type_hints(node_type.params_type, include_extras=True)
-    shown = [name for name in drafted_fields(node_type, params) if name not in SHARED]
+    shown = [name for name in fields_for_generation(node_type, params) if name not in SHARED]
     for name in shown:
         field = node_type.params_type.model_fields[name]
         description = _NOTATION.sub("", field.description or "").strip()
@@ -77,8 +77,8 @@ def _lines(node_type: NodeType, params: Collection[str]) -> Iterator[str]:
         yield _operators_by_type()
     if not node_type.gives.startswith("nothing"):
         yield f"gives {node_type.gives}"
-    if node_type.ways:
-        yield node_type.ways
+    if node_type.ports_text:
+        yield node_type.ports_text
     if node_type.example:
         example = {name: each for name, each in node_type.example.items() if name in shown}
         yield json.dumps(drafted(node_type, example), ensure_ascii=False, separators=(",", ":"))

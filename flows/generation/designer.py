@@ -20,16 +20,16 @@ from operad.flows.formats.json_text import read_json
 from operad.flows.generation import prompts
 from operad.flows.generation.draft import (
     GIVEN_BY_PLAN,
+    apply_replacements,
     drafted_graph,
     nodes_schema,
+    restore_kept_nodes,
     variable_types,
     variables_before,
-    with_kept,
-    with_replaced,
 )
 from operad.flows.generation.drafting import params_schema
 from operad.flows.generation.graph_json import to_json
-from operad.flows.generation.mending import CONTESTABLE, MendWorkflow, contested_in, findings_in, nodes_in, settle
+from operad.flows.generation.mending import CONTESTABLE, MendWorkflow, contested_in, findings_in, nodes_in, repair_draft
 from operad.flows.generation.motifs import nearest
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer
@@ -78,7 +78,7 @@ __all__ = [
     "keeps_to_schemas",
     "nodes_in",
     "read_tagged",
-    "settle",
+    "repair_draft",
 ]
 
 
@@ -139,7 +139,7 @@ class PlanWorkflow(Stage):
             except AnswerError as error:
                 return None, describe(error), True
             plan = read_plan(answer)
-            faults = faults_of(plan, base, types) or with_replaced(plan, base, types)[1]
+            faults = faults_of(plan, base, types) or apply_replacements(plan, base, types)[1]
             if not faults:
                 return answer, "", False
             failure_before, failure = (
@@ -176,7 +176,9 @@ class BuildWorkflow(Stage):
         plan = read_plan(answer)
         by_id = {node.id: node for node in plan.nodes}
         variables = variables_before(plan, base, types)
-        unwritten = [node_id for node_id in plan.open if by_id[node_id].params is None and not by_id[node_id].replace]
+        unwritten = [
+            node_id for node_id in plan.to_write if by_id[node_id].params is None and not by_id[node_id].replace
+        ]
         schemas = _missing_schemas([by_id[node_id] for node_id in unwritten], types, variables, offer)
         parts: Sequence[prompts.Part] = ()
         if schemas:
@@ -199,7 +201,7 @@ class BuildWorkflow(Stage):
             failure = describe(error)
             return self._message(call.job, failure, failure=failure, plan=answer, prompt=sizes)
         is_whole = isinstance(params, NodeGraph)
-        graph = with_kept(params, base, plan) if is_whole else drafted_graph(plan, params, base, types)
+        graph = restore_kept_nodes(params, base, plan) if is_whole else drafted_graph(plan, params, base, types)
         return self._message(
             call.job,
             prompts.skeleton(graph, types),
@@ -225,7 +227,7 @@ def _example_part(job: Job, kinds: Collection[str]) -> prompts.Part:
     if (given := _job_example_part(job)).text:
         return given
     motif = nearest(kinds)
-    return prompts.Part(f"An example: {motif.says}", whole(motif.graph, NODE_TYPES)) if motif else given
+    return prompts.Part(f"An example: {motif.description}", whole(motif.graph, NODE_TYPES)) if motif else given
 
 
 def _missing_schemas(
@@ -249,7 +251,7 @@ def _missing_schema(
     """Return the schema of a node's parameters without the one that its plan states."""
     node_type = types[node.type]
     schema = params_schema(node_type, variables, advanced)
-    stated = GIVEN_BY_PLAN.get(node.type) if node.gives or node.type == "start" else None
+    stated = GIVEN_BY_PLAN.get(node.type) if node.declares or node.type == "start" else None
     properties = {name: part for name, part in schema["properties"].items() if name != stated}
     optional = {name for name, field in node_type.params_type.model_fields.items() if not field.is_required()}
     return {**schema, "properties": properties, "required": [name for name in properties if name not in optional]}

@@ -81,7 +81,7 @@ def variable_types(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -
         if node.change == "keep":
             continue
         if node.type in DECLARES:
-            known |= {f"{node.id}.{variable.name}": variable.type for variable in node.gives}
+            known |= {f"{node.id}.{variable.name}": variable.type for variable in node.declares}
         else:
             known |= {f"{node.id}.{name}": kind.value for name, kind in _outputs(node, types).items()}
     return {name: kind for name, kind in known.items() if kind != VariableType.ANY.value}
@@ -109,7 +109,7 @@ def unread(graph: NodeGraph, types: Mapping[str, NodeType] = NODE_TYPES) -> list
         if spec.id not in read
         and spec.type in types
         and spec.type != "start"
-        and not types[spec.type].ways
+        and not types[spec.type].ports_text
         and not types[spec.type].ends
         and not _has_effect(spec)
         and checker.outputs.get(spec.id)
@@ -157,7 +157,7 @@ def drafted_graph(
     """
     planned = {node.id: node for node in plan.nodes}
     ids = {*planned, *base.by_id}
-    base, _ = with_replaced(plan, base, types)
+    base, _ = apply_replacements(plan, base, types)
     kept = [
         _drafted_node(planned.get(spec.id), params, spec, types, ids) for spec in base.nodes if spec.id not in plan.drop
     ]
@@ -190,7 +190,7 @@ def grouped(graph: NodeGraph) -> NodeGraph:
     return graph if is_unchanged else replace(graph, nodes=nodes)  # if containers form a cycle, the check reports it
 
 
-def with_kept(graph: NodeGraph, base: NodeGraph, plan: Plan) -> NodeGraph:
+def restore_kept_nodes(graph: NodeGraph, base: NodeGraph, plan: Plan) -> NodeGraph:
     """Return a workflow that a model wrote as a whole, with the nodes that its plan keeps restored.
 
     Args:
@@ -198,7 +198,7 @@ def with_kept(graph: NodeGraph, base: NodeGraph, plan: Plan) -> NodeGraph:
         base: The existing workflow.
         plan: The plan.
     """
-    kept = {spec.id: spec for spec in base.nodes if spec.id not in (*plan.open, *plan.drop)}
+    kept = {spec.id: spec for spec in base.nodes if spec.id not in (*plan.to_write, *plan.drop)}
     left_out = [spec for spec in kept.values() if spec.id not in graph.by_id]
     nodes = [*(kept.get(spec.id, spec) for spec in graph.nodes), *left_out]
     ids, lost = {spec.id for spec in nodes}, {spec.id for spec in left_out}
@@ -224,7 +224,7 @@ def with_data_edges(graph: NodeGraph, types: Mapping[str, NodeType]) -> NodeGrap
 def _output_names(node: PlannedNode, types: Mapping[str, NodeType]) -> list[str]:
     """Return the names of the variables of a planned node."""
     if node.type in DECLARES:
-        return [variable.name for variable in node.gives]
+        return [variable.name for variable in node.declares]
     return list(_outputs(node, types))
 
 
@@ -244,8 +244,8 @@ def _sources_read(spec: NodeSpec, graph: NodeGraph, types: Mapping[str, NodeType
     params_type = types[spec.type].params_type
     for reference in references_in(params_type, readable(params_type, spec.params)):
         source = graph.by_id.get(reference.selector.node)
-        ways = source is not None and source.type in types and types[source.type].ways
-        if source is not None and source.parent == spec.parent and not ways:
+        has_ports = source is not None and source.type in types and types[source.type].ports_text
+        if source is not None and source.parent == spec.parent and not has_ports:
             yield source.id
 
 
@@ -269,8 +269,8 @@ def _predecessors(plan: Plan, base: NodeGraph) -> Mapping[str, list[str]]:
     for edge in base.edges:
         predecessors.setdefault(edge.target, []).append(edge.source)
     for node in plan.nodes:
-        if node.after or node.change == "add":
-            predecessors[node.id] = [after.node for after in node.after]
+        if node.predecessors or node.change == "add":
+            predecessors[node.id] = [after.node for after in node.predecessors]
     return predecessors
 
 
@@ -286,7 +286,7 @@ def _drafted_node(
         assert existing is not None  # noqa: S101 - a node is planned or exists
         return existing
     written = params_of(types[planned.type], {**(planned.params or {}), **params.get(planned.id, {})}, ids)
-    declared = [[variable.name, variable.type] for variable in planned.gives]
+    declared = [[variable.name, variable.type] for variable in planned.declares]
     if declared and (key := GIVEN_BY_PLAN.get(planned.type)) and key not in written:
         written[key] = declared
     if existing is not None:
@@ -298,7 +298,7 @@ def _drafted_node(
     return NodeSpec(planned.id, planned.type, written, planned.inside)
 
 
-def with_replaced(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> tuple[NodeGraph, list[str]]:
+def apply_replacements(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> tuple[NodeGraph, list[str]]:
     """Return the existing workflow with the text replacements of a plan, and the faults of impossible ones.
 
     Args:
@@ -315,7 +315,7 @@ def with_replaced(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) ->
             operation = ReplaceText(node=node.id, path=replacement.param, old=replacement.old, new=replacement.new)
             found = list(operation.faults(base, types))
             faults += [f"node {node.id!r}, replace: {fault.what}" for fault in found]
-            base = base if found else operation.done(base, types)
+            base = base if found else operation.apply(base, types)
     return base, faults
 
 
@@ -332,7 +332,9 @@ def _missing_starts(nodes: Sequence[NodeSpec]) -> Iterator[NodeSpec]:
 def _edges(plan: Plan, base: NodeGraph, nodes: Sequence[NodeSpec]) -> list[Edge]:
     """Return the planned edges, the existing edges that the plan keeps, and edges from the starts of iterations."""
     by_id = {node.id: node for node in nodes}
-    planned_predecessors = {node.id: node.after for node in plan.nodes if node.after or node.change == "add"}
+    planned_predecessors = {
+        node.id: node.predecessors for node in plan.nodes if node.predecessors or node.change == "add"
+    }
     edges: list[Edge] = [
         edge
         for edge in base.edges

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, g
 
 from pydantic.fields import FieldInfo
 
-from operad.flows.catalogue import drafted_fields
+from operad.flows.catalogue import fields_for_generation
 from operad.flows.formats.shapes import is_selector
 from operad.operators.conditions import OPERATORS, Condition
 from operad.operators.node import NodeOperator
@@ -38,7 +38,7 @@ def params_schema(node_type: NodeType, variables: Sequence[str], advanced: Colle
         variables: Variables that the node may read, as ``id.variable``.
         advanced: Advanced parameters to include, as ``type.parameter``, or ``parameter`` for all types.
     """
-    fields = drafted_fields(node_type, advanced)
+    fields = fields_for_generation(node_type, advanced)
     hints = get_type_hints(node_type.params_type, include_extras=True)
     return _object_schema(
         {name: _with_description(_schema(hints[name], variables), field) for name, field in fields.items()}

@@ -114,22 +114,22 @@ class MendWorkflow(Stage):
         newest_graph = workflow_of(newest_message.outputs) if newest_message else None
         extra: dict[str, JsonValue] = {}
         if newest_message is None or newest_graph is None or not call.lesson:
-            settled = settle(graph, base, allowed)
-            repairs = [str(repair) for repair in settled.repairs]
+            repaired = repair_draft(graph, base, allowed)
+            repairs = [str(repair) for repair in repaired.repairs]
         else:
             findings = _findings(newest_message) or findings_in(call.lesson) or [call.lesson]
-            settled, extra = await self._ask_operations(
+            repaired, extra = await self._ask_operations(
                 call, newest_graph, base, allowed, findings, _contested_pairs(newest_message)
             )
-            repairs = list(dict.fromkeys([*_texts(newest_message, "repairs"), *map(str, settled.repairs)]))
-            extra["unchanged"] = settled.graph == newest_graph
+            repairs = list(dict.fromkeys([*_texts(newest_message, "repairs"), *map(str, repaired.repairs)]))
+            extra["unchanged"] = repaired.graph == newest_graph
             extra["told"] = list[JsonValue](dict.fromkeys([*_texts(newest_message, "told"), *texts_in(extra["asked"])]))
             extra["best"] = _best_draft(own_messages)
-        assert settled.graph is not None  # noqa: S101 - a graph was given
+        assert repaired.graph is not None  # noqa: S101 - a graph was given
         return self._message(
             call.job,
-            prompts.skeleton(settled.graph, self._offer(call.job, settled.graph).types),
-            workflow=to_json(settled.graph),
+            prompts.skeleton(repaired.graph, self._offer(call.job, repaired.graph).types),
+            workflow=to_json(repaired.graph),
             drafted=drafted_as,
             plan=plan,
             notes=drafted.outputs.get("notes", []),
@@ -177,10 +177,10 @@ class MendWorkflow(Stage):
                 lessons = [f"Nothing was changed, for the operations cannot be done:\n{error}"]
                 extra["refused"] = str(error)
                 continue
-            settled = settle(changed, base, allowed)
-            if settled.graph and _is_better(State(settled.graph), State(before), findings):
-                return settled, {**extra, "operations": answer, "contested": [list(pair) for pair in contested]}
-            remaining = "\n".join(f"- {lesson}" for lesson in settled.lessons[: prompts.MOST_FINDINGS])
+            repaired = repair_draft(changed, base, allowed)
+            if repaired.graph and _is_better(State(repaired.graph), State(before), findings):
+                return repaired, {**extra, "operations": answer, "contested": [list(pair) for pair in contested]}
+            remaining = "\n".join(f"- {lesson}" for lesson in repaired.lessons[: prompts.MOST_FINDINGS])
             lessons = [f"Your operations were taken back, for they make it no better. With them:\n{remaining}"]
             extra["refused"] = "the operations make it no better"
         return repair_graph(before, rules=()), {**extra, "contested": [list(pair) for pair in contested]}
@@ -188,7 +188,7 @@ class MendWorkflow(Stage):
 
 def _is_better(after: State, before: State, findings: Sequence[str]) -> bool:
     """Return whether a change improves a workflow; for findings beyond the static check, not getting worse suffices."""
-    if after.standing.betters(before.standing):
+    if after.standing.improves_on(before.standing):
         return True
     beyond_check = any(finding.startswith(CONTESTABLE) for finding in findings)
     return beyond_check and after.standing == before.standing and after.graph != before.graph
@@ -238,7 +238,7 @@ def _best_draft(messages: Sequence[WorkflowMessage]) -> JsonValue:
     return {"workflow": best.outputs[WORKFLOW], "score": best.score, "findings": list[JsonValue](_findings(best))}
 
 
-def settle(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | None) -> Repaired:
+def repair_draft(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | None) -> Repaired:
     """Repair a workflow by rules, without changes of other nodes than allowed, and put nodes after their containers.
 
     Args:
@@ -267,7 +267,7 @@ def _repaired(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | None
         return mended
     restored_nodes = [graph.by_id[spec.id] if spec.id in forbidden else spec for spec in mended.graph.nodes]
     restored = replace(mended.graph, nodes=restored_nodes)
-    if forbidden <= restored.by_id.keys() and State(restored).standing.betters(State(graph).standing):
+    if forbidden <= restored.by_id.keys() and State(restored).standing.improves_on(State(graph).standing):
         repairs = [repair for repair in mended.repairs if repair.where not in forbidden]
         return replace(repair_graph(restored, rules=()), repairs=repairs)
     return repair_graph(graph, rules=())
@@ -309,4 +309,4 @@ def _allowed(base: NodeGraph, graph: NodeGraph, plan: Mapping[str, Any]) -> set[
     if not base.nodes:
         return None
     new_ids = {node_id for node_id in graph.by_id if node_id not in base.by_id}
-    return new_ids | set(read_plan(plan).open if plan else ()) | set(read_plan(plan).drop if plan else ())
+    return new_ids | set(read_plan(plan).to_write if plan else ()) | set(read_plan(plan).drop if plan else ())

@@ -22,12 +22,12 @@ class Motif:
 
     Attributes:
         name: Name of the motif.
-        says: Description in one line.
+        description: Description in one line.
         text: The workflow in Chat2Workflow's JSON, without whitespace.
     """
 
     name: str
-    says: str
+    description: str
     text: str
 
     @property

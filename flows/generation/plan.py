@@ -73,10 +73,10 @@ class PlannedNode:
         id: Id of the node.
         type: Node type.
         change: ``keep`` to leave the node as it is, ``update`` to change it, ``add`` for a new node.
-        does: Purpose of the node in one line.
+        purpose: Purpose of the node in one line.
         inside: Id of the iteration that contains the node; empty for none.
-        after: Direct predecessors; empty for an existing node to keep its edges.
-        gives: Variables that the node declares, for the types of `DECLARES`.
+        predecessors: Direct predecessors; empty for an existing node to keep its edges.
+        declares: Variables that the node declares, for the types of `DECLARES`.
         params: Parameters in drafted form; None if they are not written yet.
         replace: Replacements in its texts.
     """
@@ -84,10 +84,10 @@ class PlannedNode:
     id: str
     type: str
     change: Change = "add"
-    does: str = ""
+    purpose: str = ""
     inside: str = ""
-    after: tuple[After, ...] = ()
-    gives: tuple[Given, ...] = ()
+    predecessors: tuple[After, ...] = ()
+    declares: tuple[Given, ...] = ()
     params: Mapping[str, Any] | None = None
     replace: tuple[Replaced, ...] = ()
 
@@ -111,7 +111,7 @@ class Plan:
     outdated: tuple[int, ...] = ()
 
     @property
-    def open(self) -> list[str]:
+    def to_write(self) -> list[str]:
         """Ids of the nodes to write: new nodes, and nodes to update."""
         return [node.id for node in self.nodes if node.change != "keep"]
 
@@ -223,10 +223,10 @@ def _read_node(node: Mapping[str, Any], ids: Collection[str]) -> PlannedNode:
         id=str(node["id"]).strip(),
         type=node["type"],
         change=node.get("change", "add"),
-        does=str(node.get("does", "")),
+        purpose=str(node.get("does", "")),
         inside=str(node.get("inside", "")).strip(),
-        after=tuple(_read_predecessor(str(item).strip(), ids) for item in node.get("after", ())),
-        gives=gives or _declared_variables(node["type"], params),
+        predecessors=tuple(_read_predecessor(str(item).strip(), ids) for item in node.get("after", ())),
+        declares=gives or _declared_variables(node["type"], params),
         params=params,
         replace=tuple(Replaced(item["param"], item["old"], item["new"]) for item in node.get("replace", ())),
     )
@@ -261,7 +261,7 @@ def faults_of(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> lis
 def _faults(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> Iterator[str]:
     """Yield the faults of a plan."""
     ids = [node.id for node in plan.nodes]
-    if not (plan.open or plan.drop or any(node.after for node in plan.nodes)):
+    if not (plan.to_write or plan.drop or any(node.predecessors for node in plan.nodes)):
         yield from _no_change_faults(plan, base)
         return
     if len(ids) > MOST_NODES:
@@ -281,7 +281,9 @@ def _faults(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> Itera
     types_by_id |= {node.id: node.type for node in plan.nodes}
     yield from _missing_type_faults(list(types_by_id.values()), types)
     try:
-        TopologicalSorter({node.id: [predecessor.node for predecessor in node.after] for node in plan.nodes}).prepare()
+        TopologicalSorter(
+            {node.id: [predecessor.node for predecessor in node.predecessors] for node in plan.nodes}
+        ).prepare()
     except CycleError as error:
         yield f"each of these follows the next, and so none can begin: {shorten(error.args[1], 10)}"
 
@@ -324,7 +326,7 @@ def _node_faults(node: PlannedNode, base: NodeGraph, plan: Plan, types: Mapping[
         yield f"node {node.id!r}: {node.type!r} is not a node type{did_you_mean(node.type, types)}"
     if node.replace and node.change != "update":
         yield f"node {node.id!r}: only an update can `replace` words"
-    for predecessor in node.after:
+    for predecessor in node.predecessors:
         name = predecessor.node
         if name not in known:
             yield f"node {node.id!r} follows {name!r}, which is not there{did_you_mean(name, known)}"

@@ -236,7 +236,7 @@ def to_build(
         ids: Ids of the nodes to write; None for all new and updated nodes of the plan.
         rounds: The instructions, the latest last.
     """
-    wanted = plan.open if ids is None else ids
+    wanted = plan.to_write if ids is None else ids
     names = [node.type for node in plan.nodes if node.id in wanted]
     return fit(
         [
@@ -374,8 +374,8 @@ def stated(contract: Contract) -> str:
     for end in contract.outputs:
         which = "outputs" if len(contract.outputs) == 1 else "outputs of one end"
         lines += [f"{which}: {', '.join(sorted(end.needed))}"] if end.needed else []
-    if contract.open:
-        lines.append(f"input or output, or both: {', '.join(sorted(contract.open))}")
+    if contract.undirected:
+        lines.append(f"input or output, or both: {', '.join(sorted(contract.undirected))}")
     return "\n".join(f"- {line}" for line in lines)
 
 
@@ -394,10 +394,10 @@ def planned(plan: Plan) -> str:
     lines: list[str] = []
     for node in plan.nodes:
         after = ", ".join(
-            predecessor.node + (f":{predecessor.port}" if predecessor.port else "") for predecessor in node.after
+            predecessor.node + (f":{predecessor.port}" if predecessor.port else "") for predecessor in node.predecessors
         )
-        gives = ", ".join(f"{variable.name} ({variable.type})" for variable in node.gives)
-        line = f"{node.id} {node.type} [{node.change}]" + (f": {node.does}" if node.does else "")
+        gives = ", ".join(f"{variable.name} ({variable.type})" for variable in node.declares)
+        line = f"{node.id} {node.type} [{node.change}]" + (f": {node.purpose}" if node.purpose else "")
         line += f"; inside {node.inside}" if node.inside else ""
         line += f"; after {after}" if after else ""
         line += f"; gives {gives}" if gives else ""

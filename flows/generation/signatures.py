@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from pydantic.fields import FieldInfo
 
-from operad.flows.catalogue import NodeType, drafted_fields
+from operad.flows.catalogue import NodeType, fields_for_generation
 from operad.flows.generation.drafting import places
 from operad.flows.generation.plan import DECLARES
 from operad.operators.conditions import OPERATORS
@@ -53,10 +53,10 @@ def signature(node_type: NodeType, params: Collection[str] = ()) -> str:
         node_type: The type.
         params: Advanced parameters to show, as ``type.parameter``.
     """
-    fields = {name: each for name, each in drafted_fields(node_type, params).items() if name != EVERYWHERE}
+    fields = {name: each for name, each in fields_for_generation(node_type, params).items() if name != EVERYWHERE}
     shown_params = _params(node_type, fields)
     outputs = "" if node_type.gives.startswith("nothing") else f" → {node_type.gives}"
-    ports = f"; {node_type.ways}" if node_type.ways else ""
+    ports = f"; {node_type.ports_text}" if node_type.ports_text else ""
     hint = _hint(node_type)
     advanced = [
         f"{name}: {field.description}"
@@ -73,9 +73,9 @@ def short(node_type: NodeType) -> str:
     Args:
         node_type: The type.
     """
-    shown_params = f"({_params(node_type, drafted_fields(node_type))})" if node_type.type in DECLARES else ""
+    shown_params = f"({_params(node_type, fields_for_generation(node_type))})" if node_type.type in DECLARES else ""
     outputs = "" if node_type.gives.startswith("nothing") else f" → {_OUTPUT_DETAILS.sub('', node_type.gives)}"
-    ports = f"; {node_type.ways}" if node_type.ways else ""
+    ports = f"; {node_type.ports_text}" if node_type.ports_text else ""
     return f"{node_type.type}{shown_params}{outputs}{ports}"
 
 

@@ -25,11 +25,11 @@ class Example(NamedTuple):
     """Workflow with its instructions.
 
     Attributes:
-        says: Instructions from which the workflow was made.
+        instructions: Instructions from which the workflow was made.
         graph: The workflow.
     """
 
-    says: str
+    instructions: str
     graph: NodeGraph
 
 
@@ -45,7 +45,7 @@ def nearest_example(folder: Path, instruction: str) -> Example | None:
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder of workflows")
-    ranked = [(similarity(instruction, example.says), example) for example in _examples(folder)]
+    ranked = [(similarity(instruction, example.instructions), example) for example in _examples(folder)]
     best = max(ranked, key=lambda pair: pair[0], default=None)
     return best[1] if best is not None and best[0] >= NEAR_ENOUGH else None
 

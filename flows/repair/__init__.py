@@ -8,7 +8,7 @@
 Nothing but the response and the instructions is read.
 """
 
-from operad.flows.repair.contract import Contract, Ends, Stated, read_contract
+from operad.flows.repair.contract import Contract, EndOutputs, Stated, read_contract
 from operad.flows.repair.engine import ALIGNED, FORMAT, PAPER, PROFILES, RULES, Repaired, Rule, repair, repair_graph
 from operad.flows.repair.state import Repair, Standing
 
@@ -19,7 +19,7 @@ __all__ = [
     "PROFILES",
     "RULES",
     "Contract",
-    "Ends",
+    "EndOutputs",
     "Repair",
     "Repaired",
     "Rule",

@@ -25,7 +25,7 @@ def input_names(state: State) -> Iterator[Proposal]:
     for start in of_type(state.graph, "start") if stated else ():
         given = declared(start.params, "variables")
         missing = [name for name in stated if name not in given]
-        extra = [name for name in given if name not in stated and name not in state.contract.open]
+        extra = [name for name in given if name not in stated and name not in state.contract.undirected]
         for name in missing:
             near = get_close_matches(name, extra, n=1, cutoff=0.6)
             near = near or [candidate for candidate in extra if set(words_of(candidate)) & set(words_of(name))]
@@ -59,7 +59,9 @@ def input_unread(state: State) -> Iterator[Proposal]:
     stated = state.contract.input_names
     for start in of_type(state.graph, "start") if stated else ():
         for name in declared(start.params, "variables"):
-            if name not in (*stated, *state.contract.open) and not _is_read(state.graph, Selector(name, start.id)):
+            if name not in (*stated, *state.contract.undirected) and not _is_read(
+                state.graph, Selector(name, start.id)
+            ):
                 variables = [variable for variable in _variables(start) if list_of(variable)[:1] != [name]]
                 graph = with_params(state.graph, start, {**params_of(start), "variables": variables})
                 why = "the instruction does not state it, and nothing reads it"
@@ -77,7 +79,7 @@ def input_types(state: State) -> Iterator[Proposal]:
                 [name, wanted.value] if list_of(variable)[:1] == [name] else variable for variable in _variables(start)
             ]
             graph = with_params(state.graph, start, {**params_of(start), "variables": variables})
-            why = f"the instruction says {state.contract.stated(name).what!r}"
+            why = f"the instruction says {state.contract.stated(name).description!r}"
             yield Proposal(start.id, f"input {name!r} is {wanted.value}", why, graph)
 
 

@@ -2,7 +2,7 @@
 
 Only names that are marked as variables are read: ``(variable summary)``, ``a variable called 'summary'``,
 ```summary```, ``（变量 summary）``. The verb and its subject determine whether a name is an input or an output: "the
-user gives" is an input, "give me" and "I want" are outputs. If they determine neither, the name is in `Contract.open`.
+user gives" is an input, "give me" and "I want" are outputs. If they determine neither, the name is in `Contract.undirected`.
 Other words determine whether names are added to, removed from or replace earlier ones, or belong to a single branch.
 A contract is a hint: it may misread an instruction, so no workflow is changed because of the contract alone.
 """
@@ -29,40 +29,44 @@ class Stated(NamedTuple):
 
     Attributes:
         name: Name of the variable.
-        what: Words before the name, in lower case, which describe the variable.
+        description: Words before the name, in lower case, which describe the variable.
     """
 
     name: str
-    what: str = ""
+    description: str = ""
 
     @property
     def is_document(self) -> bool:
         """True if the words describe a file that contains text."""
-        return bool(_DOCUMENT.search(self.what)) and not _PICTURE.search(self.what)
+        return bool(_DOCUMENT.search(self.description)) and not _PICTURE.search(self.description)
 
     @property
     def kind(self) -> VariableType | None:
         """Type of the variable; None if the words state none."""
-        if _SEVERAL.search(self.what):
+        if _SEVERAL.search(self.description):
             return T.ARRAY_FILE
-        if _DOCUMENT.search(self.what) or _PICTURE.search(self.what) or _GENERATED.search(self.what):
+        if (
+            _DOCUMENT.search(self.description)
+            or _PICTURE.search(self.description)
+            or _GENERATED.search(self.description)
+        ):
             several = re.search(r"(?:list|files|images|documents|pictures|photos)$", self.name.lower())
-            return None if _TEXTUAL.search(self.what) else T.ARRAY_FILE if several else T.FILE
+            return None if _TEXTUAL.search(self.description) else T.ARRAY_FILE if several else T.FILE
         return None
 
     @property
     def suffixes(self) -> list[str]:
         """File extensions that the words allow; empty if they state none."""
-        return [suffix for suffix, words in _SUFFIXES.items() if re.search(words, self.what)]
+        return [suffix for suffix, words in _SUFFIXES.items() if re.search(words, self.description)]
 
 
-class Ends(NamedTuple):
+class EndOutputs(NamedTuple):
     """Outputs of one end node: the names that it must have, and further names that it may have."""
 
     needed: frozenset[str]
     allowed: frozenset[str] = frozenset()
 
-    def apart(self, names: frozenset[str]) -> int:
+    def mismatches(self, names: frozenset[str]) -> int:
         """Return the number of names that are missing or not allowed."""
         return len(self.needed - names) + len(names - self.needed - self.allowed)
 
@@ -74,13 +78,13 @@ class Contract:
     Attributes:
         inputs: Inputs; empty if the instructions state none.
         outputs: Outputs of each end: several if branches end with different outputs; empty if none are stated.
-        open: Names without a stated direction: each may be an input, an output, both or neither.
+        undirected: Names without a stated direction: each may be an input, an output, both or neither.
         words: Statements about inputs and outputs by name.
     """
 
     inputs: tuple[Stated, ...] = ()
-    outputs: tuple[Ends, ...] = ()
-    open: frozenset[str] = frozenset()
+    outputs: tuple[EndOutputs, ...] = ()
+    undirected: frozenset[str] = frozenset()
     words: Mapping[str, Stated] | None = None
 
     @property
@@ -92,19 +96,19 @@ class Contract:
         """Return the statement about an input or an output."""
         return (self.words or {}).get(name, Stated(name))
 
-    def apart(self, graph: NodeGraph) -> int:
+    def mismatches(self, graph: NodeGraph) -> int:
         """Return the number of inputs and outputs of a workflow whose names differ from the contract."""
         count = 0
         if self.inputs:
             given = {
                 name for node in graph.nodes if node.type == "start" for name in declared(node.params, "variables")
             }
-            count += len((given ^ set(self.input_names)) - self.open)
+            count += len((given ^ set(self.input_names)) - self.undirected)
         if self.outputs:
             ends = ends_of(graph)
-            count += sum(min(stated_end.apart(end) for stated_end in self.outputs) for end in ends)
+            count += sum(min(stated_end.mismatches(end) for stated_end in self.outputs) for end in ends)
             count += sum(
-                min((stated_end.apart(end) for end in ends), default=2 * len(stated_end.needed))
+                min((stated_end.mismatches(end) for end in ends), default=2 * len(stated_end.needed))
                 for stated_end in self.outputs
             )
         return count
@@ -156,7 +160,7 @@ def read_contract(instructions: Iterable[str]) -> Contract:
         for end in contract.outputs:
             for name in end.needed:
                 first_stated_in.setdefault(name, text)
-    ends = tuple(Ends(end.needed, end.allowed | contract.open) for end in contract.outputs)
+    ends = tuple(EndOutputs(end.needed, end.allowed | contract.undirected) for end in contract.outputs)
     return replace(contract, outputs=ends)
 
 
@@ -208,18 +212,20 @@ def _with_round(contract: Contract, text: str, first_stated_in: Mapping[str, str
     mentions = list(mentions_of(text))
     words = dict(contract.words or {})
     for mention in mentions:
-        words.setdefault(mention.name, Stated(mention.name, mention.what))
-    inputs = _updated_inputs(contract, [mention for mention in mentions if mention.goes_in], text, is_first)
+        words.setdefault(mention.name, Stated(mention.name, mention.description))
+    inputs = _updated_inputs(contract, [mention for mention in mentions if mention.is_input], text, is_first)
     input_names = {stated.name for stated in inputs}
     outputs = [
         mention
         for mention in mentions
-        if mention.goes_in is False and not (mention.name in input_names and not _names_output(mention))
+        if mention.is_input is False and not (mention.name in input_names and not _names_output(mention))
     ]
     ends = _updated_outputs(contract, outputs, text, first_stated_in, is_first)
     named = {*input_names, *(name for end in ends for name in end.needed)}
-    undirected = {mention.name for mention in mentions if mention.goes_in is None}
-    return replace(contract, inputs=inputs, words=words, outputs=ends, open=(contract.open | undirected) - named)
+    undirected = {mention.name for mention in mentions if mention.is_input is None}
+    return replace(
+        contract, inputs=inputs, words=words, outputs=ends, undirected=(contract.undirected | undirected) - named
+    )
 
 
 def _names_output(mention: Mention) -> bool:
@@ -229,7 +235,7 @@ def _names_output(mention: Mention) -> bool:
 def _updated_inputs(contract: Contract, mentions: Sequence[Mention], text: str, is_first: bool) -> tuple[Stated, ...]:
     """Return the inputs after one more round, which may add, remove or replace some."""
     known = {stated.name: stated for stated in contract.inputs}
-    mentioned = {mention.name: Stated(mention.name, mention.what) for mention in mentions}
+    mentioned = {mention.name: Stated(mention.name, mention.description) for mention in mentions}
     if is_first or not known:
         return tuple({**known, **mentioned}.values())
     added = [name for name in mentioned if name not in known]
@@ -261,18 +267,18 @@ def _made_plural(stated: Stated, text: str) -> Stated:
     """Return an input as a list of files if the instruction now states several."""
     for sentence in SENTENCE.split(text):
         if INPUT.search(sentence) and _SEVERAL.search(sentence.lower()) and stated.kind is T.FILE:
-            return Stated(stated.name, f"multiple {stated.what} files")
+            return Stated(stated.name, f"multiple {stated.description} files")
     return stated
 
 
 def _updated_outputs(
     contract: Contract, mentions: Sequence[Mention], text: str, first_stated_in: Mapping[str, str], is_first: bool
-) -> tuple[Ends, ...]:
+) -> tuple[EndOutputs, ...]:
     """Return the outputs after one more round, which may add or replace some, or state those of a branch."""
     ends = contract.outputs
     if is_first or not ends:
         names = frozenset(mention.name for mention in mentions)
-        return (Ends(names),) if names else ends
+        return (EndOutputs(names),) if names else ends
     known = frozenset(name for end in ends for name in (*end.needed, *end.allowed))
     ends = _without_replaced_branch(ends, mentions, text, first_stated_in)
     by_sentence: dict[str, list[str]] = {}
@@ -288,14 +294,14 @@ def _updated_outputs(
             last_names = ends[-1].needed if ends else frozenset[str]()
             branch_names = names | last_names if MORE.search(sentence) and not _ONLY.search(sentence) else names
             ends = (
-                (*ends, Ends(branch_names, known if unnamed else frozenset()))
+                (*ends, EndOutputs(branch_names, known if unnamed else frozenset()))
                 if branch_names not in [end.needed for end in ends]
                 else ends
             )
         elif (MORE.search(sentence) and not _ONLY.search(sentence)) or replaced or _BRANCH.search(sentence):
-            ends = tuple(Ends(end.needed | names, end.allowed) for end in ends)
+            ends = tuple(EndOutputs(end.needed | names, end.allowed) for end in ends)
         else:
-            ends, replaced = (Ends(names, known if unnamed else frozenset()),), True
+            ends, replaced = (EndOutputs(names, known if unnamed else frozenset()),), True
     return ends
 
 
@@ -317,7 +323,7 @@ def _lists_unnamed(sentence: str, count: int) -> bool:
     )
 
 
-def _narrowed_to_named(ends: tuple[Ends, ...], known: frozenset[str], text: str) -> tuple[Ends, ...]:
+def _narrowed_to_named(ends: tuple[EndOutputs, ...], known: frozenset[str], text: str) -> tuple[EndOutputs, ...]:
     """Return the outputs after a round without marked outputs, which may say that only some remain."""
     for sentence in SENTENCE.split(text):
         for clause in re.split(r"[;,]", sentence):
@@ -325,13 +331,13 @@ def _narrowed_to_named(ends: tuple[Ends, ...], known: frozenset[str], text: str)
                 words = set(tokens(clause))
                 kept = frozenset(name for name in known if set(tokens(name)) <= words)
                 if kept:
-                    return (Ends(kept),)
+                    return (EndOutputs(kept),)
     return ends
 
 
 def _without_replaced_branch(
-    ends: tuple[Ends, ...], mentions: Sequence[Mention], text: str, first_stated_in: Mapping[str, str]
-) -> tuple[Ends, ...]:
+    ends: tuple[EndOutputs, ...], mentions: Sequence[Mention], text: str, first_stated_in: Mapping[str, str]
+) -> tuple[EndOutputs, ...]:
     """Return the outputs without those of a branch that is replaced: those of the round most like its description."""
     for sentence in SENTENCE.split(text):
         found = _REMOVES.search(sentence)
@@ -345,7 +351,9 @@ def _without_replaced_branch(
         if best and len({first_stated_in.get(name) for name in similarity if similarity[name] == best}) == 1:
             gone = {name for name in similarity if similarity[name] == best}
             ends = (
-                tuple(each for each in (Ends(end.needed - gone, end.allowed | gone) for end in ends) if each.needed)
+                tuple(
+                    each for each in (EndOutputs(end.needed - gone, end.allowed | gone) for end in ends) if each.needed
+                )
                 or ends
             )
     return ends

@@ -11,13 +11,13 @@ from operad.flows.formats.shapes import is_selector, list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.aggregators import free_id
 from operad.flows.repair.align import of_type, words_of
-from operad.flows.repair.contract import Ends, declared
+from operad.flows.repair.contract import EndOutputs, declared
 from operad.flows.repair.edges import reads_of
 from operad.flows.repair.state import Proposal, State, params_of, with_edges, with_params
 from operad.operators.variables import Selector, Text, VariableType
 
 
-def _ends_compared(state: State) -> Iterator[tuple[NodeSpec, list[Any], Ends, list[str], list[str]]]:
+def _ends_compared(state: State) -> Iterator[tuple[NodeSpec, list[Any], EndOutputs, list[str], list[str]]]:
     """Yield each end with its outputs, the nearest stated outputs, the missing names and the surplus names."""
     if not state.contract.outputs:
         return
@@ -26,7 +26,7 @@ def _ends_compared(state: State) -> Iterator[tuple[NodeSpec, list[Any], Ends, li
         if not all(map(_is_pair, outputs)):
             continue
         names = frozenset(declared(end.params, "outputs"))
-        wanted = min(state.contract.outputs, key=lambda each: each.apart(names))
+        wanted = min(state.contract.outputs, key=lambda each: each.mismatches(names))
         missing = sorted(wanted.needed - names)
         extra = [output[0] for output in outputs if output[0] not in wanted.needed | wanted.allowed]
         yield end, outputs, wanted, missing, extra
@@ -75,12 +75,14 @@ def _sources(state: State, name: str, outputs: Sequence[Any]) -> Iterator[tuple[
     if len(same_name) == 1:
         yield same_name[0], "only one variable has that name"
     if stated.kind is not None and stated.kind.is_file:
-        makers = [node for node in top_level.values() if _makes_file(node, stated.suffixes, f"{name} {stated.what}")]
+        makers = [
+            node for node in top_level.values() if _makes_file(node, stated.suffixes, f"{name} {stated.description}")
+        ]
         makers = [node for node in makers if ("files", node.id) not in given] or makers
         if len(makers) == 1:
             yield Selector("files", makers[0].id), "it is the only node that makes such a file"
         return
-    if "chart" in name or "chart" in stated.what:
+    if "chart" in name or "chart" in stated.description:
         charts = [
             node for node in of_type(state.graph, "echarts") if ("text", node.id) not in given and not node.parent
         ]
@@ -227,7 +229,7 @@ def ends_by_branch(state: State) -> Iterator[Proposal]:
             ).append(port)
         ports_by_outputs.pop(frozenset(), None)
         if len(ports_by_outputs) > 1 and all(
-            any(stated.apart(names) == 0 for stated in state.contract.outputs) for names in ports_by_outputs
+            any(stated.mismatches(names) == 0 for stated in state.contract.outputs) for names in ports_by_outputs
         ):
             split = _with_end_for_each_branch(state, end, outputs, node, ports_by_outputs)
             if split is not None:

@@ -33,12 +33,12 @@ class Rule(NamedTuple):
     Attributes:
         name: Name of the rule.
         level: Input of the rule: the text, the form of its JSON, the workflow, or the workflow and the instructions.
-        says: Faults that the rule repairs; for rules on workflows, the first line of their docstring.
+        description: Faults that the rule repairs; for rules on workflows, the first line of their docstring.
     """
 
     name: str
     level: Level
-    says: str
+    description: str
 
 
 MEANING_RULES: dict[str, Mending] = {
@@ -105,7 +105,7 @@ def _first_line(text: str | None) -> str:
 
 def _all_rules() -> Iterable[Rule]:
     """Yield the rules of all tables in order."""
-    yield from (Rule(name, "text", says) for name, (_, says) in TEXT_RULES.items())
+    yield from (Rule(name, "text", description) for name, (_, description) in TEXT_RULES.items())
     yield from (Rule(name, "shape", _first_line(rule.__doc__)) for name, (rule, _) in SHAPE_RULES.items())
     yield from (Rule(name, "meaning", _first_line(rule.__doc__)) for name, rule in MEANING_RULES.items())
     yield from (Rule(name, "aligned", _first_line(rule.__doc__)) for name, rule in ALIGNED_RULES.items())
@@ -168,7 +168,9 @@ def repair(response: str | bytes, instructions: Iterable[str] = (), rules: Colle
     try:
         text = read_text(response, "response") if isinstance(response, bytes) else response
         if len(text) > MAX_BYTES:
-            raise InvalidError("response", [Issue("size", f"has {len(text):,} characters; {MAX_BYTES:,} are the most")])
+            raise InvalidError(
+                "response", [Issue("size", f"has {len(text):,} characters; the maximum is {MAX_BYTES:,}")]
+            )
     except InvalidError as error:
         return Repaired("", issues=error.issues)
     section = _WORKFLOW.search(text)
@@ -244,7 +246,7 @@ def _first_improvement(
             break
         checks_left -= len(proposal.graph.nodes) + 1
         candidate = replace(state, graph=proposal.graph)
-        if candidate.standing.betters(state.standing):
+        if candidate.standing.improves_on(state.standing):
             return (candidate, proposal[:3]), checks_left
     return None, checks_left
 
@@ -252,9 +254,9 @@ def _first_improvement(
 def _repair_text(text: str, rules: Collection[str]) -> tuple[str, list[Repair]]:
     """Return the text after the text rules, and the repairs."""
     repairs: list[Repair] = []
-    for name, (rule, says) in TEXT_RULES.items():
+    for name, (rule, description) in TEXT_RULES.items():
         if name in rules and (mended := rule(text)) != text:
-            repairs.append(Repair(name, "", says, "JSON is needed, and nothing else"))
+            repairs.append(Repair(name, "", description, "JSON is needed, and nothing else"))
             text = mended
     return text, repairs
 
@@ -278,7 +280,9 @@ def _read_value(text: str, rules: Collection[str], repairs: list[Repair]) -> Any
             joined[key] = [*joined[key], *cast("list[Any]", value)] if are_lists else value
         return joined
 
-    repairs.append(Repair("root", "", "what stands twice under one key is taken together", "both are of the workflow"))
+    repairs.append(
+        Repair("root", "", "what stands twice under one key is taken together", "both lists belong to the workflow")
+    )
     return json.loads(text, object_pairs_hook=join_lists)
 
 

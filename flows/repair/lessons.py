@@ -42,9 +42,9 @@ def _lessons_on_names(state: State) -> Iterator[str]:
         if name not in given:
             yield f"[input] the instruction states the input {name!r}; declare it in the start, and read it where it is needed"
     if contract.inputs:
-        for name in sorted(given - set(contract.input_names) - contract.open):
+        for name in sorted(given - set(contract.input_names) - contract.undirected):
             yield f"[input] the instruction states no input {name!r}; leave it out, or read one of: {', '.join(contract.input_names)}"
     ends = ends_of(state.graph)
     for wanted in contract.outputs:
-        if ends and min(wanted.apart(end) for end in ends):
+        if ends and min(wanted.mismatches(end) for end in ends):
             yield f"[output] the instruction asks for an end with: {', '.join(sorted(wanted.needed))}; give it these outputs"

@@ -132,14 +132,14 @@ class Mention(NamedTuple):
 
     Attributes:
         name: The name.
-        what: Words before the name, in lower case, which describe the variable.
-        goes_in: True for an input, False for an output, None if the sentence does not tell.
+        description: Words before the name, in lower case, which describe the variable.
+        is_input: True for an input, False for an output, None if the sentence does not tell.
         sentence: Sentence that contains the name.
     """
 
     name: str
-    what: str
-    goes_in: bool | None
+    description: str
+    is_input: bool | None
     sentence: str
 
 
@@ -170,12 +170,12 @@ def mentions_of(text: str) -> Iterator[Mention]:
                 continue
             if found["a"] and not quoted and not _ends_clause(sentence, found) and names[0].lower() in _NO_NAMES:
                 continue
-            what = _words_before(sentence[last : found.start()])
-            goes_in = _direction_of_mention(sentence, last, found.start(), found.end(), names)
-            if goes_in is None and _PRONOUN.search(sentence):
-                goes_in = previous_direction
+            description = _words_before(sentence[last : found.start()])
+            is_input = _direction_of_mention(sentence, last, found.start(), found.end(), names)
+            if is_input is None and _PRONOUN.search(sentence):
+                is_input = previous_direction
             last = found.end()
-            yield from (Mention(name, what, goes_in, sentence) for name in names)
+            yield from (Mention(name, description, is_input, sentence) for name in names)
 
 
 def _names_in_list(listed: str) -> list[str]:
@@ -286,18 +286,18 @@ def _direction_of_mention(sentence: str, last: int, start: int, end: int, names:
         if after and _REFERS_BACK.search(sentence[start : after[0]]):
             return after[1]
         return True if _SOURCE.match(sentence[last:start]) else None
-    clue_end, goes_in = max(before, key=_position)
-    if goes_in is None:
+    clue_end, is_input = max(before, key=_position)
+    if is_input is None:
         return True if _SOURCE.match(sentence[last:start]) else None
     if clue_end <= last and (
         link := _LINK.match(sentence[last:start])
     ):  # "the summary (variable s) of the paper (variable p)"
-        return True if goes_in or _SOURCE.match(sentence[last:start]) else None if link else goes_in
+        return True if is_input or _SOURCE.match(sentence[last:start]) else None if link else is_input
     if clue_end <= last and (_NEW_CLAUSE.search(sentence[last:start]) or not _LIST_END.match(sentence[end:])):
         return None
     phrase = sentence[max(clue_end, last) : start]
     links = list(_LINK_INSIDE.finditer(phrase))
-    if not goes_in and links:  # "a story about the topic (variable topic)"
+    if not is_input and links:  # "a story about the topic (variable topic)"
         head, tail = phrase[: links[-1].start()], phrase[links[-1].end() :]
         name_tokens = set(tokens(" ".join(names)))
         if (
@@ -306,7 +306,7 @@ def _direction_of_mention(sentence: str, last: int, start: int, end: int, names:
             and not (_QUANTITY.search(head) or "," in tail)
         ):
             return True if _SOURCE.match(links[-1][0]) else None
-    return goes_in
+    return is_input
 
 
 def _position(clue: tuple[int, bool | None]) -> int:

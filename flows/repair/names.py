@@ -171,7 +171,9 @@ def nodes(state: State) -> Iterator[Proposal]:
         if not meant and not named_id.isdigit():
             meant = get_close_matches(named_id, ids, n=1, cutoff=0.8)
         if meant:
-            yield _redirect(state, reading, Selector(reading.selector.variable, meant[0]), "no other node is named so")
+            yield _redirect(
+                state, reading, Selector(reading.selector.variable, meant[0]), "no other node has a similar id"
+            )
         if holder := _only_holder(state, reading):
             yield _redirect(state, reading, holder, "no other node before it has a variable of that name")
 

@@ -209,7 +209,7 @@ def variable_types(state: State) -> Iterator[Proposal]:
 
         return to_word
 
-    yield from by_node(state, change, "types and choices are spelt as declared", "they mean no other")
+    yield from by_node(state, change, "types and choices are spelt as declared", "no other choice is similar")
 
 
 def _array_type(found: re.Match[str]) -> str:

@@ -55,22 +55,22 @@ class Standing(NamedTuple):
     """Distance of a workflow from a correct one; a repair increases none of the first three counts.
 
     Attributes:
-        apart: Number of names of inputs and outputs that differ from the instructions.
-        unread: Number of nodes that cannot be read, which hides their other issues.
-        faults: Number of other static issues. Issues of `HIDING` codes count twice, and so do misspelt references
+        name_mismatches: Number of names of inputs and outputs that differ from the instructions.
+        unreadable_nodes: Number of nodes that cannot be read, which hides their other issues.
+        issues: Number of other static issues. Issues of `HIDING` codes count twice, and so do misspelt references
             count, which the static check takes for plain text.
-        untidy: Number of issues of `UNTIDY` codes, plus two for each document whose text no node extracts: the
+        notation_issues: Number of issues of `UNTIDY` codes, plus two for each document whose text no node extracts: the
             extractor that a repair adds may be of a type that is not selected yet.
     """
 
-    apart: int
-    unread: int
-    faults: int
-    untidy: int
+    name_mismatches: int
+    unreadable_nodes: int
+    issues: int
+    notation_issues: int
 
-    def betters(self, other: Standing) -> bool:
+    def improves_on(self, other: Standing) -> bool:
         """Return whether the workflow improved. With fewer unread nodes it may have more faults, hidden before."""
-        return self.apart <= other.apart and self[1:3] <= other[1:3] and self < other
+        return self.name_mismatches <= other.name_mismatches and self[1:3] <= other[1:3] and self < other
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class State:
         unread = len(self.graph.nodes) - len(self.checker.nodes)
         faults = len(issues) - untidy + hiding + loose(self.graph)
         raw = sum(1 for _ in self.contract.raw_documents(self.graph))
-        return Standing(self.contract.apart(self.graph), unread, faults, untidy + 2 * raw)
+        return Standing(self.contract.mismatches(self.graph), unread, faults, untidy + 2 * raw)
 
     @cached_property
     def _uses_of_ids(self) -> Counter[str]:

@@ -287,7 +287,7 @@ class IfElse(NodeOperator[IfElseParams]):
 
     type = "if-else"
     params_type = IfElseParams
-    ways = "port i is case i, counted from 0; the one after the last is ELSE"
+    ports_text = "port i is case i, counted from 0; the one after the last is ELSE"
     example = {"cases": [[None, [[["language", "1"], "is", "French"]]]]}
 
     @property

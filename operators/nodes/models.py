@@ -301,7 +301,7 @@ class QuestionClassifier(AskingNode[ClassifierParams]):
     params_type = ClassifierParams
     hint = "A model chooses the class."
     gives = "class_name (string)"
-    ways = "port i is class i, counted from 0"
+    ports_text = "port i is class i, counted from 0"
     example = {"query_variable_selector": ["question", "1"], "classes": ["About an order", "Anything else"]}
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:

@@ -58,7 +58,7 @@ def fixes(content: Content) -> list[Fix | None]:
             keeps_nodes = (
                 proposal.graph.by_id.keys() >= content.graph.by_id.keys()
             )  # no fix removes a node: a new node is unfinished, not superfluous
-            if not keeps_nodes or not new_state.standing.betters(state.standing):
+            if not keeps_nodes or not new_state.standing.improves_on(state.standing):
                 continue
             remaining = Counter(new_state.issues)
             changes = difference(content.graph, proposal.graph)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
 
-from operad.flows.catalogue import drafted_fields, params_schema
+from operad.flows.catalogue import fields_for_generation, params_schema
 from operad.flows.check import NodeType
 from operad.operators.conditions import OPERATORS
 from operad.operators.node import summary
@@ -70,7 +70,7 @@ def _entry(name: str, node_type: NodeType) -> dict[str, Any]:
 
 def _schema_with_hints(node_type: NodeType) -> dict[str, Any]:
     schema = cast("dict[str, Any]", params_schema(node_type))
-    shown = drafted_fields(node_type)
+    shown = fields_for_generation(node_type)
     for name, part in cast("dict[str, dict[str, Any]]", schema.get("properties", {})).items():
         if editor := _editor(node_type, name, part):
             part["x-editor"] = editor

@@ -115,7 +115,7 @@ async def what_stops(response: Response, subtask: Subtask) -> str:
     """What stops a dry run with the inputs of the first test case; empty where it ends."""
     case = {name: _named(value) for name, value in subtask.cases[0].inputs.items()}
     done = await dry_run(load(response.text), case)
-    return done.untried or "; ".join(map(str, done.issues))
+    return done.skipped_reason or "; ".join(map(str, done.issues))
 
 
 def _named(value: Any) -> Any:

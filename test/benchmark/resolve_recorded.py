@@ -51,9 +51,9 @@ async def make_files(data: Dataset, folder: Path) -> Path:
 def about(text: str) -> stand_ins.Answers:
     """Answers for the workflow of a response."""
     try:
-        return stand_ins.Answers.about(graph_of(text))
+        return stand_ins.Answers.for_workflow(graph_of(text))
     except InvalidError:
-        return stand_ins.Answers.about(NodeGraph())
+        return stand_ins.Answers.for_workflow(NodeGraph())
 
 
 def came_through(case: RecordedCase) -> bool:

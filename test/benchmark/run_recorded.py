@@ -71,7 +71,7 @@ async def run_all(paths: Sequence[Path], cases: Mapping[str, Any]) -> Tally:
             tally.failed += done.failed
             tally.ended += done.ended
             if not done.ended:
-                error = done.untried or "; ".join(issue.message for issue in done.issues)
+                error = done.skipped_reason or "; ".join(issue.message for issue in done.issues)
                 tally.failures.append({"response": name, "error": error})
     return tally
 

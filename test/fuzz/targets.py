@@ -124,7 +124,10 @@ def workflow(data: bytes, name: str = "") -> None:
     """Do all that can be done with a workflow, read as whatever it is, or as one of the format of that name."""
     found, made = (known()[name], known()[name].load(data, "fuzz")) if name else read(data, "fuzz", known())
     refusing(
-        lambda: found.check(made), lambda: found.lines(data), lambda: write(made), lambda: found.written(made, data)
+        lambda: found.check(made),
+        lambda: found.lines(data),
+        lambda: write(made),
+        lambda: found.dump_keeping_text(made, data),
     )
     for other in known().values():
         other.losses(made)
@@ -137,7 +140,7 @@ def workflow(data: bytes, name: str = "") -> None:
 def contract(data: bytes) -> None:
     first, second = texts_of(data, 2)
     stated = read_contract([first, second])
-    stated.apart(graph())
+    stated.mismatches(graph())
     list(stated.raw_documents(graph()))
 
 

@@ -90,7 +90,7 @@ class NodeDefinition:
         outputs: The types of the outputs.
         names: The names of the outputs.
         output_node: True if the class produces a result of a run, such as one that saves an image.
-        says: The description for people: display name, category and purpose.
+        description: The description for people: display name, category and purpose.
         category: The place in the page's menu, such as ``latent/transform``.
     """
 
@@ -98,7 +98,7 @@ class NodeDefinition:
     outputs: Sequence[str] = ()
     names: Sequence[str] = ()
     output_node: bool = False
-    says: str = ""
+    description: str = ""
     category: str = ""
 
     @property

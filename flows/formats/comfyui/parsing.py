@@ -64,7 +64,7 @@ def load_code(text: str, name: str = "workflow") -> NodeGraph:
         InvalidError: The code is not valid Python, or not only such calls; every issue is listed with its line.
     """
     if len(text) > MAX_BYTES:
-        raise InvalidError(name, [Issue("size", f"has {len(text):,} characters; {MAX_BYTES:,} are the most", name)])
+        raise InvalidError(name, [Issue("size", f"has {len(text):,} characters; the maximum is {MAX_BYTES:,}", name)])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about unknown escapes

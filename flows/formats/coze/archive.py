@@ -75,10 +75,10 @@ def _read_files(data: bytes, name: str) -> dict[str, str]:
     issues: list[Issue] = []
     texts: dict[str, str] = {}
     if len(data) > MAX_ARCHIVE:
-        raise InvalidError(name, [Issue("size", f"has {len(data):,} bytes, and {MAX_ARCHIVE:,} are the most")])
+        raise InvalidError(name, [Issue("size", f"has {len(data):,} bytes; the maximum is {MAX_ARCHIVE:,}")])
     count = data.count(b"PK\1\2")  # entries of the directory; reading a long one is expensive by itself
     if count > MAX_FILES:
-        raise InvalidError(name, [Issue("size", f"has {count:,} files, and {MAX_FILES} are the most")])
+        raise InvalidError(name, [Issue("size", f"has {count:,} files; the maximum is {MAX_FILES}")])
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             files = archive.infolist()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
-from operad.flows.formats.coze.translation import holds_others
+from operad.flows.formats.coze.translation import is_readable_container
 from operad.flows.formats.shapes import Fields
 from operad.runtime.values.document import Document, Path_
 from operad.runtime.values.errors import InvalidError, Issue
@@ -85,7 +85,7 @@ class Contents:
             match node:
                 case {"id": str() | int(), "type": str()}:
                     fields = cast("Fields", plain(node))
-                    listed = Listed(fields, parent, holds_others(fields))
+                    listed = Listed(fields, parent, is_readable_container(fields))
                     self.nodes.append(listed)
                     if listed.holds:
                         self._read_level(cast("Fields", node), listed.id, node_path)

@@ -11,14 +11,14 @@ from operad.operators.variables import VariableType
 T = VariableType
 
 
-def type_there(kind: VariableType) -> Fields:
+def coze_type(kind: VariableType) -> Fields:
     """Return Coze's form of a type."""
     if kind.item is not None:
-        return {"type": "list", "items": {**type_there(kind.item), "value": None}}
+        return {"type": "list", "items": {**coze_type(kind.item), "value": None}}
     return {"type": {T.NUMBER: "float", T.ANY: "object"}.get(kind, kind.value)}
 
 
-def type_here(given: Any) -> str:
+def operad_type(given: Any) -> str:
     """Return Operad's name of a type in Coze's form.
 
     Raises:
@@ -26,7 +26,7 @@ def type_here(given: Any) -> str:
     """
     name = given["type"]
     if name == "list":
-        return T(type_here(given["items"])).array.value
+        return T(operad_type(given["items"])).array.value
     if name in ("integer", "float", "number"):
         return T.NUMBER.value
     if name in ("image", "audio", "video", "doc", "ppt", "excel", "txt", "zip", "svg", "voice"):
@@ -36,7 +36,7 @@ def type_here(given: Any) -> str:
 
 def declared(outputs: Sequence[tuple[str, VariableType]]) -> Fields:
     """Return the outputs of a node in Coze's form."""
-    return {name: {**type_there(kind), "value": None} for name, kind in outputs}
+    return {name: {**coze_type(kind), "value": None} for name, kind in outputs}
 
 
 def input_of(name: str, reference: Fields) -> Fields:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from operad.flows.formats.coze.names import is_mixed
-from operad.flows.formats.coze.notes import NAME, said_of, still_holds, to_keep
-from operad.flows.formats.coze.translation import UNREAD, translated, write_node
+from operad.flows.formats.coze.notes import NAME, archived_data, data_to_keep, is_unchanged
+from operad.flows.formats.coze.translation import UNREAD, translate, write_node
 from operad.flows.formats.coze.write import Writer
 from operad.flows.formats.format import foreign
 from operad.flows.formats.shapes import fields_of
@@ -41,18 +41,18 @@ def losses_of(graph: NodeGraph) -> Iterator[Issue]:
 
 
 def _node_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
-    if spec.id in writer.structure.placeless:
+    if spec.id in writer.structure.without_coze_node:
         if writer.structure.is_end(spec.id):
             yield from _class_name_losses(spec, writer)
         return
     written = write_node(spec, writer.names)
-    archived = said_of(spec)
+    archived = archived_data(spec)
     if archived and (
-        still_holds(archived, spec, writer.names) or spec.type.removeprefix(UNREAD) == archived.get("type")
+        is_unchanged(archived, spec, writer.names) or spec.type.removeprefix(UNREAD) == archived.get("type")
     ):
         return
-    kept = to_keep(spec, written, writer.names)
-    if translated(spec, writer.names) is None:
+    kept = data_to_keep(spec, written, writer.names)
+    if translate(spec, writer.names) is None:
         yield f"Coze has no {spec.type!r} with these parameters; it is written as a plugin that it cannot run"
     else:
         if kept:

@@ -66,7 +66,7 @@ class Names:
         content = {"blockID": reference["ref_node"], "name": reference["path"], "source": "block-output"}
         return {"value": {"content": content, "type": "ref"}}
 
-    def of_merged(self, variable: Any) -> list[str]:
+    def read_merged(self, variable: Any) -> list[str]:
         """Return Operad's reference for a reference inside a variable_merge; the inverse of `merged`."""
         content = variable["value"]["content"]
         return self.selector({"path": content["name"], "ref_node": content["blockID"]})
@@ -115,7 +115,7 @@ class Names:
         (written,), inputs = self.texts(text)
         return {"type": "string", "value": written}, inputs
 
-    def of_value(self, given: Any, inputs: Any) -> str:
+    def read_value(self, given: Any, inputs: Any) -> str:
         """Return the text for the value of an input; the inverse of `value`."""
         if isinstance(given["value"], Mapping):
             variable, node = self.selector(given["value"])

@@ -49,7 +49,7 @@ def without_note(description: Any) -> str:
     return "\n".join(line for line in lines if not line.startswith(_MARK + "{"))
 
 
-def to_keep(spec: NodeSpec, written: Translated, names: Names) -> Fields:
+def data_to_keep(spec: NodeSpec, written: Translated, names: Names) -> Fields:
     """Return the type and the parameters of a node that reading its written form would not give back."""
     type_read_back, params_read_back = read_node(
         {"id": "", "type": written.type, "parameters": written.parameters}, names
@@ -104,13 +104,13 @@ def _normal_texts(value: Any) -> Any:
 # In extra
 
 
-def said_of(spec: NodeSpec) -> Fields:
+def archived_data(spec: NodeSpec) -> Fields:
     """Return the data that a node has from its archive; empty if Operad writes the same data by itself."""
     archived = fields_of(spec.extra.get(NAME))
     return archived if isinstance(archived.get("type"), str) else {}
 
 
-def still_holds(said: Mapping[str, Any], spec: NodeSpec, names: Names) -> bool:
+def is_unchanged(said: Mapping[str, Any], spec: NodeSpec, names: Names) -> bool:
     """Return True if a node has not changed since its archive was read; `said` is the data from the archive."""
     kind, params = read_node(said, names)
     if kind == "question-classifier" and list_of(fields_of(spec.params).get("classes"))[-1:] == [DEFAULT_CLASS]:
@@ -118,12 +118,12 @@ def still_holds(said: Mapping[str, Any], spec: NodeSpec, names: Names) -> bool:
     return (kind, params) == (spec.type, spec.params)
 
 
-def beneath(kept: Mapping[str, Any], made: Any) -> Any:
+def merge_params(kept: Mapping[str, Any], made: Any) -> Any:
     """Return the parameters `made` by Operad, and the other fields that the archive has (`kept`)."""
     if not kept or not isinstance(made, dict):
         return made
     fields = cast("Fields", made)
-    merged = {key: beneath(fields_of(kept.get(key)), value) for key, value in fields.items()}
+    merged = {key: merge_params(fields_of(kept.get(key)), value) for key, value in fields.items()}
     if isinstance(kept.get("llmParam"), list) and isinstance(fields.get("llmParam"), list):
         made_names = {each["name"] for each in fields["llmParam"]}
         others = [each for each in kept["llmParam"] if fields_of(each).get("name") not in made_names]

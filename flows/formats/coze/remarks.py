@@ -7,7 +7,7 @@ from typing import Any
 
 from operad.flows.formats.coze.fields import ANY_NODE, AROUND, NODES, PLUGIN
 from operad.flows.formats.coze.nodes.plugins import plugin_of
-from operad.flows.formats.coze.notes import said_of
+from operad.flows.formats.coze.notes import archived_data
 from operad.flows.formats.coze.translation import MISREAD
 from operad.flows.formats.fields import Declared, Owner, Remark, Use, remarks_on
 from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of
@@ -18,7 +18,7 @@ from operad.operators.nodes import NODE_TYPES
 def remarks_of(graph: NodeGraph) -> Iterator[Remark]:
     """Yield the remarks on a workflow that was read from an archive of Coze; none for any other."""
     for spec in graph.nodes:
-        if (archived := said_of(spec)) and spec.type in NODE_TYPES:
+        if (archived := archived_data(spec)) and spec.type in NODE_TYPES:
             yield from _node_remarks(spec, archived)
 
 

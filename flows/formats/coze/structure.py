@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import count
 
 from operad.flows.formats.coze.nodes.containers import STARTS
-from operad.flows.formats.coze.translation import NO_NAMES, translated
+from operad.flows.formats.coze.translation import NO_NAMES, translate
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
 START_ID, END_ID = "100001", "900001"
@@ -27,9 +27,9 @@ class Structure:
         graph: The workflow, with each id once.
         top: The nodes outside of all containers.
         children: The nodes inside each container, by its id.
-        begins: For each container, its start node if Coze has no node for it, or None.
+        plain_starts: For each container, its start node if Coze has no node for it, or None.
         ends: The ends if there are several, which become one at Coze; otherwise empty.
-        placeless: The ids of nodes that Coze has no node for: those of `begins` and `ends`.
+        without_coze_node: The ids of nodes that Coze has no node for: those of `plain_starts` and `ends`.
         ids: Coze's ids by Operad's.
         merge: Coze's id of the variable_merge before the single end.
     """
@@ -37,20 +37,20 @@ class Structure:
     def __init__(self, graph: NodeGraph) -> None:
         by_id = graph.by_id
         self.graph = graph = replace(graph, nodes=[spec for spec in graph.nodes if by_id[spec.id] is spec])
-        holders = {spec.id for spec in graph.nodes if spec.type in STARTS and translated(spec, NO_NAMES) is not None}
+        holders = {spec.id for spec in graph.nodes if spec.type in STARTS and translate(spec, NO_NAMES) is not None}
         nested = [spec for spec in graph.nodes if _is_nested(graph, spec, holders)]
         self.children: dict[str, list[NodeSpec]] = {}
         for spec in nested:
             self.children.setdefault(spec.parent, []).append(spec)
         nested_objects = {id(spec) for spec in nested}
         self.top = [spec for spec in graph.nodes if id(spec) not in nested_objects]
-        ends = [spec for spec in self.top if spec.type == "end" and translated(spec, NO_NAMES)]
+        ends = [spec for spec in self.top if spec.type == "end" and translate(spec, NO_NAMES)]
         self.ends = ends if len({spec.id for spec in ends}) == len(ends) > 1 else []
-        self.begins = {
+        self.plain_starts = {
             holder: next((spec for spec in self.children.get(holder, ()) if _is_plain_start(graph, spec)), None)
             for holder in holders
         }
-        self.placeless = {spec.id for spec in (*self.ends, *filter(None, self.begins.values()))}
+        self.without_coze_node = {spec.id for spec in (*self.ends, *filter(None, self.plain_starts.values()))}
         self.ids, self.merge = self._numbered(ends)
 
     def _numbered(self, ends: Sequence[NodeSpec]) -> tuple[dict[str, str], str]:
@@ -75,7 +75,7 @@ class Structure:
     def _in_order(self, specs: Sequence[NodeSpec]) -> Iterator[NodeSpec]:
         """Yield the nodes that Coze has, each container before the nodes inside it."""
         for spec in specs:
-            if spec.id not in self.placeless:
+            if spec.id not in self.without_coze_node:
                 yield spec
             yield from self._in_order(self.children.get(spec.id, ()))
 
@@ -85,7 +85,7 @@ class Structure:
 
     def leads_somewhere(self, edge: Edge) -> bool:
         """Return True if the target of an edge has a place at Coze."""
-        return edge.target in self.ids and (edge.target not in self.placeless or self.is_end(edge.target))
+        return edge.target in self.ids and (edge.target not in self.without_coze_node or self.is_end(edge.target))
 
 
 def _is_nested(graph: NodeGraph, spec: NodeSpec, holders: set[str]) -> bool:

@@ -89,13 +89,13 @@ def with_default_class(params: Fields) -> Fields:
 def write_node(spec: NodeSpec, names: Names) -> Translated:
     """Return a node in Coze's form; a node of a type that Coze lacks becomes a plugin that Coze cannot run."""
     try:
-        made = translated(spec, names)
+        made = translate(spec, names)
     except MISREAD:
         made = None
     return made or Translated("plugin", _PLUGIN_ICON, write_own(spec.type, spec.params))
 
 
-def translated(spec: NodeSpec, names: Names) -> Translated | None:
+def translate(spec: NodeSpec, names: Names) -> Translated | None:
     """Return a node in Coze's form; None if Coze has no type for it."""
     kind = KINDS.get(spec.type)
     plugin = plugin_for(spec.type, fields_of(spec.params))
@@ -129,7 +129,7 @@ def output_names(ours: str, params: Any, given: Any) -> Mapping[str, str]:
     return _OUTPUTS.get(ours, {})
 
 
-def holds_others(node: Mapping[str, Any]) -> bool:
+def is_readable_container(node: Mapping[str, Any]) -> bool:
     """Return True if a node of Coze is a container whose nodes Operad reads."""
     container = next(
         (mapping for operad_type, mapping in KINDS.items() if operad_type in STARTS and mapping.type == node["type"]),

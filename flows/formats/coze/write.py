@@ -10,10 +10,18 @@ from operad.flows.formats.coze.layout import places
 from operad.flows.formats.coze.names import Names
 from operad.flows.formats.coze.nodes import KINDS
 from operad.flows.formats.coze.nodes.models import DEFAULT_CLASS
-from operad.flows.formats.coze.notes import NAME, beneath, said_of, still_holds, to_keep, with_note, write_note
+from operad.flows.formats.coze.notes import (
+    NAME,
+    archived_data,
+    data_to_keep,
+    is_unchanged,
+    merge_params,
+    with_note,
+    write_note,
+)
 from operad.flows.formats.coze.ports import port_name
 from operad.flows.formats.coze.structure import END_ID, Structure
-from operad.flows.formats.coze.translation import UNREAD, output_names, translated, write_node
+from operad.flows.formats.coze.translation import UNREAD, output_names, translate, write_node
 from operad.flows.formats.shapes import Fields, fields_of, list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
@@ -34,7 +42,7 @@ class Writer:
         self.structure = Structure(graph)
         self._graph = graph = self.structure.graph
         outputs = {
-            spec.id: output_names(spec.type, spec.params, said_of(spec).get("parameters")) for spec in graph.nodes
+            spec.id: output_names(spec.type, spec.params, archived_data(spec).get("parameters")) for spec in graph.nodes
         }
         self.names = Names(self.structure.ids, outputs)
         self.name = _file_name(graph.name)
@@ -87,7 +95,7 @@ class Writer:
     def _written_level(self, parent: str, specs: Sequence[NodeSpec]) -> tuple[list[Fields], list[Fields]]:
         """Return the nodes and the edges of a container in Coze's form; for an empty id, of the workflow."""
         ids = self.structure.ids
-        placed = [spec for spec in specs if spec.id not in self.structure.placeless]
+        placed = [spec for spec in specs if spec.id not in self.structure.without_coze_node]
         edges = list(self._written_edges(parent, specs))
         positions = places([ids[spec.id] for spec in placed], edges)
         nodes = [self._written_node(spec, positions[ids[spec.id]]) for spec in placed]
@@ -101,16 +109,16 @@ class Writer:
         written = write_node(spec, self.names)
         coze_type, parameters = written.type, written.parameters
         note: Fields = {"id": spec.id} if structure.ids[spec.id] != spec.id else {}
-        archived = said_of(spec)
-        if archived and still_holds(archived, spec, self.names):
+        archived = archived_data(spec)
+        if archived and is_unchanged(archived, spec, self.names):
             coze_type, parameters = str(archived["type"]), archived.get("parameters")
-        elif archived and spec.type.removeprefix(UNREAD) == archived.get("type") and not translated(spec, self.names):
+        elif archived and spec.type.removeprefix(UNREAD) == archived.get("type") and not translate(spec, self.names):
             coze_type, parameters = str(archived["type"]), spec.params
         else:
-            note |= to_keep(spec, written, self.names)
-            parameters = beneath(fields_of(archived.get("parameters")), parameters)
-        is_container = spec.id in structure.begins
-        start = structure.begins.get(spec.id)
+            note |= data_to_keep(spec, written, self.names)
+            parameters = merge_params(fields_of(archived.get("parameters")), parameters)
+        is_container = spec.id in structure.plain_starts
+        start = structure.plain_starts.get(spec.id)
         if is_container and (start.id if start else "") != f"{spec.id}-1":
             note["start"] = start.id if start else ""
         node: Fields = {"id": structure.ids[spec.id], "type": coze_type}
@@ -151,14 +159,14 @@ class Writer:
         if structure.ends and not parent:
             yield {"source_node": structure.merge, "target_node": END_ID}
         for spec in specs if parent else ():
-            if spec.id not in with_edges and spec.id not in structure.placeless:
+            if spec.id not in with_edges and spec.id not in structure.without_coze_node:
                 target = {"target_node": structure.ids[parent], "target_port": f"{inline}-input"}
                 yield {"source_node": structure.ids[spec.id], **target}
 
     def _written_edge(self, edge: Edge, parent: str, inline: str) -> Fields:
         structure = self.structure
         source, target, port = structure.ids[edge.source], structure.ids[edge.target], self._port(edge)
-        start = structure.begins.get(parent) if parent else None
+        start = structure.plain_starts.get(parent) if parent else None
         if start and edge.source == start.id:
             source, port = structure.ids[parent], f"{inline}-output"
         if structure.is_end(edge.target):
@@ -170,8 +178,8 @@ class Writer:
         """Return Coze's name of the port that an edge leaves; empty for the only port of a node."""
         if isinstance(archived_port := edge.extra.get(NAME), str):
             return archived_port
-        node = translated(self._graph.by_id[edge.source], self.names)
-        if edge.source in self.structure.begins:
+        node = translate(self._graph.by_id[edge.source], self.names)
+        if edge.source in self.structure.plain_starts:
             return f"{node.type if node else 'batch'}-output"
         return port_name(node, edge.port)
 

@@ -21,12 +21,12 @@ from pathlib import Path
 
 from operad.flows.formats.dify.losses import losses_of
 from operad.flows.formats.dify.plugins import Model, Plugins, Tool
-from operad.flows.formats.dify.read import app_name, line_of_nodes, read, whole
-from operad.flows.formats.dify.settled import settled
+from operad.flows.formats.dify.read import app_name, as_app, line_of_nodes, read
+from operad.flows.formats.dify.settled import keep_positions
 from operad.flows.formats.dify.write import kept, values_of
 from operad.flows.formats.format import Format, content_of
 from operad.flows.formats.shapes import fields_of
-from operad.flows.formats.yaml_over import merged
+from operad.flows.formats.yaml_over import merge_text
 from operad.flows.formats.yaml_text import read_yaml, write_yaml
 from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.errors import InvalidError, Issue
@@ -100,16 +100,16 @@ def dump_over(graph: NodeGraph, old: bytes) -> bytes:
     new_values = values_of(graph, BENCHMARK)
     try:
         old_values = read_yaml(old, "the file")
-        old_graph = whole(old_values.value)["workflow"]["graph"]
+        old_graph = as_app(old_values.value)["workflow"]["graph"]
         old_text = write_yaml(values_of(read(old_values, graph.name, BENCHMARK), BENCHMARK)).decode()
         file_text = old.decode()
     except (InvalidError, UnicodeDecodeError):
         return write_yaml(new_values)
     new_graph = new_values["workflow"]["graph"]
-    nodes = settled(new_graph["nodes"], new_graph["edges"], old_graph["nodes"])
+    nodes = keep_positions(new_graph["nodes"], new_graph["edges"], old_graph["nodes"])
     new_values = {**new_values, "workflow": {**new_values["workflow"], "graph": {**new_graph, "nodes": nodes}}}
     fresh = write_yaml(new_values)
-    merged_text = (merged(file_text, old_text, fresh.decode(), fresh.decode()) or "").encode()
+    merged_text = (merge_text(file_text, old_text, fresh.decode(), fresh.decode()) or "").encode()
     try:
         is_same = bool(merged_text) and read_yaml(merged_text, "the file").value == read_yaml(fresh, "the file").value
     except InvalidError:

@@ -6,7 +6,7 @@ from operad.flows.formats.dify.apps import graph_of_config, has_config
 from operad.flows.formats.shapes import Fields, each_of, fields_of
 
 
-def whole(root: Fields) -> Fields:
+def as_app(root: Fields) -> Fields:
     """Return the values of a file as those of an app with a graph; values of unknown form are returned unchanged."""
     if has_config(root):
         return graph_of_config(root)

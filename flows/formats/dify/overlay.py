@@ -46,7 +46,7 @@ def _mapping_change(made: dict[str, Any], given: dict[str, Any]) -> Change | Non
     return found or None
 
 
-def changed(made: Any, how: Any, *, sure: bool = False) -> Any:
+def apply_difference(made: Any, how: Any, *, sure: bool = False) -> Any:
     """Return a value with a change applied; the inverse of `change`.
 
     Args:
@@ -67,7 +67,7 @@ def changed(made: Any, how: Any, *, sure: bool = False) -> Any:
     if isinstance(value, list) and isinstance(items, list):
         made_items, item_changes = cast("list[Any]", value), cast("Sequence[Any]", items)
         if len(made_items) == len(item_changes):
-            return [changed(one, each, sure=sure) for one, each in zip(made_items, item_changes, strict=True)]
+            return [apply_difference(one, each, sure=sure) for one, each in zip(made_items, item_changes, strict=True)]
     return made
 
 
@@ -76,7 +76,9 @@ def _changed_mapping(made: dict[str, Any], difference: Change, sure: bool) -> di
     changes: Mapping[str, Any] = cast("Mapping[str, Any]", at) if isinstance(at, Mapping) else {}
     without: Any = difference.get("without")
     removed = cast("list[Any]", without) if isinstance(without, list) else []
-    found = {key: changed(value, changes.get(key), sure=sure) for key, value in made.items() if key not in removed}
+    found = {
+        key: apply_difference(value, changes.get(key), sure=sure) for key, value in made.items() if key not in removed
+    }
     for key, item_change in changes.items():
         if key not in made and isinstance(item_change, Mapping) and "is" in item_change and "was" not in item_change:
             found[key] = cast("Change", item_change)["is"]

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 from operad.flows.check import CONVERSATION
 from operad.flows.formats.dify.apps import CONFIG_MODES, config_faults, has_config
-from operad.flows.formats.dify.forms import whole
+from operad.flows.formats.dify.forms import as_app
 from operad.flows.formats.dify.nodes import handles
-from operad.flows.formats.dify.overlay import change, changed
+from operad.flows.formats.dify.overlay import apply_difference, change
 from operad.flows.formats.dify.plugins import Plugins
 from operad.flows.formats.dify.write import ABSENT, EXTRA, INSTRUCTIONS, NOTES, OWN, Writer, read_params, read_type
 from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, text_of, texts_of
@@ -34,7 +34,7 @@ def faults(text: YamlValues) -> Iterator[Issue]:
     if not isinstance(root, dict):
         yield Issue("format", "must be a mapping with kind, app and workflow", "line 1")
         return
-    fields = whole(cast("Fields", root))
+    fields = as_app(cast("Fields", root))
     if has_config(text.value):
         yield from (Issue("format", message) for message in config_faults(text.value))
     if fields.get("kind", "app") != "app":
@@ -100,7 +100,7 @@ def _issue(text: YamlValues, holder: Any, key: str | int, what: str, code: str =
 
 def app_name(text: YamlValues) -> str:
     """Return the name of the workflow in a file; empty if there is none."""
-    name = fields_of(whole(fields_of(text.value)).get("app")).get("name")
+    name = fields_of(as_app(fields_of(text.value)).get("app")).get("name")
     return name if isinstance(name, str) else ""
 
 
@@ -118,7 +118,7 @@ def read(text: YamlValues, name: str, plugins: Plugins) -> NodeGraph:
     issues = list(faults(text))
     if issues:
         raise InvalidError(name, issues)
-    root: Fields = dict(whole(text.value))
+    root: Fields = dict(as_app(text.value))
     workflow: Fields = dict(root["workflow"])
     graph: Fields = dict(workflow["graph"])
     entries: list[Fields] = graph.pop("nodes")
@@ -154,7 +154,7 @@ def _take_texts(root: Fields, key: str) -> tuple[str, ...]:
 def line_of_nodes(text: YamlValues) -> dict[str, int]:
     """Return the line of each node of a workflow, by Operad's id and by the id in the file."""
     lines: dict[str, int] = {}
-    for node in whole(text.value)["workflow"]["graph"]["nodes"]:
+    for node in as_app(text.value)["workflow"]["graph"]["nodes"]:
         if not is_note(node):
             for node_id in filter(None, (_text_or_empty(_operad_data(node).get("id")), node["id"])):
                 lines.setdefault(node_id, text.line(node, "id"))
@@ -237,7 +237,7 @@ def _with_params(graph: NodeGraph, nodes: Sequence[Fields], plugins: Plugins) ->
     params = read_params(datas, Writer(graph, plugins))
     kept_params = {spec.id: _operad_data(node).get("params") for spec, node in zip(graph.nodes, nodes, strict=False)}
     specs = [
-        replace(spec, params=changed(params[spec.id][1], kept_params[spec.id])) if spec.id in params else spec
+        replace(spec, params=apply_difference(params[spec.id][1], kept_params[spec.id])) if spec.id in params else spec
         for spec in graph.nodes
     ]
     return replace(graph, nodes=specs)

@@ -21,7 +21,7 @@ class _Box(NamedTuple):
     height: float
 
 
-def settled(nodes: Iterable[Fields], edges: Iterable[Fields], old: Iterable[Fields]) -> list[Fields]:
+def keep_positions(nodes: Iterable[Fields], edges: Iterable[Fields], old: Iterable[Fields]) -> list[Fields]:
     """Return the nodes of a changed file in their order; nodes of the old file keep their positions.
 
     Args:

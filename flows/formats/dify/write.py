@@ -17,10 +17,10 @@ from operad.flows.formats.dify.layout import Place, places
 from operad.flows.formats.dify.names import STARTS, Names, dify_ids
 from operad.flows.formats.dify.nodes import MAPPED, handles
 from operad.flows.formats.dify.nodes.failure import read_failure, write_failure
-from operad.flows.formats.dify.nodes.mapped import Mapped, Side
+from operad.flows.formats.dify.nodes.mapped import NodeContext, NodeMapping
 from operad.flows.formats.dify.nodes.sources import http_type
 from operad.flows.formats.dify.nodes.tools import of_tool, tool_type
-from operad.flows.formats.dify.overlay import change, changed
+from operad.flows.formats.dify.overlay import apply_difference, change
 from operad.flows.formats.dify.plugins import Plugins
 from operad.flows.formats.shapes import Fields, fields_of, list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
@@ -82,11 +82,11 @@ class Written:
         """Node with the data from its Dify file put back."""
         kept_data = kept(self.spec.extra)
         data_change = kept_data.get("data")
-        data = changed(self.data, data_change)
+        data = apply_difference(self.data, data_change)
         title = fields_of(fields_of(fields_of(data_change).get("at")).get("title"))
         if "is" in title:  # Operad numbers titles by order, so another number does not mean an edit
             data = {**data, "title": title["is"]}
-        return {**changed(self.envelope, kept_data.get("envelope"), sure=True), "data": data}
+        return {**apply_difference(self.envelope, kept_data.get("envelope"), sure=True), "data": data}
 
 
 class Writer:
@@ -120,11 +120,13 @@ class Writer:
         self._parents = {spec.id: spec.parent for spec in self.specs}
         self._start_ids = {spec.parent: self.ids[spec.id] for spec in reversed(self.specs) if spec.type in STARTS}
 
-    def side(self, node_id: str) -> Side:
+    def node_context(self, node_id: str) -> NodeContext:
         """Return the context of writing a node."""
-        return Side(self.ids[node_id], self.names, self._kinds.of, self.plugins, self._start_ids.get(node_id, ""))
+        return NodeContext(
+            self.ids[node_id], self.names, self._kinds.of, self.plugins, self._start_ids.get(node_id, "")
+        )
 
-    def mapped(self, kind: str) -> Mapped | None:
+    def mapping_of(self, kind: str) -> NodeMapping | None:
         """Return the mapping of a node type; None for a type that Dify does not have."""
         return of_tool(kind, self.plugins) if kind in self.plugins.tools else MAPPED.get(kind)
 
@@ -155,21 +157,21 @@ class Writer:
 
     def _node_data(self, spec: NodeSpec, number: int) -> Fields:
         """Return the data of a node; `number` counts the nodes of its type so far."""
-        mapped = self.mapped(spec.type)
+        mapping = self.mapping_of(spec.type)
         fields = fields_of(plain(spec.params))
-        title = mapped.title if mapped else spec.type
+        title = mapping.title if mapping else spec.type
         data: Fields = {
             "desc": "",
             "selected": False,
             "title": f"{title} {number}" if number > 1 and title else title,
-            "type": (mapped.type or spec.type) if mapped else spec.type,
+            "type": (mapping.type or spec.type) if mapping else spec.type,
         }
         if spec.parent:
             in_loop = self._types.get(spec.parent) == "loop"
             data |= {"isInIteration": not in_loop, "isInLoop": in_loop}
             data["loop_id" if in_loop else "iteration_id"] = self.names.write_id(spec.parent)
-        written = mapped.write(fields, self.side(spec.id)) if mapped else fields
-        return {**written, **(write_failure(fields.get("failure")) if mapped else {}), **data}
+        written = mapping.write(fields, self.node_context(spec.id)) if mapping else fields
+        return {**written, **(write_failure(fields.get("failure")) if mapping else {}), **data}
 
     def _envelope(self, spec: NodeSpec, place: Place) -> Fields:
         """Return the fields around the data of a node."""
@@ -320,14 +322,14 @@ def read_params(datas: Mapping[str, Fields], writer: Writer) -> Mapping[str, tup
     for node_id in sorted(datas, key=lambda node_id: datas[node_id].get("type") == "start"):
         data = datas[node_id]
         node_type = read_type(data, writer.plugins)
-        mapped = writer.mapped(node_type)
-        if mapped is None:
+        mapping = writer.mapping_of(node_type)
+        if mapping is None:
             params[node_id] = node_type, {key: value for key, value in data.items() if key not in _COMMON_FIELDS}
         else:
             failure = read_failure(data)
             params[node_id] = (
                 node_type,
-                mapped.read(data, writer.side(node_id)) | ({"failure": failure} if failure else {}),
+                mapping.read(data, writer.node_context(node_id)) | ({"failure": failure} if failure else {}),
             )
     return params
 
@@ -344,14 +346,14 @@ def values_of(graph: NodeGraph, plugins: Plugins) -> Fields:
     node_values = [written.final for written in written_nodes]
     datas = {written.spec.id: final["data"] for written, final in zip(written_nodes, node_values, strict=True)}
     edges = [
-        changed(written_edge, kept(edge.extra).get("edge"), sure=True)
+        apply_difference(written_edge, kept(edge.extra).get("edge"), sure=True)
         for edge, written_edge in zip(graph.edges, writer.edges(datas), strict=True)
         if ABSENT not in kept(edge.extra)
     ]
     kept_data = kept(graph.extra)
     for note in kept_data.get("notes", []):
         node_values.insert(note["at"], note["note"])
-    root: Fields = changed(writer.rest, kept_data.get("rest"))
+    root: Fields = apply_difference(writer.rest, kept_data.get("rest"))
     for key, texts in ((INSTRUCTIONS, graph.instructions), (NOTES, graph.notes)):
         if texts:
             root = {**root, OWN: {**fields_of(root.get(OWN)), key: list(texts)}}

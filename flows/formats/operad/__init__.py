@@ -44,7 +44,7 @@ from operad.flows.formats.format import Format, content_of
 from operad.flows.formats.operad.plain import is_plain
 from operad.flows.formats.operad.read import Reader, document_of
 from operad.flows.formats.operad.write import dump
-from operad.flows.formats.yaml_over import merged
+from operad.flows.formats.yaml_over import merge_text
 from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.document import MAX_BYTES
 from operad.runtime.values.errors import InvalidError, Issue
@@ -116,7 +116,7 @@ def dump_over(graph: NodeGraph, old: bytes) -> bytes:
     try:
         old_text = dump(load(old, graph.name), on_one_line=False)
         new_text = dump(graph, on_one_line=False)
-        text = merged(old.decode("utf-8"), old_text.decode(), new_text.decode(), fresh.decode())
+        text = merge_text(old.decode("utf-8"), old_text.decode(), new_text.decode(), fresh.decode())
         is_same = text is not None and load(text.encode(), graph.name) == load(fresh, graph.name)
     except (InvalidError, UnicodeDecodeError):
         return fresh

@@ -20,7 +20,7 @@ def document_of(data: bytes, name: str) -> Document:
         InvalidError: The file is too large, not UTF-8, empty, or not YAML.
     """
     if len(data) > MAX_BYTES:
-        raise InvalidError(name, [Issue("size", f"has {len(data):,} bytes, and {MAX_BYTES:,} are the most")])
+        raise InvalidError(name, [Issue("size", f"has {len(data):,} bytes; the maximum is {MAX_BYTES:,}")])
     try:
         return parse_document(data.decode("utf-8-sig"), name)
     except UnicodeDecodeError as error:

@@ -80,7 +80,7 @@ def offered(words: str, definitions: Definitions, there: Collection[str] = ()) -
         there: Classes of the existing workflow.
     """
     known = definitions.classes
-    scores = {name: similarity(words, f"{name} {each.says}") for name, each in known.items()}
+    scores = {name: similarity(words, f"{name} {each.description}") for name, each in known.items()}
     ranked = sorted(known, key=lambda name: -scores[name])
     ends = [name for name in ranked if known[name].output_node][:ENDS]
     found = dict.fromkeys(name for name in [*there, *ranked[:BEST], *ALWAYS, *ends] if name in known)
@@ -157,12 +157,12 @@ def _required_links(definition: NodeDefinition) -> list[str]:
 def _line(name: str, definition: NodeDefinition) -> str:
     inputs = ", ".join(dict.fromkeys(_required_links(definition)))
     outputs = ", ".join(definition.outputs) or ("an output" if definition.output_node else "nothing")
-    return _cut(f"{name}({inputs}) → {outputs}: {definition.says}", _MAX_LINE)
+    return _cut(f"{name}({inputs}) → {outputs}: {definition.description}", _MAX_LINE)
 
 
 def _description(name: str, definition: NodeDefinition) -> str:
     """Return the description of a class with its inputs and outputs."""
-    lines = [f"{name}: {_cut(definition.says, _MAX_DESCRIPTION)}"]
+    lines = [f"{name}: {_cut(definition.description, _MAX_DESCRIPTION)}"]
     lines += [f"  {_input(input_definition)}" for input_definition in definition.inputs.values()]
     outputs = [
         kind if kind == called else f"{kind} ({called})"

@@ -204,7 +204,7 @@ class OpenFile:
     def _file_content(self, graph: NodeGraph, old: bytes) -> bytes:
         found = self.content.format
         assert found is not None  # noqa: S101 - only workflows of typed nodes get here
-        return found.written(graph, old)
+        return found.dump_keeping_text(graph, old)
 
     def put(self, graph: NodeGraph, title: str, kind: Kind) -> None:
         """Replace the workflow of the file.

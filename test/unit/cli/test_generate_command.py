@@ -370,7 +370,7 @@ def test_an_instruction_that_contradicts_itself_gets_the_best_attempt_with_reaso
         (["x", "--store", "nowhere"], "nowhere: there is no such folder of workflows"),
         (["x", "--designer", "designr"], "designr"),
         (["x", "--continue", "missing.yaml"], "missing.yaml: no such file"),
-        (["x", "--continue", "prose.txt"], "is of no format that is known"),
+        (["x", "--continue", "prose.txt"], "has an unknown format"),
         (["x", "--continue", "empty.yaml"], "is empty"),
         (["x", "--continue", "experts.yaml"], "experts.yaml: configures experts"),
         (["x", "--continue", "comfy.json"], "comfyui-api: is made by the classes of a server; give --object-info"),

@@ -110,7 +110,7 @@ async def test_what_is_not_installed_is_no_fault_of_the_workflow(monkeypatch):
     done = await dry_run(chain(start(["text", "string"]), export, end("files", "2")))
     assert not done.issues
     assert not done.ended
-    assert "operad[media]" in done.untried
+    assert "operad[media]" in done.skipped_reason
 
 
 async def test_an_end_without_outputs_that_is_reached_is_an_end():
@@ -158,14 +158,14 @@ async def test_a_node_that_fails_behind_any_branch_is_found(fork):
     assert issue.where == "4"
     assert "ValueError: no" in issue.message
     assert f"of node {fork.id})" in issue.message
-    assert done.untaken == ()
+    assert done.branches_not_taken == ()
 
 
 @pytest.mark.parametrize("fork", [CLASSIFIER, PERSON, choice("3", ["is", "French"], ["start with", "G"], ["empty"])])
 async def test_each_branch_is_taken_once(fork):
     done = await dry_run(forked(fork, behind=breaks("4", "pass")))
     assert done.ended
-    assert done.untaken == ()
+    assert done.branches_not_taken == ()
 
 
 async def test_the_words_of_conditions_are_said_by_models():
@@ -204,11 +204,13 @@ async def test_branches_that_no_value_takes_are_told_with_the_reason():
     long = NodeSpec("3", "if-else", {"cases": [[None, [[["n", "2"], "<", "50000"]]]]})
     done = await dry_run(forked(long, [counts]))
     assert done.ended
-    assert done.untaken == (
+    assert done.branches_not_taken == (
         "port 1 (else) of node 3: 2.n (code) came to another value than the condition asks for",
     )  # fmt: skip
     never = choice("3", ["contains", "a"], ["is", "a"])
-    assert (await dry_run(forked(never))).untaken == ("port 1 of node 3: no made-up value of 1.language makes it hold",)
+    assert (await dry_run(forked(never))).branches_not_taken == (
+        "port 1 of node 3: no made-up value of 1.language makes it hold",
+    )
 
 
 async def test_long_texts_and_large_numbers_take_branches_that_code_decides():
@@ -226,7 +228,9 @@ async def test_a_run_that_fails_before_a_branch_is_no_finding():
     fork = NodeSpec("3", "if-else", {"cases": [[None, [[["m", "2"], "is", "b"]]]]})
     done = await dry_run(forked(fork, [reads]), {"language": "a"})
     assert done.ended
-    assert done.untaken == ("port 1 (else) of node 3: 2.m (code) came to another value than the condition asks for",)
+    assert done.branches_not_taken == (
+        "port 1 (else) of node 3: 2.m (code) came to another value than the condition asks for",
+    )
 
 
 async def test_a_text_that_must_contain_a_part_of_an_address_is_one():
@@ -236,7 +240,7 @@ async def test_a_text_that_must_contain_a_part_of_an_address_is_one():
     graph.nodes[-1].params["outputs"][0][1][0] = "body"
     done = await dry_run(graph)
     assert done.issues == ()
-    assert done.untaken == ()
+    assert done.branches_not_taken == ()
 
 
 async def test_a_comfyui_server_is_not_asked():
@@ -252,4 +256,4 @@ async def test_a_comfyui_server_is_not_asked():
 async def test_a_file_is_always_given():
     fork = NodeSpec("3", "if-else", {"cases": [[None, [[["paper", "1"], "exists"]]]]})
     done = await dry_run(forked(fork, variables=[("language", "string"), ("paper", "file")]))
-    assert done.untaken == ("port 1 (else) of node 3: no made-up value of 1.paper makes it hold",)
+    assert done.branches_not_taken == ("port 1 (else) of node 3: no made-up value of 1.paper makes it hold",)

@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field
 
 from operad.flows.assemble import assemble
-from operad.flows.catalogue import as_json, card, drafted_fields, known, params_schema, table
+from operad.flows.catalogue import as_json, card, describe_all, fields_for_generation, params_schema, table
 from operad.flows.check import check
 from operad.flows.formats.chat2workflow import parent_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
@@ -28,7 +28,7 @@ each_type = pytest.mark.parametrize("node_type", TYPES, ids=list(NODE_TYPES))
 def test_its_example_is_sound_by_itself(node_type):
     made = node_type({"conversation": "conversation", "loop": "7"}.get(node_type.type, "2"), node_type.example)
     assert made.check({}) == []
-    assert (made.example != {}) == bool(drafted_fields(node_type))
+    assert (made.example != {}) == bool(fields_for_generation(node_type))
 
 
 @each_type
@@ -70,7 +70,7 @@ def test_types_have_their_names():
 def test_all_types_in_a_table_and_in_words():
     lines = table(TYPES).splitlines()
     assert [line.split()[0] for line in lines] == list(NODE_TYPES)
-    assert known(NODE_TYPES).split("\n\n") == [card(node_type) for node_type in TYPES]
+    assert describe_all(NODE_TYPES).split("\n\n") == [card(node_type) for node_type in TYPES]
     assert table([]) == ""
 
 

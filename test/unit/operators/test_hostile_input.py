@@ -377,7 +377,7 @@ def test_a_method_of_packing_that_unpacks_without_a_bound_is_refused(refusal, me
 
 
 def test_an_archive_of_too_many_files_is_refused():
-    with pytest.raises(InvalidError, match="has 300,000 files, and 200 are the most"):
+    with pytest.raises(InvalidError, match="has 300,000 files; the maximum is 200"):
         load_coze(listing(300_000), "a")
 
 

@@ -62,4 +62,4 @@ def read_condition(given: Any, names: Names) -> list[Any]:
         return [selector, operator, "true" if value else "false"]
     if right.get("type") == "list":
         return [selector, operator, json.loads(value)]
-    return [selector, operator, str(value) if isinstance(value, int | float) else names.of_value(right, [])]
+    return [selector, operator, str(value) if isinstance(value, int | float) else names.read_value(right, [])]

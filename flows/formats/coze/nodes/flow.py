@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from operad.flows.formats.coze.inputs import declared, input_of, type_here
+from operad.flows.formats.coze.inputs import declared, input_of, operad_type
 from operad.flows.formats.coze.names import Names
 from operad.flows.formats.coze.nodes.conditions import read_condition, write_condition
 from operad.flows.formats.coze.nodes.kind import Kind
@@ -18,7 +18,7 @@ def _write_start(params: StartParams, names: Names) -> Fields:
 
 
 def _read_start(given: Any, names: Names) -> Fields:
-    return {"variables": [[name, type_here(kind)] for name, kind in given.get("node_outputs", {}).items()]}
+    return {"variables": [[name, operad_type(kind)] for name, kind in given.get("node_outputs", {}).items()]}
 
 
 def _write_end(params: EndParams, names: Names) -> Fields:

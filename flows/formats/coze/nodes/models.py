@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from operad.flows.formats.coze.inputs import by_name, declared, input_of, literal, type_here, type_there
+from operad.flows.formats.coze.inputs import by_name, coze_type, declared, input_of, literal, operad_type
 from operad.flows.formats.coze.names import Names
 from operad.flows.formats.coze.nodes.kind import Kind
 from operad.flows.formats.shapes import Fields
@@ -52,7 +52,7 @@ def _read_llm(given: Any, names: Names) -> Fields:
 def _write_extractor(params: ExtractorParams, names: Names) -> Fields:
     (instruction,), inputs = names.texts(params.instruction)
     outputs = {
-        name: {**type_there(kind), "value": None, "description": description}
+        name: {**coze_type(kind), "value": None, "description": description}
         for description, name, kind in params.parameters
     }
     return {
@@ -75,7 +75,7 @@ def _read_extractor(given: Any, names: Names) -> Fields:
     return {
         "query": names.selector(query),
         "parameters": [
-            [kind.get("description", ""), name, type_here(kind)] for name, kind in given["node_outputs"].items()
+            [kind.get("description", ""), name, operad_type(kind)] for name, kind in given["node_outputs"].items()
         ],
         "instruction": names.text(_read_model_params(given).get("systemPrompt", ""), inputs),
     }

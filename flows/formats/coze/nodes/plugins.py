@@ -121,7 +121,7 @@ def read_plugin(plugin: Plugin, given: Any, names: Names) -> Fields:
         if operad_param == "variable_selector":
             params[operad_param] = names.selector(inputs[coze_input]["value"])
         else:
-            params[operad_param] = names.of_value(inputs[coze_input], given["node_inputs"])
+            params[operad_param] = names.read_value(inputs[coze_input], given["node_inputs"])
     return params
 
 

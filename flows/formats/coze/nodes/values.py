@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from operad.flows.formats.coze.inputs import declared, input_of, type_here
+from operad.flows.formats.coze.inputs import declared, input_of, operad_type
 from operad.flows.formats.coze.names import Names
 from operad.flows.formats.coze.nodes.kind import Kind
 from operad.flows.formats.shapes import Fields
@@ -47,7 +47,7 @@ def _read_code(given: Any, names: Names) -> Fields:
         raise ValueError("main gets its inputs in one object")
     return {
         "variables": names.arguments(given.get("node_inputs")),
-        "outputs": [[name, type_here(kind)] for name, kind in given["node_outputs"].items()],
+        "outputs": [[name, operad_type(kind)] for name, kind in given["node_outputs"].items()],
         "code": code,
     }
 
@@ -75,7 +75,7 @@ def _write_aggregator(params: AggregatorParams, names: Names) -> Fields:
 
 def _read_aggregator(given: Any, names: Names) -> Fields:
     (group,) = given["mergeGroups"]
-    return {"variables": [names.of_merged(each) for each in group["variables"]]}
+    return {"variables": [names.read_merged(each) for each in group["variables"]]}
 
 
 def _write_http(params: HttpParams, names: Names) -> Fields:

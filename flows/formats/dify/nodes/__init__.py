@@ -12,14 +12,14 @@ from operad.flows.formats.dify.nodes.agents import AGENTS
 from operad.flows.formats.dify.nodes.containers import CONTAINERS
 from operad.flows.formats.dify.nodes.failure import FAIL_BRANCH, branches
 from operad.flows.formats.dify.nodes.flow import FLOW
-from operad.flows.formats.dify.nodes.mapped import Mapped
+from operad.flows.formats.dify.nodes.mapped import NodeMapping
 from operad.flows.formats.dify.nodes.models import MODELS
 from operad.flows.formats.dify.nodes.sources import SOURCES
 from operad.flows.formats.dify.nodes.tools import TOOL
 from operad.flows.formats.dify.nodes.values import VALUES
 from operad.flows.formats.shapes import Fields, each_of, text_of
 
-MAPPED: Mapping[str, Mapped] = {**FLOW, **AGENTS, **MODELS, **VALUES, **CONTAINERS, **SOURCES, **TOOL}
+MAPPED: Mapping[str, NodeMapping] = {**FLOW, **AGENTS, **MODELS, **VALUES, **CONTAINERS, **SOURCES, **TOOL}
 """Mappings of the node types that Dify has, too, except those that are tools there (`Plugins.tools`)."""
 
 

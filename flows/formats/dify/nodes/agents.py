@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from operad.flows.formats.dify.nodes.mapped import Mapped, Side
+from operad.flows.formats.dify.nodes.mapped import NodeContext, NodeMapping
 from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, pairs_of, text_of
 from operad.operators.nodes.models import SAMPLING
 
@@ -20,15 +20,15 @@ def _param_value(params: Fields, name: str) -> Any:
     return given["value"] if "value" in given else params.get(name)
 
 
-def _write_agent(params: Fields, side: Side) -> Fields:
+def _write_agent(params: Fields, node_context: NodeContext) -> Fields:
     tools = [{"enabled": True, "tool_name": name} for name in list_of(params.get("tools"))]
     react = params.get("strategy") == "react"
     model: Fields = {"completion_params": fields_of(params.get("sampling")), "mode": "chat", "provider": ""}
     values: Fields = {
-        "instruction": ("mixed", side.names.write_text(params.get("instruction", ""))),
+        "instruction": ("mixed", node_context.names.write_text(params.get("instruction", ""))),
         "maximum_iterations": ("constant", params.get("rounds", 5)),
         "model": ("constant", {**model, "name": params.get("model_name", "")}),
-        "query": ("mixed", side.names.write_text(params.get("query", ""))),
+        "query": ("mixed", node_context.names.write_text(params.get("query", ""))),
         "tools": ("constant", tools),
     }
     data: Fields = {
@@ -42,10 +42,10 @@ def _write_agent(params: Fields, side: Side) -> Fields:
     return data
 
 
-def _read_agent(data: Fields, side: Side) -> Fields:
+def _read_agent(data: Fields, node_context: NodeContext) -> Fields:
     given = fields_of(data.get("agent_parameters"))
     params: Fields = {
-        name: side.names.read_text(_param_value(given, name) if _param_value(given, name) is not None else "")
+        name: node_context.names.read_text(_param_value(given, name) if _param_value(given, name) is not None else "")
         for name in ("instruction", "query")
     }
     tools = [each for each in each_of(_param_value(given, "tools")) if each.get("enabled", True) is True]
@@ -64,10 +64,10 @@ def _read_agent(data: Fields, side: Side) -> Fields:
     return params
 
 
-def _write_human(params: Fields, side: Side) -> Fields:
+def _write_human(params: Fields, node_context: NodeContext) -> Fields:
     return {
         "delivery_methods": [],
-        "form_content": side.names.write_text(params.get("question", "")),
+        "form_content": node_context.names.write_text(params.get("question", "")),
         "inputs": [{"output_variable_name": name, "type": "paragraph"} for name in list_of(params.get("inputs"))],
         "timeout": 3,
         "timeout_unit": "day",
@@ -75,18 +75,18 @@ def _write_human(params: Fields, side: Side) -> Fields:
     }
 
 
-def _read_human(data: Fields, side: Side) -> Fields:
+def _read_human(data: Fields, node_context: NodeContext) -> Fields:
     content = data.get("form_content", "")
     text = _INPUT_FIELD.sub(r"[\1]", content) if isinstance(content, str) else content
     params: Fields = {
-        "question": side.names.read_text(text),
+        "question": node_context.names.read_text(text),
         "actions": [[each.get("id"), each.get("title", "")] for each in each_of(data.get("user_actions"))],
     }
     inputs = [each.get("output_variable_name") or each.get("name") for each in each_of(data.get("inputs"))]
     return {**params, "inputs": inputs} if inputs else params
 
 
-AGENTS: Mapping[str, Mapped] = {
-    "agent": Mapped("Agent", _write_agent, _read_agent),
-    "human-input": Mapped("Human Input", _write_human, _read_human),
+AGENTS: Mapping[str, NodeMapping] = {
+    "agent": NodeMapping("Agent", _write_agent, _read_agent),
+    "human-input": NodeMapping("Human Input", _write_human, _read_human),
 }

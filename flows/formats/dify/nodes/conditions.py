@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from operad.flows.formats.dify.nodes.mapped import Side
+from operad.flows.formats.dify.nodes.mapped import NodeContext
 from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, text_of
 from operad.operators.conditions import normal
 
@@ -13,17 +13,17 @@ _WITHOUT_VALUE = ("empty", "not empty", "exists", "not exists", "null", "not nul
 _FILE_OPERATORS = ("contains", "not contains", "all of")
 
 
-def write_condition(condition: list[Any], side: Side, *place: object) -> Fields:
+def write_condition(condition: list[Any], node_context: NodeContext, *place: object) -> Fields:
     """Return a condition in Dify's form; `place` is its place in the node, for its id."""
     selector, operator, *rest = [*condition, None, None][: max(len(condition), 2)]
-    value = side.names.write_text(rest[0]) if rest else None
-    kind = side.kind(selector)
+    value = node_context.names.write_text(rest[0]) if rest else None
+    kind = node_context.kind(selector)
     data: Fields = {
         "comparison_operator": normal(operator) if isinstance(operator, str) else operator,
-        "id": side.uuid(*place),
+        "id": node_context.uuid(*place),
         "value": "" if value is None else value,
         "varType": kind,
-        "variable_selector": side.names.write(selector),
+        "variable_selector": node_context.names.write(selector),
     }
     is_file_type = text_of((list_of(selector) or [""])[0]).endswith(".type")
     if kind == "boolean" and value in ("true", "false"):
@@ -34,12 +34,12 @@ def write_condition(condition: list[Any], side: Side, *place: object) -> Fields:
         file_types: list[Any] = list_of(value) or [value]
         type_condition = {
             "comparison_operator": "in",
-            "id": side.uuid(*place, "type"),
+            "id": node_context.uuid(*place, "type"),
             "key": "type",
             "varType": "string",
         }
         data["sub_variable_condition"] = {
-            "case_id": side.uuid(*place, "case"),
+            "case_id": node_context.uuid(*place, "case"),
             "conditions": [{**type_condition, "value": file_types}],
             "logical_operator": "and",
         }
@@ -49,9 +49,9 @@ def write_condition(condition: list[Any], side: Side, *place: object) -> Fields:
     return data
 
 
-def read_condition(data: Fields, side: Side) -> list[Any]:
+def read_condition(data: Fields, node_context: NodeContext) -> list[Any]:
     """Return a condition of Dify in Operad's form: ``[variable, operator, value]``."""
-    selector, operator = side.names.read(data.get("variable_selector")), data.get("comparison_operator")
+    selector, operator = node_context.names.read(data.get("variable_selector")), data.get("comparison_operator")
     value = data.get("value")
     sub_condition = fields_of(data.get("sub_variable_condition"))
     if sub_condition.get("conditions"):
@@ -64,7 +64,7 @@ def read_condition(data: Fields, side: Side) -> list[Any]:
         value = str(value)
     value_list = list_of(value)
     value = value_list[0] if len(value_list) == 1 else value
-    return [selector, operator, side.names.read_text(value)]
+    return [selector, operator, node_context.names.read_text(value)]
 
 
 def _file_types(conditions: list[Fields]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from operad.flows.formats.dify.names import OUTSIDE, outside_type
 from operad.flows.formats.dify.nodes.conditions import read_condition, write_condition
-from operad.flows.formats.dify.nodes.mapped import Mapped, Side, picked
+from operad.flows.formats.dify.nodes.mapped import NodeContext, NodeMapping, convert_fields
 from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, pairs_of
 
 INPUTS: Mapping[str, str] = {
@@ -32,7 +32,7 @@ _INPUT_TYPES = {
 _OUTSIDE_PREFIXES = tuple(f"{each}." for each in OUTSIDE)
 
 
-def _write_start(params: Fields, side: Side) -> Fields:
+def _write_start(params: Fields, node_context: NodeContext) -> Fields:
     defaults = fields_of(params.get("defaults"))
     return {
         "variables": [
@@ -69,7 +69,7 @@ def _input(name: str, kind: Any) -> Fields:
     return data
 
 
-def _read_start(data: Fields, side: Side) -> Fields:
+def _read_start(data: Fields, node_context: NodeContext) -> Fields:
     variables = [
         [variable.get("variable"), _INPUT_TYPES.get(str(variable.get("type")), variable.get("type"))]
         for variable in each_of(data.get("variables"))
@@ -80,7 +80,7 @@ def _read_start(data: Fields, side: Side) -> Fields:
         for variable, (_, kind) in zip(each_of(data.get("variables")), variables, strict=True)
         if isinstance(variable.get("variable"), str) and (variable.get("required") is False or _has_default(variable))
     }
-    params: Fields = {"variables": [*variables, *([name, outside_type(name)] for name in side.names.outside)]}
+    params: Fields = {"variables": [*variables, *([name, outside_type(name)] for name in node_context.names.outside)]}
     return {**params, "defaults": defaults} if defaults else params
 
 
@@ -95,40 +95,45 @@ def _default(variable: Fields, kind: str) -> Any:
     return "" if kind == "string" else None
 
 
-def _write_end(params: Fields, side: Side) -> Fields:
+def _write_end(params: Fields, node_context: NodeContext) -> Fields:
     return {
         "outputs": [
-            {"value_selector": side.names.write(value), "value_type": side.kind(value), "variable": name}
+            {
+                "value_selector": node_context.names.write(value),
+                "value_type": node_context.kind(value),
+                "variable": name,
+            }
             for name, value in pairs_of(params.get("outputs"))
         ]
     }
 
 
-def _read_end(data: Fields, side: Side) -> Fields:
+def _read_end(data: Fields, node_context: NodeContext) -> Fields:
     return {
         "outputs": [
-            [each.get("variable"), side.names.read(each.get("value_selector"))] for each in each_of(data.get("outputs"))
+            [each.get("variable"), node_context.names.read(each.get("value_selector"))]
+            for each in each_of(data.get("outputs"))
         ]
     }
 
 
-def _write_answer(params: Fields, side: Side) -> Fields:
-    return {"answer": side.names.write_text(params.get("answer", "")), "variables": []}
+def _write_answer(params: Fields, node_context: NodeContext) -> Fields:
+    return {"answer": node_context.names.write_text(params.get("answer", "")), "variables": []}
 
 
-def _read_answer(data: Fields, side: Side) -> Fields:
-    return picked(data, answer=side.names.read_text)
+def _read_answer(data: Fields, node_context: NodeContext) -> Fields:
+    return convert_fields(data, answer=node_context.names.read_text)
 
 
-def _write_if(params: Fields, side: Side) -> Fields:
+def _write_if(params: Fields, node_context: NodeContext) -> Fields:
     cases: list[Fields] = []
     for number, (logic, conditions) in enumerate(pairs_of(params.get("cases"))):
-        case_id = side.uuid(number)
+        case_id = node_context.uuid(number)
         cases.append(
             {
                 "case_id": case_id,
                 "conditions": [
-                    write_condition(condition, side, number, place)
+                    write_condition(condition, node_context, number, place)
                     for place, condition in enumerate(map(list_of, list_of(conditions)))
                 ],
                 "id": case_id,
@@ -138,22 +143,22 @@ def _write_if(params: Fields, side: Side) -> Fields:
     return {"cases": cases}
 
 
-def _read_if(data: Fields, side: Side) -> Fields:
+def _read_if(data: Fields, node_context: NodeContext) -> Fields:
     cases = each_of(data.get("cases")) if "cases" in data else [data]
     return {
         "cases": [
             [
                 case.get("logical_operator", "and"),
-                [read_condition(each, side) for each in each_of(case.get("conditions"))],
+                [read_condition(each, node_context) for each in each_of(case.get("conditions"))],
             ]
             for case in cases
         ]
     }
 
 
-FLOW: Mapping[str, Mapped] = {
-    "start": Mapped("Start", _write_start, _read_start),
-    "end": Mapped("End", _write_end, _read_end),
-    "answer": Mapped("Answer", _write_answer, _read_answer),
-    "if-else": Mapped("IF/ELSE", _write_if, _read_if),
+FLOW: Mapping[str, NodeMapping] = {
+    "start": NodeMapping("Start", _write_start, _read_start),
+    "end": NodeMapping("End", _write_end, _read_end),
+    "answer": NodeMapping("Answer", _write_answer, _read_answer),
+    "if-else": NodeMapping("IF/ELSE", _write_if, _read_if),
 }

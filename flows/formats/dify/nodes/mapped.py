@@ -16,7 +16,7 @@ T = VariableType
 
 
 @dataclass(frozen=True)
-class Side:
+class NodeContext:
     """Context of writing or reading a node.
 
     Attributes:
@@ -24,14 +24,14 @@ class Side:
         names: The translation of references.
         type_of: Function that returns the type of a variable.
         plugins: The plugins and models of node types in Dify.
-        begins: Dify's id of the start node inside the container; empty for other nodes.
+        start_id: Dify's id of the start node inside the container; empty for other nodes.
     """
 
     id: str
     names: Names
     type_of: Callable[[Selector], VariableType]
     plugins: Plugins
-    begins: str = ""
+    start_id: str = ""
 
     def kind(self, selector: Any) -> str:
         """Return Dify's name for the type of a variable; ``string`` if the type is unknown."""
@@ -48,7 +48,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Mapped:
+class NodeMapping:
     """Mapping of a node type.
 
     Attributes:
@@ -59,18 +59,18 @@ class Mapped:
     """
 
     title: str
-    write: Callable[[Fields, Side], Fields]
-    read: Callable[[Fields, Side], Fields]
+    write: Callable[[Fields, NodeContext], Fields]
+    read: Callable[[Fields, NodeContext], Fields]
     type: str = ""
 
 
-def picked(fields: Fields, **conversions: Callable[[Any], Any]) -> Fields:
+def convert_fields(fields: Fields, **conversions: Callable[[Any], Any]) -> Fields:
     """Return those of the named fields that exist, each converted by its function."""
     return {key: convert(fields[key]) for key, convert in conversions.items() if key in fields}
 
 
-def same(value: Any) -> Any:
-    """Return a value unchanged; a conversion for `picked`."""
+def unchanged(value: Any) -> Any:
+    """Return a value unchanged; a conversion for `convert_fields`."""
     return value
 
 

@@ -6,37 +6,37 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from operad.flows.formats.dify.nodes.mapped import Mapped, Side, picked, reference
+from operad.flows.formats.dify.nodes.mapped import NodeContext, NodeMapping, convert_fields, reference
 from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, list_of, pairs_of, text_of
 from operad.operators.variables import Text
 
 
-def _write_document(params: Fields, side: Side) -> Fields:
+def _write_document(params: Fields, node_context: NodeContext) -> Fields:
     selector = params.get("variable_selector")
-    several = side.kind(selector).startswith("array")
-    return {"is_array_file": several, "variable_selector": side.names.write(selector)}
+    several = node_context.kind(selector).startswith("array")
+    return {"is_array_file": several, "variable_selector": node_context.names.write(selector)}
 
 
-def _read_document(data: Fields, side: Side) -> Fields:
-    return picked(data, variable_selector=side.names.read)
+def _read_document(data: Fields, node_context: NodeContext) -> Fields:
+    return convert_fields(data, variable_selector=node_context.names.read)
 
 
 _ONE_REFERENCE = re.compile(r"\s*(\{\{#[^#{}]+#\}\})\s*")
 
 
-def _write_http(params: Fields, side: Side) -> Fields:
+def _write_http(params: Fields, node_context: NodeContext) -> Fields:
     url = params.get("url")
-    address = reference(side.names.write(url)) if isinstance(url, list) else side.names.write_text(url)
+    address = reference(node_context.names.write(url)) if isinstance(url, list) else node_context.names.write_text(url)
     timeout = {"max_connect_timeout": 0, "max_read_timeout": 0, "max_write_timeout": 0}
     if params.get("timeout"):
         timeout |= {"connect": params["timeout"], "read": params["timeout"]}
     retry = {"max_retries": 3, "retry_enabled": False, "retry_interval": 100}
     return {
         "authorization": _write_authorization(list_of(params.get("authorization"))),
-        "body": _write_body(list_of(params.get("body")), side),
-        "headers": side.names.write_text(params.get("headers", "")),
+        "body": _write_body(list_of(params.get("body")), node_context),
+        "headers": node_context.names.write_text(params.get("headers", "")),
         "method": params.get("method", "get"),
-        "params": side.names.write_text(params.get("params", "")),
+        "params": node_context.names.write_text(params.get("params", "")),
         "retry_config": retry,
         "timeout": timeout,
         "url": address,
@@ -63,72 +63,72 @@ def _write_authorization(key: list[Any]) -> Fields:
     return {"config": {"api_key": text, "header": header, "type": kind}, "type": "api-key"}
 
 
-def _write_body(body: list[Any], side: Side) -> Fields:
+def _write_body(body: list[Any], node_context: NodeContext) -> Fields:
     if len(body) < 2:
         return {"data": [], "type": "none"}
     parts: list[Fields] = []
     for name, value in pairs_of(body[1]):
         if is_selector(value):
-            parts.append({"file": side.names.write(value), "key": name, "type": "file", "value": ""})
+            parts.append({"file": node_context.names.write(value), "key": name, "type": "file", "value": ""})
         else:
-            parts.append({"key": name, "type": "text", "value": side.names.write_text(value)})
+            parts.append({"key": name, "type": "text", "value": node_context.names.write_text(value)})
     return {"data": parts, "type": body[0]}
 
 
-def _read_http(data: Fields, side: Side) -> Fields:
-    url = side.names.read_text(data.get("url", ""))
+def _read_http(data: Fields, node_context: NodeContext) -> Fields:
+    url = node_context.names.read_text(data.get("url", ""))
     if isinstance(url, str) and _ONE_REFERENCE.fullmatch(url) and (found := Text(url).selectors):
         url = list(found[0])
     params: Fields = {"url": url}
     if (method := str(data.get("method", "get")).lower()) != "get":
         params["method"] = method
-    params |= {name: side.names.read_text(data[name]) for name in ("headers", "params") if data.get(name)}
+    params |= {name: node_context.names.read_text(data[name]) for name in ("headers", "params") if data.get(name)}
     authorization = fields_of(data.get("authorization"))
     if authorization.get("type", "no-auth") != "no-auth":
         config = fields_of(authorization.get("config"))
-        key = [config.get("type"), side.names.read_text(config.get("api_key", ""))]
+        key = [config.get("type"), node_context.names.read_text(config.get("api_key", ""))]
         params["authorization"] = [*key, config["header"]] if config.get("header") else key
     body = fields_of(data.get("body"))
     if body.get("type", "none") not in ("none", "", None):
-        params["body"] = [body.get("type"), _read_parts(body.get("data"), side)]
+        params["body"] = [body.get("type"), _read_parts(body.get("data"), node_context)]
     limits = fields_of(data.get("timeout"))
     seconds = [value for name in ("connect", "read", "write") if isinstance(value := limits.get(name), int | float)]
     return {**params, "timeout": sum(seconds)} if sum(seconds) > 0 else params
 
 
-def _read_parts(data: Any, side: Side) -> list[list[Any]]:
+def _read_parts(data: Any, node_context: NodeContext) -> list[list[Any]]:
     """Return the parts of a body as ``[name, value]``; older files write the body as one text."""
     if isinstance(data, str):
-        return [["", side.names.read_text(data)]]
+        return [["", node_context.names.read_text(data)]]
     parts: list[list[Any]] = []
     for part in each_of(data):
         file = list_of(part.get("file"))
         is_file = part.get("type") == "file" or (file and not part.get("value"))
-        value = side.names.read(file) if is_file else side.names.read_text(part.get("value", ""))
-        parts.append([side.names.read_text(part.get("key", "")), value])
+        value = node_context.names.read(file) if is_file else node_context.names.read_text(part.get("value", ""))
+        parts.append([node_context.names.read_text(part.get("key", "")), value])
     return parts
 
 
-def _write_knowledge(params: Fields, side: Side) -> Fields:
+def _write_knowledge(params: Fields, node_context: NodeContext) -> Fields:
     name = params.get("knowledge")
     return {
         "dataset_ids": name.split(",") if isinstance(name, str) else [],
         "multiple_retrieval_config": {"reranking_enable": False, "top_k": 4},
-        "query_variable_selector": side.names.write(params.get("query")),
+        "query_variable_selector": node_context.names.write(params.get("query")),
         "retrieval_mode": "multiple",
     }
 
 
-def _read_knowledge(data: Fields, side: Side) -> Fields:
+def _read_knowledge(data: Fields, node_context: NodeContext) -> Fields:
     params = {"knowledge": ",".join(map(text_of, list_of(data.get("dataset_ids"))))}
     if "query_variable_selector" in data:
-        params["query"] = side.names.read(data["query_variable_selector"])
+        params["query"] = node_context.names.read(data["query_variable_selector"])
     return params
 
 
-SOURCES: Mapping[str, Mapped] = {
-    "document-extractor": Mapped("Doc Extractor", _write_document, _read_document),
-    "http-request": Mapped("HTTP Request", _write_http, _read_http),
-    "request": Mapped("HTTP Request", _write_http, _read_http, "http-request"),
-    "knowledge-retrieval": Mapped("Knowledge Retrieval", _write_knowledge, _read_knowledge),
+SOURCES: Mapping[str, NodeMapping] = {
+    "document-extractor": NodeMapping("Doc Extractor", _write_document, _read_document),
+    "http-request": NodeMapping("HTTP Request", _write_http, _read_http),
+    "request": NodeMapping("HTTP Request", _write_http, _read_http, "http-request"),
+    "knowledge-retrieval": NodeMapping("Knowledge Retrieval", _write_knowledge, _read_knowledge),
 }

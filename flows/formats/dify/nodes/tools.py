@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from operad.flows.formats.dify.nodes.mapped import Mapped, Side, same
+from operad.flows.formats.dify.nodes.mapped import NodeContext, NodeMapping, unchanged
 from operad.flows.formats.dify.plugins import Plugins
 from operad.flows.formats.shapes import Fields, fields_of, is_selector, text_of
 from operad.operators.variables import Selector
@@ -25,53 +25,53 @@ def _tool_data(provider: str, name: str, label: str, settings: Mapping[str, Any]
     }
 
 
-def _write_tool(params: Fields, side: Side) -> Fields:
+def _write_tool(params: Fields, node_context: NodeContext) -> Fields:
     arguments: Fields = {}
     for name, value in fields_of(params.get("arguments")).items():
         kind = "variable" if is_selector(value) else "mixed" if isinstance(value, str) else "constant"
-        convert = {"variable": side.names.write, "mixed": side.names.write_text}.get(kind, same)
+        convert = {"variable": node_context.names.write, "mixed": node_context.names.write_text}.get(kind, unchanged)
         arguments[name] = {"type": kind, "value": convert(value)}
     name = text_of(params.get("tool", ""))
     return _tool_data(name, name, name, {}, arguments)
 
 
-def _read_tool(data: Fields, side: Side) -> Fields:
-    arguments = {name: _argument(given, side) for name, given in fields_of(data.get("tool_parameters")).items()}
+def _read_tool(data: Fields, node_context: NodeContext) -> Fields:
+    arguments = {name: _argument(given, node_context) for name, given in fields_of(data.get("tool_parameters")).items()}
     return {"tool": data.get("tool_name"), "arguments": arguments}
 
 
-def _argument(given: Any, side: Side) -> Any:
+def _argument(given: Any, node_context: NodeContext) -> Any:
     value = fields_of(given).get("value") if isinstance(given, dict) else given
-    return side.names.read(value) if isinstance(value, list) else side.names.read_text(value)
+    return node_context.names.read(value) if isinstance(value, list) else node_context.names.read_text(value)
 
 
-def of_tool(kind: str, plugins: Plugins) -> Mapped:
+def of_tool(kind: str, plugins: Plugins) -> NodeMapping:
     """Return the mapping of a node type to a tool."""
     tool = plugins.tools[kind]
     choice_param = next(iter(re.findall(r"\{(\w+)\}", tool.name)), "")
 
-    def write(params: Fields, side: Side) -> Fields:
+    def write(params: Fields, node_context: NodeContext) -> Fields:
         left_out = {"echarts": "x_axis" if params.get("chart_type") == "pie" else "categories"}.get(kind)
         arguments = {
-            dify_name: {"type": "mixed", "value": side.names.write_text(params[operad_name])}
+            dify_name: {"type": "mixed", "value": node_context.names.write_text(params[operad_name])}
             for dify_name, operad_name in tool.parameters.items()
             if operad_name in params and dify_name != left_out
         }
         name = tool.name.replace(f"{{{choice_param}}}", text_of(params.get(choice_param, "")))
         return _tool_data(tool.provider, name, tool.label, tool.settings, arguments)
 
-    def read(data: Fields, side: Side) -> Fields:
+    def read(data: Fields, node_context: NodeContext) -> Fields:
         prefix, _, suffix = tool.name.partition(f"{{{choice_param}}}") if choice_param else (tool.name, "", "")
         name = text_of(data.get("tool_name"))
         params: Fields = {choice_param: name[len(prefix) : len(name) - len(suffix)]} if choice_param else {}
         given = fields_of(data.get("tool_parameters"))
         for dify_name, operad_name in tool.parameters.items():
             if dify_name in given:
-                value = _argument(given[dify_name], side)
+                value = _argument(given[dify_name], node_context)
                 params[operad_name] = Selector(*value).in_text if is_selector(value) else value
         return params
 
-    return Mapped(tool.label, write, read, "tool")
+    return NodeMapping(tool.label, write, read, "tool")
 
 
 def tool_type(data: Fields, plugins: Plugins) -> str:
@@ -85,4 +85,4 @@ def tool_type(data: Fields, plugins: Plugins) -> str:
     return "tool"
 
 
-TOOL: Mapping[str, Mapped] = {"tool": Mapped("Tool", _write_tool, _read_tool)}
+TOOL: Mapping[str, NodeMapping] = {"tool": NodeMapping("Tool", _write_tool, _read_tool)}

@@ -229,7 +229,7 @@ def test_hostile_texts_are_read_in_one_go_and_faults_are_bounded():
     many = [node(str(number), "llm") for number in range(MOST_NODES)]
     assert len(conversion_faults(flow(*many))) == MOST_FAULTS
     larger = judge(answer(flow(*many, START)), KEY)
-    assert (larger.fail_step, larger.reason) == ("1_2", "[size] nodes_info: has 501 nodes; 500 are the most")
+    assert (larger.fail_step, larger.reason) == ("1_2", "[size] nodes_info: has 501 nodes; the maximum is 500")
     longer = judge(answer(" " * MOST_CHARACTERS + "{}"), KEY)
     assert (longer.fail_step, longer.faults) == ("1_1", longer.issues)
     assert "200,002 characters" in longer.reason

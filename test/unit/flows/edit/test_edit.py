@@ -216,7 +216,7 @@ REFUSED = {
     ),
     "set 3 user[0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0] x": (
         "no-path",
-        "path: node '3': the path has 22 steps, and 20 are the most",
+        "path: node '3': the path has 22 steps; the maximum is 20",
     ),
     "set 3 user[0] x": ("no-path", "path: node '3': user is not a list: \"Greet nobody.\""),
     "set 3 user..x x": (

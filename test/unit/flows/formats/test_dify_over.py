@@ -9,7 +9,7 @@ import yaml
 from operad.flows.edit.batch import apply
 from operad.flows.edit.short import parse
 from operad.flows.formats.dify import DIFY, load
-from operad.flows.formats.dify.settled import settled
+from operad.flows.formats.dify.settled import keep_positions
 
 DATA = Path(__file__).parents[2] / "data"
 OTHER_FORMS = ("form-", "refused-", "app-")
@@ -76,7 +76,7 @@ def changed(text, *operations):
     """The file after operations, and the lines that it lost and got."""
     graph = load(text.encode(), "translate")
     edited = apply(graph, [each for operation in operations for each in parse(operation)])
-    after = DIFY.written(edited.graph, text.encode()).decode()
+    after = DIFY.dump_keeping_text(edited.graph, text.encode()).decode()
     lines = list(difflib.unified_diff(text.splitlines(), after.splitlines(), n=0, lineterm=""))[2:]
     return after, [line[1:] for line in lines if line[0] == "-"], [line[1:] for line in lines if line[0] == "+"]
 
@@ -88,7 +88,7 @@ def nodes(text):
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_file_without_a_change_stays_to_the_letter(file):
     data = file.read_bytes()
-    assert DIFY.written(load(data, "it"), data) == data
+    assert DIFY.dump_keeping_text(load(data, "it"), data) == data
 
 
 def test_a_file_in_another_layout_stays_to_the_letter():
@@ -142,20 +142,20 @@ def at(x, y, **more):
 def test_a_node_that_holds_a_new_one_grows_and_the_new_one_stands_in_it():
     old = [at(500, 300, id="i", width=300, height=200), at(60, 68, id="a", parentId="i")]
     new = [at(0, 0, id="i", width=900, height=500), at(60, 68, id="a", parentId="i"), at(9, 9, id="b", parentId="i")]
-    outer, _, inner = settled(new, [{"source": "a", "target": "b"}], old)
+    outer, _, inner = keep_positions(new, [{"source": "a", "target": "b"}], old)
     assert outer == {**old[0], "width": 380, "height": 200}
     assert inner == {**new[2], "position": {"x": 220, "y": 68}, "positionAbsolute": {"x": 720, "y": 368}}
 
 
 def test_places_that_are_no_numbers_are_kept_and_count_as_none():
     old = [{"id": "a", "position": {"x": "left", "y": float("nan")}, "width": 10**400}]
-    first, second = settled([at(0, 0, id="a"), at(0, 0, id="b")], [{"source": "a", "target": "b"}], old)
+    first, second = keep_positions([at(0, 0, id="a"), at(0, 0, id="b")], [{"source": "a", "target": "b"}], old)
     assert first["position"] is old[0]["position"]
     assert second["position"] == {"x": 304, "y": 0}
 
 
 def test_nodes_inside_one_another_in_a_circle_end():
-    made = settled([at(0, 0, id="a", parentId="b"), at(0, 0, id="b", parentId="a")], [], [])
+    made = keep_positions([at(0, 0, id="a", parentId="b"), at(0, 0, id="b", parentId="a")], [], [])
     assert [node["id"] for node in made] == ["a", "b"]
 
 

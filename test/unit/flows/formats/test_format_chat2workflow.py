@@ -33,7 +33,7 @@ def test_what_stands_around_the_tags_comes_back():
     ("selection", "said"),
     [
         ("Start, End (2x)", []),
-        ("start", ["'end' stands not in <node_selection>; name it there"]),
+        ("start", ["'end' is not listed in <node_selection>; name it there"]),
         ("Start, End, Template", ["'template-transform' is selected, and no node is of that type"]),
     ],
 )

@@ -12,7 +12,7 @@ from operad.flows.check import check
 from operad.flows.formats import chat2workflow
 from operad.flows.formats.dify import BENCHMARK, DIFY, Model, Plugins, dump, is_it, load, losses
 from operad.flows.formats.dify.layout import places
-from operad.flows.formats.dify.overlay import change, changed
+from operad.flows.formats.dify.overlay import apply_difference, change
 from operad.flows.formats.yaml_text import read_yaml, write_yaml
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
@@ -464,11 +464,11 @@ def test_a_difference_is_put_back():
     made = {"a": 1, "b": [1, {"c": "x"}], "d": None, "e": [1]}
     given = {"a": True, "b": [1, {"c": "y", "n": 0}], "e": [1, 2], "f": {"is": 1, "was": 2}}
     how = change(made, given)
-    assert changed(made, how) == given
-    assert changed(made, how)["a"] is True
+    assert apply_difference(made, how) == given
+    assert apply_difference(made, how)["a"] is True
     assert change(made, copy.deepcopy(made)) is None
-    assert changed({**made, "a": 2}, how)["a"] == 2
-    assert changed({**made, "a": 2}, how, sure=True)["a"] is True
+    assert apply_difference({**made, "a": 2}, how)["a"] == 2
+    assert apply_difference({**made, "a": 2}, how, sure=True)["a"] is True
 
 
 # What cannot be held

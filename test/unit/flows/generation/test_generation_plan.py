@@ -6,7 +6,7 @@ import pytest
 
 from operad.flows.check import check
 from operad.flows.formats import operad
-from operad.flows.generation.draft import drafted_graph, unread, variable_types, variables_before, with_replaced
+from operad.flows.generation.draft import apply_replacements, drafted_graph, unread, variable_types, variables_before
 from operad.flows.generation.plan import After, Given, draft_schema, faults_of, plan_schema, read_plan
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
@@ -232,8 +232,8 @@ def test_a_port_is_said_behind_a_colon_and_parameters_say_what_a_node_gives():
         {"id": "3", "type": "end", "after": ["2:1"]},
     ]
     plan = read_plan({"reasoning": "", "nodes": nodes, "notes": ["no Slack:\n a text instead", " "]})
-    assert plan.nodes[2].after == (After("2", 1),)
-    assert plan.nodes[0].gives == (Given("topic", "string"),)
+    assert plan.nodes[2].predecessors == (After("2", 1),)
+    assert plan.nodes[0].declares == (Given("topic", "string"),)
     assert plan.notes == ("no Slack: a text instead",)
     assert variable_types(plan, NONE, NODE_TYPES)["1.topic"] == "string"
 
@@ -246,7 +246,7 @@ def test_a_small_change_of_a_long_text_is_a_replacement():
     assert graph.by_id["2"].params == {"system": "", "user": "Whisper {{#1.topic#}}."}
     assert graph.edges == base.edges
     wrong = read_plan({"nodes": [{**node, "replace": [{**say, "old": "Shout"}]}]})
-    [fault] = with_replaced(wrong, base, NODE_TYPES)[1]
+    [fault] = apply_replacements(wrong, base, NODE_TYPES)[1]
     assert "does not stand in user of '2'" in fault
 
 

@@ -41,10 +41,10 @@ def plan_to(base, target):
                 id=spec.id,
                 type=spec.type,
                 change="update" if was is not None and was.type == spec.type else "add",
-                does="What it does with what it reads, said in one line as models do.",
+                purpose="What it does with what it reads, said in one line as models do.",
                 inside=spec.parent,
-                after=tuple(After(edge.source, edge.port) for edge in target.edges if edge.target == spec.id),
-                gives=tuple(Given(*pair[:2]) for pair in spec.params.get(key) or ()),
+                predecessors=tuple(After(edge.source, edge.port) for edge in target.edges if edge.target == spec.id),
+                declares=tuple(Given(*pair[:2]) for pair in spec.params.get(key) or ()),
             )
         )
     return Plan(tuple(nodes), tuple(each for each in base.by_id if each not in target.by_id))

@@ -42,11 +42,11 @@ def folder(tmp_path, monkeypatch):
 def test_the_example_is_the_one_that_was_made_from_the_likest_words(folder):
     found = nearest_example(folder, "Sum up a paper in a language that the user names.")
     assert found is not None
-    assert found.says == PAPER
+    assert found.instructions == PAPER
     assert [spec.type for spec in found.graph.nodes] == ["start", "end"]
     desk = nearest_example(folder, "Is a question a complaint? Answer the customer.")
     assert desk is not None
-    assert desk.says == f"{DESK}\nGreet the customer."
+    assert desk.instructions == f"{DESK}\nGreet the customer."
 
 
 def test_where_none_is_like_it_there_is_no_example(folder):

@@ -106,7 +106,7 @@ def test_a_name_whose_side_is_not_told_is_left_open(text, inputs, outputs, untol
     contract = read_contract([text])
     assert contract.input_names == inputs
     assert {name for each in contract.outputs for name in each.needed} == set(outputs)
-    assert contract.open == set(untold)
+    assert contract.undirected == set(untold)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_who_acts_tells_the_direction_and_what_is_unsure_is_open(text, inputs, o
     contract = read_contract([text])
     assert contract.input_names == inputs
     assert {name for each in contract.outputs for name in each.needed} == set(outputs)
-    assert contract.open == set(untold)
+    assert contract.undirected == set(untold)
 
 
 def test_a_hint_tells_of_a_missing_name_and_never_of_one_too_many():
@@ -152,9 +152,11 @@ def test_open_names_are_neither_demanded_nor_forbidden():
     for inputs in (["language"], ["language", "paper"]):
         for outputs in (["summary"], ["summary", "paper"]):
             whole = flow(start(*((name, "string") for name in inputs)), end(*((name, ("x", "1")) for name in outputs)))
-            assert contract.apart(load(whole)) == 0
+            assert contract.mismatches(load(whole)) == 0
     assert (
-        contract.apart(load(flow(start(("language", "string"), ("title", "string")), end(("summary", ("x", "1"))))))
+        contract.mismatches(
+            load(flow(start(("language", "string"), ("title", "string")), end(("summary", ("x", "1")))))
+        )
         == 1
     )
     kept = flow(
@@ -167,7 +169,7 @@ def test_a_side_that_a_later_round_tells_is_told():
     contract = read_contract(
         ["Sum up a paper (variable paper). Output it (variable x).", "The user uploads the paper (variable paper)."]
     )
-    assert (contract.input_names, contract.open) == (["paper"], set())
+    assert (contract.input_names, contract.undirected) == (["paper"], set())
 
 
 @pytest.mark.parametrize(
@@ -341,7 +343,7 @@ def test_a_repair_that_makes_something_worse_is_not_made(monkeypatch):
     ],
 )
 def test_what_counts_as_better(before, after, is_better):
-    assert after.betters(before) is is_better
+    assert after.improves_on(before) is is_better
 
 
 def test_the_sets_of_rules():

@@ -398,7 +398,7 @@ def test_the_selection_names_the_types(said, after):
 def test_every_rule_is_listed_once():
     names = [rule.name for rule in RULES]
     assert len(names) == len(set(names))
-    assert all(rule.says for rule in RULES)
+    assert all(rule.description for rule in RULES)
 
 
 def test_workflows_of_other_formats_are_mended_as_graphs():
@@ -413,7 +413,7 @@ def test_the_documentation_lists_every_rule():
     page = (Path(__file__).parents[4] / "docs/repair.md").read_text(encoding="utf-8")
     for rule in RULES:
         mark = " (`PAPER`)" if rule.name in PAPER else ""
-        assert f"| `{rule.name}`{mark} | {rule.level} | {rule.says} |" in page
+        assert f"| `{rule.name}`{mark} | {rule.level} | {rule.description} |" in page
 
 
 def test_what_runs_inside_of_a_renamed_node_is_renamed_with_it():

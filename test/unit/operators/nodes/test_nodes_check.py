@@ -244,7 +244,7 @@ CASES = {
     "unreachable": (
         [START, TEXT, ("3", "template-transform", {"variables": [], "template": "hi"}), END],
         [*EDGES, ("3", "9")],
-        ("unreachable", "3", "no way leads to it from '1'"),
+        ("unreachable", "3", "no path leads to it from '1'"),
     ),
     "outside-body": (
         [START, TEXT, ("5", "iteration", {"iterator_selector": ["xs", "1"], "output_selector": ["output", "2"]}), FIRST, END],
