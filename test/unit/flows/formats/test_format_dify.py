@@ -608,7 +608,7 @@ def test_an_error_names_the_file_also_if_the_app_in_it_has_a_name(data, subject,
 
 
 def test_an_error_of_content_without_a_name_names_the_app():
-    with pytest.raises(InvalidError, match="^greet: 2 issues"):
+    with pytest.raises(InvalidError, match=r"^greet: 2 issues"):
         load(b"app: {name: greet, mode: chat}\n")
 
 
