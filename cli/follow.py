@@ -89,14 +89,15 @@ async def follow(
     page: PageServer | None = None,
     *,
     brief: bool = False,
+    option: str = "--input",
 ) -> WorkflowMessage:
     """Run an agent with its events shown on stderr, ask for missing inputs and its questions, and return its message.
 
     `brief` leaves out the final verdict, for callers that print the findings themselves, and operators that call
-    neither a model nor a tool.
+    neither a model nor a tool. `option` is the command's option for inputs.
     """
     console = Console(stderr=True)
-    job = await ask_inputs(job, missing, lines.next, partial(say, console), partial(prompt, console))
+    job = await ask_inputs(job, missing, lines.next, partial(say, console), partial(prompt, console), option)
     runs_in_workers = kept is not None and kept.ledger.workers is not None  # workers configure models themselves
     if not runs_in_workers and (line := model_line(agent.reasoner)):
         say(console, line)

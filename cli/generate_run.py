@@ -11,6 +11,7 @@ from operad.cli.follow import follow, run_to_end
 from operad.cli.trust_store import trusting
 from operad.configs.flow import flow_expert, result_text
 from operad.configs.inputs import job_of
+from operad.configs.printable import put
 from operad.configs.services import load_services, services_of_environment
 from operad.flows.node_graph import NodeGraph
 from operad.operators import Services
@@ -56,8 +57,9 @@ def run_design(
         InputError: Inputs are missing or wrong.
     """
     job, missing = job_of(graph, Job(goal=graph.name), given, may_ask=lines.typed, option="--run")
-    message = run_to_end(follow(flow_expert(graph, services, model, base_url), job, missing, {}, None, lines))
-    print(result_text(message.outputs), file=sys.stderr)
+    expert = flow_expert(graph, services, model, base_url)
+    message = run_to_end(follow(expert, job, missing, {}, None, lines, option="--run"))
+    put(result_text(message.outputs), sys.stderr)
     if services.made:
-        print(f"files: {services.made}", file=sys.stderr)
+        put(f"files: {services.made}", sys.stderr)
     return message.status

@@ -217,7 +217,7 @@ def main() -> None:
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             _exit_with_internal_error(error)
-        print(f"operad: {str(error.filename)[:80]}…: the name of the file is too long", file=sys.stderr)
+        print(f"operad: {printable(str(error.filename)[:80])}…: the name of the file is too long", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
     except Exception as error:  # noqa: BLE001 - a fault of this program, printed in one line like other errors
         _exit_with_internal_error(error)

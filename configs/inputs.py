@@ -72,8 +72,18 @@ def job_of(
     return _with_inputs(job, inputs), missing
 
 
-async def ask_inputs(job: Job, missing: Sequence[StartVariable], next_line: NextLine, say: Say, prompt: Say) -> Job:
+async def ask_inputs(
+    job: Job, missing: Sequence[StartVariable], next_line: NextLine, say: Say, prompt: Say, option: str = "--input"
+) -> Job:
     """Ask for missing inputs at the terminal, and return the job with them; an empty line leaves an input out.
+
+    Args:
+        job: The job.
+        missing: The variables without a value.
+        next_line: Function that returns the next line that is typed; None if the terminal was closed.
+        say: Function that prints a line.
+        prompt: Function that prints a prompt.
+        option: The command's option for inputs.
 
     Raises:
         InputError: The terminal was closed.
@@ -89,7 +99,7 @@ async def ask_inputs(job: Job, missing: Sequence[StartVariable], next_line: Next
             line = await next_line()
             if line is None:
                 say("")
-                raise InputError(_missing_message(missing[number:]))
+                raise InputError(_missing_message(missing[number:], option))
             if not line.strip():
                 break
             try:
@@ -117,7 +127,7 @@ def _missing_variables(variables: Sequence[StartVariable], given: Iterable[str],
     return missing
 
 
-def _missing_message(missing: Sequence[StartVariable], option: str = "--input") -> str:
+def _missing_message(missing: Sequence[StartVariable], option: str) -> str:
     named = ", ".join(f"{name!r} ({kind.value})" for name, kind in missing)
     options = " ".join(f"{option} {name}={'PATH' if kind.is_file else kind.value.upper()}" for name, kind in missing)
     subject = "input is" if len(missing) == 1 else "inputs are"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from typing import TextIO
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters that control a terminal: all control characters (C0, DEL, C1) except line breaks and tabs."""
@@ -20,6 +21,7 @@ def harmless(text: str) -> str:
     return _CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text.replace("\r\n", "\n"))
 
 
-def put(text: str) -> None:
-    """Print text of models or files to stdout; control characters are escaped if stdout is a terminal."""
-    print(harmless(text) if sys.stdout.isatty() else text)
+def put(text: str, to: TextIO | None = None) -> None:
+    """Print text of models or files to stdout or another stream; for a terminal, control characters are escaped."""
+    to = to or sys.stdout
+    print(harmless(text) if to.isatty() else text, file=to)

@@ -12,8 +12,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from operad.operators.services import Services
 from operad.operators.web.fetch import Fetched
 from operad.operators.web.search import as_outputs
+from operad.runtime.models.endpoint import shown
 from operad.runtime.tools.tool import Tool
-from operad.runtime.values.errors import MissingExtraError, ToolError
+from operad.runtime.values.errors import FetchError, MissingExtraError, ToolError
 
 MOST_TEXT = 100_000
 """Maximum length of the text of a page, in characters."""
@@ -81,16 +82,28 @@ def wikipedia(services: Services, address: str = WIKIPEDIA) -> Tool:
             "&prop=extracts|info&exintro=1&explaintext=1&exlimit=3&inprop=url"
         )
         response = await services.fetch(address.format(language=language) + query_string, services.guard)
+        if response.status >= 400:
+            raise _refusal(response.status, response.text()[:MOST_TEXT])
         try:
             body = json.loads(response.body)
+            if refused := body.get("error"):  # the status of an error of the API itself is mostly 200
+                raise _refusal(response.status, str(refused.get("info") or refused.get("code")))
             pages = cast("list[Mapping[str, Any]]", body.get("query", {}).get("pages", []))
             ordered = sorted(pages, key=lambda page: page.get("index", 0))
             texts = [f"# {page['title']}\n{page.get('fullurl', '')}\n\n{page.get('extract', '')}" for page in ordered]
         except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
-            raise ToolError(f"the answer of Wikipedia could not be read (status {response.status})") from error
+            raise FetchError(f"the answer of Wikipedia could not be read (status {response.status})") from error
         return "\n\n".join(texts)[:MOST_TEXT] or f"no article fits {query!r}"
 
     return Tool.of(look_up, name="wikipedia")
+
+
+def _refusal(status: int, reason: str) -> FetchError:
+    remedy = "; wait, or ask less often" if status == 429 else ""
+    return FetchError(
+        f"Wikipedia refuses the search ({status}): {shown(reason) or 'no reason is given'}{remedy}",
+        transient=status == 429 or status >= 500,
+    )
 
 
 def current_time() -> Tool:

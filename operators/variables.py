@@ -269,7 +269,7 @@ def file_parts(file: FileDescriptor) -> dict[str, Any]:
         "type": file_type(file),
         "name": file.name,
         "size": file.size,
-        "extension": file.path.suffix or file.name[file.name.rfind(".") :] if "." in file.name else "",
+        "extension": file.path.suffix or (file.name[file.name.rfind(".") :] if "." in file.name else ""),
         "mime_type": file.mime_type,
     }
 

@@ -34,7 +34,7 @@ _DEFINITION_KEYS = ("tools", "actions", "operators")
 _REFERENCE_KEYS = {"workflow", "operator", "evaluator", "actions", "tools", "toolkit"}
 """Keys under which a name refers to a definition."""
 
-_MODULE_KEYS = {"module_path", "class", "type"}
+_MODULE_KEYS = {"module_path", "class", "type", "function"}
 _PATH_KEYS = {"path", "paths", "index", "folder", "insights", "workflows"}
 
 Data = dict[str, Any]
@@ -208,10 +208,7 @@ def outline(data: Data, expert: str) -> Data:
             predecessors[_item_name(second)].append(_item_name(first) + port)
     operators: list[Data] = []
     for name, names_before in predecessors.items():
-        definition = _definition(data, workflow, name)
-        instruction = definition.get("instruction") or (
-            "(a workflow; stays as it is)" if "workflow" in definition else f"(a typed node: {definition.get('type')})"
-        )
+        instruction = _shown_instruction(_definition(data, workflow, name))
         operators.append({"name": name, "instruction": instruction, "after": list(dict.fromkeys(names_before))})
     criteria = [_evaluator_text(data, evaluator) for evaluator in _as_list(workflow.get("evaluator"))]
     return {"operators": operators, "evaluator": "\n".join(criteria), "max_rounds": workflow.get("max_rounds", 3)}
@@ -402,7 +399,16 @@ def _evaluator_text(data: Data, evaluator: Any) -> str:
             operator for operator in _list_or_empty(data["operators"]) if cast("Data", operator)["name"] == evaluator
         )
     in_code = " (judges in code)" if "class" in definition else ""
-    return f"{definition['instruction']}{in_code}"
+    return f"{_shown_instruction(definition)}{in_code}"
+
+
+def _shown_instruction(definition: Data) -> str:
+    """Return the instruction of an operator or an evaluator; for one without, what it is instead."""
+    if "function" in definition:
+        return f"(a function: {definition['function']})"
+    if "workflow" in definition:
+        return "(a workflow; stays as it is)"
+    return definition.get("instruction") or f"(a typed node: {definition.get('type')})"
 
 
 def _check_operator(workflow: Data, name: str) -> None:

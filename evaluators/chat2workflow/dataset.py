@@ -129,7 +129,9 @@ def subtask_of(said: Mapping[str, Any]) -> Subtask:
         InvalidError: The dataset cannot be read; all issues are listed.
     """
     match dict(said):
-        case {"dataset": str() | Path() as folder, "task": str() as task, "round": int() as round, **rest} if not rest:
+        case {"dataset": str() | Path() as folder, "task": str() as task, "round": int() as round, **rest} if (
+            not rest and not isinstance(round, bool)
+        ):
             return read_dataset(Path(folder)).subtask(task, round)
         case _:
             raise InputError(f"{dict(said)!r} names no round of a task; write {{dataset: DIR, task: NAME, round: 1}}")
@@ -259,7 +261,7 @@ def _value(value: Any, where: str, faults: list[Issue]) -> Any:
             return CaseFile(name, mime_type)
         case list():
             return tuple(_value(each, where, faults) for each in cast("list[Any]", value))
-        case str() | int() | float():
+        case str() | int() | float() if not isinstance(value, bool):
             return value
         case _:
             faults.append(Issue("format", "must be a text, a number, or files with mime_type and value", where))

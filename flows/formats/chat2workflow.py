@@ -55,7 +55,7 @@ def load(source: str | bytes | Path, name: str = "workflow") -> NodeGraph:
     Raises:
         InvalidError: The content is not of this form; every issue is listed, broken JSON with line and column.
     """
-    text = source if isinstance(source, str) else read_text(content_of(source), name)
+    text = read_text(content_of(source), name)
     tag = _TAG.search(text)
     if tag and text.lstrip().startswith("{"):  # the tag is inside a text of the JSON
         tag = None

@@ -240,11 +240,11 @@ def _updated_inputs(contract: Contract, mentions: Sequence[Mention], text: str, 
         return tuple({**known, **mentioned}.values())
     added = [name for name in mentioned if name not in known]
     for sentence in SENTENCE.split(text):
-        if found := _REMOVES.search(sentence):
+        if _REMOVES.search(sentence):
             words = set(tokens(sentence))
             about_input = not re.search(r"\b(?:branch|output|mechanism)\b", sentence)
             known = {name: stated for name, stated in known.items()
-                     if name in mentioned or not (about_input and set(tokens(name)) <= words and found)}  # fmt: skip
+                     if name in mentioned or not (about_input and set(tokens(name)) <= words)}  # fmt: skip
     if any(
         _REPLACES.search(mention.sentence)
         and re.search(r"\binputs?\b", mention.sentence, re.IGNORECASE)

@@ -289,10 +289,8 @@ def _direction_of_mention(sentence: str, last: int, start: int, end: int, names:
     clue_end, is_input = max(before, key=_position)
     if is_input is None:
         return True if _SOURCE.match(sentence[last:start]) else None
-    if clue_end <= last and (
-        link := _LINK.match(sentence[last:start])
-    ):  # "the summary (variable s) of the paper (variable p)"
-        return True if is_input or _SOURCE.match(sentence[last:start]) else None if link else is_input
+    if clue_end <= last and _LINK.match(sentence[last:start]):  # "the summary (variable s) of the paper (variable p)"
+        return True if is_input or _SOURCE.match(sentence[last:start]) else None
     if clue_end <= last and (_NEW_CLAUSE.search(sentence[last:start]) or not _LIST_END.match(sentence[end:])):
         return None
     phrase = sentence[max(clue_end, last) : start]

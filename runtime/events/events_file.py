@@ -46,12 +46,19 @@ class EventsFile:
                 file.seek(self._read)
                 yield from self._new_events(file)
         except OSError as error:
-            raise InputError(f"{self.path}: cannot be read: {error.strerror or error}") from error
+            raise self._reading_error(error) from error
 
     @property
     def rest(self) -> int:
-        """Number of bytes after the last complete line, which is being written or was cut off."""
-        return self.path.stat().st_size - self._read
+        """Number of bytes after the last complete line, which is being written or was cut off.
+
+        Raises:
+            InputError: The file cannot be read.
+        """
+        try:
+            return self.path.stat().st_size - self._read
+        except OSError as error:
+            raise self._reading_error(error) from error
 
     def _new_events(self, file: BinaryIO) -> Iterator[Event]:
         while line := file.readline(MAX_LINE):
@@ -75,6 +82,9 @@ class EventsFile:
             raise self._line_error(f"is not an event: {str(error)[:200]}") from error
         self.unknown += event is None
         return event
+
+    def _reading_error(self, error: OSError) -> InputError:
+        return InputError(f"{self.path}: cannot be read: {error.strerror or error}")
 
     def _line_error(self, problem: str) -> InputError:
         return InputError(

@@ -245,7 +245,9 @@ class WorkflowGraph:
                 continue
             before = self.before.get(node_id, {})
             known = {key: self.operators[key] for key in before if key in self.operators}
-            found = operator.check(known) and operator.check_among(known, self._possible_predecessors(node_id))
+            found = operator.check(known)
+            if found and type(operator).check_among is not BaseOperator.check_among:  # which checks once more
+                found = operator.check_among(known, self._possible_predecessors(node_id))
             # `reads` is asked only without issues: for example, a workflow inside itself cannot list what it reads.
             if not found:
                 further = {key: self.operators[key] for key in operator.reads if key in self.operators.keys() - known}

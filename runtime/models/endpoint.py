@@ -365,17 +365,29 @@ def _retry_after(error: APIError) -> float | None:
 
     ``Retry-After`` is defined in RFC 9110, section 10.2.3; ``retry-after-ms``, in milliseconds, is OpenAI's.
     """
-    header, milliseconds = _header(error, "retry-after"), _header(error, "retry-after-ms")
-    try:
-        seconds = float(milliseconds) / 1000 if milliseconds else float(header)
-    except ValueError:
-        from email.utils import parsedate_to_datetime
+    waits = (_number(_header(error, "retry-after-ms")) / 1000, _seconds_until(_header(error, "retry-after")))
+    return next((seconds for seconds in waits if 0 < seconds < math.inf), None)
 
+
+def _number(text: str) -> float:
+    """Return the number in a text; NaN if there is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _seconds_until(text: str) -> float:
+    """Return the number of seconds in a text, or until the date in it; NaN if there is neither."""
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return float(text)
+    except ValueError:
         try:
-            seconds = parsedate_to_datetime(header).timestamp() - time.time()
+            return parsedate_to_datetime(text).timestamp() - time.time()
         except (ValueError, OverflowError):
-            return None
-    return seconds if 0 < seconds < math.inf else None
+            return math.nan
 
 
 def _error_body(error: APIError) -> Mapping[str, Any]:

@@ -30,7 +30,7 @@ class UnexpectedStepError(OperadError):
             with ScriptedModel([]) as scripted:
                 Workflow(Operator("Greet."), model=scripted.model).run("Ada")
         except UnexpectedStepError as error:
-            print(error)  # the model was asked 1 times, 1 more than its script has steps
+            print(error)  # the model was asked 1 time, 1 more than its script has steps
     """
 
 
@@ -237,13 +237,13 @@ class ScriptedModel:
             raise self._fault from error
         if self._unexpected and is_about_script:
             raise UnexpectedStepError(
-                f"the model was asked {len(self.requests)} times, {self._unexpected} more than its script has steps"
+                f"the model was asked {_times(self.requests)}, {self._unexpected} more than its script has steps"
             ) from error
         if error is not None:
             return
         if self._steps:
             raise LeftoverStepsError(
-                f"the model was asked {len(self.requests)} times; left of its script: "
+                f"the model was asked {_times(self.requests)}; left of its script: "
                 f"{', '.join(map(_step_name, self._steps))}"
             )
 
@@ -290,6 +290,10 @@ def _step_of(value: Step | str) -> Step:
             f"a script holds steps, such as Say('…'), texts and functions that return them; got {value!r:.200}"
         )
     return value
+
+
+def _times(requests: Sequence[Any]) -> str:
+    return f"{len(requests)} time" + ("s" if len(requests) != 1 else "")
 
 
 def _step_name(step: Any) -> str:

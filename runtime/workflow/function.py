@@ -186,14 +186,17 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         if not before:
             return []
         bound, known = bindings(free, list(before)), [as_name(operator_id) for operator_id in before]
-        self._warn_of_near_misses([parameter for parameter in free if parameter.name not in bound], known)
         other_names = {as_name(operator_id): operator_id for operator_id in others}
         types = {operator_id: operator.answer_type for operator_id, operator in before.items()}
-        return [Issue("parameter", misfit, self._id) for misfit in misfits(free, bound, types)] + [
+        unbound = [parameter for parameter in free if parameter.name not in bound]
+        issues = [Issue("parameter", misfit, self._id) for misfit in misfits(free, bound, types)] + [
             Issue("parameter", self._unbound(parameter.name, known, other_names.get(parameter.name)), self._id)
-            for parameter in free
-            if parameter.name not in bound and parameter.default is inspect.Parameter.empty
+            for parameter in unbound
+            if parameter.default is inspect.Parameter.empty
         ]
+        if not issues:  # with issues, callers may check again, with more operators before it
+            self._warn_of_near_misses(unbound, known)
+        return issues
 
     def further(self, before: Collection[str], others: Collection[str]) -> list[str]:
         """Return the ids in `others` that are named by parameters which no predecessor in `before` is bound to."""

@@ -56,10 +56,12 @@ def response_routes(runs: Runs) -> APIRouter:
         forgets = asked_for.store is False
         if asked_for.stream:
             return EventStream(
-                until_closed(runs, run, _then_forget(runs, run, reply.events(runs.bounds.beat), forgets))
+                _then_forget(runs, run, until_closed(runs, run, reply.events(runs.bounds.beat)), forgets)
             )
         if not await unless_gone(request, run.pause_or_end()):
             await runs.cancel(run, GONE)
+            if forgets:
+                await runs.forget(run)
             return Response(status_code=204)  # the client has disconnected
         try:
             said_by(run, wrong)  # raises if the run has no result
@@ -198,11 +200,14 @@ def _refuse_unable(request: ResponseRequest) -> None:
 async def _then_forget(
     runs: Runs, run: ServedRun, events: AsyncGenerator[bytes, None], forgets: bool
 ) -> AsyncGenerator[bytes, None]:
-    async with aclosing(events):
-        async for event in events:
-            yield event
-    if forgets and not run.questions:
-        await runs.forget(run)
+    """Yield the events of a run, and delete the run when it has ended if `forgets`, also if the reader stops before."""
+    try:
+        async with aclosing(events):
+            async for event in events:
+                yield event
+    finally:
+        if forgets and not run.questions:
+            await runs.forget(run)
 
 
 class _Reply:

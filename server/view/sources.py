@@ -167,7 +167,7 @@ class FileSource:
         """Return a remark on an unreadable file, or on a long silence although the run has not ended."""
         if self._fault_note or ended:
             return self._fault_note
-        with suppress(OSError):
+        with suppress(OSError, InputError):  # the file is gone; `news` reports that
             status = self._path.stat()
             last = status.st_mtime
             if status.st_size and time.time() - last > SILENCE:

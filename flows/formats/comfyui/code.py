@@ -151,7 +151,9 @@ def restored(graph: NodeGraph, sidecar: NodeGraph) -> NodeGraph:
             )
         elif not (edge.input and edge.source in before and edge.target in before) and _remains(edge, before, current):
             edges.append(edge)
-    return NodeGraph(nodes, [*edges, *unmatched.values()], graph.name, sidecar.extra, sidecar.instructions)
+    return NodeGraph(
+        nodes, [*edges, *unmatched.values()], graph.name, sidecar.extra, sidecar.instructions, sidecar.notes
+    )
 
 
 def _is_same_class(spec: NodeSpec, before: Mapping[str, NodeSpec]) -> bool:

@@ -203,7 +203,8 @@ class _Flattening:
         self._check_nesting()
         for instance, spec in self._running_nodes(_Instance(_GraphIndex(self._graph))):
             self._add_node(instance, spec)
-        return NodeGraph(self._nodes, self._edges, self._graph.name, instructions=self._graph.instructions)
+        graph = self._graph
+        return NodeGraph(self._nodes, self._edges, graph.name, instructions=graph.instructions, notes=graph.notes)
 
     def _check_nesting(self) -> None:
         """Raise InvalidError if a subgraph contains itself, or if subgraphs are nested too deep."""

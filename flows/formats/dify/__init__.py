@@ -100,8 +100,8 @@ def dump_over(graph: NodeGraph, old: bytes) -> bytes:
     new_values = values_of(graph, BENCHMARK)
     try:
         old_values = read_yaml(old, "the file")
-        old_graph = as_app(old_values.value)["workflow"]["graph"]
         old_text = write_yaml(values_of(read(old_values, graph.name, BENCHMARK), BENCHMARK)).decode()
+        old_graph = as_app(old_values.value)["workflow"]["graph"]
         file_text = old.decode()
     except (InvalidError, UnicodeDecodeError):
         return write_yaml(new_values)
@@ -152,8 +152,8 @@ def node_lines(data: bytes) -> dict[str, int]:
 
 
 def _load(data: bytes, name: str) -> NodeGraph:
-    text = read_yaml(data, "the file")
-    return read(text, "" if app_name(text) else name, BENCHMARK)
+    text = read_yaml(data, name)
+    return read(text, "" if app_name(text) else name, BENCHMARK, subject=name)
 
 
 DIFY = Format("dify", ".dify.yml", is_it, _load, dump, losses, lines=node_lines, dump_over=dump_over)

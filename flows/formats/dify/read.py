@@ -104,20 +104,21 @@ def app_name(text: YamlValues) -> str:
     return name if isinstance(name, str) else ""
 
 
-def read(text: YamlValues, name: str, plugins: Plugins) -> NodeGraph:
+def read(text: YamlValues, name: str, plugins: Plugins, subject: str = "") -> NodeGraph:
     """Return the workflow of a file.
 
     Args:
         text: The values of the file.
         name: The name of the workflow; if empty, the name in the file.
         plugins: The plugins and models of node types in Dify.
+        subject: The name of the file, for errors; if empty, the name of the workflow.
 
     Raises:
         InvalidError: The values are not a Dify workflow; every issue is listed.
     """
     issues = list(faults(text))
     if issues:
-        raise InvalidError(name, issues)
+        raise InvalidError(subject or name or app_name(text) or "the file", issues)
     root: Fields = dict(as_app(text.value))
     workflow: Fields = dict(root["workflow"])
     graph: Fields = dict(workflow["graph"])

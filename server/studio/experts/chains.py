@@ -257,7 +257,8 @@ class _ChainText:
         part = part_at(self.text, path)
         if part is not None and old.name == new.name and old.port is None and part.flow and part.kind == "map":
             inner = self.text[part.begin : part.end]
-            self.text = with_part(self.text, path, f"{{operator: {inner}, port: {json.dumps(new.port)}}}")
+            step = f"{{operator: {inner}, port: {json.dumps(new.port, ensure_ascii=False)}}}"
+            self.text = with_part(self.text, path, step)
         elif part is not None and old.name == new.name and new.port is not None and old.port is not None:
             self.text = with_value(self.text, (*path, "port"), new.port)
         elif part is not None and old.name == new.name and (inner := part.child("operator")):

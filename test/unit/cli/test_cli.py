@@ -676,6 +676,12 @@ def test_a_path_that_is_too_long_is_bad_input(operad, expert):
         assert "too long" in err
 
 
+def test_a_name_that_is_too_long_steers_no_terminal(operad):
+    status, out, err = operad("view", "\x1b[2J" + "x" * 5000)
+    assert (status, out) == (2, "")
+    assert err == f"operad: \\x1b[2J{'x' * 76}…: the name of the file is too long\n"
+
+
 def test_importing_the_runtime_is_light():
     code = textwrap.dedent("""
         import sys

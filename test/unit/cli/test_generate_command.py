@@ -507,6 +507,28 @@ def test_a_conversation_shows_each_step_takes_back_and_ends_by_an_empty_line(tmp
     assert out.count("+ node") == 4
 
 
+def test_a_closed_terminal_names_the_option_of_the_command_for_inputs(tmp_path, stages, paper, at_a_terminal):
+    with ScriptedModel(stages(paper[0])) as endpoint:
+        status, _, seen = at_a_terminal(
+            ["generate", paper[0]["says"], "-o", "flow.yaml", "--run", "language=English", "--base-url", endpoint.base_url], b"\x04"
+        )  # fmt: skip
+    assert status == 2
+    assert "paper (file; an empty line for none)" in seen
+    assert seen.endswith("write --run paper=PATH, with nothing after the = for none\n")
+
+
+def test_the_outputs_of_a_run_steer_no_terminal(tmp_path, stages, paper, at_a_terminal):
+    (tmp_path / "paper.txt").write_text("Olives ripen in autumn.", encoding="utf-8")
+    model = stages({**paper[0], "run": {"says": dict.fromkeys(paper[0]["run"]["says"], "Olives\x1b]52;c;cm0=\x07.")}})
+    with ScriptedModel(model) as endpoint:
+        status, _, seen = at_a_terminal(
+            ["generate", paper[0]["says"], "-o", "flow.yaml", "--run", "paper=paper.txt", "--run", "language=English",
+             "--base-url", endpoint.base_url]
+        )  # fmt: skip
+    assert status == 0, seen
+    assert seen.endswith("Olives\\u001b]52;c;cm0=\\u0007.\n")
+
+
 def test_a_conversation_without_a_file_writes_to_stdout_at_its_end(tmp_path, stages, paper, at_a_terminal):
     with ScriptedModel(stages(paper[0])) as endpoint:
         status, out, seen = at_a_terminal(["generate", "--base-url", endpoint.base_url], paper[0]["says"], b"\x04")

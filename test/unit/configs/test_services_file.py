@@ -19,7 +19,7 @@ from operad.runtime import Job
 from operad.runtime.models.model import Model
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.tools.tool import Tool
-from operad.runtime.values.errors import InvalidError
+from operad.runtime.values.errors import FetchError, InvalidError
 
 
 def written(folder, text, **files):
@@ -94,6 +94,25 @@ async def test_wikipedia_answers_with_the_best_articles(web):
     assert await tool.call({"query": "fig tree", "language": "de"}) == "# Fig\nhttps://w\n\nf\n\n# B\n\n\nb"
     assert web.requests[0].path.startswith("/de?action=query")
     assert "gsrsearch=fig%20tree" in web.requests[0].path
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said", "transient"),
+    [
+        (429, b"{}", "Wikipedia refuses the search (429): {}; wait, or ask less often", True),
+        (503, b"", "Wikipedia refuses the search (503): no reason is given", True),
+        (403, b'{"error": {"info": "no"}}', 'Wikipedia refuses the search (403): {"error": {"info": "no"}}', False),
+        (200, b'{"error": {"code": "x", "info": "Off."}}', "Wikipedia refuses the search (200): Off.", False),
+        (200, b"<p>", "the answer of Wikipedia could not be read (status 200)", False),
+    ],
+)
+async def test_an_error_of_wikipedia_is_not_the_absence_of_articles(web, status, body, said, transient):
+    address = await web.serve(web.reply(body, status=status))
+    host = address.removeprefix("http://")
+    tool = wikipedia(Services(guard=Guard(allowed_hosts=(host,))), address + "/{language}")
+    with pytest.raises(FetchError) as caught:
+        await tool.call({"query": "fig"})
+    assert (str(caught.value), caught.value.transient) == (said, transient)
 
 
 async def test_knowledge_of_the_file_is_found_by_its_name(tmp_path):

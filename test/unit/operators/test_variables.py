@@ -107,6 +107,15 @@ def test_parts_of_objects_lists_and_files_are_named_with_dots(file):
 
 
 @pytest.mark.parametrize(
+    ("path", "name", "extension"),
+    [("/a/notes.txt", "notes", ".txt"), ("/a/notes", "notes.md", ".md"), ("/a/notes", "notes", "")],
+)
+def test_the_extension_of_a_file_is_that_of_its_path_or_else_of_its_name(path, name, extension):
+    file = FileDescriptor(path=path, name=name, size=1, mime_type="text/plain")
+    assert variables(_1={"f": file}).get(Selector("f.extension", "1")) == extension
+
+
+@pytest.mark.parametrize(
     "name", ["zz", "o.zz", "o.a.zz", "xs.2", "xs.n", "xs.²", f"xs.{'9' * 5000}", "s.zz", "f.zz", "none.zz"]
 )
 def test_a_part_that_is_not_there_is_none(file, name):

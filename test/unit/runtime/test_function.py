@@ -528,6 +528,26 @@ def test_a_parameter_with_a_default_and_a_near_miss_for_a_name_is_told(caplog):
     )
 
 
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_near_misses_are_told_once_and_those_of_an_operator_with_issues_after_these(caplog, is_nested):
+    def facts() -> str:
+        return "said"
+
+    def guess(facts: str, fact: str = "nothing") -> str:
+        return facts + fact
+
+    def show(facts: str, other: str, fact: str = "nothing") -> str:
+        return facts + other + fact
+
+    first = operator(facts)
+    flow = Workflow([first >> operator(guess), first >> operator(show)], name="inner")
+    issues = (Workflow(flow, name="outer") if is_nested else flow).graph().check()
+    assert [issue.where.rpartition("/")[2] for issue in issues] == ["show"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "'guess': parameter 'fact' keeps its default: no operator before it has this id (did you mean 'facts'?)"
+    ]
+
+
 def test_every_door_of_a_workflow_takes_a_model():
     with ScriptedModel([Say("one"), Say("two")]) as model:
         flow = Workflow([Operator("Say it.", id="say")])

@@ -203,6 +203,15 @@ async def test_every_request_that_is_sent_again_is_an_event_first(in_a_run):
     ]
 
 
+@pytest.mark.parametrize("milliseconds", ["soon", "nan", "-1"])
+async def test_a_malformed_wait_in_milliseconds_hides_no_wait_in_seconds(in_a_run, milliseconds):
+    busy = Fail(429, headers={"retry-after-ms": milliseconds, "retry-after": "0.001"})
+    async with ScriptedModel([busy, Say("now")]) as scripted:
+        model = scripted.model.model_copy(update={"max_retries": 1})
+        _, heard = await in_a_run(lambda: model.complete(HELLO))
+    assert [event.delay for event in heard if isinstance(event, ModelRetried)] == [0.001]
+
+
 NOT_AGAIN = {
     "a wrong request": Fail(400),
     "no quota": Fail(429, error={"code": "insufficient_quota"}),

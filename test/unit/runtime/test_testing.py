@@ -146,12 +146,12 @@ async def test_one_request_too_many_fails_and_is_raised_at_the_end():
     scripted = ScriptedModel([]).__enter__()
     with pytest.raises(ModelError, match="request 1 is more than the script has steps"):
         await scripted.model.complete(HELLO)
-    with pytest.raises(UnexpectedStepError, match="asked 1 times, 1 more than its script has steps"):
+    with pytest.raises(UnexpectedStepError, match="asked 1 time, 1 more than its script has steps"):
         scripted.__exit__(None, None, None)
 
 
 async def test_one_request_too_many_is_told_instead_of_the_error_that_it_led_to():
-    with pytest.raises(UnexpectedStepError, match="asked 1 times, 1 more than its script has steps") as caught:
+    with pytest.raises(UnexpectedStepError, match="asked 1 time, 1 more than its script has steps") as caught:
         async with ScriptedModel([]) as scripted:
             await scripted.model.complete(HELLO)
     assert isinstance(caught.value.__cause__, ModelError)

@@ -361,3 +361,11 @@ def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match=r"none\.jsonl: cannot be read: No such file"):
         list(EventsFile(tmp_path / "none.jsonl").events())
+
+
+def test_the_rest_of_a_file_that_is_gone_is_an_error_that_names_the_file(tmp_path):
+    file = EventsFile(written(tmp_path / "run.jsonl", ran(chain(BuiltinWorkflow, Do("a")))))
+    list(file.events())
+    file.path.unlink()
+    with pytest.raises(InputError, match=r"run\.jsonl: cannot be read: No such file"):
+        _ = file.rest

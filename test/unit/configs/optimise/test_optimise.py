@@ -650,6 +650,16 @@ async def test_a_process_that_is_killed_loses_the_step_it_was_at_and_no_more(des
     assert lines_of(desk)[1 : 1 + len(done)] == done
 
 
+async def test_an_expert_whose_evaluator_is_a_function_is_made_better(desk):
+    beside = f"checks_{desk.name}"  # a module of a process has its name for good
+    (desk / f"{beside}.py").write_text("def right(result: str) -> bool:\n    return True\n")
+    evaluator = f"    evaluator: {{function: {beside}.right}}\n"
+    (desk / "clerk.yaml").write_text(EXPERT + evaluator)
+    told = []
+    await searched(desk, rounds=1, tell=told.append)
+    assert any(f"{beside}.right" in line and "copy it there to run it" in line for line in told)
+
+
 @pytest.mark.parametrize("needs", ["class: BESIDE.Reads", "cache: {path: kept.db}", ""])
 async def test_a_best_that_needs_what_lies_beside_the_expert_says_so(desk, needs):
     beside = f"beside_{desk.name}"  # a module of a process has its name for good

@@ -202,6 +202,40 @@ def test_a_typed_node_and_a_workflow_stay_as_they_are():
             edited(data_of(text), "Desk", [SetInstruction(op="set_instruction", operator=name, instruction="x")])
 
 
+FUNCTIONS = """
+plugin: {workflow_platform: BUILTIN}
+operators:
+  - &label {function: labels.label}
+experts:
+  - profile: {name: Desk}
+    workflow: [[*label, {name: reply, instruction: Reply.}]]
+    evaluator: EVALUATOR
+"""
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "shown"),
+    [
+        ("{function: checks.polite}", "(a function: checks.polite)"),
+        ("[{function: checks.polite}, {instruction: Kind?}]", "(a function: checks.polite)\nKind?"),
+        ("*label", "(a function: labels.label)"),
+    ],
+)
+def test_functions_are_shown_by_their_names_and_stay_as_they_are(evaluator, shown):
+    data = data_of(FUNCTIONS.replace("EVALUATOR", evaluator))
+    told = outline(data, "Desk")
+    assert told["operators"][0] == {"name": "label", "instruction": "(a function: labels.label)", "after": []}
+    assert told["evaluator"] == shown
+    with pytest.raises(InputError, match="stays as it is"):
+        edited(data, "Desk", [SetInstruction(op="set_instruction", operator="label", instruction="x")])
+
+
+def test_another_evaluator_takes_the_place_of_a_function():
+    data = data_of(FUNCTIONS.replace("EVALUATOR", "{function: checks.polite}"))
+    changed = edited(data, "Desk", [SetEvaluator(op="set_evaluator", instruction="Kind?")])
+    assert outline(changed, "Desk")["evaluator"] == "Kind?"
+
+
 def faults_of(text):
     try:
         load_text(text, "desk.yaml", Path())

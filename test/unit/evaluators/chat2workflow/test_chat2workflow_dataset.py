@@ -5,6 +5,7 @@ import json
 import pytest
 
 from operad.evaluators.chat2workflow import CaseFile, Dataset, Response, Subtask, read_dataset, read_run
+from operad.evaluators.chat2workflow.dataset import subtask_of
 from operad.runtime.values.errors import InputError, InvalidError
 
 QUERIES = [{"id": 1, "category": "AIGC", "task": "Greeting", "query1": "Greet (variable name).", "query2": "Twice."}]
@@ -75,6 +76,22 @@ def test_all_faults_of_a_dataset_are_told_at_once(folder):
         "Other_1: must be an object",
     ):
         assert said in found
+
+
+@pytest.mark.parametrize("value", [True, False, [1, True]])
+def test_a_boolean_is_no_number_of_a_test_case(folder, value):
+    keys = {**KEYS, "Greeting_1": {**KEY, "test2": {"name": value, "files": []}}}
+    said = "must be a text, a number, or files with mime_type and value"
+    assert issues_of(read_dataset, folder(keys=keys)) == [
+        f"[format] check_pass_stage.json: Greeting_1.test2.name: {said}"
+    ]
+
+
+def test_a_boolean_is_no_number_of_a_round(folder):
+    said = {"dataset": str(folder()), "task": "Greeting", "round": 1}
+    assert subtask_of(said).key == "Greeting_1"
+    with pytest.raises(InputError, match="names no round of a task"):
+        subtask_of({**said, "round": True})
 
 
 @pytest.mark.parametrize("queries", [[], {}, [{"task": "A", "category": "B"}], [{**QUERIES[0], "query4": "x"}]])

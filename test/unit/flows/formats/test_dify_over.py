@@ -164,3 +164,9 @@ def test_a_text_that_cannot_be_kept_is_written_anew_with_the_same_values(text):
     after, _, _ = changed(text, 'set t user "Kindly: {{#s.text#}}"')
     same, _, _ = changed(FILE, 'set t user "Kindly: {{#s.text#}}"')
     assert yaml.safe_load(after) == yaml.safe_load(same)
+
+
+@pytest.mark.parametrize("old", [b"", b"[]\n", b"a: 1\n", b"app: {}\n", b"workflow: {graph: 3}\n", b"workflow:\n"])
+def test_over_what_is_no_workflow_of_dify_a_workflow_is_written_anew(old):
+    graph = load(FILE, "translate")
+    assert DIFY.written(graph, old) == DIFY.dump(graph)

@@ -6,6 +6,7 @@ import pytest
 
 from operad.flows.formats.chat2workflow import CHAT2WORKFLOW, dump, load, losses, node_lines
 from operad.flows.formats.format import check_nodes
+from operad.flows.formats.json_text import MAX_BYTES
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.values.errors import InvalidError
 
@@ -92,3 +93,12 @@ def test_parameters_that_chat2workflow_lacks_are_losses():
         ("1", "defaults: Chat2Workflow has no such parameter; it is written with that name"),
         ("2", "failure: Chat2Workflow has no such parameter; it is written with that name"),
     ]
+
+
+@pytest.mark.parametrize("form", [str, str.encode])
+def test_text_has_the_same_size_limit_as_a_file(form):
+    text = json.dumps(FLOW)
+    assert load(form(text + " " * (MAX_BYTES - len(text)))).name == "workflow"
+    with pytest.raises(InvalidError) as caught:
+        load(form(text + "é" * ((MAX_BYTES - len(text)) // 2 + 1)))
+    assert [issue.code for issue in caught.value.issues] == ["size"]

@@ -592,6 +592,26 @@ workflow:
     assert [issue.where for issue in caught.value.issues] == [f"line {n}" for n in (3, 7, 9, 10, 10, 11, 13)]
 
 
+@pytest.mark.parametrize(
+    ("data", "subject"),
+    [
+        (b"app: {name: greet, mode: chat}\n", "flow: 2 issues\n"),
+        (b"app: {mode: chat}\n", "flow: 2 issues\n"),
+        (b"app: [\n", "flow: 1 issue\n"),
+    ],
+)
+def test_an_error_names_the_file_also_if_the_app_in_it_has_a_name(data, subject, tmp_path):
+    (tmp_path / "flow.dify.yml").write_bytes(data)
+    with pytest.raises(InvalidError) as caught:
+        DIFY.load(tmp_path / "flow.dify.yml")
+    assert str(caught.value).startswith(subject)
+
+
+def test_an_error_of_content_without_a_name_names_the_app():
+    with pytest.raises(InvalidError, match=r"^greet: 2 issues"):
+        load(b"app: {name: greet, mode: chat}\n")
+
+
 @pytest.mark.parametrize("text", ["{{#" + " " * 2**20, "{{#" * 2**19, "{{#a." + "b" * 2**20, "{{#'" + "a" * 2**20])
 def test_what_looks_like_a_reference_takes_no_time(text):
     graph = graph_of("llm", {"system": "", "user": text})

@@ -157,11 +157,11 @@ def test_the_others_say_that_they_lose_them(name):
 
 def test_what_is_made_of_a_workflow_keeps_them_and_a_part_does_not():
     graph = NodeGraph([NodeSpec("1", "Load", {"image": "a"}), NodeSpec("2", "Save")], [Edge("1", "2", 0, "image")], "x")
-    graph = replace(graph, instructions=ASKED)
+    graph = replace(graph, instructions=ASKED, notes=("No size was given.",))
     code = FORMATS["comfyui-code"].load(FORMATS["comfyui-code"].dump(graph), "x")
-    assert restored(code, graph).instructions == ASKED
-    assert executable(graph, Definitions()).instructions == ASKED
-    assert graph.inside("").instructions == ()
+    for made in (restored(code, graph), executable(graph, Definitions())):
+        assert (made.instructions, made.notes) == (ASKED, ("No size was given.",))
+    assert (graph.inside("").instructions, graph.inside("").notes) == ((), ())
 
 
 @pytest.mark.parametrize("name", KEEPING)

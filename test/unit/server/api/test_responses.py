@@ -15,6 +15,7 @@ from operad.runtime.values.errors import InputError
 from operad.runtime.workflow.memory import count_tokens
 from operad.server.bounds import Bounds
 from operad.server.guard import read_origins
+from operad.server.problems import RefusedError
 
 KEY = "a-key-of-many-characters"
 SUMMARIZES = "You keep the memory of a conversation"
@@ -200,6 +201,33 @@ async def test_what_is_not_to_be_stored_is_forgotten(stream):
             await client.responses.create(model="Expert", input="b", previous_response_id=said.id)
         assert (await here.http.get("/runs")).json()["runs"] == []
     assert said.output_text == "a||{}"
+
+
+@pytest.mark.parametrize("store", [False, True])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_is_not_to_be_stored_is_forgotten_also_if_the_client_leaves(stream, store):
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def hang(job):
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with served(offered(Code(hang))) as here:
+        asking = {"model": "Expert", "input": "a", "stream": stream, "store": store}
+        leaving = asyncio.ensure_future(here.http.post("/v1/responses", json=asking))
+        await began.wait()
+        (run,) = (await here.http.get("/runs")).json()["runs"]
+        leaving.cancel()
+        await ended.wait()
+    # The server has ended, and with it the reply.
+    if store:
+        assert (await here.serving.runs.find(run["id"])).error == "was cancelled, for the client had gone"
+    else:
+        with pytest.raises(RefusedError, match="no run has the id"):
+            await here.serving.runs.find(run["id"])
 
 
 async def test_a_question_is_the_output_and_the_next_input_answers_it():

@@ -166,6 +166,20 @@ def test_the_form_changes_the_port_of_a_chain(edit):
     assert text == ROUTED.replace("port: refund", 'port: "complaint"')
 
 
+@pytest.mark.parametrize("written", ["*triage", "{name: look, instruction: Look., ports: [退款]}"])
+def test_a_port_in_another_script_is_written_as_it_is(edit, written):
+    text = ROUTED.replace("[refund, complaint]", "[退款, complaint]").replace(
+        "{operator: *triage, port: refund}", written
+    )
+    name = "triage" if written == "*triage" else "look"
+    chains = [
+        [{"operator": name, "port": "退款"}, "check", "refund", "reply"],
+        [{"operator": "triage", "port": "complaint"}, "soothe", "reply"],
+    ]
+    after, _ = edit(text, {"op": "set", "node": "Clerk", "path": "workflow", "value": chains})
+    assert after == text.replace(f"[{written},", f'[{{operator: {written}, port: "退款"}},')
+
+
 def test_operators_that_are_written_in_chains_are_followed_and_cut_there(edit):
     text, _ = edit(IN_PLACE, add("style", "Mend it."), connect("answer", "style"))
     assert text == IN_PLACE + '        - {name: style, instruction: "Mend it."}\n'
