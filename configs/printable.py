@@ -23,5 +23,5 @@ def harmless(text: str) -> str:
 
 def put(text: str, to: TextIO | None = None) -> None:
     """Print text of models or files to stdout or another stream; for a terminal, control characters are escaped."""
-    to = to or sys.stdout
-    print(harmless(text) if to.isatty() else text, file=to)
+    stream = to or sys.stdout
+    print(harmless(text) if stream.isatty() else text, file=stream)

@@ -169,4 +169,4 @@ def test_a_text_that_cannot_be_kept_is_written_anew_with_the_same_values(text):
 @pytest.mark.parametrize("old", [b"", b"[]\n", b"a: 1\n", b"app: {}\n", b"workflow: {graph: 3}\n", b"workflow:\n"])
 def test_over_what_is_no_workflow_of_dify_a_workflow_is_written_anew(old):
     graph = load(FILE, "translate")
-    assert DIFY.written(graph, old) == DIFY.dump(graph)
+    assert DIFY.dump_keeping_text(graph, old) == DIFY.dump(graph)
