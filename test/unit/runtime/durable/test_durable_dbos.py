@@ -229,7 +229,7 @@ def test_work_is_given_to_others_only_where_the_one_that_began_it_is_dead(client
         assert connection.execute(text(taken), {"id": step_id}).rowcount == 1
     assert not dbos_process.give_back(client, step_id, "another-process", "elsewhere")
     assert dbos_process.give_back(client, step_id, "taker", "elsewhere")
-    assert not dbos_process.give_back(client, step_id, ["taker"], "elsewhere"), "it is nobody's now"
+    assert not dbos_process.give_back(client, step_id, "taker", "elsewhere"), "it is nobody's now"
     found = row(client, step_id)
     assert (found.status, found.queue_name) == ("ENQUEUED", "elsewhere")
 
