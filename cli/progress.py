@@ -28,7 +28,7 @@ LONGEST_ERROR = 500
 LONGEST_TOLD = 100
 """Maximum number of characters of an insight in a line."""
 
-CUT_OFF = "the answer was cut off at the most tokens it may have; raise max_tokens"
+CUT_OFF = "the answer was cut off; raise max_tokens"
 """Note on an answer whose finish reason is ``length``."""
 
 State = Literal["waiting", "running", "asking", "retrying", "done", "cached", "kept", "skipped", "failed", "stopped"]

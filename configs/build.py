@@ -250,10 +250,10 @@ class Builder:
             or (isinstance(step.spec, OperatorSpec) and bool(step.spec.class_))
         )
         if last:
-            message = f"the chain ends here, so nothing follows from port {port!r}; add what does"
+            message = f"the chain ends here, so port {port!r} has no successor; add one"
             self._faults.report(path, "port", message)
         elif isinstance(step.does, Map):
-            self._faults.report(path, "port", "what runs for each item of a list takes no port")
+            self._faults.report(path, "port", "an operator with `map` has no ports")
         elif port not in ports and (ports or not may_have_undeclared_ports):
             self._faults.report(path, "unknown-port", no_such_port(port, ports))
         else:
@@ -369,7 +369,7 @@ class Builder:
         by_class = isinstance(spec, OperatorSpec) and spec.class_
         refused = _NOT_AS_EVALUATOR if by_class else _NOT_AS_EVALUATOR | {"output_schema"}
         for key in sorted(refused & spec.model_fields_set):
-            self._faults.report((*defined, key), "value", f"an evaluator takes no {key!r}")
+            self._faults.report((*defined, key), "value", f"an evaluator cannot have {key!r}")
         default = replace(around.policy, fallback=None)  # the message of the default fallback is not a verdict
         policy = self._policies.of(spec, defined, default, around.model, base=Evaluator)
         if isinstance(spec, FunctionSpec):
@@ -388,7 +388,7 @@ class Builder:
         spec, defined = found
         if not isinstance(ref, str) and spec.name not in self._operators:
             for key in sorted(_NOT_AS_FALLBACK & spec.model_fields_set):
-                message = f"a fallback runs once, as it is; it takes no {key!r}"
+                message = f"a fallback runs once, unchanged; it cannot have {key!r}"
                 self._faults.report((*defined, key), "value", message)
         return self._make(spec, defined, base, model)
 
@@ -404,8 +404,8 @@ class Builder:
         return spec, defined
 
     def _report_kind(self, spec: WorkflowSpec | TypedSpec | FunctionSpec, path: Path_) -> None:
-        kinds = {WorkflowSpec: "a workflow", TypedSpec: "a typed node", FunctionSpec: "a function"}
-        self._faults.report(path, "value", f"{spec.name!r} is {kinds[type(spec)]}, and an operator is wanted here")
+        kinds = {WorkflowSpec: "workflow", TypedSpec: "typed node", FunctionSpec: "function"}
+        self._faults.report(path, "value", f"expected an operator, got {kinds[type(spec)]} {spec.name!r}")
 
     def _make(self, spec: OperatorSpec, path: Path_, base: type[Operator], model: ModelSpec | None) -> Operator | None:
         """Return an instance of `base` or the operator's own class; `model` is the expert's. None after faults."""

@@ -434,7 +434,7 @@ def _not_run_with_defaults() -> Any:
 
 
 def _not_run(**_: Any) -> Any:
-    raise ToolError("the code of this file was looked at, not loaded: load it to run it")
+    raise ToolError("the code of this file was analysed, not loaded; load it to run it")
 
 
 def _module_name(value: object) -> str:

@@ -107,4 +107,8 @@ def at_the_same_endpoint(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
 
 def variable(name: str) -> str:
     """Return the name of an environment variable for an error, unless it looks like a key put there by mistake."""
-    return name if re.fullmatch(r"[A-Z][A-Z0-9_]*", name) else "that is named here (a name is wanted, not the key)"
+    return (
+        name
+        if re.fullmatch(r"[A-Z][A-Z0-9_]*", name)
+        else "that is named here (expected the name of a variable, not the key)"
+    )

@@ -1,4 +1,4 @@
-"""Tools from MCP servers: one name in an action stands for all the tools of a server.
+"""Tools of MCP servers, all of which an action can include by the name of the server.
 
 The connection to a server is opened on first use in a run (`operad.runtime.tools.connections`), never while a
 configuration is read. The `mcp` package is an extra, imported when the connection is opened.

@@ -1,4 +1,4 @@
-"""Typed nodes: an operator that declares its parameters, its outputs and its ports once.
+"""Typed nodes: operators with declared parameters, outputs and ports.
 
 Validation, the catalogue (`operad nodes`), YAML, the formats and the prompts that generate workflows all use that
 declaration. A custom node type is a subclass:
@@ -324,11 +324,13 @@ class NodeOperator(Operator, Generic[ParamsT]):
         if failure is None:
             return
         if failure.then == "branch" and list(self.ports) != [DONE, FAILED]:
-            yield Fault("failure.then", f"a node of type {self.type!r} has ways of its own, and takes none on failure")
+            yield Fault(
+                "failure.then", f"a node of type {self.type!r} has ports of its own, and cannot have one for failures"
+            )
         declared = self.outputs(type_of)
         for name, value in failure.values.items():
             if name in declared and not fits(value, declared[name]):
-                problem = f"{shown(value)} is no {declared[name].value}, which the output {name!r} is"
+                problem = f"{shown(value)} is not a valid {declared[name].value}, the type of the output {name!r}"
                 yield Fault("failure.values", problem, "wrong-type")
 
     @property
@@ -343,7 +345,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
             InputError: The node runs a workflow inside, which has no fingerprint.
         """
         if self.body is not None:
-            raise InputError(f"node {self.get_id()!r} runs a workflow, and nothing tells two of these apart")
+            raise InputError(f"node {self.get_id()!r} runs a workflow, which has no fingerprint")
         return {"type": name_of(type(self)), "params": fingerprint(self.settings)}
 
     @cached_property

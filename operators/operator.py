@@ -1,4 +1,4 @@
-"""Operator: it gathers what a reasoner needs into a task, and hands the task over."""
+"""Operator: builds a task from an instruction, messages, tools and knowledge, and passes it to a reasoner."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class OperatorConfig(Value):
     @classmethod
     def _check_ports(cls, ports: Sequence[str]) -> Sequence[str]:
         if len(set(ports)) < len(ports) or not all(port.strip() for port in ports):
-            raise ValueError("ports need names, each its own")
+            raise ValueError("ports must have distinct, non-empty names")
         return ports
 
     @field_validator("instruction")
@@ -350,7 +350,11 @@ class Operator(BaseOperator[T]):
             return [Issue(issue.code, f"output_schema: {issue.message}", self.get_id()) for issue in error.issues]
         if self.ports and schema and PORT in schema.get("properties", {}):
             return [
-                Issue("port-twice", f"its output_schema has a field {PORT!r}, which names the way on", self.get_id())
+                Issue(
+                    "port-twice",
+                    f"its output_schema has a field {PORT!r}, which is reserved for the chosen port",
+                    self.get_id(),
+                )
             ]
         return []
 

@@ -1,4 +1,4 @@
-"""Workflows in the form that a ComfyUI server runs, ``{id: {class_type, inputs}}``: their faults, and values for inputs."""
+"""Workflows in ComfyUI's API form, ``{id: {class_type, inputs}}``: their faults, and values for inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that act for the user: agent, which calls tools until it can answer, and human-input, which asks a person."""
+"""Nodes agent, which calls tools until it can answer, and human-input, which asks a person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The node comfyui: a workflow of image, video and sound models, run on a ComfyUI server."""
+"""Node comfyui: a workflow of image, video and sound models, run on a ComfyUI server."""
 
 from __future__ import annotations
 

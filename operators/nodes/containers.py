@@ -1,4 +1,4 @@
-"""Nodes that run others inside: iteration, loop, and workflows by name."""
+"""Nodes that run other nodes: iteration, loop and sub-workflow."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class Iteration(NodeOperator[IterationParams]):
 
 def _body(node: NodeOperator[Any]) -> Workflow:
     if node.body is None:
-        raise InputError(f"node {node.get_id()!r} ({node.type}) has nothing to run inside; give it a body")
+        raise InputError(f"node {node.get_id()!r} ({node.type}) has no body; give it one")
     return node.body
 
 
@@ -275,7 +275,7 @@ class Loop(NodeOperator[LoopParams]):
         for number, variable in enumerate(self.params.variables):
             initial = variable.value
             if not isinstance(initial, Selector) and not fits(initial, variable.type):
-                yield Fault(f"variables[{number}]", f"{shown(initial)} is no {variable.type.value}")
+                yield Fault(f"variables[{number}]", f"{shown(initial)} is not a valid {variable.type.value}")
         kinds = {variable.name: variable.type for variable in self.params.variables} | {"index": T.NUMBER}
         for number, condition in enumerate(self.params.break_conditions):
             where = f"break_conditions[{number}]"
@@ -383,8 +383,8 @@ class SubWorkflow(NodeOperator[SubWorkflowParams]):
         missing = [output.name for output in self.params.outputs if output.name not in message.outputs]
         if missing:
             raise NodeError(
-                f"node {self.get_id()!r} (sub-workflow): {name!r} gave no {missing[0]!r}; "
-                f"it gave: {', '.join(message.outputs) or 'nothing'}"
+                f"node {self.get_id()!r} (sub-workflow): {name!r} has no output {missing[0]!r}; "
+                f"its outputs: {', '.join(message.outputs) or 'none'}"
             )
         return NodeResult(dict(message.outputs), text=message.scratchpad, status=message.status, parts=(message,))
 

@@ -1,4 +1,4 @@
-"""Nodes that read and make files: document-extractor, markdown-exporter, mermaid-converter, tts, text2image, echarts."""
+"""Nodes for files: document-extractor, markdown-exporter, mermaid-converter, tts, text2image, echarts."""
 
 from __future__ import annotations
 

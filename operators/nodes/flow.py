@@ -1,4 +1,4 @@
-"""Nodes that begin, end and branch: start, end, answer, if-else."""
+"""Nodes for control flow: start, end, answer, if-else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes http-request and request: the request, and the variables of its response."""
+"""Nodes http-request and request."""
 
 from __future__ import annotations
 

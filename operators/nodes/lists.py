@@ -1,4 +1,4 @@
-"""The node list-operator."""
+"""Node list-operator."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ class ListOperator(NodeOperator[ListOperatorParams]):
         name, *rest = operation or [""]
         if name not in _OPERATIONS:
             known = ", ".join(_OPERATIONS[:-1])
-            yield Fault(where, f"{name!r} is none{did_you_mean(str(name), _OPERATIONS)}; there are: {known}")
+            yield Fault(
+                where, f"{name!r} is not an operation{did_you_mean(str(name), _OPERATIONS)}; there are: {known}"
+            )
         elif name != "all" and not rest:
             yield Fault(where, f"{name} needs a value after it")
         elif name in ("extract_by", "limit"):

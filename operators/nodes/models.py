@@ -1,4 +1,4 @@
-"""Nodes that ask a model: llm, question-classifier, parameter-extractor."""
+"""Nodes that call a model: llm, question-classifier, parameter-extractor."""
 
 from __future__ import annotations
 

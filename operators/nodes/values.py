@@ -1,4 +1,4 @@
-"""Nodes that work on values: code, template-transform, variable-aggregator, assigner, conversation."""
+"""Nodes that compute values: code, template-transform, variable-aggregator, assigner, conversation."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Code(NodeOperator[CodeParams]):
         walked = walked_through(self.params.code)
         for number, (name, selector) in enumerate(self.params.variables):
             if name in walked and (kind := type_of(selector)) in (T.NUMBER, T.BOOLEAN):
-                problem = f"{name!r} is {kind.value}, and main walks through it, which needs a list or a text"
+                problem = f"{name!r} is {kind.value}, but main iterates over it, which requires a list or a text"
                 yield Fault(f"variables[{number}]", problem, "wrong-type")
 
     async def compute(self, call: NodeCall) -> Values:
@@ -156,7 +156,7 @@ class TemplateTransform(NodeOperator[TemplateParams]):
         names = [argument.name for argument in self.params.variables]
         yield from doubles("variables", names)
         if "self" in names:  # Jinja's name of the template itself
-            yield Fault("variables", "'self' is a word of Jinja's; name the variable otherwise")
+            yield Fault("variables", "'self' is reserved by Jinja; rename the variable")
         wrong = check_template(self.params.template)
         yield from (Fault("template", told(issue), issue.code) for issue in wrong)
         if wrong:
@@ -301,7 +301,7 @@ class Assigner(NodeOperator[AssignerParams]):
                     problem = f"{str(given)!r} is {type_of(given).value}, and {operation} needs {permitted.value}"
                     yield Fault(where, problem, "wrong-type")
             elif not fits(given, permitted):
-                yield Fault(where, f"{shown(given)} is no {permitted.value}", "wrong-type")
+                yield Fault(where, f"{shown(given)} is not a valid {permitted.value}", "wrong-type")
 
     async def compute(self, call: NodeCall) -> Values:
         """Return the new values, computed in order; an operation whose value is None changes nothing."""
@@ -403,7 +403,7 @@ class Conversation(NodeOperator[ConversationParams]):
             yield Fault("id", f"a node of this type has the id {self.type!r}")
         for number, variable in enumerate(self.params.variables):
             if not fits(variable.value, variable.type):
-                yield Fault(f"variables[{number}]", f"{shown(variable.value)} is no {variable.type.value}")
+                yield Fault(f"variables[{number}]", f"{shown(variable.value)} is not a valid {variable.type.value}")
 
     async def compute(self, call: NodeCall) -> Values:
         """Return the kept variables of the session."""

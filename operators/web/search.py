@@ -1,4 +1,4 @@
-"""Searching the web: what a provider of searches is, and one that asks SerpApi."""
+"""Web search: the interface of search providers, and the provider SerpApi."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class SerpApi(Value):
         raise FetchError(f"{self.base_url} does not speak SerpApi's protocol: its answer is not a JSON object")
 
     def _refusal(self, status: int, reason: str) -> FetchError:
-        remedy = {401: "; check the key", 429: "; wait, or see what is left of the quota"}.get(status, "")
+        remedy = {401: "; check the key", 429: "; wait, or check the remaining quota"}.get(status, "")
         # Status 429 stands for too many searches at once, and for a used up quota.
         transient = status >= 500 or (status == 429 and "run out" not in reason)
         return FetchError(f"{self.base_url} refuses the search ({status}): {reason}{remedy}", transient=transient)

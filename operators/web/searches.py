@@ -1,4 +1,4 @@
-"""Providers of searches beside SerpApi: SearXNG, Tavily and DuckDuckGo."""
+"""Search providers SearXNG, Tavily and DuckDuckGo."""
 
 from __future__ import annotations
 

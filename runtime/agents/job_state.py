@@ -1,4 +1,4 @@
-"""State of a job that a leader splits: its parts, what they gave, and what is repeated."""
+"""State of a job that a leader splits: its parts, their results and repetitions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class JobState:
         """
         task = self.task
         if task is None or not self.running:
-            raise InputError(f"job {self.job.id!r} is not being done; it ended before")
+            raise InputError(f"job {self.job.id!r} is not in progress; it has ended")
         self.ended = why
         task.get_loop().call_soon_threadsafe(task.cancel)
 

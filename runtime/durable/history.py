@@ -367,7 +367,7 @@ class _Derivation:
         level.rounds = level.rounds.judged(verdict, has_result=not level.failed)
         for name in level.to_run if not level.failed else ():
             if name not in level.begun:
-                skipped = events.OperatorSkipped(reason="the way to it was not taken")
+                skipped = events.OperatorSkipped(reason="no edge to it was taken")
                 self.append(skipped, (*level.path, name), name, level.round)
         judged = events.RoundFinished(
             status=verdict.status,

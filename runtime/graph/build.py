@@ -1,4 +1,4 @@
-"""A workflow made ready to run."""
+"""Build: a workflow that is ready to run."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class WorkflowGraph:
                 )
             taken.add(evaluator_id)
         if END in self.operators:
-            issues.append(Issue("duplicate-id", "an operator has the id of what ends the workflow", END))
+            issues.append(Issue("duplicate-id", "this id is reserved for the end of the workflow", END))
         missing = [(node_id, p) for node_id, parents in self.before.items() for p in parents if p not in self.operators]
         issues += [
             Issue(
@@ -156,7 +156,11 @@ class WorkflowGraph:
         number = {node_id: node for node, node_id in enumerate(plan.ids)}
         all_nodes = range(len(plan.ids))
         return [
-            Issue("read-too-early", f"reads what {read!r} said, which does not come before it", node_id)
+            Issue(
+                "read-too-early",
+                f"reads the message of {read!r}, which is not one of its predecessors; add an edge",
+                node_id,
+            )
             for node_id, operator in self.operators.items()
             if (reads := [read for read in operator.reads if read in number])
             for ancestors in [plan.ancestors([number[node_id]], among=all_nodes) - {number[node_id]}]
@@ -221,7 +225,7 @@ class WorkflowGraph:
                 issues.append(
                     Issue(
                         "never-runs",
-                        f"it waits for all before it, but {' and '.join(map(repr, routers))} would have to take "
+                        f"it waits for all its predecessors, but {' and '.join(map(repr, routers))} would have to take "
                         "different ports at once; use join='all_done' or 'any'",
                         node_id,
                     )
@@ -258,7 +262,7 @@ class WorkflowGraph:
         issues += [
             Issue(
                 "fallback-port",
-                "its fallback takes no port, and so would take all; give a message with ports=(…,)",
+                "the fallback has no port, so every branch would run; set ports=('…',)",
                 node_id,
             )
             for node_id, policy in self.policies.items()
@@ -277,8 +281,8 @@ class WorkflowGraph:
                 issues.append(
                     Issue(
                         "no-fingerprint",
-                        "its messages are to be cached, but nothing tells it from others: "
-                        "give it a method fingerprint(), or Policy(cache=False)",
+                        "its messages are to be cached, but it has no fingerprint; "
+                        "define fingerprint(), or set Policy(cache=False)",
                         node_id,
                     )
                 )

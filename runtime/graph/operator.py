@@ -73,7 +73,7 @@ class BaseOperator(Step[T]):
         Args:
             call: Input of the operator.
         """
-        raise NotImplementedError(f"{type(self).__name__} does nothing: give it run(call) or execute(…)")
+        raise NotImplementedError(f"{type(self).__name__} has no method run(call) or execute(…); define one of them")
 
     async def execute(
         self,
@@ -190,7 +190,7 @@ class BaseOperator(Step[T]):
         Raises:
             InputError: The class defines no fingerprint.
         """
-        raise InputError(f"nothing tells operator {self.get_id()!r} from others: give it a method fingerprint()")
+        raise InputError(f"operator {self.get_id()!r} has no fingerprint; define fingerprint() to cache its messages")
 
     def settle_id(self, taken: Collection[str]) -> None:
         """Make an automatically chosen id different from the ids that are taken."""

@@ -1,4 +1,4 @@
-"""Folders and files as a knowledge base: kept in an index, and read again when they change."""
+"""Knowledge base of folders and files, with an index that is updated when they change."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class Endpoint(Value):
             )
         if not (key.isascii() and key.isprintable()):
             raise ModelError(
-                f"{self.describe()}: the API key holds signs that no key has, perhaps a line break; set it again"
+                f"{self.describe()}: the API key contains invalid characters, perhaps a line break; set it again"
             )
         address, login = apart(base_url)
         # Proxies from the environment are not used for this machine's own ports.
@@ -152,7 +152,7 @@ class Endpoint(Value):
         if isinstance(done, Deadline):
             raise ModelError(
                 f"{self.describe()} took longer than {self.total_timeout:g} s in all, and the call was stopped; "
-                "raise total_timeout, or ask for less",
+                "increase total_timeout, or request less",
                 transient=True,
             )
         return done
@@ -227,7 +227,7 @@ class Endpoint(Value):
         model, message = self.describe(), _message_of(error)
         if isinstance(error, APITimeoutError):
             return ModelError(
-                f"{model} was silent for {self.timeout:g} s; raise the timeout, or ask for less", transient=True
+                f"{model} was silent for {self.timeout:g} s; increase the timeout, or request less", transient=True
             )
         if isinstance(error, APIConnectionError):
             reason = error.__cause__ or error
@@ -246,7 +246,7 @@ class Endpoint(Value):
                 f"{model}: its content filter refuses the request: {message}; change the prompt or the filter"
             )
         if status == 401:
-            fault = "refuses the API key" if self.api_key else "wants an API key, and none is given"
+            fault = "refuses the API key" if self.api_key else "requires an API key, but none is set"
             return ModelError(f"{model} {fault} (401); set OPENAI_API_KEY, or the key of this endpoint")
         meanings = {
             403: "does not allow this with this API key",
@@ -333,7 +333,7 @@ async def _limit_size(model: str, response: Any) -> None:
             if len(beginning_bytes) < _BEGINNING:
                 beginning_bytes.extend(part[: _BEGINNING - len(beginning_bytes)])
             if size > MOST_BYTES:
-                raise ModelError(f"{model} sends more than the {MOST_BYTES:,} bytes that an answer may have")
+                raise ModelError(f"the answer of {model} is larger than the maximum of {MOST_BYTES:,} bytes")
             yield part
 
     response.aiter_bytes = aiter_bytes

@@ -1,4 +1,4 @@
-"""The model client: any endpoint that speaks the OpenAI chat-completions protocol."""
+"""Model client for endpoints that speak the OpenAI chat-completions protocol."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ class Model(Endpoint):
                         "set max_tokens"
                     )
                 if len(turn.calls) > MOST_CALLS:
-                    raise ModelError(f"{self.describe()} calls more than the {MOST_CALLS} tools that one turn may call")
+                    raise ModelError(f"{self.describe()} calls more than the maximum of {MOST_CALLS} tools in one turn")
                 if text:
                     emit(TokenStreamed(text=text))
         with self._checked_protocol():

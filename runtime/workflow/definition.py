@@ -218,7 +218,7 @@ class Definition(Step[T]):
             issues.append(
                 Issue(
                     "port",
-                    "a Port says where an edge leaves: it belongs in the previous_ops of what follows",
+                    "a Port is the start of an edge: pass it in the previous_ops of its successor",
                     operator_id,
                 )
             )
@@ -381,7 +381,7 @@ class Definition(Step[T]):
         open_ports: list[Port[Any]] = [tail for tail in chain.tails if isinstance(tail, Port)]
         if open_ports:
             port = open_ports[0]
-            raise InputError(f"the port {port.name!r} leads nowhere: write operator[{port.name!r}] >> what follows")
+            raise InputError(f"the port {port.name!r} has no successor: write operator[{port.name!r}] >> successor")
         for step in chain.steps:
             self.add_operator(step)
         for before, after in chain.edges:

@@ -294,7 +294,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         try:
             return Output(kind, "")
         except InputError as error:
-            raise InputError(f"what it returns: {error}") from error
+            raise InputError(f"the return annotation: {error}") from error
 
     @cached_property
     def schema(self) -> Mapping[str, Any] | None:
@@ -378,7 +378,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
                 values[parameter.name] = parameter.output.read(message)
             except ValueError as error:
                 raise InputError(
-                    f"input {parameter.name!r} of the job is no {name(parameter.output.type)}: {error}"
+                    f"input {parameter.name!r} of the job is not a valid {name(parameter.output.type)}: {error}"
                 ) from error
         return values
 
@@ -422,7 +422,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
                 ) from error
         if self.ports and message.ports is None:
             raise PortError(
-                f"{self._id!r} took none of its ports; return Take({self.ports[0]!r}, …): {', '.join(self.ports)}"
+                f"{self._id!r} chose none of its ports; return Take({self.ports[0]!r}, …): {', '.join(self.ports)}"
             )
         return message
 

@@ -95,7 +95,9 @@ class Map(BaseOperator[list[Any]]):
         if not isinstance(id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"Map(…): id: expected a text, got {shown(id)}; the body is given as each=…")
         if (body is None) == (each is None):
-            raise InputError("Map(…): expected what runs for each item, once: Map(over='facts.claims', each=check)")
+            raise InputError(
+                "Map(…): expected exactly one operator for the items: Map(over='facts.claims', each=check)"
+            )
         if not (isinstance(over, str | AnswerPath | None) or callable(over)):
             raise InputError(
                 f"Map(…): over: expected the name of a list, such as 'facts.claims', or facts.output.claims; got {shown(over)}"

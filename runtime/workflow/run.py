@@ -287,7 +287,7 @@ class Run:
 
     def _over(self, exceeded: str) -> BudgetError:
         return BudgetError(
-            f"workflow {self.build.name!r} has used up its budget: {exceeded}; raise it, or ask for less", self.usage
+            f"workflow {self.build.name!r} has used up its budget: {exceeded}; increase the budget", self.usage
         )
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Steps of a run: each runs an operator on the messages of those before it, and tells which may start then."""
+"""Execution of the operators of a round."""
 
 from __future__ import annotations
 
@@ -435,7 +435,7 @@ def _check_ports(node: Node, taken: Sequence[str]) -> None:
     unknown = [port for port in taken if port not in known] if known else []
     if unknown:
         hint = did_you_mean(unknown[0], known)
-        raise PortError(f"it takes port {unknown[0]!r}, which it does not have{hint}: {', '.join(sorted(known))}")
+        raise PortError(f"it chose port {unknown[0]!r}, which it does not have{hint}: {', '.join(sorted(known))}")
 
 
 def _is_failure(error: BaseException) -> bool:

@@ -188,7 +188,7 @@ def _text(message: ChatMessage, number: int) -> str:
             where = f"messages[{number}].content[{place}]"
             raise RefusedError(
                 400,
-                f"{where}: is {part.type[:60]!r}, and only parts of the type 'text' are taken; say it in words",
+                f"{where}: is {part.type[:60]!r}, but only parts of the type 'text' are accepted; write it as text",
                 param=where,
             )
     return "\n".join(part.text for part in message.content if isinstance(part, TextPart))

@@ -119,7 +119,7 @@ def _conversation(run: ServedRun) -> tuple[Turn, ...]:
     if run.questions:
         return turns
     if run.message is None:
-        reason = "has not ended; wait for it" if run.ended is None else "failed, and cannot be gone on with; ask again"
+        reason = "has not ended; wait for it" if run.ended is None else "failed, and cannot be continued; ask again"
         raise RefusedError(409, f"previous_response_id: the response {reason}", param="previous_response_id")
     return (*turns, Turn(role="assistant", text=run.text))
 
@@ -168,7 +168,9 @@ def _messages_of(given: str | Sequence[InputMessage | OtherInput]) -> list[Said]
 
 
 def _not_text_error(where: str, kind: str, wanted: str) -> RefusedError:
-    return RefusedError(400, f"{where}: is {kind[:60]!r}, and only {wanted} are taken; say it in words", param=where)
+    return RefusedError(
+        400, f"{where}: is {kind[:60]!r}, but only {wanted} are accepted; write it as text", param=where
+    )
 
 
 def _refuse_unable(request: ResponseRequest) -> None:

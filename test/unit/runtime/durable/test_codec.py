@@ -162,7 +162,7 @@ def test_what_is_nested_deeper_than_can_be_read_is_not_written():
     for _ in range(MAX_DEPTH):
         value, deepest = (value,), value
     assert again(deepest) == deepest
-    with pytest.raises(InputError, match=f"nested too deeply to be kept: {MAX_DEPTH} levels are the most"):
+    with pytest.raises(InputError, match=f"nested too deeply to be kept: the maximum is {MAX_DEPTH} levels"):
         WIRE.dump([value])
     ring = {}
     ring["ring"] = ring
