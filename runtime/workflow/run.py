@@ -214,13 +214,13 @@ class Run:
     @property
     def messages(self) -> Mapping[str, WorkflowMessage]:
         """Messages of the best round, by operator id; operators that did not run are left out."""
-        nodes = zip(self._plan.ids, self._best_messages[: self.build.first_judge], strict=False)
+        nodes = zip(self._plan.ids, self._best_messages[: self.build.first_evaluator], strict=False)
         return {node_id: message for node_id, message in nodes if message is not None}
 
     @property
     def tails(self) -> tuple[str, ...]:
         """Ids of the operators without successors."""
-        return tuple(self._plan.ids[node] for node in self._plan.parents[self.build.first_judge])
+        return tuple(self._plan.ids[node] for node in self._plan.parents[self.build.first_evaluator])
 
     @property
     def waits(self) -> bool:

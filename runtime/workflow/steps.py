@@ -98,8 +98,8 @@ class Steps:
 
     def due(self) -> tuple[str, ...]:
         """Return the ids of the operators that run in the next round, unless they are skipped."""
-        ids, first_judge = self._plan.ids, self._build.first_judge
-        return tuple([ids[node] for node in self._without_message() if node < first_judge])
+        ids, first_evaluator = self._plan.ids, self._build.first_evaluator
+        return tuple([ids[node] for node in self._without_message() if node < first_evaluator])
 
     async def run_round(
         self, run: RunInProgress, call: OperatorCall, number: int, lesson: str | None
@@ -141,7 +141,7 @@ class Steps:
         plan, results = self._plan, self.results
         blamed = {self._build.numbers[node_id] for node_id in at_fault(verdict.blame, plan.ids[:-1])}
         for node in blamed:
-            if node < self._build.first_judge and (result := results[node]) is not None:
+            if node < self._build.first_evaluator and (result := results[node]) is not None:
                 self._feedback[node] = (*self._feedback.get(node, ()), result, verdict)
         ran: dict[int, Taken] = {node: result.ports for node, result in enumerate(results) if result is not None}
         repeat = Repeat.of(plan, blamed, ran, self._skipped.values())
@@ -168,7 +168,7 @@ class Steps:
                 before=tuple(ids[parent] for parent in parents[node]),
                 message=message,
             )
-            for node, message in enumerate(self.results[: self._build.first_judge])
+            for node, message in enumerate(self.results[: self._build.first_evaluator])
             if message is not None
         )
 
@@ -234,7 +234,7 @@ class Steps:
             messages += tuple(self._further_back(number, reads))
         if self._feedback:
             messages += self._feedback.get(number, ())
-        transcript, judged = (self.transcript(), joined_tails(messages, given.job)) if node.judges else ((), None)
+        transcript, judged = (self.transcript(), joined_tails(messages, given.job)) if node.is_evaluator else ((), None)
         return OperatorCall(
             given.reasoner,
             job,
@@ -343,7 +343,7 @@ class Steps:
         for skip in self._progress.skips():
             self._skipped[skip.node] = skip
             node_id = self._plan.ids[skip.node]
-            if skip.node < self._build.first_judge:
+            if skip.node < self._build.first_evaluator:
                 path = (*self._prefix, node_id)
                 self._log.write(events.OperatorSkipped(reason=self._reason(skip)), path, node_id, self._round)
 
@@ -357,7 +357,7 @@ class Steps:
     def _why_nothing(self) -> str:
         """Return the error text for a round in which every tail was skipped."""
         plan = self._plan
-        tails = plan.parents[self._build.first_judge]  # the parents of the first evaluator, or of the end node
+        tails = plan.parents[self._build.first_evaluator]  # the parents of the first evaluator, or of the end node
         names = ["the result" if plan.ids[tail].startswith("<") else repr(plan.ids[tail]) for tail in tails]
         reasons = [
             f"{name} because {self._reason(self._skipped[tail])}" for name, tail in zip(names, tails, strict=True)
@@ -398,7 +398,7 @@ def completed(said: Answer, node: Node, call: OperatorCall, scope: Scope) -> Wor
     """
     budget = scope.run.budget
     if isinstance(said, str):
-        if node.judges:
+        if node.is_evaluator:
             raise TypeError("an evaluator returns a message with a status, not text")
         if budget is not NO_BUDGET:
             scope.run.check_budget()
