@@ -410,7 +410,7 @@ class _Assignment(BaseOperator[Any]):
         for name in blamed:
             if name not in state.again and state.blamed[name] + 1 >= life_cycles:
                 raise self._error(verdict, [name], f"; {name!r} has used its {life_cycles} life cycles")
-            state.teach(name, lesson)
+            state.repeat_with_lesson(name, lesson)
         raise FaultError(evaluation, lesson=lesson, blame=blamed)
 
     def _error(self, verdict: WorkflowMessage, blame: Sequence[str], also: str = "") -> JobError:

@@ -72,7 +72,7 @@ class Build:
                 operator,
                 self.graph.policies.get(self.plan.ids[number], NO_POLICY),
                 is_evaluator=number >= len(operators),
-                used_ports=self.plan.ways.get(number, ()),
+                used_ports=self.plan.used_ports.get(number, ()),
                 places=self.places,
             )
             for number, operator in enumerate([*operators.values(), *evaluators])

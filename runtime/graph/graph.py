@@ -66,7 +66,7 @@ class WorkflowGraph:
         joins: Joins of operators whose join is not ``all_done``, by id.
         policies: Policies of operators that have one, by id.
         evaluators: Evaluators of the result.
-        doubles: Ids under which a second operator was added.
+        duplicate_ids: Ids under which a second operator was added.
     """
 
     operators: Mapping[str, BaseOperator]
@@ -74,7 +74,7 @@ class WorkflowGraph:
     joins: Mapping[str, Join] = field(default_factory=dict[str, Join])
     policies: Mapping[str, Policy] = field(default_factory=dict[str, Policy])
     evaluators: tuple[BaseOperator, ...] = ()
-    doubles: tuple[str, ...] = ()
+    duplicate_ids: tuple[str, ...] = ()
 
     def plan(self, name: str) -> Plan:
         """Return the plan of the graph: the operators, then the evaluators after the tails, and the node `END`.
@@ -107,7 +107,7 @@ class WorkflowGraph:
                 "two different operators have this id; give each its own (a workflow's is its name)",
                 node_id,
             )
-            for node_id in self.doubles
+            for node_id in self.duplicate_ids
         ]
         taken = {*self.operators, END}
         for evaluator_id in (evaluator.get_id() for evaluator in self.evaluators):
@@ -133,7 +133,7 @@ class WorkflowGraph:
             if node_id not in self.operators
         ]
         # Operators with the same id are left out: it is unknown which of them an edge belongs to.
-        unique = self.before.keys() - self.doubles
+        unique = self.before.keys() - self.duplicate_ids
         known = {
             node_id: [parent for parent in parents if parent in unique]
             for node_id, parents in self.before.items()
@@ -245,7 +245,7 @@ class WorkflowGraph:
         """Return the issues that operators and evaluators report, and those of their fallbacks and caches."""
         issues: list[Issue] = []
         for node_id, operator in self.operators.items():
-            if node_id in self.doubles:
+            if node_id in self.duplicate_ids:
                 continue
             before = self.before.get(node_id, {})
             known = {key: self.operators[key] for key in before if key in self.operators}
@@ -291,7 +291,7 @@ class WorkflowGraph:
 
 def _topological_order(plan: Plan) -> list[int]:
     """Return the nodes of a plan, each after all its parents."""
-    waits, order = list(plan.waits), list(plan.roots)
+    waits, order = list(plan.parent_counts), list(plan.roots)
     for node in order:
         for child in plan.children[node]:
             waits[child] -= 1

@@ -123,7 +123,7 @@ class Chat(Generic[T]):
                 runs.
             Exception: The errors of `Workflow.arun`. The message is not stored then, and can be sent again.
         """
-        with self._alone():
+        with self._single_turn():
             exchange = await self._opened(message)
             result = await self._workflow.arun(exchange.job, self._reasoner)
             await self._keep(exchange, result.message)
@@ -160,7 +160,7 @@ class Chat(Generic[T]):
         return self._events(message, streamed=True)
 
     async def _events(self, message: str | Job, *, streamed: bool) -> AsyncGenerator[Event, None]:
-        with self._alone():
+        with self._single_turn():
             exchange = await self._opened(message)
             call = OperatorCall(self._reasoner, exchange.job)
             start = partial(self._workflow._start, call, None, streamed=streamed)  # pyright: ignore[reportPrivateUsage]
@@ -172,12 +172,12 @@ class Chat(Generic[T]):
 
     def forget(self) -> None:
         """Remove all turns of the conversation from its store."""
-        with self._alone():
+        with self._single_turn():
             if self._store.turns(self.id):
                 self._store.forget(self.id)
 
     @contextmanager
-    def _alone(self) -> Generator[None, None, None]:
+    def _single_turn(self) -> Generator[None, None, None]:
         """Hold the lock of the conversation, or raise InputError if another message is being answered."""
         if not self._answering.acquire(blocking=False):
             raise InputError(

@@ -103,7 +103,7 @@ class Map(BaseOperator[list[Any]]):
                 f"Map(…): over: expected the name of a list, such as 'facts.claims', or facts.output.claims; got {shown(over)}"
             )
         runs = body if each is None else each
-        self.body: Workflow[Any] = cast("Workflow[Any]", runs) if isinstance(runs, Workflow) else _alone(runs)
+        self.body: Workflow[Any] = cast("Workflow[Any]", runs) if isinstance(runs, Workflow) else _as_workflow(runs)
         self._id = id or self.body.get_id()
         self._settled = bool(id)
         self._source = None if isinstance(over, str | AnswerPath | None) else over
@@ -298,7 +298,7 @@ def _earlier(messages: Sequence[WorkflowMessage]) -> int:
     return len(messages)
 
 
-def _alone(body: Any) -> Workflow:
+def _as_workflow(body: Any) -> Workflow:
     """Return a workflow that consists of a single operator or function."""
     check_step(body)
     operator: Executable = cast("Executable", body) if is_executable(body) else FunctionOperator(cast("Function", body))

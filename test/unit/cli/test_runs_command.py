@@ -248,7 +248,7 @@ def test_a_run_is_cancelled_though_its_driver_is_dead_and_goes_on_all_the_same(o
     process = started("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one", hang="b")
     ledger = Ledger("runs.sqlite")
     stop_between_writes(process)
-    ledger.store.ask_to_end("one")
+    ledger.store.request_cancel("one")
     process.kill()  # before it has heard
     process.communicate()
     assert operad("runs", "resume", "one")[:2] == (0, "Last Greet Ada.\n")
