@@ -179,7 +179,7 @@ class _Conversation:
         message = None
         async with asker.serving(), aclosing(self._chat.events(job)) as events:
             async for event in events:
-                asker.heed(event)
+                asker.on_event(event)
                 if piece := live.next(event):
                     _write(piece)
                 if isinstance(event, RunFinished) and not event.path:

@@ -42,7 +42,7 @@ from operad.operators.variables import (
     VariableType,
     Writing,
     fits,
-    shown,
+    short_json,
     texts_in,
     type_of,
 )
@@ -330,7 +330,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
         declared = self.outputs(type_of)
         for name, value in failure.values.items():
             if name in declared and not fits(value, declared[name]):
-                problem = f"{shown(value)} is not a valid {declared[name].value}, the type of the output {name!r}"
+                problem = f"{short_json(value)} is not a valid {declared[name].value}, the type of the output {name!r}"
                 yield Fault("failure.values", problem, "wrong-type")
 
     @property
@@ -389,7 +389,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
         """Return the value of `compute` as a result, after checking the outputs against their declaration."""
         if not isinstance(returned, NodeResult | Mapping):
             raise NodeError(
-                f"node {self.get_id()!r} ({self.type}): compute returned {shown(returned)}; "
+                f"node {self.get_id()!r} ({self.type}): compute returned {short_json(returned)}; "
                 "return a dict of the outputs, or a NodeResult"
             )
         result = returned if isinstance(returned, NodeResult) else NodeResult(cast("Values", returned))
@@ -398,7 +398,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
             if not fits(value, kind):
                 raise NodeError(
                     f"node {self.get_id()!r} ({self.type}): output {name!r} is declared as {kind.value}, "
-                    f"and is {type_of(value)}: {shown(value)}"
+                    f"and is {type_of(value)}: {short_json(value)}"
                 )
         failure = self.params.failure
         return replace(result, port=DONE) if failure is not None and failure.then == "branch" else result

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from operad.operators.web.fetch import Fetched, Guard, fetch
-from operad.runtime.models.endpoint import shown, without_key
+from operad.runtime.models.endpoint import one_line, without_key
 from operad.runtime.values.api_key import ApiKey, key_text
 from operad.runtime.values.errors import FetchError
 from operad.runtime.values.message import Value
@@ -80,7 +80,7 @@ class SerpApi(Value):
         )
         body = self._json_object(answer)
         if (error := body.get("error")) and not _is_without_results(body):
-            raise self._refusal(answer.status, shown(without_key(str(error), key)))
+            raise self._refusal(answer.status, one_line(without_key(str(error), key)))
         if answer.status >= 400:
             raise self._refusal(answer.status, "no reason is given")
         organic_results = body.get("organic_results")

@@ -15,7 +15,7 @@ from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import plain_value, shown
+from operad.runtime.values.output import plain_value, short_repr
 
 if TYPE_CHECKING:
     from operad.runtime.graph.graph import HasGraph
@@ -215,7 +215,7 @@ def refusing_jobs(run: R) -> R:
         if not isinstance(call, OperatorCall):
             class_name = type(self).__name__
             raise InputError(
-                f"{class_name}.run(…) got {shown(call)}: an operator runs in a workflow: "
+                f"{class_name}.run(…) got {short_repr(call)}: an operator runs in a workflow: "
                 f"Workflow({class_name}(…)).run(…)"
             )
         return run(self, call, *args, **kwargs)

@@ -80,7 +80,7 @@ def roots_of(paths: Iterable[str | Path]) -> dict[Path, str]:
     return dict(zip(roots, names, strict=True))
 
 
-def look(roots: Mapping[Path, str], own: Collection[str] = ()) -> Found:
+def find_files(roots: Mapping[Path, str], own: Collection[str] = ()) -> Found:
     """Return the files in folders and their subfolders, and single files; names that begin with a dot are ignored.
 
     Args:

@@ -124,7 +124,7 @@ class Endpoint(Value):
             raise ModelError(
                 f"{self.describe()}: the API key contains invalid characters, perhaps a line break; set it again"
             )
-        address, login = apart(base_url)
+        address, login = split_login(base_url)
         # Proxies from the environment are not used for this machine's own ports.
         trust_env = urlsplit(address).hostname not in _LOOPBACK
         http = DefaultAsyncHttpxClient(verify=_certificates(trust_env), trust_env=trust_env)
@@ -265,7 +265,7 @@ class Endpoint(Value):
         )
 
 
-def apart(url: str) -> tuple[str, dict[str, str]]:
+def split_login(url: str) -> tuple[str, dict[str, str]]:
     """Return a URL without name and password, which HTTP libraries would log, and the header for them (RFC 7617)."""
     parts = urlsplit(url)
     login, _, host = parts.netloc.rpartition("@")
@@ -287,7 +287,7 @@ def without_key(text: str, key: str) -> str:
     return _KEY_LIKE.sub("[key]", text.replace(key, "[key]") if len(key) >= MIN_KEY else text)
 
 
-def shown(message: str) -> str:
+def one_line(message: str) -> str:
     """Return an endpoint's message on one line, cut to `MAX_SHOWN_MESSAGE` characters."""
     text = " ".join(message.split())
     return text if len(text) <= MAX_SHOWN_MESSAGE else text[:MAX_SHOWN_MESSAGE] + "…"
@@ -349,7 +349,7 @@ def page_title(text: str) -> str | None:
     if not re.match(r"<(!doctype\s+html|html|head|body)\b", text, re.IGNORECASE):
         return None
     title = re.search(r"<title[^>]{0,100}>([^<]{1,1000})", text, re.IGNORECASE)
-    return shown(unescape(title[1])) if title else ""
+    return one_line(unescape(title[1])) if title else ""
 
 
 def _is_usable(url: str) -> bool:
@@ -393,10 +393,10 @@ def _message_of(error: APIError) -> str:
     body: Any = error.body
     if isinstance(body, str) and body:
         title = page_title(body)
-        return shown(body) if title is None else f"a web page, {title!r}" if title else "a web page"
+        return one_line(body) if title is None else f"a web page, {title!r}" if title else "a web page"
     if message := _error_body(error).get("message"):
-        return shown(str(message))
-    return shown(json.dumps(body, ensure_ascii=False)) if body else shown(error.message)
+        return one_line(str(message))
+    return one_line(json.dumps(body, ensure_ascii=False)) if body else one_line(error.message)
 
 
 def _remove_key(error: APIError, key: str) -> None:

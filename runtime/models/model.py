@@ -19,8 +19,8 @@ from operad.runtime.models.endpoint import (
     OPENAI_URL,
     Endpoint,
     beginning,
+    one_line,
     page_title,
-    shown,
     without_key,
     without_login,
 )
@@ -188,7 +188,9 @@ class Model(Endpoint):
                 "change the prompt or the filter"
             )
         if refusal and not completion.text:
-            raise RequestError(f"{self.describe()}: the model refuses to answer: {shown(refusal)}; change the prompt")
+            raise RequestError(
+                f"{self.describe()}: the model refuses to answer: {one_line(refusal)}; change the prompt"
+            )
         return completion
 
     async def _request_turn(
@@ -323,7 +325,7 @@ class Model(Endpoint):
                 f"{self.describe()} answered with plain JSON instead of a stream of events; "
                 'the endpoint must take `"stream": true`'
             )
-        return self._protocol_error(f"it answered with plain JSON: {shown(text)}")
+        return self._protocol_error(f"it answered with plain JSON: {one_line(text)}")
 
     def _completion_of(self, turn: Turn, seconds: float) -> Completion:
         """Return the completion of a received turn.

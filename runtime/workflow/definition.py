@@ -32,7 +32,7 @@ from operad.runtime.graph.schedule import Join, Ports
 from operad.runtime.policies.policy import NO_POLICY, Policy
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.values.message import WorkflowMessage
-from operad.runtime.values.output import plain_value, shown
+from operad.runtime.values.output import plain_value, short_repr
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.function_evaluator import FunctionEvaluator
 from operad.runtime.workflow.within import Within
@@ -298,7 +298,7 @@ class Definition(Step[T]):
         is_operator = is_executable(judge)
         if isinstance(judge, type) or not (getattr(judge, "gives_verdict", True) if is_operator else callable(judge)):
             raise InputError(
-                f"evaluator: expected an Evaluator, such as Evaluator('…'), or a function; got {shown(judge)}"
+                f"evaluator: expected an Evaluator, such as Evaluator('…'), or a function; got {short_repr(judge)}"
             )
         if not is_operator:
             judge = FunctionOperator(judge)

@@ -12,7 +12,7 @@ from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
 from operad.runtime.values.errors import InputError, shorten
 from operad.runtime.values.json_like import JsonLike, json_value
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import shown
+from operad.runtime.values.output import short_repr
 from operad.runtime.values.questions import Question
 
 JobLike = Job | str | Mapping[str, JsonLike]
@@ -67,7 +67,7 @@ def job_of(job: JobLike) -> Job:
     if isinstance(job, str):
         return Job(goal=job)
     if not isinstance(job, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"expected a text, a dict of inputs or a Job; got {shown(job)}")
+        raise InputError(f"expected a text, a dict of inputs or a Job; got {short_repr(job)}")
     try:
         return Job(goal="", inputs=job)
     except ValidationError as error:
