@@ -524,9 +524,9 @@ async def test_a_server_that_cannot_be_reached_is_told_and_may_be_tried_again(tm
     [
         ("/prompt", 200, b"<html>", "is not JSON"),
         ("/prompt", 200, b"\xff", "not UTF-8"),
-        ("/prompt", 200, b"[]", "neither a prompt_id nor what is wrong"),
-        ("/prompt", 200, b'{"prompt_id": 5}', "neither a prompt_id nor what is wrong"),
-        ("/prompt", 400, b"{}", "neither a prompt_id nor what is wrong"),
+        ("/prompt", 200, b"[]", "neither a prompt_id nor an error"),
+        ("/prompt", 200, b'{"prompt_id": 5}', "neither a prompt_id nor an error"),
+        ("/prompt", 400, b"{}", "neither a prompt_id nor an error"),
         ("/prompt", 404, b"", "status 404; check that a ComfyUI server runs"),
         ("/prompt", 418, b"a tea\npot", "status 418: a tea pot"),
         ("/history/run-0", 200, b"[]", "it is not an object"),
@@ -670,7 +670,7 @@ async def test_files_are_bounded_together_and_those_before_are_kept(comfy, draw,
     comfy.play, comfy.files = ending("a.png", "b.png"), {"a.png": b"1" * 600, "b.png": b"2" * 600}
     error = await failed(draw(max_bytes=1000), FetchError)
     assert "file 'b.png' of node '9' cannot be fetched" in str(error)
-    assert "is larger than the 400 bytes" in str(error)
+    assert "is larger than the maximum of 400 bytes" in str(error)
     assert f"1 of 2 files were, and `max_bytes` allows 1,000 bytes in all; they are in {tmp_path / 'made'}" in str(
         error
     )
