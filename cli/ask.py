@@ -140,7 +140,7 @@ class Asker:
             task.cancel()
             await asyncio.gather(task, *filter(None, [self._cancelling]), return_exceptions=True)
 
-    def heed(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Handle an event: queue a question, answer it at once if the answer is known, or stop asking a closed one."""
         if isinstance(event, Interrupted):
             self._add_question(event)

@@ -179,7 +179,7 @@ class _Conversation:
         message = None
         async with asker.serving(), aclosing(self._chat.events(job)) as events:
             async for event in events:
-                asker.heed(event)
+                asker.on_event(event)
                 if piece := live.next(event):
                     _write(piece)
                 if isinstance(event, RunFinished) and not event.path:
@@ -228,7 +228,7 @@ def _text_input(runnable: Runnable) -> str | None:
     if [kind for _, kind in variables] != [VariableType.STRING]:
         named = ", ".join(f"{name} ({kind.value})" for name, kind in variables)
         raise InputError(
-            f"{runnable.name}: has the inputs {named}, and a message is one text; operad run takes such workflows"
+            f"{runnable.name}: has the inputs {named}, but a message is one text; use operad run for such workflows"
         )
     return variables[0].name
 

@@ -18,12 +18,12 @@ from operad.cli.progress import (
     LONGEST_ERROR,
     LONGEST_SILENCE,
     RunView,
-    displayed,
+    display_name,
     is_a_tenth,
     line_for,
-    place,
+    row_of,
     shortened,
-    stranger_line,
+    unknown_blame_line,
     verdict_line,
 )
 from operad.configs.printable import printable
@@ -97,10 +97,10 @@ class LiveTable:
     def show(self, event: Event) -> None:
         """Update the table with an event; it is redrawn a few times a second. Verdicts are printed above it."""
         self._view.apply(event)
-        if isinstance(event, events.RoundFinished) and event.evaluation and not place(event.path)[1]:
+        if isinstance(event, events.RoundFinished) and event.evaluation and not row_of(event.path)[1]:
             self._live.console.print(verdict_line(event), markup=False, highlight=False)
         elif isinstance(event, events.BlameUnknown):
-            self._live.console.print(stranger_line(event), markup=False, highlight=False)
+            self._live.console.print(unknown_blame_line(event), markup=False, highlight=False)
 
     @contextmanager
     def paused(self) -> Generator[None, None, None]:
@@ -158,7 +158,7 @@ class PlainLines:
                 self._write(event, f"was answered, after {event.seconds:.1f} s")
             case events.OperatorFailed():
                 self._write(event, f"failed, {event.seconds:.1f} s: {shortened(event.error, LONGEST_ERROR)}")
-            case _ if not place(event.path)[1]:
+            case _ if not row_of(event.path)[1]:
                 self._show_usual(event)
             case _:
                 pass
@@ -186,14 +186,14 @@ class PlainLines:
             case events.RoundFinished() if event.evaluation:
                 self._print(verdict_line(event))
             case events.BlameUnknown():
-                self._print(stranger_line(event))
+                self._print(unknown_blame_line(event))
             case _ if line := line_for(event):
                 self._write(event, line)
             case _:
                 pass
 
     def _write(self, event: Event, text: str) -> None:
-        self._print(printable(f"round {event.round}  {displayed('/'.join(event.path))}: {text}"))
+        self._print(printable(f"round {event.round}  {display_name('/'.join(event.path))}: {text}"))
 
     def _is_silent_for_long(self) -> bool:
         return monotonic() > self._last_written + LONGEST_SILENCE

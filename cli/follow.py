@@ -119,7 +119,7 @@ async def follow(
                         display.show(shown_event)
                     remarks.apply(event)
                     repetition.apply(event)
-                    asker.heed(event)
+                    asker.on_event(event)
                     if isinstance(event, events.RunFinished):
                         finished = event
     except asyncio.CancelledError:

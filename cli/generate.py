@@ -130,7 +130,7 @@ def generate(
         make: Callable[..., Designer] = partial(ComfyDesigner, definitions, config=config)
         services = services_of_environment()
         if option := "--services" if services_file else "--review" if review else "":
-            raise InputError(f"{option}: is for typed nodes, which ComfyUI's workflows have none of")
+            raise InputError(f"{option}: is for typed nodes, which ComfyUI workflows do not have")
     else:
         services = services_for(services_file, trust)
         make = partial(
@@ -164,7 +164,7 @@ def generate(
 def _check_targets(file: str | None, picture: str | None, wanted: Format, *, as_json: bool) -> None:
     """Raise InputError if an output cannot be written as requested."""
     if as_json and not file and wanted.name in ARCHIVES:
-        raise InputError(f"--json has no place for {wanted.name}, which is an archive: say -o FILE")
+        raise InputError(f"--json cannot contain {wanted.name}, which is an archive; use -o FILE")
     if picture:
         picture_kind(picture, "--picture")
     for path in filter(None, (file, picture)):

@@ -28,7 +28,7 @@ LONGEST_ERROR = 500
 LONGEST_TOLD = 100
 """Maximum number of characters of an insight in a line."""
 
-CUT_OFF = "the answer was cut off at the most tokens it may have; raise max_tokens"
+CUT_OFF = "the answer was cut off; raise max_tokens"
 """Note on an answer whose finish reason is ``length``."""
 
 State = Literal["waiting", "running", "asking", "retrying", "done", "cached", "kept", "skipped", "failed", "stopped"]
@@ -52,7 +52,7 @@ _ITEM = re.compile(r"(.+)\[\d+\]")
 """Element of an event's path that stands for an item of a map."""
 
 
-def place(path: Sequence[str]) -> tuple[str, bool]:
+def row_of(path: Sequence[str]) -> tuple[str, bool]:
     """Return the row of an event's path, and True if the path is inside a map: items share the row of their map."""
     for depth, part in enumerate(path):
         if item := _ITEM.fullmatch(part):
@@ -60,7 +60,7 @@ def place(path: Sequence[str]) -> tuple[str, bool]:
     return "/".join(path), False
 
 
-def displayed(name: str) -> str:
+def display_name(name: str) -> str:
     """Return the path of an operator, with slashes, as it is displayed."""
     return "/".join(RESULT if part == OUTCOME else part for part in name.split("/"))
 
@@ -91,7 +91,7 @@ class RunView:
 
     def apply(self, event: Event) -> None:
         """Update the rows with an event."""
-        name, is_item = place(event.path)
+        name, is_item = row_of(event.path)
         match event:
             case events.RunStarted():
                 self.rows, self.began = {operator_id: Row() for operator_id in event.operators}, monotonic()
@@ -134,7 +134,7 @@ class RunView:
             row = self.rows[operator_id]
             seconds = row.seconds + (monotonic() - row.started if row.state == "running" else 0)
             table.add_row(
-                _one_line(displayed(operator_id)),
+                _one_line(display_name(operator_id)),
                 Text(row.state, style=_STYLES[row.state]),
                 str(row.rounds or ""),
                 f"{seconds:.1f}" if row.rounds else "",
@@ -301,8 +301,8 @@ class Remarks:
 
     def apply(self, event: Event) -> None:
         """Count an event."""
-        name, is_item = place(event.path)
-        name = displayed(name)
+        name, is_item = row_of(event.path)
+        name = display_name(name)
         match event:
             case events.OperatorStarted():
                 self._skipped.pop(name, None)
@@ -346,7 +346,7 @@ def verdict_line(event: events.RoundFinished) -> str:
     return printable(f"round {event.round}{where}  {event.status.value}: {event.evaluation}{blamed}")
 
 
-def stranger_line(event: events.BlameUnknown) -> str:
+def unknown_blame_line(event: events.BlameUnknown) -> str:
     """Return a line on a verdict that blames an unknown operator."""
     return printable(f"round {event.round}  blamed an unknown operator: {event.blame}")
 

@@ -67,7 +67,9 @@ def _mended(data: bytes, source: str, instructions: Sequence[str]) -> tuple[Form
     if found is None or found is CHAT2WORKFLOW:
         return CHAT2WORKFLOW, repair(data, instructions)
     if not found.runs:
-        raise InputError(f"{source}: is of the format {found.name}, whose nodes are not typed; nothing can be mended")
+        raise InputError(
+            f"{source}: is of the format {found.name}, whose nodes are not typed, so it cannot be repaired"
+        )
     try:
         _, graph = read(data, called(source, FORMATS))
     except InvalidError as error:

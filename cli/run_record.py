@@ -41,7 +41,7 @@ UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class DisplayedRun:
     """A kept run, as displayed.
 
     Attributes:
@@ -98,7 +98,7 @@ def is_of_a_command(kept: KeptRun) -> bool:
     return False
 
 
-def in_program(kept: KeptRun, question_id: str = "QUESTION") -> str:
+def answer_instructions(kept: KeptRun, question_id: str = "QUESTION") -> str:
     """Return instructions for answering a run in the program that started it."""
     answers = f"{{{question_id!r}: VALUE}}"
     return (
@@ -107,13 +107,13 @@ def in_program(kept: KeptRun, question_id: str = "QUESTION") -> str:
     )
 
 
-def look(ledger: Ledger, *chosen: KeptRun) -> list[Seen]:
+def displayed_runs(ledger: Ledger, *chosen: KeptRun) -> list[DisplayedRun]:
     """Return kept runs with their displayed states."""
     alive, now = ledger.alive(), ledger.store.now()
     return [_displayed(ledger, kept, alive, now) for kept in chosen]
 
 
-def _displayed(ledger: Ledger, kept: KeptRun, alive: Collection[str], now: float) -> Seen:
+def _displayed(ledger: Ledger, kept: KeptRun, alive: Collection[str], now: float) -> DisplayedRun:
     state, verdict = kept.state, ""
     questions: Sequence[Question] = ()
     if state == FINISHED:
@@ -122,10 +122,10 @@ def _displayed(ledger: Ledger, kept: KeptRun, alive: Collection[str], now: float
         questions = list(map(_question, ledger.questions(kept.run_id)))
         state = ASKS if questions else RUNNING if kept.driver in alive else INTERRUPTED
     driven = replace(kept, driver=kept.driver if kept.driver in alive else "")
-    return Seen(driven, state, verdict, questions, max(0.0, now - kept.created), max(0.0, now - kept.updated))
+    return DisplayedRun(driven, state, verdict, questions, max(0.0, now - kept.created), max(0.0, now - kept.updated))
 
 
-def caught_up(seen: Seen, steps: Sequence[KeptStep]) -> Seen:
+def caught_up(seen: DisplayedRun, steps: Sequence[KeptStep]) -> DisplayedRun:
     """Return a run with the progress and usage of its operators, if they are ahead of the run's own record.
 
     The record of a run is written every few seconds; a process that was killed may not have written the last values.
@@ -148,7 +148,7 @@ def _question(kept: KeptQuestion) -> Question:
         return Question(id=kept.id, text=f"{kept.text} ({error})")
 
 
-def row(seen: Seen) -> tuple[str, ...]:
+def row(seen: DisplayedRun) -> tuple[str, ...]:
     """Return the cells of a run in the list of runs."""
     kept, usage = seen.kept, seen.usage
     cost = usage.money() if usage.calls else ""
@@ -164,7 +164,7 @@ def ago(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _job_facts(ledger: Ledger, seen: Seen) -> Iterator[tuple[str, str]]:
+def _job_facts(ledger: Ledger, seen: DisplayedRun) -> Iterator[tuple[str, str]]:
     job = _job_or_error(ledger, seen)
     if isinstance(job, str):
         yield "job", job
@@ -176,14 +176,14 @@ def _job_facts(ledger: Ledger, seen: Seen) -> Iterator[tuple[str, str]]:
         yield "file", str(file.path)
 
 
-def _job_or_error(ledger: Ledger, seen: Seen) -> Job | str:
+def _job_or_error(ledger: Ledger, seen: DisplayedRun) -> Job | str:
     try:
         return ledger.job(seen.kept.run_id)
     except OperadError as error:
         return f"cannot be read: {error}"
 
 
-def facts(ledger: Ledger, seen: Seen, db: str | None) -> list[tuple[str, str]]:
+def facts(ledger: Ledger, seen: DisplayedRun, db: str | None) -> list[tuple[str, str]]:
     """Return the facts about a run, as names and values."""
     kept = seen.kept
     drives = "driven once" if kept.drives == 1 else f"driven {kept.drives} times"
@@ -224,13 +224,13 @@ def _local_time(seconds: float) -> str:
     return "?"
 
 
-def _step_state(step: KeptStep, seen: Seen) -> str:
+def _step_state(step: KeptStep, seen: DisplayedRun) -> str:
     if step.outcome is None:
         return "waiting" if step.waits else "running" if seen.kept.driver else INTERRUPTED
     return "failed" if step.outcome.error is not None else "done"
 
 
-def step_row(step: KeptStep, seen: Seen) -> tuple[str, ...]:
+def step_row(step: KeptStep, seen: DisplayedRun) -> tuple[str, ...]:
     """Return the cells of an operator in the record of a run."""
     outcome = step.outcome
     if outcome is None:
@@ -246,7 +246,7 @@ def step_row(step: KeptStep, seen: Seen) -> tuple[str, ...]:
     return (step.key, _step_state(step, seen), f"{step.seconds:.1f}", tokens, cost, shortened(output, LONGEST_SAID))
 
 
-def errors(seen: Seen, steps: Sequence[KeptStep]) -> Iterator[str]:
+def errors(seen: DisplayedRun, steps: Sequence[KeptStep]) -> Iterator[str]:
     """Yield the errors of a run and of its operators, one line each."""
     for step in steps:
         if step.outcome is not None and step.outcome.error is not None:
@@ -259,16 +259,16 @@ def errors(seen: Seen, steps: Sequence[KeptStep]) -> Iterator[str]:
         yield f"the run failed: {seen.kept.error}"
 
 
-def asked(seen: Seen, db: str | None) -> Iterator[str]:
+def asked(seen: DisplayedRun, db: str | None) -> Iterator[str]:
     """Yield the open questions of a run, and the command that answers each."""
     for question in seen.questions:
         form = f" ({wanted})" if (wanted := describe_answer(question.schema_)) else ""
         yield ""
         yield f"{question.id} asks: {question.text}{form}"
-        yield f"  answer it: {_answer_command(seen, question, db) if is_of_a_command(seen.kept) else in_program(seen.kept, question.id)}"
+        yield f"  answer it: {_answer_command(seen, question, db) if is_of_a_command(seen.kept) else answer_instructions(seen.kept, question.id)}"
 
 
-def _answer_command(seen: Seen, question: Question, db: str | None) -> str:
+def _answer_command(seen: DisplayedRun, question: Question, db: str | None) -> str:
     return f"{_resume_command(seen.kept, db)} --answer {shlex.quote(question.id)}=…"
 
 
@@ -278,7 +278,7 @@ def _resume_command(kept: KeptRun, db: str | None) -> str:
     return resume_command(kept.run_id, db)
 
 
-def what_next(seen: Seen, db: str | None) -> str:
+def next_step(seen: DisplayedRun, db: str | None) -> str:
     """Return how to continue a run, or to end it."""
     kept, resume = seen.kept, _resume_command(seen.kept, db)
     if kept.driver:
@@ -294,7 +294,7 @@ def what_next(seen: Seen, db: str | None) -> str:
     }.get(seen.state, f"to resume: {resume}")
 
 
-def details(ledger: Ledger, seen: Seen, steps: Sequence[KeptStep]) -> dict[str, Any]:
+def details(ledger: Ledger, seen: DisplayedRun, steps: Sequence[KeptStep]) -> dict[str, Any]:
     """Return the record of a run as JSON."""
     kept = seen.kept
     job = _job_or_error(ledger, seen)
@@ -318,7 +318,7 @@ def _parsed_json(text: str) -> Any:
     return None
 
 
-def _step_dict(step: KeptStep, seen: Seen) -> dict[str, Any]:
+def _step_dict(step: KeptStep, seen: DisplayedRun) -> dict[str, Any]:
     outcome = step.outcome
     values: dict[str, Any] = {"key": step.key, "state": _step_state(step, seen), "seconds": step.seconds}
     if outcome is None:

@@ -20,18 +20,18 @@ from operad.cli.run_record import (
     ASKS,
     INTERRUPTED,
     UNIT_SECONDS,
+    answer_instructions,
     asked,
     caught_up,
     details,
+    displayed_runs,
     errors,
     facts,
-    in_program,
     is_of_a_command,
-    look,
+    next_step,
     print_table,
     row,
     step_row,
-    what_next,
 )
 from operad.cli.telemetry import Traced
 from operad.cli.trust_store import Trusted, trusting
@@ -75,7 +75,7 @@ def list_runs(
     found = ledger.runs(limit + 1, after or "")
     seen = [
         run if run.state == FINISHED else caught_up(run, ledger.timeline(run.kept.run_id))
-        for run in look(ledger, *found[:limit])
+        for run in displayed_runs(ledger, *found[:limit])
     ]
     if as_json:
         put(json.dumps([run.as_dict() for run in seen], indent=2, ensure_ascii=False))
@@ -97,7 +97,7 @@ def show_run(run_id: RunId, db: Database = None, as_json: AsJson = False) -> Non
     """Print the record of a run: its job, its operators, its questions, and the command to resume it."""
     ledger = _ledger_without_files(db)
     steps = ledger.timeline(run_id)
-    seen = caught_up(look(ledger, ledger.run(run_id))[0], steps)
+    seen = caught_up(displayed_runs(ledger, ledger.run(run_id))[0], steps)
     if as_json:
         put(json.dumps(details(ledger, seen, steps), indent=2, ensure_ascii=False))
         return
@@ -113,7 +113,7 @@ def show_run(run_id: RunId, db: Database = None, as_json: AsJson = False) -> Non
         print(printable(line))
     for line in asked(seen, db):
         print(printable(line))
-    print(f"\n{printable(what_next(seen, db))}")
+    print(f"\n{printable(next_step(seen, db))}")
 
 
 @app.command("resume")
@@ -240,7 +240,7 @@ def _runs_in_state(ledger: Ledger, state: str, least: float | None, keep: int | 
     if state in (FINISHED, FAILED, CANCELLED):
         return ledger.store.ended(state, seconds=least, but=keep)
     unfinished = ledger.store.runs(states=(RUNNING, PAUSED))
-    matching = [run for run in look(ledger, *unfinished) if run.state == state]
+    matching = [run for run in displayed_runs(ledger, *unfinished) if run.state == state]
     return [run.kept.run_id for run in matching[keep or 0 :] if run.idle >= (least or 0.0)]
 
 
@@ -288,7 +288,7 @@ def _refuse_answers_of_program_run(kept: KeptRun) -> None:
     if not is_of_a_command(kept):
         raise InputError(
             f"run {kept.run_id!r} was begun by a program, not by a command, so no answer is stored; answer it "
-            f"{in_program(kept)}"
+            f"{answer_instructions(kept)}"
         )
 
 

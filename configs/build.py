@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from operad.configs.faults import Faults
 from operad.configs.imports import Modules
 from operad.configs.library import open_insights, open_library
-from operad.configs.models import completed, make_limits, model_of
-from operad.configs.names import nobody_is_called
+from operad.configs.models import make_limits, model_of, with_defaults
+from operad.configs.names import unknown_operator_message
 from operad.configs.policies import Policies, make_budget, no_such_port
 from operad.configs.schema import (
     ConfigSpec,
@@ -29,17 +29,17 @@ from operad.configs.schema import (
 from operad.configs.services import make_outside, make_services, unknown_workflow
 from operad.configs.steps import (
     AnySpec,
-    Around,
     Broken,
+    Defaults,
     Step,
     for_each,
-    form_of,
-    is_of_reads,
+    is_read_issue,
     node_params,
     node_type_in_chains,
     operator_of,
+    output_schema_of,
     params_of,
-    written,
+    path_of_issue,
 )
 from operad.configs.toolbox import Toolbox
 from operad.evaluators import Evaluator
@@ -118,9 +118,9 @@ class Builder:
             workflows[name] = self._build_expert(expert, path)
         for spec, path in self._operators.values():
             if spec.name not in self._built:
-                step = self._step(spec, path, {}, Around(NO_POLICY, self._spec.model))
-                if step and step.inside:
-                    self._check_reads(step.inside, None)
+                step = self._step(spec, path, {}, Defaults(NO_POLICY, self._spec.model))
+                if step and step.nested:
+                    self._check_reads(step.nested, None)
         return workflows
 
     def leader_actions(self) -> tuple[Action, ...]:
@@ -137,14 +137,14 @@ class Builder:
     # Workflows
 
     def _build_expert(self, spec: ExpertSpec, path: Path_) -> Workflow:
-        around = Around(NO_POLICY, spec.model or self._spec.model)
-        workflow = self._build_workflow(spec, spec.profile.name, path, around)
+        defaults = Defaults(NO_POLICY, spec.model or self._spec.model)
+        workflow = self._build_workflow(spec, spec.profile.name, path, defaults)
         self._check_reads(workflow, {})
         return workflow
 
-    def _build_workflow(self, spec: WorkflowLikeSpec, name: str, path: Path_, around: Around) -> Workflow:
-        policy = self._policies.of(spec.policy, (*path, "policy"), around.policy, around.model)
-        around = Around(policy, around.model, around.names)
+    def _build_workflow(self, spec: WorkflowLikeSpec, name: str, path: Path_, defaults: Defaults) -> Workflow:
+        policy = self._policies.of(spec.policy, (*path, "policy"), defaults.policy, defaults.model)
+        defaults = Defaults(policy, defaults.model, defaults.names)
         workflow = self._platform(
             spec.max_rounds,
             name=name,
@@ -162,7 +162,7 @@ class Builder:
                 item_path = (*path, "workflow", number, i)
                 is_step = isinstance(item, StepSpec)
                 ref, ref_path = (item.operator, (*item_path, "operator")) if is_step else (item, item_path)
-                step = self._step(ref, ref_path, steps, around)
+                step = self._step(ref, ref_path, steps, defaults)
                 if step is None:
                     gaps.add("")
                     after_gap = True
@@ -170,20 +170,21 @@ class Builder:
                 if after_gap:
                     gaps.add(step.spec.name)
                 after_gap = False
-                workflow.add_operator(step.does, join=step.spec.join, policy=step.policy)
+                workflow.add_operator(step.operator, join=step.spec.join, policy=step.policy)
                 predecessors_of.setdefault(step.spec.name, []).extend([predecessor] if predecessor else [])
-                predecessor = step.does
+                predecessor = step.operator
                 if is_step and self._has_port(step, item.port, last=i + 1 == len(chain), path=(*item_path, "port")):
-                    predecessor = Port(step.does, item.port)
+                    predecessor = Port(step.operator, item.port)
         for name, predecessors in predecessors_of.items():
-            workflow.add_operator(steps[name].does, self._ordered_predecessors(predecessors, steps[name], steps, gaps))
+            before = self._ordered_predecessors(predecessors, steps[name], steps, gaps)
+            workflow.add_operator(steps[name].operator, before)
         is_list = isinstance(spec.evaluator, list)
         evaluators = spec.evaluator if isinstance(spec.evaluator, list) else [spec.evaluator] if spec.evaluator else []
         evaluator_paths: dict[str, Path_] = {}
         for number, evaluator in enumerate(evaluators):
             ref_path = (*path, "evaluator", number) if is_list else (*path, "evaluator")
             evaluator_paths[evaluator if isinstance(evaluator, str) else evaluator.name] = ref_path
-            self._add_evaluator(workflow, evaluator, ref_path, around)
+            self._add_evaluator(workflow, evaluator, ref_path, defaults)
         self._check_graph(workflow, path, steps, evaluator_paths, gaps)
         if not gaps:
             self._steps[workflow] = steps
@@ -204,7 +205,7 @@ class Builder:
                 message = f"no other operator of this workflow is called {name!r}{hint}"
                 self._faults.report((*step.path, "inputs", number), "unknown-operator", message)
                 continue
-            operator = steps[name].does
+            operator = steps[name].operator
             from_inputs += [other for other in predecessors if operator_of(other) is operator] or [operator]
         return [*from_inputs, *(other for other in predecessors if other not in from_inputs)]
 
@@ -220,9 +221,10 @@ class Builder:
                 continue
             if issue.code == "fallback-port":
                 continue  # already reported at the fallback
-            if operator_id in steps and is_of_reads(issue, steps[operator_id]):
+            if operator_id in steps and is_read_issue(issue, steps[operator_id]):
                 continue  # reported by `_check_reads`, which knows more
-            place = evaluator_paths.get(operator_id) or written(issue, steps.get(operator_id)) or (*path, "workflow")
+            in_step = path_of_issue(issue, steps.get(operator_id))
+            place = evaluator_paths.get(operator_id) or in_step or (*path, "workflow")
             self._faults.report(place, issue.code, issue.message)
 
     def _check_reads(self, workflow: Workflow, outer_outputs: Mapping[str, Outputs] | None) -> None:
@@ -234,26 +236,25 @@ class Builder:
         for node_id, fault in reads.faults:
             self._faults.report(steps[node_id].place_of(fault), fault.code, fault.what)
         for name, step in steps.items():
-            if step.inside is None:
+            if step.nested is None:
                 continue
             outputs = {other: reads.outputs.get(other) for other in graph.before[name]} or outer_outputs
-            if isinstance(step.does, Map):
+            if isinstance(step.operator, Map):
                 outputs = {**(outputs or {}), name: {"item": VariableType.ANY, "index": VariableType.NUMBER}}
-            self._check_reads(step.inside, outputs)
+            self._check_reads(step.nested, outputs)
 
     def _has_port(self, step: Step, port: str, *, last: bool, path: Path_) -> bool:
         """Return True if a chain can continue from this port of a step; otherwise report the reason at `path`."""
-        ports = step.does.ports if not isinstance(step.does, Workflow) else ()
+        ports = step.operator.ports if not isinstance(step.operator, Workflow) else ()
         may_have_undeclared_ports = (
             isinstance(step.spec, WorkflowSpec | FunctionSpec)
-            or isinstance(step.does, Broken)
+            or isinstance(step.operator, Broken)
             or (isinstance(step.spec, OperatorSpec) and bool(step.spec.class_))
         )
         if last:
-            message = f"the chain ends here, so nothing follows from port {port!r}; add what does"
-            self._faults.report(path, "port", message)
-        elif isinstance(step.does, Map):
-            self._faults.report(path, "port", "what runs for each item of a list takes no port")
+            self._faults.report(path, "port", f"the chain ends here, so port {port!r} has no successor; add one")
+        elif isinstance(step.operator, Map):
+            self._faults.report(path, "port", "an operator with `map` has no ports")
         elif port not in ports and (ports or not may_have_undeclared_ports):
             self._faults.report(path, "unknown-port", no_such_port(port, ports))
         else:
@@ -262,7 +263,7 @@ class Builder:
 
     # Operators
 
-    def _step(self, ref: str | AnySpec, path: Path_, steps: dict[str, Step], around: Around) -> Step | None:
+    def _step(self, ref: str | AnySpec, path: Path_, steps: dict[str, Step], defaults: Defaults) -> Step | None:
         """Return the step that is named or defined at `path`; built and added to `steps` at its first mention."""
         found = self._find(ref, path)
         if found is None:
@@ -273,13 +274,13 @@ class Builder:
                 message = f"another operator is called {spec.name!r} too"
                 self._faults.report(path, "duplicate-name", message)
             return steps[spec.name]
-        step = self._build_nested(spec, defined, path, around) if isinstance(spec, WorkflowSpec) else None
+        step = self._build_nested(spec, defined, path, defaults) if isinstance(spec, WorkflowSpec) else None
         if isinstance(spec, OperatorSpec):
-            step = self._build_operator(spec, defined, around)
+            step = self._build_operator(spec, defined, defaults)
         if isinstance(spec, TypedSpec):
-            step = self._build_node(spec, defined, around)
+            step = self._build_node(spec, defined, defaults)
         if isinstance(spec, FunctionSpec):
-            step = self._build_function(spec, defined, around)
+            step = self._build_function(spec, defined, defaults)
         if step is None and not isinstance(spec, WorkflowSpec):
             ports = () if isinstance(spec, TypedSpec) else spec.ports
             step = Step(Broken(spec.name, ports), spec, defined, NO_POLICY)
@@ -295,32 +296,32 @@ class Builder:
                 self._faults.report(path, "duplicate-name", f"another operator is called {ref.name!r} too")
             return named or (ref, path)
         if ref not in self._operators:
-            self._faults.report(path, "unknown-operator", nobody_is_called(ref, self._operators))
+            self._faults.report(path, "unknown-operator", unknown_operator_message(ref, self._operators))
         return self._operators.get(ref)
 
-    def _build_operator(self, spec: OperatorSpec, path: Path_, around: Around) -> Step | None:
-        operator = self._make(spec, path, Operator, around.model)
+    def _build_operator(self, spec: OperatorSpec, path: Path_, defaults: Defaults) -> Step | None:
+        operator = self._make(spec, path, Operator, defaults.model)
         if operator is None:
             return None
-        policy = self._policies.of(spec, path, around.policy, around.model, ports=spec.ports)
+        policy = self._policies.of(spec, path, defaults.policy, defaults.model, ports=spec.ports)
         if spec.map is None:
             return Step(operator, spec, path, policy)
         return Step(for_each(spec.map, spec.name, operator, policy), spec, path, NO_POLICY)
 
-    def _build_nested(self, spec: WorkflowSpec, defined: Path_, path: Path_, around: Around) -> Step | None:
+    def _build_nested(self, spec: WorkflowSpec, defined: Path_, path: Path_, defaults: Defaults) -> Step | None:
         self._built.add(spec.name)
-        if spec.name in around.names:
-            message = "it contains itself: " + " → ".join([*around.names, spec.name])
+        if spec.name in defaults.names:
+            message = "it contains itself: " + " → ".join([*defaults.names, spec.name])
             self._faults.report(path, "cycle", message)
             return None
-        inner = Around(around.policy, around.model, (*around.names, spec.name))
+        inner = Defaults(defaults.policy, defaults.model, (*defaults.names, spec.name))
         workflow = self._build_workflow(spec, spec.name, defined, inner)
-        policy = self._policies.of(spec, defined, NO_POLICY, around.model)
+        policy = self._policies.of(spec, defined, NO_POLICY, defaults.model)
         if spec.map is None:
             return Step(workflow, spec, defined, policy, workflow)
         return Step(for_each(spec.map, spec.name, workflow, policy), spec, defined, NO_POLICY, workflow)
 
-    def _build_node(self, spec: TypedSpec, path: Path_, around: Around) -> Step | None:
+    def _build_node(self, spec: TypedSpec, path: Path_, defaults: Defaults) -> Step | None:
         self._built.add(spec.name)
         node_class = node_type_in_chains(spec.type, self._modules)
         if isinstance(node_class, str):
@@ -336,14 +337,14 @@ class Builder:
             return None
         if node.type == "sub-workflow" and (unknown := unknown_workflow(node.params.workflow, self.services)):
             self._faults.report((*path, "params", "workflow"), "unknown-workflow", unknown)
-        policy = self._policies.of(spec, path, around.policy, around.model, ports=node.ports)
+        policy = self._policies.of(spec, path, defaults.policy, defaults.model, ports=node.ports)
         return Step(node, spec, path, policy)
 
-    def _build_function(self, spec: FunctionSpec, path: Path_, around: Around) -> Step | None:
+    def _build_function(self, spec: FunctionSpec, path: Path_, defaults: Defaults) -> Step | None:
         operator = self._function_operator(spec, path)
         if operator is None:
             return None
-        policy = self._policies.of(spec, path, around.policy, around.model, ports=operator.ports)
+        policy = self._policies.of(spec, path, defaults.policy, defaults.model, ports=operator.ports)
         if spec.map is None:
             return Step(operator, spec, path, policy)
         return Step(for_each(spec.map, spec.name, operator, policy), spec, path, NO_POLICY)
@@ -357,7 +358,7 @@ class Builder:
         return operator
 
     def _add_evaluator(
-        self, workflow: Workflow, ref: str | OperatorSpec | FunctionSpec, path: Path_, around: Around
+        self, workflow: Workflow, ref: str | OperatorSpec | FunctionSpec, path: Path_, defaults: Defaults
     ) -> None:
         found = self._find(ref, path)
         if found is None:
@@ -369,13 +370,13 @@ class Builder:
         by_class = isinstance(spec, OperatorSpec) and spec.class_
         refused = _NOT_AS_EVALUATOR if by_class else _NOT_AS_EVALUATOR | {"output_schema"}
         for key in sorted(refused & spec.model_fields_set):
-            self._faults.report((*defined, key), "value", f"an evaluator takes no {key!r}")
-        default = replace(around.policy, fallback=None)  # the message of the default fallback is not a verdict
-        policy = self._policies.of(spec, defined, default, around.model, base=Evaluator)
+            self._faults.report((*defined, key), "value", f"an evaluator cannot have {key!r}")
+        default = replace(defaults.policy, fallback=None)  # the message of the default fallback is not a verdict
+        policy = self._policies.of(spec, defined, default, defaults.model, base=Evaluator)
         if isinstance(spec, FunctionSpec):
             evaluator = self._function_operator(spec, defined)
         else:
-            evaluator = self._make(spec, defined, Evaluator, around.model)
+            evaluator = self._make(spec, defined, Evaluator, defaults.model)
         if evaluator:
             workflow.add_evaluator(evaluator, policy=policy)
 
@@ -388,7 +389,7 @@ class Builder:
         spec, defined = found
         if not isinstance(ref, str) and spec.name not in self._operators:
             for key in sorted(_NOT_AS_FALLBACK & spec.model_fields_set):
-                message = f"a fallback runs once, as it is; it takes no {key!r}"
+                message = f"a fallback runs once, unchanged; it cannot have {key!r}"
                 self._faults.report((*defined, key), "value", message)
         return self._make(spec, defined, base, model)
 
@@ -404,19 +405,19 @@ class Builder:
         return spec, defined
 
     def _report_kind(self, spec: WorkflowSpec | TypedSpec | FunctionSpec, path: Path_) -> None:
-        kinds = {WorkflowSpec: "a workflow", TypedSpec: "a typed node", FunctionSpec: "a function"}
-        self._faults.report(path, "value", f"{spec.name!r} is {kinds[type(spec)]}, and an operator is wanted here")
+        kinds = {WorkflowSpec: "workflow", TypedSpec: "typed node", FunctionSpec: "function"}
+        self._faults.report(path, "value", f"expected an operator, got {kinds[type(spec)]} {spec.name!r}")
 
     def _make(self, spec: OperatorSpec, path: Path_, base: type[Operator], model: ModelSpec | None) -> Operator | None:
         """Return an instance of `base` or the operator's own class; `model` is the expert's. None after faults."""
         self._built.add(spec.name)
-        built_model = model_of(completed(spec.model, model), (*path, "model"), self._faults) if spec.model else None
+        built_model = model_of(with_defaults(spec.model, model), (*path, "model"), self._faults) if spec.model else None
         model_argument = {"model": built_model} if spec.model else {}
         actions = [self._tools.action(ref, (*path, "actions", i)) for i, ref in enumerate(spec.actions)]
         tools = tuple(tool for i, ref in enumerate(spec.tools) if (tool := self._tools.tool(ref, (*path, "tools", i))))
         if tools:
             actions.append(Action(name=f"use the tools of {spec.name}", tools=tools, id=f"{spec.name}.tools"))
-        schema = form_of(spec, path, self._faults)
+        schema = output_schema_of(spec, path, self._faults)
         if schema is None:
             return None
         try:

@@ -1,4 +1,4 @@
-"""A configuration of experts as a Mermaid flowchart."""
+"""Mermaid flowchart of a configuration of experts."""
 
 from __future__ import annotations
 

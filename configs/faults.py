@@ -104,8 +104,7 @@ def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]
         known = sorted(_known_keys(spec, path[:-1]))
         if path[-2:-1] == (NODE,) and path[-1] in _OPERATOR_KEYS:
             return "unknown-key", (
-                f"an operator has either a `type`, and what it works with in `params`, or an `instruction`: "
-                f"with `type` there is no {path[-1]!r}"
+                f"an operator has either a `type` with `params`, or an `instruction`; remove {path[-1]!r} or `type`"
             )
         if path[-1] == "type" and "instruction" in known:
             return "unknown-key", "a typed node can be neither an evaluator nor a fallback"
@@ -121,7 +120,7 @@ def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]
     if problem["type"] == "union_tag_invalid":
         tag, known = problem["ctx"]["tag"], re.findall(r"[\w-]+", problem["ctx"]["expected_tags"])
         known = [name for name in known if name not in ("name", "definition")]  # tags of forms other than a mapping
-        return "value", f"the type {tag!r} is none of {', '.join(known)}{did_you_mean(str(tag), known)}"
+        return "value", f"unknown type {tag!r}{did_you_mean(str(tag), known)}; known: {', '.join(known)}"
     secret = "mcp_transport_config" in path or "base_url" in path  # addresses and headers may hold passwords
     shown = "" if secret or isinstance(value, dict | list) else f", not {value!r}"[:120] + nearest_choice(problem)
     if problem["type"] == "string_type" and isinstance(value, bool | int | float):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from operad.configs.issues import in_file, located, placed
-from operad.configs.models import chosen, make_model
+from operad.configs.models import make_model, override
 from operad.configs.schema import ConfigSpec
 from operad.flows import NodeGraph
 from operad.flows.assemble import assemble
@@ -123,7 +123,7 @@ def flow_expert(
         InputError: No endpoint is known for the model.
     """
     workflow = assemble(graph, NODE_TYPES, services=services, lossy=lossy)
-    spec = chosen(None, model_name, base_url)
+    spec = override(None, model_name, base_url)
     model = make_model(spec) if spec else None
     return Expert(Profile(name=graph.name), workflow, MonoModelReasoner(model))
 

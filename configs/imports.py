@@ -38,7 +38,7 @@ from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.tools.tool import Tool, tool_in
 from operad.runtime.values.errors import InputError, ToolError, describe, did_you_mean
 from operad.runtime.values.message import Job, SubJob
-from operad.runtime.values.output import shown
+from operad.runtime.values.output import short_repr
 from operad.runtime.values.private_modules import PREFIX
 from operad.runtime.workflow.function import FunctionOperator
 
@@ -409,7 +409,7 @@ def _as_operator(spec: FunctionSpec, found: object, ports: Sequence[str] = ()) -
     operator = cast("FunctionOperator[Any]", found) if isinstance(found, FunctionOperator) else None
     function = cast("Any", operator.function if operator else found)
     if not inspect.isroutine(function):
-        return f"{spec.function} is not a function: {shown(function)}"
+        return f"{spec.function} is not a function: {short_repr(function)}"
     declared_ports = operator.ports if operator else ports
     try:
         return FunctionOperator(
@@ -434,7 +434,7 @@ def _not_run_with_defaults() -> Any:
 
 
 def _not_run(**_: Any) -> Any:
-    raise ToolError("the code of this file was looked at, not loaded: load it to run it")
+    raise ToolError("the code of this file was analysed, not loaded; load it to run it")
 
 
 def _module_name(value: object) -> str:

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from operad.flows import NodeGraph
 from operad.operators import VariableType
-from operad.operators.nodes.flow import StartParams, StartVariable, comes_by_itself, read_inputs, read_value
+from operad.operators.nodes.flow import StartParams, StartVariable, is_optional, read_inputs, read_value
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job
 
@@ -58,7 +58,7 @@ def job_of(
     missing = [
         each
         for each in _missing_variables(variables, inputs, len(job.files))
-        if not comes_by_itself(each.name, job, start.defaults)
+        if not is_optional(each.name, job, start.defaults)
     ]
     unasked = [] if may_ask else missing
     try:

@@ -46,7 +46,7 @@ def read_lines(path: Path, head: Mapping[str, Any]) -> list[dict[str, Any]]:
         raise InputError(f"{path}: holds results of another {kind} ({', '.join(differences)}); name another one")
     if complete_bytes < path.stat().st_size:
         if not nothing_follows:
-            raise InputError(f"{path}:{len(lines) + 1}: this line cannot be read; mend it, or remove it")
+            raise InputError(f"{path}:{len(lines) + 1}: this line cannot be read; correct it, or remove it")
         os.truncate(path, complete_bytes)
     return lines
 

@@ -14,7 +14,7 @@ from operad.configs.build import Builder
 from operad.configs.code import Code, Trust, UntrustedError, code_of, is_trusted, named_in
 from operad.configs.faults import Faults
 from operad.configs.imports import LoadedModules, Modules, StandIns
-from operad.configs.models import chosen, make_model
+from operad.configs.models import make_model, override
 from operad.configs.names import name_functions, name_operators, name_tools, unknown_operators
 from operad.configs.partial import sound_part
 from operad.configs.policies import make_budget
@@ -151,7 +151,7 @@ class Configuration:
     def _reasoner(
         self, spec: ExpertSpec | LeaderSpec, model: Model | None, model_name: str | None, base_url: str | None
     ) -> MonoModelReasoner | DualModelReasoner:
-        model_spec = chosen(spec.model or self.spec.model, model_name, base_url)
+        model_spec = override(spec.model or self.spec.model, model_name, base_url)
         if model is None and model_spec is not None:
             model = make_model(model_spec)
         rounds = spec.reasoner.max_rounds or self.spec.reasoner.max_rounds

@@ -52,7 +52,7 @@ def model_of(spec: ModelSpec, path: Path_, faults: Faults) -> Model | None:
         return None
 
 
-def chosen(spec: ModelSpec | None, name: str | None, base_url: str | None) -> ModelSpec | None:
+def override(spec: ModelSpec | None, name: str | None, base_url: str | None) -> ModelSpec | None:
     """Return the model configuration of a file, overridden by a name and an endpoint from the command line.
 
     A given endpoint replaces the embedded model, and the name of the embedded model replaces an endpoint.
@@ -90,7 +90,7 @@ def make_limits(spec: LimitsSpec | None) -> Limits | None:
     return Limits(**spec.model_dump()) if spec else None
 
 
-def completed(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
+def with_defaults(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
     """Return `spec`; if it names neither a model nor an endpoint, `other` overridden by the settings of `spec`."""
     if other is None or spec.name is not None or spec.base_url is not None:
         return at_the_same_endpoint(spec, other)
@@ -107,4 +107,8 @@ def at_the_same_endpoint(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
 
 def variable(name: str) -> str:
     """Return the name of an environment variable for an error, unless it looks like a key put there by mistake."""
-    return name if re.fullmatch(r"[A-Z][A-Z0-9_]*", name) else "that is named here (a name is wanted, not the key)"
+    return (
+        name
+        if re.fullmatch(r"[A-Z][A-Z0-9_]*", name)
+        else "that is named here (expected the name of a variable, not the key)"
+    )

@@ -90,10 +90,10 @@ def unknown_operators(document: Document) -> Iterator[tuple[Path_, str]]:
     names = [str(operator["name"]) for operator in _mappings(document.data.get("operators"))]
     for kind, path, value in places(document.data):
         if kind != "operator" and isinstance(value, str) and value not in names:
-            yield path, nobody_is_called(value, names)
+            yield path, unknown_operator_message(value, names)
 
 
-def nobody_is_called(name: str, known: Iterable[str]) -> str:
+def unknown_operator_message(name: str, known: Iterable[str]) -> str:
     """Return the message on an unknown operator, with the nearest known name."""
     return f"no operator is called {name!r}{did_you_mean(name, known)}"
 

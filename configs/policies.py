@@ -75,7 +75,7 @@ class Policies:
             fallback=fallback,
         ).or_else(default)
         if ports and not _takes_a_port(policy.fallback):
-            message = f"this has ports, and what it falls back to takes none of them: {', '.join(ports)}"
+            message = f"the operator has ports, but its fallback chooses none of: {', '.join(ports)}"
             self._faults.report((*path, "fallback" if spec.fallback else "ports"), "port", message)
         return policy if not isinstance(spec, PolicySpec) else self._with_cache(policy, spec, path)
 

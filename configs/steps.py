@@ -43,22 +43,22 @@ class Step:
     """A step of a workflow: an operator or a nested workflow, its definition and its policy.
 
     Attributes:
-        does: The operator, or the nested workflow.
+        operator: The operator, or the nested workflow.
         spec: Its definition.
         path: Path of the definition in the file.
         policy: Policy of the step.
-        inside: The nested workflow, also if a map runs it; None for operators.
+        nested: The nested workflow, also if a map runs it; None for operators.
     """
 
-    does: BaseOperator | Workflow
+    operator: BaseOperator | Workflow
     spec: AnySpec
     path: Path_
     policy: Policy
-    inside: Workflow | None = None
+    nested: Workflow | None = None
 
     def place_of(self, fault: Fault) -> Path_:
         """Return the path of a fault in the parameters of a typed node; for other steps, the path of the definition."""
-        does = cast("Any", self.does)
+        does = cast("Any", self.operator)
         if isinstance(does, NodeOperator) and isinstance(self.spec, TypedSpec):
             return (*self.path, *_param_path(fault, does.params_type, self.spec.params))
         return self.path
@@ -82,7 +82,7 @@ def _param_path(fault: Fault, params_type: type[NodeParams], params: Any) -> Pat
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class Defaults:
     """Defaults of the enclosing workflow."""
 
     policy: Policy
@@ -127,15 +127,15 @@ def for_each(spec: MapSpec, name: str, body: BaseOperator | Workflow, policy: Po
     return Map(name, body, over=spec.over, concurrency=spec.concurrency, on_error=spec.on_error)
 
 
-def is_of_reads(issue: Issue, step: Step) -> bool:
+def is_read_issue(issue: Issue, step: Step) -> bool:
     """Return True if an issue is about the variables that a typed node reads, or one of the node's own check."""
-    does: object = step.does
+    does: object = step.operator
     if not isinstance(does, NodeOperator):
         return False
     return issue.code == "read-too-early" or issue in cast("NodeOperator[Any]", does).check({})
 
 
-def written(issue: Issue, step: Step | None) -> Path_ | None:
+def path_of_issue(issue: Issue, step: Step | None) -> Path_ | None:
     """Return the path of the value that an issue is about, if it is about one operator."""
     if step is None:
         return None
@@ -148,7 +148,7 @@ def written(issue: Issue, step: Step | None) -> Path_ | None:
     return (*step.path, *keys.get(issue.code, ()))
 
 
-def form_of(spec: OperatorSpec, path: Path_, faults: Faults) -> str | None:
+def output_schema_of(spec: OperatorSpec, path: Path_, faults: Faults) -> str | None:
     """Return the `output_schema` of an operator as text; None after reporting a fault."""
     schema, schema_path = spec.output_schema, (*path, "output_schema")
     try:

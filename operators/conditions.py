@@ -15,7 +15,7 @@ from operad.operators.variables import (
     VariableType,
     as_text,
     file_type,
-    shown,
+    short_json,
     type_of,
 )
 from operad.runtime.values.errors import OperadError, did_you_mean
@@ -112,7 +112,7 @@ def fault_of(operator: str, value: Any, kind: VariableType) -> str:
     if value is None:
         return f"{operator!r} needs a value to compare with"
     if kind is T.NUMBER and "{{#" not in str(value) and as_number(value) is None:
-        return f"{shown(value)} is not a number, which {operator!r} needs here"
+        return f"{short_json(value)} is not a number, which {operator!r} needs here"
     return ""
 
 
@@ -255,5 +255,5 @@ def as_number(value: Any) -> float | None:
 
 def _unsupported(value: Any, operator: str, expected: Any) -> ConditionError:
     return ConditionError(
-        f"{shown(value)} ({type_of(value)}) cannot be compared by {operator!r} with {shown(expected)}"
+        f"{short_json(value)} ({type_of(value)}) cannot be compared by {operator!r} with {short_json(expected)}"
     )

@@ -1,4 +1,4 @@
-"""Conversations: variables that last from one run of a session to the next."""
+"""Conversations: variables that are kept between the runs of a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools from MCP servers: one name in an action stands for all the tools of a server.
+"""Tools of MCP servers, all of which an action can include by the name of the server.
 
 The connection to a server is opened on first use in a run (`operad.runtime.tools.connections`), never while a
 configuration is read. The `mcp` package is an extra, imported when the connection is opened.
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import AliasChoices, ConfigDict, Field, JsonValue, PrivateAttr
 
-from operad.runtime.models.endpoint import MIN_KEY, apart, without_login
+from operad.runtime.models.endpoint import MIN_KEY, split_login, without_login
 from operad.runtime.reasoning.prompt import cut
 from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource
 from operad.runtime.values.errors import MissingExtraError, ToolError, describe
@@ -188,7 +188,7 @@ class StreamableHttpServer(_HttpServer):
         from httpx2 import AsyncClient, Timeout
         from mcp.client.streamable_http import streamable_http_client
 
-        url, login = apart(self.url)
+        url, login = split_login(self.url)
         client = AsyncClient(headers=login | self.headers, timeout=Timeout(self.timeout, read=self.call_timeout))
         await stack.enter_async_context(client)
         return streamable_http_client(url, http_client=client)
@@ -203,7 +203,7 @@ class SseServer(_HttpServer):
         """Return the transport of messages."""
         from mcp.client.sse import sse_client
 
-        url, login = apart(self.url)
+        url, login = split_login(self.url)
         return sse_client(url, login | self.headers, timeout=self.timeout, sse_read_timeout=self.call_timeout)
 
 

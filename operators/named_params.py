@@ -1,4 +1,4 @@
-"""Parameters of nodes as people write them in YAML: names in place of positions, ``id.variable`` for a variable.
+"""Parameters of nodes in YAML: names in place of positions, ``id.variable`` for a variable.
 
 | declared | in lists, as Chat2Workflow writes it | with names |
 |---|---|---|

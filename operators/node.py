@@ -1,4 +1,4 @@
-"""Typed nodes: an operator that declares its parameters, its outputs and its ports once.
+"""Typed nodes: operators with declared parameters, outputs and ports.
 
 Validation, the catalogue (`operad nodes`), YAML, the formats and the prompts that generate workflows all use that
 declaration. A custom node type is a subclass:
@@ -42,7 +42,7 @@ from operad.operators.variables import (
     VariableType,
     Writing,
     fits,
-    shown,
+    short_json,
     texts_in,
     type_of,
 )
@@ -324,11 +324,13 @@ class NodeOperator(Operator, Generic[ParamsT]):
         if failure is None:
             return
         if failure.then == "branch" and list(self.ports) != [DONE, FAILED]:
-            yield Fault("failure.then", f"a node of type {self.type!r} has ways of its own, and takes none on failure")
+            yield Fault(
+                "failure.then", f"a node of type {self.type!r} has ports of its own, and cannot have one for failures"
+            )
         declared = self.outputs(type_of)
         for name, value in failure.values.items():
             if name in declared and not fits(value, declared[name]):
-                problem = f"{shown(value)} is no {declared[name].value}, which the output {name!r} is"
+                problem = f"{short_json(value)} is not a valid {declared[name].value}, the type of the output {name!r}"
                 yield Fault("failure.values", problem, "wrong-type")
 
     @property
@@ -343,7 +345,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
             InputError: The node runs a workflow inside, which has no fingerprint.
         """
         if self.body is not None:
-            raise InputError(f"node {self.get_id()!r} runs a workflow, and nothing tells two of these apart")
+            raise InputError(f"node {self.get_id()!r} runs a workflow, which has no fingerprint")
         return {"type": name_of(type(self)), "params": fingerprint(self.settings)}
 
     @cached_property
@@ -387,7 +389,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
         """Return the value of `compute` as a result, after checking the outputs against their declaration."""
         if not isinstance(returned, NodeResult | Mapping):
             raise NodeError(
-                f"node {self.get_id()!r} ({self.type}): compute returned {shown(returned)}; "
+                f"node {self.get_id()!r} ({self.type}): compute returned {short_json(returned)}; "
                 "return a dict of the outputs, or a NodeResult"
             )
         result = returned if isinstance(returned, NodeResult) else NodeResult(cast("Values", returned))
@@ -396,7 +398,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
             if not fits(value, kind):
                 raise NodeError(
                     f"node {self.get_id()!r} ({self.type}): output {name!r} is declared as {kind.value}, "
-                    f"and is {type_of(value)}: {shown(value)}"
+                    f"and is {type_of(value)}: {short_json(value)}"
                 )
         failure = self.params.failure
         return replace(result, port=DONE) if failure is not None and failure.then == "branch" else result

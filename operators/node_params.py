@@ -16,7 +16,7 @@ from operad.operators.variables import (
     Values,
     VariableType,
     selectors_in,
-    shown,
+    short_json,
 )
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.validation import nearest_choice, requirement
@@ -194,11 +194,13 @@ def param_faults(error: ValidationError, params_type: type[BaseModel]) -> list[F
         elif fault["type"] in ("missing", "missing_argument"):
             faults.append(Fault(path, "is missing", "missing-param"))
         elif fault["msg"].endswith("an instance of Selector"):
-            faults.append(Fault(path, f"must be a variable, id.variable, such as 3.text, not {shown(fault['input'])}"))
+            faults.append(
+                Fault(path, f"must be a variable, id.variable, such as 3.text, not {short_json(fault['input'])}")
+            )
         elif fault["type"] == "string_too_short" and not fault["input"]:
             faults.append(Fault(path, "is empty"))
         else:
-            message = f"{_lower(requirement(fault))}, not {shown(fault['input'])}{nearest_choice(fault)}"
+            message = f"{_lower(requirement(fault))}, not {short_json(fault['input'])}{nearest_choice(fault)}"
             faults.append(Fault(path, message))
     return faults
 

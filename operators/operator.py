@@ -1,4 +1,4 @@
-"""Operator: it gathers what a reasoner needs into a task, and hands the task over."""
+"""Operator: builds a task from an instruction, messages, tools and knowledge, and passes it to a reasoner."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from operad.runtime.values.errors import InputError, InvalidError, Issue
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.ids import settled_id, slug
 from operad.runtime.values.message import Job, Value, WorkflowMessage
-from operad.runtime.values.output import ANY_TEXT, Output, shown
+from operad.runtime.values.output import ANY_TEXT, Output, short_repr
 from operad.runtime.values.schema import Schema, parse_output_schema, validate
 
 T = TypeVar("T", default=Any, covariant=True)
@@ -116,7 +116,7 @@ class OperatorConfig(Value):
     @classmethod
     def _check_ports(cls, ports: Sequence[str]) -> Sequence[str]:
         if len(set(ports)) < len(ports) or not all(port.strip() for port in ports):
-            raise ValueError("ports need names, each its own")
+            raise ValueError("ports must have distinct, non-empty names")
         return ports
 
     @field_validator("instruction")
@@ -259,7 +259,7 @@ class Operator(BaseOperator[T]):
             )
             raise InvalidError("an operator's knowledge base cannot be used", [issue])
         if not isinstance(policy, Policy | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"operator {config.id!r}: policy: expected a Policy, got {shown(policy)}")
+            raise InputError(f"operator {config.id!r}: policy: expected a Policy, got {short_repr(policy)}")
         self.config = config
         self.policy = policy if retry is None else _with_retry(policy, retry, config.id)
         self._settled = "id" in config.model_fields_set
@@ -353,7 +353,11 @@ class Operator(BaseOperator[T]):
             return [Issue(issue.code, f"output_schema: {issue.message}", self.get_id()) for issue in error.issues]
         if self.ports and schema and PORT in schema.get("properties", {}):
             return [
-                Issue("port-twice", f"its output_schema has a field {PORT!r}, which names the way on", self.get_id())
+                Issue(
+                    "port-twice",
+                    f"its output_schema has a field {PORT!r}, which is reserved for the chosen port",
+                    self.get_id(),
+                )
             ]
         return []
 
@@ -631,11 +635,13 @@ def _configuration(
             )
         return config, Output(str) if not config.output_schema else Output(None, config.output_schema)
     if not isinstance(config, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"{class_name}(…) expects an instruction as text, or an OperatorConfig; got {shown(config)}")
+        raise InputError(
+            f"{class_name}(…) expects an instruction as text, or an OperatorConfig; got {short_repr(config)}"
+        )
     output = Output.of(arguments["output"])
     fields = {name: value for name, value in arguments.items() if name != "output" and (name != "id" or value)}
     if isinstance(arguments["ports"], str):
-        raise InputError(f"{class_name}(…): ports: expected a list of names, got {shown(arguments['ports'])}")
+        raise InputError(f"{class_name}(…): ports: expected a list of names, got {short_repr(arguments['ports'])}")
     try:
         return OperatorConfig(instruction=config, output_schema=output.schema, **fields), output
     except ValidationError as error:

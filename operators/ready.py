@@ -1,4 +1,4 @@
-"""Tools that come with operad: reading and searching the web, Wikipedia, the time."""
+"""Built-in tools: reading and searching the web, Wikipedia, the time."""
 
 from __future__ import annotations
 

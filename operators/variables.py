@@ -399,7 +399,7 @@ def type_of(value: Any) -> str:
     return next(kind.value for kind in T if fits(value, kind))
 
 
-def shown(value: Any) -> str:
+def short_json(value: Any) -> str:
     """Return a value as shortened JSON, for errors."""
     try:
         text = json.dumps(plain(value), ensure_ascii=False, default=str)

@@ -128,7 +128,7 @@ class Guard:
         if self._hosts is not None and _without_port(host) not in self._hosts:
             raise RefusedError(
                 403,
-                f"Host: {host[:200]!r} is none of {', '.join(self._hosts)}; this server answers under these names alone, "
+                f"Host: {host[:200]!r} is not one of {', '.join(self._hosts)}; this server answers under these names alone, "
                 "so that no page of another name can use it",
                 param="Host",
             )
@@ -193,7 +193,7 @@ async def _read_all(receive: Receive, most: int) -> bytes | None:
         if size > _DROP_FACTOR * most or not message.get("more_body", False):
             break
     if size > most:
-        raise RefusedError(413, f"the body has more than the {most:,} bytes that are taken; send less")
+        raise RefusedError(413, f"the body is larger than the maximum of {most:,} bytes; send less")
     return b"".join(parts)
 
 

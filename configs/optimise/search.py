@@ -188,7 +188,7 @@ class _Search:
         proposer = proposer or proposing(reasoner)
         if not getattr(proposer, "writes_prose", True):
             raise InputError(
-                "the embedded model can propose nothing; name an endpoint: --proposer-model and --proposer-base-url, "
+                "the embedded model cannot propose changes; name an endpoint: --proposer-model and --proposer-base-url, "
                 "or those of `model` in the file"
             )
         settings = {

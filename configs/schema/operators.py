@@ -268,7 +268,7 @@ class OperatorSpec(PolicySpec):
     @model_validator(mode="after")
     def _ports_or_map(self) -> OperatorSpec:
         if self.ports and self.map:
-            raise ValueError("what runs for each item of a list takes no port: `ports` or `map`, not both")
+            raise ValueError("an operator with `map` has no ports; remove `ports` or `map`")
         return self
 
 

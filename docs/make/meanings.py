@@ -20,7 +20,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "json": ("a line is not JSON", 'write `{"id": "a"}` with double quotes, one object a line'),
         "encoding": ("it is not UTF-8", "save it as UTF-8: `iconv -f latin1 -t utf-8 old.yaml > new.yaml`"),
         "depth": ("it is nested too deep", "move what is inside into parts of its own"),
-        "size": ("it is larger than what is read", "split it; or leave out what is not needed"),
+        "size": ("it is larger than the maximum", "split it; or leave out what is not needed"),
         "shape": (
             "a mapping, a list or a text stands where something else must",
             "write `tools: [search]`, not `tools: search`",
@@ -36,7 +36,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "unknown-key": ("there is no such key here", "`instruction:` instead of `instrution:`"),
         "missing-key": ("a key must be there", "add `instruction: Check each claim.`"),
         "host": (
-            "prices stand under the host of an endpoint, and this is none",
+            "prices are keyed by the host of an endpoint, and this is not a host",
             "`api.openai.com:` instead of `https://api.openai.com/v1:`",
         ),
         "target": ("a picture cannot be made as this", "ask for `svg`, `png` or `md`"),
@@ -54,7 +54,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         ),
         "duplicate-name": ("two things have one name", "rename one: `name: check2`"),
         "class": (
-            "the class cannot be imported, or is none of the right kind",
+            "the class cannot be imported, or is of the wrong kind",
             "`class: my_operators.Check`, a subclass of `Operator`",
         ),
         "params": (
@@ -96,7 +96,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "no-operators": ("there is nothing to run", "`workflow.add_operator(facts)`"),
         "duplicate-id": ("two have one id", "give one another: `id: 4`"),
         "cycle": ("operators, or sub-jobs, wait for each other", "remove one of the edges"),
-        "join": ("there is no such way to join", '`join="any"`, `"all"` or `"all_done"`'),
+        "join": ("`join` has an unknown value", '`join="any"`, `"all"` or `"all_done"`'),
         "never-runs": ("it waits for operators that never run in the same run", '`join="all_done"` or `"any"`'),
         "read-too-early": ("it reads what a later operator says", "`add_operator(check, previous_ops=[facts])`"),
         "nested-in-itself": ("a workflow contains itself", "make a second workflow for the inside"),
@@ -118,12 +118,12 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             '`on_error="keep"`, `"skip"` or `"fail"`',
         ),
         "fallback-port": (
-            "its fallback takes no port, and so would take all",
+            "the fallback has no port, so every branch would run",
             '`WorkflowMessage(…, ports=("refund",))`',
         ),
         "port-twice": ("its `output_schema` has a field with the name that says the way on", "rename the field"),
         "no-fingerprint": (
-            "its messages are to be cached, and nothing tells it from others",
+            "its messages are to be cached, but it has no fingerprint",
             "give it a method `fingerprint()`, or `Policy(cache=False)`",
         ),
         "listener": ("a listener is not a plain function", "`def listener(event): …`, without `async`"),
@@ -261,7 +261,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     "ComfyUI": {
         "missing-file": ("the server has no such file", "upload it: `operad run painter.yaml --file photo.png`"),
         "illegal-param": ("the class has no such input", "take the name that the message suggests"),
-        "value-not-in-options": ("the value is none of the options", "take one that the message lists"),
+        "value-not-in-options": ("the value is not one of the options", "take one that the message lists"),
         "value-out-of-range": ("the number is too small or too large", "`steps: 20`"),
         "wrong-value": ("the value is of another kind", "a number, a text, a file or JSON, as the message says"),
         "no-output": ("no node is an output, and so nothing would run", "add a `SaveImage`"),

@@ -16,7 +16,7 @@ from operad.flows.formats.comfyui.definitions import Definitions
 from operad.flows.formats.comfyui.written import ui_of
 from operad.flows.formats.json_text import MAX_BYTES
 from operad.flows.node_graph import NodeGraph
-from operad.operators.comfyui.prompt import chosen
+from operad.operators.comfyui.prompt import assign_values
 from operad.operators.comfyui.server import ComfyUIServer
 from operad.operators.comfyui.work import MAX_BYTES as MAX_MADE
 from operad.operators.comfyui.work import ComfyUIWork, Made, run_comfyui, time_limit
@@ -120,7 +120,7 @@ class ComfyUI(Operator):
         if self._is_ui_form:
             graph = executable(graph, await definitions_of(self._server))
         nodes = dump_nodes(graph)
-        values, issues = chosen(nodes, given, files)
+        values, issues = assign_values(nodes, given, files)
         if issues:
             raise InvalidError(f"operator {self.get_id()!r}: the inputs do not fit the workflow", issues)
         operator_name = f"operator {self.get_id()!r}"

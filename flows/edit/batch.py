@@ -24,7 +24,7 @@ from operad.operators.named_params import positional
 from operad.operators.node import Fault
 from operad.operators.node_params import param_faults
 from operad.operators.nodes import NODE_TYPES
-from operad.operators.variables import shown
+from operad.operators.variables import short_json
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean, shorten
 
 AnyOperation = Annotated[
@@ -177,7 +177,7 @@ def new_issues(before: Sequence[Issue], after: Sequence[Issue]) -> list[Issue]:
 def _read(given: Any) -> tuple[Operation | None, list[Fault]]:
     """Return the operation that a JSON value describes, or None and the faults."""
     if not isinstance(given, dict):
-        return None, [Fault("", f'must be an object with "op", not {shown(given)}', "format")]
+        return None, [Fault("", f'must be an object with "op", not {short_json(given)}', "format")]
     fields = fields_of(given)
     name = str(fields.get("op"))
     if name not in OPERATIONS:

@@ -11,7 +11,7 @@ from operad.flows.formats.shapes import is_selector
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.named_params import named
 from operad.operators.nodes import NODE_TYPES
-from operad.operators.variables import MAX_SHOWN_VALUE, plain, shown
+from operad.operators.variables import MAX_SHOWN_VALUE, plain, short_json
 
 AROUND = 20
 """Number of characters to show on each side of a difference in a long text."""
@@ -38,7 +38,7 @@ class ParamChange:
             old, new = side_by_side(self.old[0], self.new[0])
             return f"~ node {self.node} {self.path}: {old} → {new}"
         sign, value = ("+", self.new) if self.new else ("-", self.old)
-        return f"~ node {self.node} {sign}{self.path}: {shown(value[0])}"
+        return f"~ node {self.node} {sign}{self.path}: {short_json(value[0])}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def _changes_in_list(old: list[Any], new: list[Any], path: tuple[Step, ...]) -> 
 
 def _node(spec: NodeSpec) -> str:
     inside = f" inside {spec.parent}" if spec.parent else ""
-    params = f": {shown(_with_names(spec))}" if spec.params else ""
+    params = f": {short_json(_with_names(spec))}" if spec.params else ""
     return f"node {spec.id} ({spec.type}){inside}{params}"
 
 
@@ -218,7 +218,7 @@ def _node_json(spec: NodeSpec) -> dict[str, Any]:
 def side_by_side(old: Any, new: Any) -> tuple[str, str]:
     """Return two values as text to show side by side; long texts are cut to the parts that differ."""
     if not (isinstance(old, str) and isinstance(new, str)) or max(len(old), len(new)) <= MAX_SHOWN_VALUE:
-        return shown(old), shown(new)
+        return short_json(old), short_json(new)
     shorter = min(len(old), len(new))
     begin = next((n for n in range(shorter) if old[n] != new[n]), shorter)
     end = next((n for n in range(shorter - begin) if old[-1 - n] != new[-1 - n]), shorter - begin)
@@ -227,4 +227,4 @@ def side_by_side(old: Any, new: Any) -> tuple[str, str]:
     def part(text: str) -> str:
         return f"{'…' if first else ''}{text[first : len(text) - last]}{'…' if last else ''}"
 
-    return shown(part(old)), shown(part(new))
+    return short_json(part(old)), short_json(part(new))

@@ -32,7 +32,7 @@ from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.conditions import Case
 from operad.operators.named_params import in_lists
 from operad.operators.node import Fault
-from operad.operators.variables import shown
+from operad.operators.variables import short_json
 
 
 class Connect(Operation):
@@ -150,9 +150,9 @@ class AddBranch(Operation):
                 TypeAdapter(Case).validate_python(in_lists(Case, self.branch))
             except ValidationError:
                 form = '{"conditions": [{"variable": "id.variable", "operator": …, "value": …}, …]}'
-                yield Fault("branch", f"a case is {form}, not {shown(self.branch)}", "param")
+                yield Fault("branch", f"a case is {form}, not {short_json(self.branch)}", "param")
         elif not isinstance(self.branch, str) or not self.branch.strip():
-            yield Fault("branch", f"a class is a text, not {shown(self.branch)}", "param")
+            yield Fault("branch", f"a class is a text, not {short_json(self.branch)}", "param")
         elif self.branch in list_of(fields_of(spec.params).get(name)):
             yield Fault("branch", f"{self.node!r} has the class {self.branch!r} already", "param")
 

@@ -25,7 +25,7 @@ from operad.flows.formats.shapes import Fields, fields_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.named_params import listed_path
 from operad.operators.node import Fault
-from operad.operators.variables import shown
+from operad.operators.variables import short_json
 from operad.runtime.values.errors import shorten
 
 
@@ -175,11 +175,13 @@ class ReplaceText(Operation):
         count = text.count(self.old) if isinstance(text, str) else 0
         where = f"{path_of(steps_of(self.path))} of {self.node!r}"
         if not isinstance(text, str):
-            yield Fault("path", f"{where} is not a text: {shown(text)}; use set", "no-path")
+            yield Fault("path", f"{where} is not a text: {short_json(text)}; use set", "no-path")
         elif count == 0:
-            yield Fault("old", f"{shown(self.old)} does not stand in {where}, which is: {shown(text)}", "no-text")
+            yield Fault(
+                "old", f"{short_json(self.old)} does not stand in {where}, which is: {short_json(text)}", "no-text"
+            )
         elif count > 1:
-            what = f"{shown(self.old)} stands {count} times in {where}; give more of the text around it"
+            what = f"{short_json(self.old)} stands {count} times in {where}; give more of the text around it"
             yield Fault("old", what, "no-text")
 
     def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:

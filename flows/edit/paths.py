@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from operad.flows.formats.shapes import list_of
-from operad.operators.variables import shown
+from operad.operators.variables import short_json
 from operad.runtime.values.errors import did_you_mean, shorten
 
 Step = str | int
@@ -111,14 +111,14 @@ def _child(value: Any, step: Step, before: Sequence[Step]) -> Any:
     parent = path_of(before) or "params"
     if isinstance(step, int):
         if not isinstance(value, list | tuple):
-            raise PathError(f"{parent} is not a list: {shown(value)}")
+            raise PathError(f"{parent} is not a list: {short_json(value)}")
         items = cast("Sequence[Any]", value)
         if step >= len(items):
             count = "1 item" if len(items) == 1 else f"{len(items)} items"
             raise PathError(f"{parent} has {count}, so {path_of([*before, step])} is not there; places count from 0")
         return items[step]
     if not isinstance(value, Mapping):
-        raise PathError(f"{parent} has no names in it: {shown(value)}")
+        raise PathError(f"{parent} has no names in it: {short_json(value)}")
     fields = cast("Mapping[str, Any]", value)
     if step not in fields:
         known = shorten(list(map(str, fields)))

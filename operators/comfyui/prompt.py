@@ -1,4 +1,4 @@
-"""Workflows in the form that a ComfyUI server runs, ``{id: {class_type, inputs}}``: their faults, and values for inputs."""
+"""Workflows in ComfyUI's API form, ``{id: {class_type, inputs}}``: their faults, and values for inputs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def unknown_place(nodes: Mapping[str, Any], place: str) -> Issue | None:
     return None
 
 
-def chosen(
+def assign_values(
     nodes: Mapping[str, Any], given: Mapping[str, Any], files: Sequence[FileDescriptor] = ()
 ) -> tuple[dict[Place, Any], list[Issue]]:
     """Return the values by node and input, and the issues of values that do not fit.

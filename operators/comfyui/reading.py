@@ -1,4 +1,4 @@
-"""Parsed JSON, of which nothing need be what it should."""
+"""Reader of untrusted JSON: fields are checked for their types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run on a ComfyUI server: put into its queue, followed to its end, and withdrawn when its caller is cancelled."""
+"""Run on a ComfyUI server: queued, followed to its end, and withdrawn if its caller is cancelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to a ComfyUI server, and its answers.
+"""Client of a ComfyUI server.
 
 Size and time of each answer are limited. A token of requests is removed from all texts of the server.
 """
@@ -138,7 +138,7 @@ class ComfyUIServer:
             raise InvalidError(f"ComfyUI server {self.url} refuses the workflow", issues)
         prompt_id = answer_body.get("prompt_id")
         if answer.status == 400 or not isinstance(prompt_id, str):
-            raise self.unlike("/prompt", "it tells neither a prompt_id nor what is wrong")
+            raise self.unlike("/prompt", "it contains neither a prompt_id nor an error")
         return prompt_id
 
     @asynccontextmanager
@@ -225,7 +225,7 @@ class ComfyUIServer:
         answer_body = mapping_of(self._json("/upload/image", answer))
         name, folder = answer_body.get("name"), answer_body.get("subfolder")
         if not isinstance(name, str):
-            raise self.unlike("/upload/image", "it tells no name")
+            raise self.unlike("/upload/image", "it contains no name")
         return f"{folder}/{name}" if isinstance(folder, str) and folder else name
 
     async def view(self, output: Output, max_bytes: int, timeout: float) -> bytes:
@@ -272,7 +272,7 @@ class ComfyUIServer:
                 guard=guard or self._guard(ANSWER_SECONDS, MAX_JSON_BYTES),
             )
         except FetchError as error:
-            hint = "; see that it runs there, and that `server` is its address" if error.transient else ""
+            hint = "; check that it runs there, and that `server` is its address" if error.transient else ""
             raise FetchError(f"ComfyUI server: {error}{hint}", transient=error.transient) from error
 
     def hidden(self, text: str) -> str:
@@ -303,11 +303,11 @@ class ComfyUIServer:
     def unlike(self, path: str, why: str) -> FetchError:
         """Return the error for an answer that does not come from a ComfyUI server."""
         return FetchError(
-            f"{self.url}{path}: is not answered as a ComfyUI server does: {why}; see that one runs at this address"
+            f"{self.url}{path}: the response is not that of a ComfyUI server: {why}; check that one runs at this address"
         )
 
     def _status_error(self, path: str, answer: Fetched) -> FetchError:
-        other = "; see that it is a ComfyUI server that runs at this address" if answer.status in (404, 405) else ""
+        other = "; check that a ComfyUI server runs at this address" if answer.status in (404, 405) else ""
         return FetchError(
             f"{self.url}{path.partition('?')[0]}: answers with status {answer.status}{self._error_text(answer)}{other}",
             transient=answer.status in (408, 429) or answer.status >= 500,

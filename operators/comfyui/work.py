@@ -1,4 +1,4 @@
-"""The whole of a run on a ComfyUI server: files sent there, the workflow run, the files that it made fetched."""
+"""Complete run on a ComfyUI server: upload of files, execution, and download of the results."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def run_comfyui(server: ComfyUIServer, work: ComfyUIWork) -> Made:
         outputs, texts = outputs_of(await run(server, with_values(work.nodes, values)))
         if len(outputs) > MAX_FILES:
             raise ComfyUIError(
-                f"{work.who}: the run made {len(outputs):,} files, more than the {MAX_FILES:,} that are taken"
+                f"{work.who}: the run made {len(outputs):,} files, more than the maximum of {MAX_FILES:,}"
             )
         files: list[FileDescriptor] = []
         room = work.max_bytes

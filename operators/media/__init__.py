@@ -1,1 +1,1 @@
-"""Documents read, and files made from text: the cores of a workflow's nodes for media."""
+"""Media: text extraction from documents, and files generated from text."""

@@ -1,4 +1,4 @@
-"""A program run as a child process: bytes in, bytes out, within a time, and never left behind."""
+"""Execution of a program as a child process, with a time limit: bytes in, bytes out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A document → its whole text, as a workflow's document-extractor gives it."""
+"""Text extraction from documents, as by a document-extractor node."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def read_document(file: FileDescriptor, max_chars: int = MAX_DOCUMENT_CHARS) -> 
         raise
     except Exception as error:  # readers may raise anything for a broken document
         reason = describe(error)[:300]
-        raise InputError(f"{file.path}: is no {suffix or 'text'} file that can be read: {reason}") from error
+        raise InputError(f"{file.path}: cannot be read as a {suffix or 'text'} file: {reason}") from error
 
 
 def _read_content(file: FileDescriptor) -> bytes:
@@ -133,7 +133,7 @@ def _joined(parts: Iterable[str], most: int) -> str:
         texts.append(part)
         chars += len(part)
         if chars > most:
-            raise InputError(f"has more than the {most:,} characters that are read; split it")
+            raise InputError(f"has more than the maximum of {most:,} characters; split it")
     return "".join(texts).replace("\r\n", "\n").replace("\r", "\n").strip("\n")
 
 
@@ -163,7 +163,7 @@ def _decoded(data: bytes, suffix: str) -> str:
             raise InputError(f"is {kind}, not text; is its name right?") from error
         text = "" if b"\0" in data else _detected(data)
         if not text or _CONTROL.search(text):
-            raise InputError(f"is binary; what is read: text, {', '.join(sorted(_READERS))}") from error
+            raise InputError(f"is binary; supported are: text, {', '.join(sorted(_READERS))}") from error
         return text
 
 

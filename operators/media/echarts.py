@@ -1,4 +1,4 @@
-"""Numbers and names → a chart, as the ECharts option in Markdown that Dify's tools give."""
+"""Charts as ECharts options in Markdown, as Dify's tools return them."""
 
 from __future__ import annotations
 

@@ -34,6 +34,6 @@ def check_text(what: str, text: str, most: int) -> None:
         MediaError: The text is empty, or longer than `most` characters.
     """
     if not text.strip():
-        raise MediaError(f"{what}: the text is empty; is the reference right that it comes from?")
+        raise MediaError(f"{what}: the text is empty; check the reference that it comes from")
     if len(text) > most:
-        raise MediaError(f"{what}: the text has {len(text):,} characters, and {most:,} are the most; cut it into parts")
+        raise MediaError(f"{what}: the text has {len(text):,} characters; the maximum is {most:,}: split it")

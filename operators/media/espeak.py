@@ -1,4 +1,4 @@
-"""A program of its own: text on stdin → speech as a WAV file on stdout. `speech` runs it as a child.
+"""Program for speech synthesis: text on stdin, a WAV file on stdout. `speech` runs it as a child process.
 
 espeak-ng is licensed under the GPL-3, so it is loaded in this process only. The program imports nothing of this
 package.
@@ -48,7 +48,7 @@ def main() -> None:
     text = request["text"].encode()
     failed = library.espeak_Synth(text, ctypes.c_size_t(len(text) + 1), 0, _CHARACTERS, 0, _UTF8, None, None)
     if failed or library.espeak_Synchronize() or not any(samples):
-        sys.exit("nothing is heard of it; is it in a language that the voice speaks?")
+        sys.exit("the speech is silent; is the text in a language that the voice speaks?")
     sys.stdout.buffer.write(_wav(bytes(samples), rate))
 
 

@@ -1,4 +1,4 @@
-"""Fences that models put around a whole text."""
+"""Code fences that models put around a whole text."""
 
 from __future__ import annotations
 

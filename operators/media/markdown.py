@@ -1,4 +1,4 @@
-"""Markdown → a document, by pandoc; for PDF and PNG by Typst, too; its tables → a workbook.
+"""Conversion of Markdown to documents by pandoc, to PDF and PNG by Typst, and of its tables to workbooks.
 
 The Markdown is untrusted: files and URLs in it are not read, an image becomes a link or its description, and markup of
 the target format (HTML, LaTeX, Typst) is not passed through.

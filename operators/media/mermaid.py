@@ -1,4 +1,4 @@
-"""Mermaid's code → a picture, by mermaid-render."""
+"""Rendering of Mermaid diagrams as pictures, by mermaid-render."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def _png(what: str, svg: bytes) -> bytes:
     zoom = next((zoom for zoom in (2, 1) if pixels * zoom**2 <= MAX_MERMAID_PIXELS), None)
     if not zoom:
         raise MediaError(
-            f"{what}: {root.get('width')} x {root.get('height')} pixels are more than the {MAX_MERMAID_PIXELS:,} "
-            "that a picture may have; make an svg, which has no bound, or a smaller diagram"
+            f"{what}: {root.get('width')} x {root.get('height')} pixels are more than the maximum of "
+            f"{MAX_MERMAID_PIXELS:,}; make an svg, which has no maximum, or a smaller diagram"
         )
     fonts = cjk_fonts(what, "".join(root.itertext()))
     own_fonts = Path(str(import_module("mermaid_render").__file__)).with_name("fonts").glob("*.ttf")

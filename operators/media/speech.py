@@ -1,4 +1,4 @@
-"""Text → speech, by espeak-ng."""
+"""Speech synthesis, by espeak-ng."""
 
 from __future__ import annotations
 

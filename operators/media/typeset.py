@@ -1,4 +1,4 @@
-"""A program of its own: Typst's markup on stdin → a PDF or a picture on stdout. `markdown` runs it as a child.
+"""Program for typesetting: Typst markup on stdin, a PDF or a picture on stdout. `markdown` runs it as a child process.
 
 The program imports nothing of this package, so that it starts fast.
 """

@@ -1,4 +1,4 @@
-"""A program of its own: Markdown on stdin → an Excel workbook on stdout. `markdown` runs it as a child.
+"""Program for workbooks: Markdown on stdin, an Excel workbook on stdout. `markdown` runs it as a child process.
 
 Each table of the text becomes a sheet, named after the heading above it. The program imports nothing of this package,
 so that it starts fast.

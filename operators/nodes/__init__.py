@@ -1,4 +1,4 @@
-"""The node types that come with operad."""
+"""Built-in node types."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module

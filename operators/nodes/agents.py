@@ -1,4 +1,4 @@
-"""Nodes that act for the user: agent, which calls tools until it can answer, and human-input, which asks a person."""
+"""Nodes agent, which calls tools until it can answer, and human-input, which asks a person."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 from pydantic import Field
 
 from operad.operators.node import ADVANCED, Fault, NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
-from operad.operators.nodes.flow import doubles
+from operad.operators.nodes.flow import duplicate_faults
 from operad.operators.nodes.models import AskingNode, AskingParams, Memory, latest_turns
 from operad.operators.variables import Text, VariableType, whole
 from operad.runtime.events.interrupts import interrupt
@@ -61,7 +61,7 @@ class Agent(AskingNode[AgentParams]):
         """Yield faults: no question, and duplicate tools."""
         if not self.params.query.strip():
             yield Fault("query", "is empty: say what the agent is asked")
-        yield from doubles("tools", self.params.tools)
+        yield from duplicate_faults("tools", self.params.tools)
 
     async def compute(self, call: NodeCall) -> NodeResult:
         """Ask the model, which may call the tools."""
@@ -133,8 +133,8 @@ class HumanInput(NodeOperator[HumanParams]):
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Yield faults: duplicate answers and texts, or none of both."""
-        yield from doubles("actions", [choice.id for choice in self.params.actions])
-        yield from doubles("inputs", self.params.inputs)
+        yield from duplicate_faults("actions", [choice.id for choice in self.params.actions])
+        yield from duplicate_faults("inputs", self.params.inputs)
         if not (self.params.actions or self.params.inputs):
             yield Fault("actions", "is empty, and so is inputs: say what may be answered")
 

@@ -1,4 +1,4 @@
-"""The node comfyui: a workflow of image, video and sound models, run on a ComfyUI server."""
+"""Node comfyui: a workflow of image, video and sound models, run on a ComfyUI server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import Field, JsonValue, field_validator
 
-from operad.operators.comfyui.prompt import chosen, issues_of, unknown_place
+from operad.operators.comfyui.prompt import assign_values, issues_of, unknown_place
 from operad.operators.comfyui.server import ComfyUIServer
 from operad.operators.comfyui.work import ComfyUIWork
 from operad.operators.node import ADVANCED, Fault, NodeCall, NodeError, NodeOperator, NodeParams, NodeResult, TypeOf
@@ -88,7 +88,7 @@ class ComfyUINode(NodeOperator[ComfyUIParams]):
     async def compute(self, call: NodeCall) -> NodeResult:
         """Run the workflow, and return its files and texts."""
         given = {place: self._value(place, value, call) for place, value in self.params.inputs.items()}
-        values, issues = chosen(
+        values, issues = assign_values(
             self.params.workflow, {place: value for place, value in given.items() if value is not None}
         )
         if issues := [*issues_of(self.params.workflow), *issues]:

@@ -1,4 +1,4 @@
-"""Nodes that run others inside: iteration, loop, and workflows by name."""
+"""Nodes that run other nodes: iteration, loop and sub-workflow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from operad.operators.node import (
     Reference,
     TypeOf,
 )
-from operad.operators.nodes.flow import doubles
+from operad.operators.nodes.flow import duplicate_faults
 from operad.operators.nodes.values import Argument, Declared
 from operad.operators.variables import (
     ARRAYS,
@@ -32,7 +32,7 @@ from operad.operators.variables import (
     VariableType,
     fits,
     plain,
-    shown,
+    short_json,
     type_of,
 )
 from operad.runtime.graph.call import OperatorCall
@@ -118,7 +118,7 @@ class Iteration(NodeOperator[IterationParams]):
         if not isinstance(items, list | tuple):
             raise NodeError(
                 f"node {self.get_id()!r} (iteration): variable {str(self.params.iterator_selector)!r} is "
-                f"{type_of(items)}, and a list is needed: {shown(items)}"
+                f"{type_of(items)}, and a list is needed: {short_json(items)}"
             )
         calls = [
             _inner_call(call, self.get_id(), {"item": item, "index": index})
@@ -145,7 +145,7 @@ class Iteration(NodeOperator[IterationParams]):
 
 def _body(node: NodeOperator[Any]) -> Workflow:
     if node.body is None:
-        raise InputError(f"node {node.get_id()!r} ({node.type}) has nothing to run inside; give it a body")
+        raise InputError(f"node {node.get_id()!r} ({node.type}) has no body; give it one")
     return node.body
 
 
@@ -271,11 +271,11 @@ class Loop(NodeOperator[LoopParams]):
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Yield faults: duplicate names, initial values of a wrong type, and conditions that are invalid here."""
         names = [variable.name for variable in self.params.variables]
-        yield from doubles("variables", names)
+        yield from duplicate_faults("variables", names)
         for number, variable in enumerate(self.params.variables):
             initial = variable.value
             if not isinstance(initial, Selector) and not fits(initial, variable.type):
-                yield Fault(f"variables[{number}]", f"{shown(initial)} is no {variable.type.value}")
+                yield Fault(f"variables[{number}]", f"{short_json(initial)} is not a valid {variable.type.value}")
         kinds = {variable.name: variable.type for variable in self.params.variables} | {"index": T.NUMBER}
         for number, condition in enumerate(self.params.break_conditions):
             where = f"break_conditions[{number}]"
@@ -383,8 +383,8 @@ class SubWorkflow(NodeOperator[SubWorkflowParams]):
         missing = [output.name for output in self.params.outputs if output.name not in message.outputs]
         if missing:
             raise NodeError(
-                f"node {self.get_id()!r} (sub-workflow): {name!r} gave no {missing[0]!r}; "
-                f"it gave: {', '.join(message.outputs) or 'nothing'}"
+                f"node {self.get_id()!r} (sub-workflow): {name!r} has no output {missing[0]!r}; "
+                f"its outputs: {', '.join(message.outputs) or 'none'}"
             )
         return NodeResult(dict(message.outputs), text=message.scratchpad, status=message.status, parts=(message,))
 

@@ -1,4 +1,4 @@
-"""Nodes that read and make files: document-extractor, markdown-exporter, mermaid-converter, tts, text2image, echarts."""
+"""Nodes for files: document-extractor, markdown-exporter, mermaid-converter, tts, text2image, echarts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from operad.operators.media.markdown import MarkdownTarget, export_markdown
 from operad.operators.media.mermaid import render_mermaid
 from operad.operators.media.speech import speak
 from operad.operators.node import NodeCall, NodeError, NodeOperator, NodeParams, NodeResult, TypeOf
-from operad.operators.variables import FILES, Accepts, Selector, Text, Values, VariableType, shown, type_of
+from operad.operators.variables import FILES, Accepts, Selector, Text, Values, VariableType, short_json, type_of
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import FileDescriptor, suffix_of
 
@@ -55,7 +55,7 @@ class DocumentExtractor(NodeOperator[ExtractorParams]):
             name = str(self.params.variable_selector)
             raise NodeError(
                 f"node {self.get_id()!r} (document-extractor): variable {name!r} is {type_of(file)}, "
-                f"and a file is needed: {shown(file)}"
+                f"and a file is needed: {short_json(file)}"
             )
         return await asyncio.to_thread(read_document, file)
 

@@ -1,4 +1,4 @@
-"""Nodes that begin, end and branch: start, end, answer, if-else."""
+"""Nodes for control flow: start, end, answer, if-else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from operad.operators.variables import (
     VariableType,
     as_text,
     fits,
-    shown,
+    short_json,
     whole,
 )
 from operad.runtime.values.errors import InputError, OperadError, did_you_mean
@@ -65,7 +65,7 @@ class Start(NodeOperator[StartParams]):
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Yield faults: duplicate names, and defaults of a wrong type or without an input."""
         kinds = {variable.name: variable.type for variable in self.params.variables}
-        yield from doubles("variables", [variable.name for variable in self.params.variables])
+        yield from duplicate_faults("variables", [variable.name for variable in self.params.variables])
         for name, value in self.params.defaults.items():
             if name not in kinds:
                 yield Fault("defaults", f"there is no input {name!r}{did_you_mean(name, kinds)}")
@@ -80,7 +80,7 @@ class Start(NodeOperator[StartParams]):
         return read_inputs(self.params.variables, call.job, self.params.defaults)
 
 
-def doubles(where: str, names: Sequence[str]) -> Iterator[Fault]:
+def duplicate_faults(where: str, names: Sequence[str]) -> Iterator[Fault]:
     """Yield a fault for each name that occurs more than once."""
     for name in dict.fromkeys(names):
         if names.count(name) > 1:
@@ -106,7 +106,7 @@ SYSTEM = ("sys.query", *_system_inputs(Job("")))
 """Inputs that may be given to any workflow; otherwise, the job provides them."""
 
 
-def comes_by_itself(name: str, job: Job, defaults: Mapping[str, JsonValue]) -> bool:
+def is_optional(name: str, job: Job, defaults: Mapping[str, JsonValue]) -> bool:
     """Return True if an input is optional: it has a default, or the job provides it."""
     return name in defaults or name in _system_inputs(job)
 
@@ -181,7 +181,7 @@ def read_value(given: JsonValue, kind: VariableType) -> Any:
         is_text = kind is T.ARRAY_STRING and not given.lstrip().startswith("[")  # not a list with a missing bracket
         value = _json_or(given, [whole(given)] if is_text else given)
     if not fits(value, kind):
-        raise InputError(f"expected {kind.value}, got {shown(given)}")
+        raise InputError(f"expected {kind.value}, got {short_json(given)}")
     return value
 
 
@@ -205,7 +205,7 @@ def _file(value: JsonValue) -> FileDescriptor:
     if isinstance(value, Mapping) and isinstance(path := value.get("path"), str):
         return FileDescriptor.of(Path(path))
     if not isinstance(value, str):
-        raise InputError(f"{shown(value)} is not the path of a file")
+        raise InputError(f"{short_json(value)} is not the path of a file")
     return FileDescriptor.of(Path(value))
 
 
@@ -234,7 +234,7 @@ class End(NodeOperator[EndParams]):
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Yield faults: duplicate names."""
-        yield from doubles("outputs", [output.name for output in self.params.outputs])
+        yield from duplicate_faults("outputs", [output.name for output in self.params.outputs])
 
     async def compute(self, call: NodeCall) -> Values:
         """Return the results, by name."""

@@ -1,4 +1,4 @@
-"""The nodes http-request and request: the request, and the variables of its response."""
+"""Nodes http-request and request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import Field
 
 from operad.operators.node import ADVANCED, NodeCall, NodeError, NodeOperator, NodeParams, ParamsT, TypeOf
 from operad.operators.services import Sent
-from operad.operators.variables import WITHOUT_FILES, Accepts, Selector, Text, Values, VariableType, shown, type_of
+from operad.operators.variables import WITHOUT_FILES, Accepts, Selector, Text, Values, VariableType, short_json, type_of
 from operad.operators.web.fetch import Fetched
 from operad.runtime.values.errors import FetchError, InputError, MissingExtraError
 from operad.runtime.values.file import FileDescriptor, suffix_of
@@ -112,7 +112,7 @@ class _Request(NodeOperator[ParamsT]):
         if not isinstance(url, str) or not url.strip():
             named = f"variable {str(declared)!r}" if isinstance(declared, Selector) else "url"
             raise NodeError(
-                f"node {self.get_id()!r} ({self.type}): {named} is {type_of(url)}, and an address is needed: {shown(url)}"
+                f"node {self.get_id()!r} ({self.type}): {named} is {type_of(url)}, and an address is needed: {short_json(url)}"
             )
         return url
 
@@ -231,7 +231,7 @@ class Request(_Request[RequestParams]):
                 value = ast.literal_eval(text.strip())
                 return json.dumps(value, ensure_ascii=False).encode()
             except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-                problem = f"node {self.get_id()!r} (request): its body is not JSON: {error}: {shown(text)}"
+                problem = f"node {self.get_id()!r} (request): its body is not JSON: {error}: {short_json(text)}"
                 raise NodeError(problem) from error
         return json.dumps(value, ensure_ascii=False).encode()
 

@@ -1,4 +1,4 @@
-"""The node list-operator."""
+"""Node list-operator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from operad.operators.variables import (
     Values,
     VariableType,
     file_parts,
-    shown,
+    short_json,
     type_of,
 )
 from operad.runtime.values.errors import did_you_mean
@@ -74,16 +74,18 @@ class ListOperator(NodeOperator[ListOperatorParams]):
         name, *rest = operation or [""]
         if name not in _OPERATIONS:
             known = ", ".join(_OPERATIONS[:-1])
-            yield Fault(where, f"{name!r} is none{did_you_mean(str(name), _OPERATIONS)}; there are: {known}")
+            yield Fault(
+                where, f"{name!r} is not an operation{did_you_mean(str(name), _OPERATIONS)}; there are: {known}"
+            )
         elif name != "all" and not rest:
             yield Fault(where, f"{name} needs a value after it")
         elif name in ("extract_by", "limit"):
             by_name = isinstance(rest[0], Text) and "{{#" in rest[0]
             if not by_name and (len(rest) > 1 or (_whole_number(rest[0]) or 0) < 1):
-                yield Fault(where, f"{name} needs a whole number from 1, not {shown(rest)}")
+                yield Fault(where, f"{name} needs a whole number from 1, not {short_json(rest)}")
         elif name == "order_by":
             if rest[0] not in ("asc", "desc") or (len(rest) > 1 and rest[1] not in FILE_PARTS):
-                yield Fault(where, f"order_by needs asc or desc, not {shown(rest)}")
+                yield Fault(where, f"order_by needs asc or desc, not {short_json(rest)}")
         elif name == "filter_by":
             yield from self._filter_faults(where, rest, type_of)
 
@@ -92,7 +94,7 @@ class ListOperator(NodeOperator[ListOperatorParams]):
         operator, value, part = [*comparison, None, None][:3]
         kind = type_of(self.params.variable).item or T.ANY
         if part is not None and part not in FILE_PARTS:
-            yield Fault(where, f"{shown(part)} is not a property of a file; there are: {', '.join(FILE_PARTS)}")
+            yield Fault(where, f"{short_json(part)} is not a property of a file; there are: {', '.join(FILE_PARTS)}")
             return
         if kind is T.FILE:
             kind = FILE_PARTS[str(part)] if part else T.STRING
@@ -107,7 +109,7 @@ class ListOperator(NodeOperator[ListOperatorParams]):
         if not isinstance(value, list | tuple):
             raise NodeError(
                 f"node {self.get_id()!r} (list-operator): variable {str(self.params.variable)!r} is {type_of(value)}, "
-                f"and a list is needed: {shown(value)}"
+                f"and a list is needed: {short_json(value)}"
             )
         items = list(cast("Sequence[Any]", value))
         for operation in (self.params.operator, *self.params.then):
@@ -141,7 +143,7 @@ class ListOperator(NodeOperator[ListOperatorParams]):
                 number = _whole_number(call.text(first) if isinstance(first, Text) else first)
                 if number is None or number < 1:
                     raise NodeError(
-                        f"node {self.get_id()!r} (list-operator): {name} by {shown(first)} is not a number from 1"
+                        f"node {self.get_id()!r} (list-operator): {name} by {short_json(first)} is not a number from 1"
                     )
                 if name == "limit":
                     return items[:number]
@@ -179,5 +181,7 @@ def _ordered(items: list[Any], node_id: str, part: str, *, descending: bool) -> 
     try:
         order = sorted(range(len(items)), key=keys.__getitem__, reverse=descending)
     except TypeError as error:
-        raise NodeError(f"node {node_id!r} (list-operator): {shown(items)} cannot be put in order: {error}") from error
+        raise NodeError(
+            f"node {node_id!r} (list-operator): {short_json(items)} cannot be put in order: {error}"
+        ) from error
     return [items[place] for place in order]

@@ -1,4 +1,4 @@
-"""Nodes that ask a model: llm, question-classifier, parameter-extractor."""
+"""Nodes that call a model: llm, question-classifier, parameter-extractor."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
 from pydantic import Field, JsonValue
 
 from operad.operators.node import ADVANCED, Fault, NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
-from operad.operators.nodes.flow import doubles
-from operad.operators.nodes.values import Argument, told
+from operad.operators.nodes.flow import duplicate_faults
+from operad.operators.nodes.values import Argument, issue_text
 from operad.operators.operator import PORT, routing_schema
 from operad.operators.sandbox.template import check_template, names_of, render_template
 from operad.operators.services import Services
@@ -205,7 +205,7 @@ class LLM(AskingNode[LLMParams]):
                 continue
             where = f"messages[{number}]"
             wrong = check_template(message.text)
-            yield from (Fault(where, told(issue), issue.code) for issue in wrong)
+            yield from (Fault(where, issue_text(issue), issue.code) for issue in wrong)
             for name in () if wrong else names_of(message.text):
                 if name not in names:
                     problem = f"{name!r} is not among its variables{did_you_mean(name, names)}"
@@ -315,7 +315,7 @@ class QuestionClassifier(AskingNode[ClassifierParams]):
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Yield faults: empty and duplicate classes."""
-        yield from doubles("classes", self.params.classes)
+        yield from duplicate_faults("classes", self.params.classes)
         yield from (
             Fault(f"classes[{n}]", "is empty") for n, name in enumerate(self.params.classes) if not name.strip()
         )
@@ -373,7 +373,7 @@ class ParameterExtractor(AskingNode[ExtractorParams]):
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Yield faults: duplicate names, and files, which models cannot write."""
-        yield from doubles("parameters", [parameter.name for parameter in self.params.parameters])
+        yield from duplicate_faults("parameters", [parameter.name for parameter in self.params.parameters])
         for number, parameter in enumerate(self.params.parameters):
             if parameter.type.is_file:
                 yield Fault(

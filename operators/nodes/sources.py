@@ -1,4 +1,4 @@
-"""Nodes that look things up outside: google-search, knowledge-retrieval, tool."""
+"""Nodes that query external sources: google-search, knowledge-retrieval, tool."""
 
 from __future__ import annotations
 

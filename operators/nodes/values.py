@@ -1,4 +1,4 @@
-"""Nodes that work on values: code, template-transform, variable-aggregator, assigner, conversation."""
+"""Nodes that compute values: code, template-transform, variable-aggregator, assigner, conversation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 from pydantic import Field, JsonValue
 
 from operad.operators.node import ADVANCED, Fault, NodeCall, NodeError, NodeOperator, NodeParams, TypeOf
-from operad.operators.nodes.flow import doubles
+from operad.operators.nodes.flow import duplicate_faults
 from operad.operators.sandbox.code import call_code, check_code, parameters_of
 from operad.operators.sandbox.javascript import call_javascript, check_javascript
 from operad.operators.sandbox.template import check_template, names_of, render_template
@@ -22,7 +22,7 @@ from operad.operators.variables import (
     VariableType,
     fits,
     plain,
-    shown,
+    short_json,
     whole,
 )
 from operad.runtime.values.errors import Issue, did_you_mean
@@ -45,7 +45,7 @@ class Declared(NamedTuple):
     type: Annotated[VariableType, Field(description="Its type.")]
 
 
-def told(issue: Issue) -> str:
+def issue_text(issue: Issue) -> str:
     """Return the message of an issue in code or a template, with its line unless the message contains it."""
     return issue.message if not issue.where or issue.where in issue.message else f"{issue.where}: {issue.message}"
 
@@ -84,20 +84,20 @@ class Code(NodeOperator[CodeParams]):
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Yield faults: duplicate names, and faults of the code that can be found without running it."""
-        yield from doubles("variables", [argument.name for argument in self.params.variables])
-        yield from doubles("outputs", [output.name for output in self.params.outputs])
+        yield from duplicate_faults("variables", [argument.name for argument in self.params.variables])
+        yield from duplicate_faults("outputs", [output.name for output in self.params.outputs])
         if self.params.language == "javascript":
-            yield from (Fault("code", told(issue), issue.code) for issue in check_javascript(self.params.code))
+            yield from (Fault("code", issue_text(issue), issue.code) for issue in check_javascript(self.params.code))
             return
         wrong = check_code(self.params.code, self.services.code)
-        yield from (Fault("code", told(issue), issue.code) for issue in wrong)
+        yield from (Fault("code", issue_text(issue), issue.code) for issue in wrong)
         if not any(issue.code == "code" for issue in wrong):
             arguments = [each.name for each in self.params.variables]
             yield from (Fault("variables", fault) for fault in parameters_of(self.params.code).mismatches(arguments))
         walked = walked_through(self.params.code)
         for number, (name, selector) in enumerate(self.params.variables):
             if name in walked and (kind := type_of(selector)) in (T.NUMBER, T.BOOLEAN):
-                problem = f"{name!r} is {kind.value}, and main walks through it, which needs a list or a text"
+                problem = f"{name!r} is {kind.value}, but main iterates over it, which requires a list or a text"
                 yield Fault(f"variables[{number}]", problem, "wrong-type")
 
     async def compute(self, call: NodeCall) -> Values:
@@ -154,11 +154,11 @@ class TemplateTransform(NodeOperator[TemplateParams]):
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Yield faults: duplicate names, and faults of the template."""
         names = [argument.name for argument in self.params.variables]
-        yield from doubles("variables", names)
+        yield from duplicate_faults("variables", names)
         if "self" in names:  # Jinja's name of the template itself
-            yield Fault("variables", "'self' is a word of Jinja's; name the variable otherwise")
+            yield Fault("variables", "'self' is reserved by Jinja; rename the variable")
         wrong = check_template(self.params.template)
-        yield from (Fault("template", told(issue), issue.code) for issue in wrong)
+        yield from (Fault("template", issue_text(issue), issue.code) for issue in wrong)
         if wrong:
             return
         yield from (
@@ -210,7 +210,7 @@ class VariableAggregator(NodeOperator[AggregatorParams]):
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Yield faults: no variables, variables of different types, and duplicate names of groups."""
-        yield from doubles("groups", [group.name for group in self.params.groups])
+        yield from duplicate_faults("groups", [group.name for group in self.params.groups])
         named = [(f"groups[{number}]", group.variables) for number, group in enumerate(self.params.groups)]
         for where, variables in named or [("variables", self.params.variables)]:
             if not variables:
@@ -284,7 +284,7 @@ class Assigner(NodeOperator[AssignerParams]):
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Yield faults: variables with the same name, and operations and values that do not fit the variable's type."""
-        yield from doubles("assignments", [each.variable for each in self.assigns])
+        yield from duplicate_faults("assignments", [each.variable for each in self.assigns])
         for number, (target, operation, given) in enumerate(self.params.assignments):
             where, kind = f"assignments[{number}]", type_of(target)
             needed = _REQUIRED_TYPES.get(operation, kind)
@@ -301,7 +301,7 @@ class Assigner(NodeOperator[AssignerParams]):
                     problem = f"{str(given)!r} is {type_of(given).value}, and {operation} needs {permitted.value}"
                     yield Fault(where, problem, "wrong-type")
             elif not fits(given, permitted):
-                yield Fault(where, f"{shown(given)} is no {permitted.value}", "wrong-type")
+                yield Fault(where, f"{short_json(given)} is not a valid {permitted.value}", "wrong-type")
 
     async def compute(self, call: NodeCall) -> Values:
         """Return the new values, computed in order; an operation whose value is None changes nothing."""
@@ -322,7 +322,7 @@ class Assigner(NodeOperator[AssignerParams]):
             except (TypeError, ValueError, ArithmeticError) as error:
                 raise NodeError(
                     f"node {self.get_id()!r} (assigner): assignments[{number}]: {operation} on {str(target)!r}, which is "
-                    f"{shown(old)}, with {shown(value)}: {error}"
+                    f"{short_json(old)}, with {short_json(value)}: {error}"
                 ) from error
         return values
 
@@ -403,7 +403,9 @@ class Conversation(NodeOperator[ConversationParams]):
             yield Fault("id", f"a node of this type has the id {self.type!r}")
         for number, variable in enumerate(self.params.variables):
             if not fits(variable.value, variable.type):
-                yield Fault(f"variables[{number}]", f"{shown(variable.value)} is no {variable.type.value}")
+                yield Fault(
+                    f"variables[{number}]", f"{short_json(variable.value)} is not a valid {variable.type.value}"
+                )
 
     async def compute(self, call: NodeCall) -> Values:
         """Return the kept variables of the session."""

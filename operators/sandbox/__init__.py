@@ -1,1 +1,1 @@
-"""Foreign code and templates, run where they can do no harm."""
+"""Sandbox for untrusted code and templates."""

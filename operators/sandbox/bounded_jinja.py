@@ -1,4 +1,4 @@
-"""A Jinja environment in which every step looks at the clock, and every value is paid for.
+"""Jinja environment with limits of time and memory.
 
 Imported only when a template is rendered, since it imports Jinja.
 """

@@ -1,4 +1,4 @@
-"""Snippets of code of others: `def main(a, b)` that returns a dict; what can be seen of them, and running them.
+"""Execution of untrusted Python snippets: `def main(a, b)` that returns a dict.
 
 Python runs in a sandbox (`operad.operators.sandbox.monty`). A snippet that imports one of `CodeLimits.packages` runs in
 a limited process instead (`operad.operators.sandbox.process`).
@@ -145,7 +145,7 @@ def failure(code: str, result: Mapping[str, Any]) -> CodeError:
     line = line if isinstance(line, int) and 0 < line <= len(lines) else 0
     text = short(str(result["error"]), 500)
     if result.get("returned"):
-        text = f"main returned what JSON does not have: {text}"
+        text = f"main returned a value that JSON cannot represent: {text}"
     at = f" at line {line}, `{short(lines[line - 1].strip(), LONGEST_LINE)}`" if line else ""
     return CodeError(f"the snippet failed{at}: {text}", line=line)
 
@@ -155,7 +155,7 @@ def dict_of(text: str | None, kind: str, limits: CodeLimits) -> dict[str, Any]:
     if text is None and kind:
         raise CodeError(f'main returned {_with_article(kind)}, not a dict; return one, such as {{"result": …}}')
     if not isinstance(text, str):
-        raise CodeError("the snippet kept the sandbox from saying what main returned")
+        raise CodeError("the snippet prevented the sandbox from reading the result of main")
     if len(text) > limits.output_chars:
         raise CodeError(
             f"main returned {len(text):,} characters of JSON, more than the {limits.output_chars:,} "
@@ -166,7 +166,7 @@ def dict_of(text: str | None, kind: str, limits: CodeLimits) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CodeError(f"main returned a dict that cannot be read, perhaps nested too deeply: {error}") from error
     if not isinstance(value, dict):
-        raise CodeError("the snippet kept the sandbox from saying what main returned")
+        raise CodeError("the snippet prevented the sandbox from reading the result of main")
     return cast("dict[str, Any]", value)
 
 

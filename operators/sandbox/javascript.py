@@ -1,4 +1,4 @@
-"""Snippets of JavaScript, run on QuickJS in a limited process: `function main({a, b})` that returns an object."""
+"""Execution of untrusted JavaScript snippets on QuickJS, in a limited process: `function main({a, b})`."""
 
 from __future__ import annotations
 

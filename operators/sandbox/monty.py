@@ -1,4 +1,4 @@
-"""The sandbox of snippets of Python: `pydantic-monty`, an interpreter of its own in a process of its own.
+"""Sandbox for Python snippets: the interpreter `pydantic-monty`, in a separate process.
 
 The sandbox has no files, network, environment variables and third-party packages. Only texts go in and out: code, JSON,
 and messages about wrong syntax, so that no object is shared with a snippet. Output of `print` is discarded, `sleep`
@@ -128,7 +128,7 @@ def _raise_code_error(error: MontyError, code: str, limits: CodeLimits) -> NoRet
         text = (
             f"it ran longer than {limits.seconds:g} s, the limit seconds; let it do less"
             if error.timed_out
-            else f"it broke the sandbox down, which nothing else is harmed by: {text}"
+            else f"it crashed the sandbox, without harm to anything else: {text}"
         )
     elif text.startswith("TimeoutError: feed time limit exceeded"):
         text = f"TimeoutError: it ran longer than {limits.seconds:g} s, the limit seconds; let it do less"
@@ -139,7 +139,7 @@ def _raise_code_error(error: MontyError, code: str, limits: CodeLimits) -> NoRet
     elif text.startswith("RecursionError: maximum recursion"):
         text = f"RecursionError: calls or values are nested deeper than {DEEPEST:,}, the limit of the sandbox"
     elif numbers and not lines_inside:
-        text = f"main returned what JSON does not have: {text}"
+        text = f"main returned a value that JSON cannot represent: {text}"
     elif "ModuleNotFoundError" in text:
         text = f"{text}; the sandbox has {HAS}"
     place = f" at line {line}, `{short(lines[line - 1].strip(), LONGEST_LINE)}`" if line else ""

@@ -1,4 +1,4 @@
-"""Snippets with packages that the user allows: run by this Python, in a limited process of their own.
+"""Execution of snippets with packages that the user allows, by this Python, in a limited process.
 
 The process has an empty folder, no environment variables, limits of time and memory, and no network except requests
 that go through the guard. These limits contain mistakes; the process runs with the user's rights, and is not a sandbox

@@ -1,4 +1,4 @@
-"""Snippet of code in a limited process: reads a task from stdin, and answers on stdout.
+"""Program of the limited process of a snippet: reads a task from stdin, and answers on stdout.
 
 Parent and child exchange lines of JSON: the parent sends the task; the child answers `{"ready": true}` when the
 packages are loaded, then sends requests `{"fetch": …}`, each answered by a line on stdin, and at last the result. The

@@ -1,4 +1,4 @@
-"""Python with another name for an argument of `main`, or for a key of what it returns.
+"""Renaming of arguments of `main` and of keys of its result, in Python code.
 
 The changed code is parsed and compared with the changed syntax tree. If they differ, or if the code uses the name in a
 way that cannot be followed, the change is refused.
@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from operad.runtime.values.errors import OperadError
 
-_BY_HAND = "change the code with replace_text, and what is declared with set"
+_BY_HAND = "change the code with replace_text, and the declaration with set"
 
 
 class RenameError(OperadError):
@@ -63,7 +63,7 @@ def result_renamed(code: str, old: str, new: str) -> str:
         if node.value == old and not any(node is each for each in places):
             places.append(node)
     if not places:
-        raise RenameError(f"main makes it otherwise than as the key {old!r} of a dict; {_BY_HAND}")
+        raise RenameError(f"main does not return a dict with the literal key {old!r}; {_BY_HAND}")
     replacements: list[tuple[int, int, str, str]] = []
     for node in places:
         text = ast.get_source_segment(code, node) or ""
@@ -147,7 +147,7 @@ def _keys(main: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.Constant
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
     ]
     if any(not any(each is node for each in followed) for node in used):
-        raise RenameError(f"main does more with what it returns than can be followed; {_BY_HAND}")
+        raise RenameError(f"main uses its result in a way that cannot be followed; {_BY_HAND}")
     for value in dicts:
         match value:
             case ast.Dict(keys=keys) if all(isinstance(key, ast.Constant) for key in keys):
@@ -155,7 +155,7 @@ def _keys(main: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.Constant
             case ast.Name(id=name) if name in names:
                 pass
             case _:
-                raise RenameError(f"main returns something else than a dict with its keys; {_BY_HAND}")
+                raise RenameError(f"main does not return a dict with literal keys; {_BY_HAND}")
 
 
 def _is_named(node: ast.expr, names: set[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Snippets of code of others as they are read, and what they may use; the engines run them."""
+"""Parsed Python snippets: parameters of `main`, imports, and syntax errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jinja templates of others, rendered in bounds.
+"""Rendering of untrusted Jinja templates, within limits.
 
 Jinja runs in this process, where a template cannot be stopped from outside. Therefore the syntax tree of a template is
 rewritten before it is compiled, and filters are wrapped, so that time and memory are checked wherever a template can

@@ -1,4 +1,4 @@
-"""Time and memory that a template may still use."""
+"""Remaining time and memory of a template."""
 
 from __future__ import annotations
 

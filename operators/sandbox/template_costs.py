@@ -1,4 +1,4 @@
-"""Sizes of values that filters, methods and operators of a template make, estimated before they are made."""
+"""Estimated sizes of the values that filters, methods and operators of a template would create."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def width_of(number: int | str) -> int:
         LimitError: The width is larger than `_WIDEST`.
     """
     if len(str(number)) > len(str(_WIDEST)) or abs(int(number)) > _WIDEST:
-        raise LimitError(f"{str(number)[:20]} is too wide; {_WIDEST:,} is the most")
+        raise LimitError(f"{str(number)[:20]} is too wide; the maximum is {_WIDEST:,}")
     return abs(int(number))
 
 
@@ -119,7 +119,7 @@ def _round_cost(budget: Budget, value: Any, precision: Any = 0, *args: Any, **kw
 
 def _tojson_cost(budget: Budget, value: Any, indent: Any = None) -> None:
     if indent is not None and not 0 <= int(indent) <= 16:
-        raise LimitError(f"an indentation of {indent} is too large; 16 is the most")
+        raise LimitError(f"an indentation of {indent} is too large; the maximum is 16")
 
 
 def _sum_cost(budget: Budget, value: Any, attribute: Any = None, start: Any = 0) -> None:

@@ -1,4 +1,4 @@
-"""Uses of variables in code and templates, as far as they can be found without running them."""
+"""Static search for uses of variables in code and templates."""
 
 from __future__ import annotations
 

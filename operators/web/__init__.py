@@ -1,1 +1,1 @@
-"""The web: fetching, searching, and endpoints that draw and speak."""
+"""Web: fetching, searching, and endpoints for images and speech."""

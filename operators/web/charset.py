@@ -1,4 +1,4 @@
-"""Bytes of the web as text."""
+"""Decoding of text from the web."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Endpoints that draw and that speak, by OpenAI's protocols for images and for speech."""
+"""Endpoints for images and speech, by OpenAI's protocols."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ class _BytesEndpoint(Endpoint):
             except Exception as error:  # openai also raises errors of its HTTP library
                 raise self._broken_off_error(error, client.api_key) from error
         if len(body) > MAX_ANSWER_BYTES:
-            raise ModelError(f"{self.describe()} says more than the {MAX_ANSWER_BYTES:,} bytes that are taken")
+            raise ModelError(
+                f"the answer of {self.describe()} is larger than the maximum of {MAX_ANSWER_BYTES:,} bytes"
+            )
         return bytes(body), str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
@@ -119,7 +121,7 @@ class ImageModel(_BytesEndpoint):
         mime_type = image_type(response.body) or response.content_type
         if response.status >= 400 or not mime_type.startswith("image/"):
             raise ModelError(
-                f"{self.describe()} drew an image that is not where it should be "
+                f"{self.describe()} gave the address of an image that is not there "
                 f"(status {response.status}, {mime_type or 'of no type'})",
                 transient=response.status >= 500,
             )

@@ -1,4 +1,4 @@
-"""Fetching what a model or a stranger asks for: which addresses, how many bytes, how many seconds.
+"""Fetcher for untrusted addresses, with limits of networks, sizes and times.
 
 The IP address that was checked is the one that is connected to (`ssrfguard`), for the first host and for each redirect.
 Proxies of the environment are not used, because a proxy resolves host names by itself; ``.netrc`` is not used either.
@@ -158,14 +158,14 @@ async def fetch(
             return await _follow(request, guard, progress)
     except TimeoutError as error:
         raise FetchError(
-            f"{progress}: took longer than the {guard.timeout:g} s that it may; "
+            f"{progress}: took longer than the maximum of {guard.timeout:g} s; "
             f"{progress.received:,} bytes of an answer had come",
             transient=True,
         ) from error
     except (BlockedAddressError, BlockedURLError) as error:
         raise FetchError(f"{progress}: may not be fetched: {error.reason}; `allowed_hosts` names exceptions") from error
     except (httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
-        raise FetchError(f"{progress}: cannot be asked so: {error}") from error
+        raise FetchError(f"{progress}: invalid request: {error}") from error
     except httpx.TransportError as error:
         from urllib.request import getproxies  # imported late, because it is slow and needed for this error only
 
@@ -201,7 +201,7 @@ def _parse_url(url: str, params: Mapping[str, str] | None) -> httpx.URL:
 
     text = url.strip(_STRIPPED)
     if not text:
-        raise FetchError("there is not an address to fetch: it is empty")
+        raise FetchError("the URL is empty")
     shown = re.split(r"[?#]", text, maxsplit=1)[0][:MAX_SHOWN] if "@" not in text else "the address"
     if "://" not in text:
         if scheme := re.match(r"([a-z][a-z0-9+-]*):(?!\d)", text, re.IGNORECASE):
@@ -213,8 +213,8 @@ def _parse_url(url: str, params: Mapping[str, str] | None) -> httpx.URL:
         _ = address.host  # decodes the host, so that invalid punycode is an error here
     except (httpx.InvalidURL, ValueError) as error:
         if "@" in text:  # the error may contain a part of a password
-            raise FetchError(f"{shown}: is not an address of the web") from None
-        raise FetchError(f"{shown}: is not an address of the web: {error}") from error
+            raise FetchError(f"{shown}: is not a valid URL") from None
+        raise FetchError(f"{shown}: is not a valid URL: {error}") from error
     return address
 
 
@@ -266,7 +266,7 @@ async def _follow(request: httpx.Request, guard: Guard, progress: _Progress) -> 
                 headers={name.lower(): value for name, value in response.headers.items()},
                 body=await _read_body(response, guard, progress),
             )
-    raise FetchError(f"{progress}: redirects more than the {guard.max_redirects} times that it may")
+    raise FetchError(f"{progress}: redirects more than the maximum of {guard.max_redirects} times")
 
 
 @asynccontextmanager
@@ -289,7 +289,7 @@ async def _open_response(
     if not 0 < port < 2**16:
         raise FetchError(f"{progress}: there is no port {port}")
     if len(str(url)) > MAX_URL:
-        raise FetchError(f"{progress}: has {len(str(url)):,} characters, more than the {MAX_URL:,} that it may")
+        raise FetchError(f"{progress}: has {len(str(url)):,} characters, more than the maximum of {MAX_URL:,}")
     allowed = _ALL_NETWORKS if guard.allows(url.host.lower(), port) else ()
     policy = Policy(allowed_networks=allowed, allowed_ports=frozenset({port}))
     target = policy.check_url(str(url.copy_with(raw_path=b"/")))
@@ -345,7 +345,7 @@ def _redirect_request(request: httpx.Request, response: httpx.Response) -> httpx
         url = request.url.join(response.headers["location"])
         _ = url.host  # decodes the host, as in `_parse_url`
     except (httpx.InvalidURL, ValueError) as error:
-        raise FetchError(f"{_for_display(request.url)}: redirects to what is not an address of the web") from error
+        raise FetchError(f"{_for_display(request.url)}: redirects to an invalid URL") from error
     status, method = response.status_code, request.method
     becomes_get = method != "HEAD" if status == 303 else status in {301, 302} and method == "POST"
     dropped = {"host", "content-length", "cookie", *(["content-type"] if becomes_get else [])}
@@ -373,7 +373,7 @@ async def _read_body(response: httpx.Response, guard: Guard, progress: _Progress
     """
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in {"identity", "gzip", "x-gzip", ""}:
-        raise FetchError(f"{progress}: is packed as {encoding[:40]!r}, which was not asked for")
+        raise FetchError(f"{progress}: is packed as {encoding[:40]!r}, which was not requested")
     decompressor = zlib.decompressobj(wbits=31) if encoding.endswith("gzip") else None
     body = bytearray()
     async for data in response.aiter_raw():
@@ -383,7 +383,7 @@ async def _read_body(response: httpx.Response, guard: Guard, progress: _Progress
         except zlib.error as error:
             raise FetchError(f"{progress}: says that it is packed as gzip, and is not") from error
         if max(len(body), progress.received) > guard.max_bytes:
-            raise FetchError(f"{progress}: is larger than the {guard.max_bytes:,} bytes that it may have")
+            raise FetchError(f"{progress}: is larger than the maximum of {guard.max_bytes:,} bytes")
     if decompressor and progress.received and not decompressor.eof:
         raise FetchError(f"{progress}: broke off after {progress.received:,} bytes; try again", transient=True)
     return bytes(body)

@@ -1,4 +1,4 @@
-"""Searching the web: what a provider of searches is, and one that asks SerpApi."""
+"""Web search: the interface of search providers, and the provider SerpApi."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from operad.operators.web.fetch import Fetched, Guard, fetch
-from operad.runtime.models.endpoint import shown, without_key
+from operad.runtime.models.endpoint import one_line, without_key
 from operad.runtime.values.api_key import ApiKey, key_text
 from operad.runtime.values.errors import FetchError
 from operad.runtime.values.message import Value
@@ -80,7 +80,7 @@ class SerpApi(Value):
         )
         body = self._json_object(answer)
         if (error := body.get("error")) and not _is_without_results(body):
-            raise self._refusal(answer.status, shown(without_key(str(error), key)))
+            raise self._refusal(answer.status, one_line(without_key(str(error), key)))
         if answer.status >= 400:
             raise self._refusal(answer.status, "no reason is given")
         organic_results = body.get("organic_results")
@@ -100,7 +100,7 @@ class SerpApi(Value):
         raise FetchError(f"{self.base_url} does not speak SerpApi's protocol: its answer is not a JSON object")
 
     def _refusal(self, status: int, reason: str) -> FetchError:
-        remedy = {401: "; check the key", 429: "; wait, or see what is left of the quota"}.get(status, "")
+        remedy = {401: "; check the key", 429: "; wait, or check the remaining quota"}.get(status, "")
         # Status 429 stands for too many searches at once, and for a used up quota.
         transient = status >= 500 or (status == 429 and "run out" not in reason)
         return FetchError(f"{self.base_url} refuses the search ({status}): {reason}{remedy}", transient=transient)

@@ -1,4 +1,4 @@
-"""Providers of searches beside SerpApi: SearXNG, Tavily and DuckDuckGo."""
+"""Search providers SearXNG, Tavily and DuckDuckGo."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from operad.operators.web.fetch import Fetched, Guard, fetch
 from operad.operators.web.search import SearchResult
-from operad.runtime.models.endpoint import shown, without_key
+from operad.runtime.models.endpoint import one_line, without_key
 from operad.runtime.values.api_key import ApiKey, key_text
 from operad.runtime.values.errors import FetchError
 from operad.runtime.values.message import Value
@@ -48,7 +48,7 @@ class _Provider(Value):
             remedies = {401: "; check the key", 403: "; does it allow this format?", 429: "; wait, or ask less often"}
             raise FetchError(
                 f"{self.base_url} refuses the search ({answer.status}): "
-                f"{shown(without_key(reason, key)) or 'no reason is given'}{remedies.get(answer.status, '')}",
+                f"{one_line(without_key(reason, key)) or 'no reason is given'}{remedies.get(answer.status, '')}",
                 transient=answer.status == 429 or answer.status >= 500,
             )
         return answer

@@ -1,4 +1,4 @@
-"""State of a job that a leader splits: its parts, what they gave, and what is repeated."""
+"""State of a job that a leader splits: its parts, their results and repetitions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class JobState:
         """
         task = self.task
         if task is None or not self.running:
-            raise InputError(f"job {self.job.id!r} is not being done; it ended before")
+            raise InputError(f"job {self.job.id!r} is not in progress; it has ended")
         self.ended = why
         task.get_loop().call_soon_threadsafe(task.cancel)
 
@@ -81,7 +81,7 @@ class JobState:
         """Return a sentence that lists the finished sub-jobs, for an error."""
         return f"Done by then: {shorten(list(self.done)) or 'nothing'}."
 
-    def teach(self, sub_job_id: str, lesson: str) -> None:
+    def repeat_with_lesson(self, sub_job_id: str, lesson: str) -> None:
         """Have a sub-job run again with a lesson; if it is split, the tails among its parts."""
         if sub_job_id not in self.again:  # counted once, even if several sub-jobs blame it at the same time
             self.blamed[sub_job_id] += 1
@@ -92,7 +92,7 @@ class JobState:
         self.lessons[sub_job_id] = [*other_lessons, lesson]
         if graph := self.graphs.get(sub_job_id):
             for tail in graph.tails:
-                self.teach(tail, lesson)
+                self.repeat_with_lesson(tail, lesson)
             parts = {part.id for part in graph.sub_jobs} - set(graph.tails)
             self.kept |= {part: self.done[part] for part in parts if part in self.done}
 

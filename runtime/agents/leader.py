@@ -206,7 +206,7 @@ class _LeaderOperator(BaseOperator[Any]):
         state = self.job_states.get(job_id)
         if state is None:
             hint = did_you_mean(job_id, tuple(self.job_states))
-            raise InputError(f"no open job has the id {job_id!r}{hint}; it ended, or never was")
+            raise InputError(f"no open job has the id {job_id!r}{hint}; the job has ended or does not exist")
         return state
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
@@ -410,7 +410,7 @@ class _Assignment(BaseOperator[Any]):
         for name in blamed:
             if name not in state.again and state.blamed[name] + 1 >= life_cycles:
                 raise self._error(verdict, [name], f"; {name!r} has used its {life_cycles} life cycles")
-            state.teach(name, lesson)
+            state.repeat_with_lesson(name, lesson)
         raise FaultError(evaluation, lesson=lesson, blame=blamed)
 
     def _error(self, verdict: WorkflowMessage, blame: Sequence[str], also: str = "") -> JobError:
@@ -440,7 +440,7 @@ def _job_key(job: Job) -> str:
 
 
 def _already_running(job_id: str) -> str:
-    return f"job {job_id!r} is being done; wait for it, or stop it first"
+    return f"job {job_id!r} is in progress; wait for it, or stop it first"
 
 
 def _with_reason(reason: str) -> str:

@@ -175,7 +175,7 @@ class Codec:
     def _plain(self, value: Any, where: _Path) -> Any:
         if len(where) > MAX_DEPTH:
             raise InputError(
-                f"{_path_text(where[:3])}…: is nested too deeply to be kept: {MAX_DEPTH} levels are the most"
+                f"{_path_text(where[:3])}…: is nested too deeply to be kept: the maximum is {MAX_DEPTH} levels"
             )
         kind = cast("type[object]", type(value))
         if value is None or kind in (bool, int, str):

@@ -1,4 +1,4 @@
-"""Private functions of dbos that are relied upon, and a check that they are what they were."""
+"""Private functions of dbos that Operad uses, and a check of their signatures."""
 
 from __future__ import annotations
 

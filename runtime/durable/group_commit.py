@@ -1,4 +1,4 @@
-"""Group commit: values that are ready together are written together."""
+"""Group commit: writes of several callers share one transaction."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from operad.runtime.events.journal import bare
 from operad.runtime.values.errors import describe
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
 from operad.runtime.workflow.rounds import Rounds, at_fault
-from operad.runtime.workflow.verdict import fault_in, joined, joined_tails, verdict_of
+from operad.runtime.workflow.verdict import fault_in, join_verdicts, joined_tails, verdict_of
 
 
 def history(
@@ -295,7 +295,7 @@ class _Derivation:
             return
         level.verdicts[name] = message
         if level.verdicts.keys() == level.judges.keys():
-            self._finish_round(level, joined([level.verdicts[judge] for judge in level.judges]))
+            self._finish_round(level, join_verdicts([level.verdicts[judge] for judge in level.judges]))
 
     def _fail(
         self, level: _Level, name: str, error: BaseException, attempt: int = 1, *, usage: Usage, seconds: float
@@ -355,7 +355,7 @@ class _Derivation:
             known = [*level.operators, *level.judges]
             faults = [verdict_of(error, name, self._job, known) for name, error in level.failed.items()]
             self._finish_round(
-                level, joined(faults), by_error=any(fault_in(error) is None for error in level.failed.values())
+                level, join_verdicts(faults), by_error=any(fault_in(error) is None for error in level.failed.values())
             )
         elif not (level.failed or level.judges) and (tails := level.tails()):
             self._finish_round(level, joined_tails(tails, self._job))
@@ -367,7 +367,7 @@ class _Derivation:
         level.rounds = level.rounds.judged(verdict, has_result=not level.failed)
         for name in level.to_run if not level.failed else ():
             if name not in level.begun:
-                skipped = events.OperatorSkipped(reason="the way to it was not taken")
+                skipped = events.OperatorSkipped(reason="no edge to it was taken")
                 self.append(skipped, (*level.path, name), name, level.round)
         judged = events.RoundFinished(
             status=verdict.status,

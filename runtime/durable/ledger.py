@@ -118,7 +118,7 @@ class Ledger(Records):
             kept = await in_thread(self._begin, driver.executor.id, run_id, workflow, graph, call)
             if kept.result:
                 message, rounds = await in_thread(self._result, kept)
-                run.recall(message, rounds, await in_thread(self._messages, run_id))
+                run.restore(message, rounds, await in_thread(self._messages, run_id))
                 return message
             return await self._execute_kept(run, kept, call, driver, held)
         finally:
@@ -129,7 +129,7 @@ class Ledger(Records):
     ) -> WorkflowMessage:
         """Execute a stored run that this process drives, and record its progress and end."""
         run_id = kept.run_id
-        run.take_up(await in_thread(self._call_of, kept, call.reasoner))
+        run.set_input(await in_thread(self._call_of, kept, call.reasoner))
         kept_outcomes = await in_thread(self._kept_outcomes, run_id)
         remote = None
         if self.workers is not None:
@@ -312,7 +312,7 @@ class Ledger(Records):
                 state = PAUSED if run.waits else RUNNING
                 now = {"state": state, "done": replay.done, "usage": run.usage.model_dump_json()}
                 await in_thread(recording.write, self.store)
-                await in_thread(partial(self.store.note, replay.run_id, driver_id, **now))
+                await in_thread(partial(self.store.update_run, replay.run_id, driver_id, **now))
                 if remote is not None:
                     await remote.look_after(replay.run_id)
                 if run.questions.open():
@@ -349,7 +349,7 @@ class Ledger(Records):
             driver.steps.wait()
             with suppress(OperadError):
                 recording.write(self.store)
-            was_driver = self.store.note(replay.run_id, driver.executor.id, **values)
+            was_driver = self.store.update_run(replay.run_id, driver.executor.id, **values)
             if was_driver and self.workers and state not in (RUNNING, PAUSED):
                 with suppress(self.store.errors):
                     self.steps.cancel(replay.run_id)

@@ -263,7 +263,7 @@ class Records:
             self.store.forget_questions(run_id, forgotten)
         self.store.forget_deaths(run_id)
         self.store.forget_events(run_id)
-        self.store.note(run_id, "", state=RUNNING, error="", failed="")
+        self.store.update_run(run_id, "", state=RUNNING, error="", failed="")
 
     def restart_from(self, run_id: str, operator: str, workflow: Workflow, *, round: int = 1) -> Sequence[str]:
         """Have an operator, and all operators that depend on it, run again when the run is next executed.
@@ -317,7 +317,7 @@ class Records:
             "driver": "",
             "cancelling": False,
         }
-        if not self.store.note(run_id, kept.driver, state=RUNNING, total=leaves(now), **values):
+        if not self.store.update_run(run_id, kept.driver, state=RUNNING, total=leaves(now), **values):
             raise InputError(f"run {run_id!r} was resumed by another process meanwhile; wait for it")
         return forgotten
 
@@ -357,9 +357,9 @@ class Records:
         if kept.state in (FINISHED, FAILED, CANCELLED):
             raise InputError(f"run {run_id!r} has ended already: it is {kept.state}")
         if self.is_driven(kept):
-            self.store.ask_to_end(run_id)
+            self.store.request_cancel(run_id)
             return
-        self.store.note(run_id, kept.driver, state=CANCELLED, driver="", cancelling=False)
+        self.store.update_run(run_id, kept.driver, state=CANCELLED, driver="", cancelling=False)
         self.steps.cancel(run_id)
 
     def delete(self, *run_ids: str) -> None:
@@ -379,7 +379,7 @@ class Records:
         """
         unique_ids = list(dict.fromkeys(run_ids))
         for batch in batched(unique_ids, _RUNS_AT_ONCE):
-            existing = self.store.these(batch)
+            existing = self.store.runs_by_id(batch)
             if missing := set(batch) - {kept.run_id for kept in existing}:
                 self._existing_run(min(missing))
             for kept in existing:

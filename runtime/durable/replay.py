@@ -77,7 +77,7 @@ class Replay:
 
     async def perform(self, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
         """See `StepJournal.perform`."""
-        if scope.around:
+        if scope.runs_workflows:
             return await perform(node, call, scope)
         key = key_of(scope)
         if (text := self._kept.pop(key, None)) is not None:

@@ -1,4 +1,4 @@
-"""The table of operators' outcomes, and what is read of the operators in the tables of dbos."""
+"""Table of operators' outcomes, and queries of the tables of dbos."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class Store(StepTable):
             return [of_row(KeptRun, row) for row in connection.execute(query).mappings()]
 
     @patiently
-    def these(self, run_ids: Sequence[str]) -> Sequence[KeptRun]:
+    def runs_by_id(self, run_ids: Sequence[str]) -> Sequence[KeptRun]:
         """Return the runs with these ids, without their long columns; missing ones are left out."""
         query = self._select_short().where(self._tables.runs.c.run_id.in_(run_ids))
         with self._reader.connect() as connection:
@@ -185,7 +185,7 @@ class Store(StepTable):
         )
 
     @patiently
-    def note(self, run_id: str, holder: str, **values: object) -> bool:
+    def update_run(self, run_id: str, holder: str, **values: object) -> bool:
         """Update columns of a run that `holder` drives; return False if `holder` no longer drives the run."""
         return self._update_run(run_id, holder, **values)
 
@@ -197,7 +197,7 @@ class Store(StepTable):
             return connection.execute(change.values(updated=self._now, **values)).rowcount > 0
 
     @patiently
-    def ask_to_end(self, run_id: str) -> None:
+    def request_cancel(self, run_id: str) -> None:
         """Request the driver of a run to cancel it."""
         table = self._tables.runs
         with self._engine.begin() as connection:

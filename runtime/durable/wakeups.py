@@ -1,4 +1,4 @@
-"""Wake-ups between processes: a message that something in the database is worth a look.
+"""Wake-ups between processes after changes of the database.
 
 A wake-up is only a hint, because the work and its outcomes are in the database. A process that misses a wake-up finds
 them with its next poll, a few seconds later. While wake-ups cannot be received, processes poll more often.

@@ -1,4 +1,4 @@
-"""Typed events of a run; the log that carries them; and the context that tells the current code its place in the run.
+"""Typed events of a run, their log, and the context of the current code in the run.
 
     def tell(event: events.Event) -> None:
         if isinstance(event, events.OperatorFinished):

@@ -111,7 +111,7 @@ class RunInProgress(Protocol):
         """Return a context manager for the time in which an operator of the run waits for a person."""
         ...
 
-    def look_whether_paused(self) -> None:
+    def check_paused(self) -> None:
         """Report the run as paused if all operators in progress, also in nested runs, wait for a person."""
         ...
 
@@ -131,7 +131,7 @@ class Scope(Struct, kw_only=True, eq=False):
         waits_for: Number of workflows that run inside the operator, plus its open questions.
         works: Number of concurrent parts of the operator that work meanwhile; see `at_work`.
         questions: Number of questions that the operator has asked.
-        around: True if the operator only runs workflows, whose operators take places of their own.
+        runs_workflows: True if the operator only runs workflows, whose operators take places of their own.
         kept: Events to be kept with the operator's message; None if no message is kept.
         heard: True if events have listeners or are kept; if not, events that are costly to create can be omitted.
         key: Key of the operator in the run, if the enclosing operators are in another process.
@@ -148,7 +148,7 @@ class Scope(Struct, kw_only=True, eq=False):
     waits_for: int = 0
     works: int = 0
     questions: int = 0
-    around: bool = False
+    runs_workflows: bool = False
     kept: list[Event] | None = None
     heard: bool = False
     key: str = ""
@@ -178,7 +178,7 @@ class Scope(Struct, kw_only=True, eq=False):
             if not self.works and self.waits_for:
                 self.run.idle += 1
                 if self.run.questions.asked:  # checked later, when the operator had the time to start a run
-                    asyncio.get_running_loop().call_soon(self.run.root.look_whether_paused)
+                    asyncio.get_running_loop().call_soon(self.run.root.check_paused)
 
     def outwards(self) -> Generator[Scope, None, None]:
         """Yield this scope, then the scopes of the enclosing operators, innermost first."""

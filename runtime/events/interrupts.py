@@ -76,12 +76,12 @@ async def ask(scope: events.Scope, question: Question) -> Any:
         scope.write(events.Interrupted(interrupt_id=question.id, question=question.text, schema=question.schema_))
         scope.begin_waiting()
         try:
-            loop.call_soon(root.look_whether_paused)  # later, so that operators about to start are counted
+            loop.call_soon(root.check_paused)  # later, so that operators about to start are counted
             value = await answer
         finally:
             scope.end_waiting()
             questions.withdraw(question.id)
-    root.look_whether_paused()  # concurrent code of the operator may have asked further questions
+    root.check_paused()  # concurrent code of the operator may have asked further questions
     if journal is not None:
         await journal.keep_answer(question.id, value, scope)
     scope.write(events.Resumed(interrupt_id=question.id, seconds=loop.time() - began))

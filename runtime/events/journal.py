@@ -1,4 +1,4 @@
-"""Keys of kept steps: the place of an operator's work in its run, and what is done once under it."""
+"""Keys of durable steps: one for the execution of each operator, and one for each one-time action inside it."""
 
 from __future__ import annotations
 

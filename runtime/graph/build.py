@@ -1,4 +1,4 @@
-"""A workflow made ready to run."""
+"""Build: a workflow that is ready to run."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Node:
     Attributes:
         operator: The operator.
         policy: Its policy.
-        judges: True for an evaluator.
+        is_evaluator: True for an evaluator.
         used_ports: Ports of the operator that edges of the workflow use.
         places: Limiter of the number of operators of the workflow that run at once; None for no limit.
     """
 
     operator: BaseOperator
     policy: Policy = NO_POLICY
-    judges: bool = False
+    is_evaluator: bool = False
     used_ports: Collection[str] = ()
     places: Limiter | None = None
 
@@ -71,15 +71,15 @@ class Build:
             Node(
                 operator,
                 self.graph.policies.get(self.plan.ids[number], NO_POLICY),
-                judges=number >= len(operators),
-                used_ports=self.plan.ways.get(number, ()),
+                is_evaluator=number >= len(operators),
+                used_ports=self.plan.used_ports.get(number, ()),
                 places=self.places,
             )
             for number, operator in enumerate([*operators.values(), *evaluators])
         ]
 
     @cached_property
-    def first_judge(self) -> int:
+    def first_evaluator(self) -> int:
         """Number of the first node after the operators: an evaluator or the end node."""
         return len(self.graph.operators)
 
@@ -143,14 +143,14 @@ class Build:
         return {
             "workflow": self.name,
             "operators": self.before,
-            "judges": self.judges,
+            "judges": self.evaluators,
             "instructions": self.instructions,
             "engine": self.engine_name,
             "ports": self.ports,
         }
 
     @cached_property
-    def judges(self) -> tuple[str, ...]:
+    def evaluators(self) -> tuple[str, ...]:
         """Ids of the evaluators."""
         return tuple(evaluator.get_id() for evaluator in self.graph.evaluators)
 

@@ -1,4 +1,4 @@
-"""OperatorCall: input of an operator."""
+"""Input of an operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workflow as a Mermaid flowchart, to look at."""
+"""Mermaid flowchart of a workflow."""
 
 from __future__ import annotations
 

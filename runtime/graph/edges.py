@@ -16,7 +16,7 @@ from typing_extensions import TypeVar
 
 from operad.runtime.graph.call import Executable
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.output import shown
+from operad.runtime.values.output import short_repr
 
 T = TypeVar("T", default=Any, covariant=True)
 U = TypeVar("U")
@@ -107,7 +107,7 @@ class Step(Generic[T]):
 
     def __getitem__(self, port: str) -> Port[T]:
         if not isinstance(port, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"a port is named by text, such as operator['refund']; got {shown(port)}")
+            raise InputError(f"a port is named by text, such as operator['refund']; got {short_repr(port)}")
         return Port(self, port)
 
 
@@ -197,7 +197,7 @@ def check_step(value: object) -> None:
             f"{expected}, got the tool {getattr(value, 'name', '')!r}; tools are given to an operator: tools=[…]"
         )
     if not callable(value):
-        raise InputError(f"{expected}, or a list of these; got {shown(value)}")
+        raise InputError(f"{expected}, or a list of these; got {short_repr(value)}")
 
 
 def predecessors(after: object) -> Sequence[Any]:
@@ -210,7 +210,7 @@ def predecessors(after: object) -> Sequence[Any]:
         return cast("Sequence[Any]", after)
     if isinstance(after, str | Port) or callable(after) or is_executable(after) or is_awel(after):
         return [after]
-    raise InputError(f"after: expected an operator, a function, an id, or a list of these; got {shown(after)}")
+    raise InputError(f"after: expected an operator, a function, an id, or a list of these; got {short_repr(after)}")
 
 
 def is_executable(value: object) -> bool:

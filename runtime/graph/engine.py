@@ -1,4 +1,4 @@
-"""The driver: it runs nodes concurrently in asyncio tasks, each as soon as another says that it may start.
+"""Built-in engine: runs nodes concurrently in asyncio tasks.
 
 Most nodes of a wide graph become ready together, and a task per node would cost more than a small node
 itself. So a worker task awaits ready nodes one after another, and a spare worker stands by. The spare gets its

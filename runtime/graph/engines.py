@@ -1,4 +1,4 @@
-"""The engines that run a workflow: the built-in one, and dbgpt's AWEL where it is installed."""
+"""Engines that run a workflow: the built-in one, and dbgpt's AWEL if it is installed."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class WorkflowGraph:
         joins: Joins of operators whose join is not ``all_done``, by id.
         policies: Policies of operators that have one, by id.
         evaluators: Evaluators of the result.
-        doubles: Ids under which a second operator was added.
+        duplicate_ids: Ids under which a second operator was added.
     """
 
     operators: Mapping[str, BaseOperator]
@@ -74,7 +74,7 @@ class WorkflowGraph:
     joins: Mapping[str, Join] = field(default_factory=dict[str, Join])
     policies: Mapping[str, Policy] = field(default_factory=dict[str, Policy])
     evaluators: tuple[BaseOperator, ...] = ()
-    doubles: tuple[str, ...] = ()
+    duplicate_ids: tuple[str, ...] = ()
 
     def plan(self, name: str) -> Plan:
         """Return the plan of the graph: the operators, then the evaluators after the tails, and the node `END`.
@@ -107,7 +107,7 @@ class WorkflowGraph:
                 "two different operators have this id; give each its own (a workflow's is its name)",
                 node_id,
             )
-            for node_id in self.doubles
+            for node_id in self.duplicate_ids
         ]
         taken = {*self.operators, END}
         for evaluator_id in (evaluator.get_id() for evaluator in self.evaluators):
@@ -117,7 +117,7 @@ class WorkflowGraph:
                 )
             taken.add(evaluator_id)
         if END in self.operators:
-            issues.append(Issue("duplicate-id", "an operator has the id of what ends the workflow", END))
+            issues.append(Issue("duplicate-id", "this id is reserved for the end of the workflow", END))
         missing = [(node_id, p) for node_id, parents in self.before.items() for p in parents if p not in self.operators]
         issues += [
             Issue(
@@ -133,7 +133,7 @@ class WorkflowGraph:
             if node_id not in self.operators
         ]
         # Operators with the same id are left out: it is unknown which of them an edge belongs to.
-        unique = self.before.keys() - self.doubles
+        unique = self.before.keys() - self.duplicate_ids
         known = {
             node_id: [parent for parent in parents if parent in unique]
             for node_id, parents in self.before.items()
@@ -156,7 +156,11 @@ class WorkflowGraph:
         number = {node_id: node for node, node_id in enumerate(plan.ids)}
         all_nodes = range(len(plan.ids))
         return [
-            Issue("read-too-early", f"reads what {read!r} said, which does not come before it", node_id)
+            Issue(
+                "read-too-early",
+                f"reads the message of {read!r}, which is not one of its predecessors; add an edge",
+                node_id,
+            )
             for node_id, operator in self.operators.items()
             if (reads := [read for read in operator.reads if read in number])
             for ancestors in [plan.ancestors([number[node_id]], among=all_nodes) - {number[node_id]}]
@@ -221,7 +225,7 @@ class WorkflowGraph:
                 issues.append(
                     Issue(
                         "never-runs",
-                        f"it waits for all before it, but {' and '.join(map(repr, routers))} would have to take "
+                        f"it waits for all its predecessors, but {' and '.join(map(repr, routers))} would have to take "
                         "different ports at once; use join='all_done' or 'any'",
                         node_id,
                     )
@@ -241,7 +245,7 @@ class WorkflowGraph:
         """Return the issues that operators and evaluators report, and those of their fallbacks and caches."""
         issues: list[Issue] = []
         for node_id, operator in self.operators.items():
-            if node_id in self.doubles:
+            if node_id in self.duplicate_ids:
                 continue
             before = self.before.get(node_id, {})
             known = {key: self.operators[key] for key in before if key in self.operators}
@@ -260,7 +264,7 @@ class WorkflowGraph:
         issues += [
             Issue(
                 "fallback-port",
-                "its fallback takes no port, and so would take all; give a message with ports=(…,)",
+                "the fallback has no port, so every branch would run; set ports=('…',)",
                 node_id,
             )
             for node_id, policy in self.policies.items()
@@ -279,8 +283,8 @@ class WorkflowGraph:
                 issues.append(
                     Issue(
                         "no-fingerprint",
-                        "its messages are to be cached, but nothing tells it from others: "
-                        "give it a method fingerprint(), or Policy(cache=False)",
+                        "its messages are to be cached, but it has no fingerprint; "
+                        "define fingerprint(), or set Policy(cache=False)",
                         node_id,
                     )
                 )
@@ -289,7 +293,7 @@ class WorkflowGraph:
 
 def _topological_order(plan: Plan) -> list[int]:
     """Return the nodes of a plan, each after all its parents."""
-    waits, order = list(plan.waits), list(plan.roots)
+    waits, order = list(plan.parent_counts), list(plan.roots)
     for node in order:
         for child in plan.children[node]:
             waits[child] -= 1

@@ -15,7 +15,7 @@ from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import plain_value, shown
+from operad.runtime.values.output import plain_value, short_repr
 
 if TYPE_CHECKING:
     from operad.runtime.graph.graph import HasGraph
@@ -73,7 +73,7 @@ class BaseOperator(Step[T]):
         Args:
             call: Input of the operator.
         """
-        raise NotImplementedError(f"{type(self).__name__} does nothing: give it run(call) or execute(…)")
+        raise NotImplementedError(f"{type(self).__name__} has no method run(call) or execute(…); define one of them")
 
     async def execute(
         self,
@@ -190,7 +190,7 @@ class BaseOperator(Step[T]):
         Raises:
             InputError: The class defines no fingerprint.
         """
-        raise InputError(f"nothing tells operator {self.get_id()!r} from others: give it a method fingerprint()")
+        raise InputError(f"operator {self.get_id()!r} has no fingerprint; define fingerprint() to cache its messages")
 
     def settle_id(self, taken: Collection[str]) -> None:
         """Make an automatically chosen id different from the ids that are taken."""
@@ -215,7 +215,7 @@ def refusing_jobs(run: R) -> R:
         if not isinstance(call, OperatorCall):
             class_name = type(self).__name__
             raise InputError(
-                f"{class_name}.run(…) got {shown(call)}: an operator runs in a workflow: "
+                f"{class_name}.run(…) got {short_repr(call)}: an operator runs in a workflow: "
                 f"Workflow({class_name}(…)).run(…)"
             )
         return run(self, call, *args, **kwargs)

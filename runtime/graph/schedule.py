@@ -38,12 +38,12 @@ class Plan:
         ids: The id of each node.
         parents: The parents of each node, in order.
         children: The children of each node.
-        waits: The number of parents of each node.
+        parent_counts: The number of parents of each node.
         roots: The nodes without parents.
         tails: The nodes without children.
         joins: The joins of nodes whose join is not ``all_done``.
         ports: The ports of edges that have any, by parent and child.
-        ways: All ports that edges from a node use, for nodes with such edges.
+        used_ports: All ports that edges from a node use, for nodes with such edges.
         branches: True if a node may be skipped, or run before all its parents have ended.
 
     Args:
@@ -56,7 +56,18 @@ class Plan:
             is repeated at the end.
     """
 
-    __slots__ = ("branches", "children", "ids", "joins", "parents", "ports", "roots", "tails", "waits", "ways")
+    __slots__ = (
+        "branches",
+        "children",
+        "ids",
+        "joins",
+        "parent_counts",
+        "parents",
+        "ports",
+        "roots",
+        "tails",
+        "used_ports",
+    )
 
     def __init__(
         self,
@@ -72,20 +83,20 @@ class Plan:
             for parent in parents:
                 children[parent].append(node)
         self.children = tuple(map(tuple, children))
-        self.waits = tuple(map(len, self.parents))
-        self.roots = tuple(node for node, waits in enumerate(self.waits) if not waits)
+        self.parent_counts = tuple(map(len, self.parents))
+        self.roots = tuple(node for node, waits in enumerate(self.parent_counts) if not waits)
         self.tails = tuple(node for node, after in enumerate(self.children) if not after)
         self.joins: dict[int, Join] = {number[node_id]: join for node_id, join in (joins or {}).items()}
         self.ports = {(number[parent], number[child]): ports for (parent, child), ports in (ports or {}).items()}
-        self.ways: dict[int, Ports] = {}
+        self.used_ports: dict[int, Ports] = {}
         for (parent, _), edge_ports in self.ports.items():
-            self.ways[parent] = self.ways.get(parent, frozenset()) | edge_ports
+            self.used_ports[parent] = self.used_ports.get(parent, frozenset()) | edge_ports
         self.branches = bool(self.ports) or "any" in self.joins.values()
         self._refuse_cycles()
 
     def _refuse_cycles(self) -> None:
         """Raise CycleError if there is a cycle: count the nodes that can run; `TopologicalSorter` names the cycle."""
-        waits, left = list(self.waits), len(self.ids)
+        waits, left = list(self.parent_counts), len(self.ids)
         ready = list(self.roots)
         while ready:
             left -= 1
@@ -168,7 +179,7 @@ class Progress:
     def __init__(self, plan: Plan, ran: Mapping[int, Taken] | None = None, skipped: Sequence[Skip] = ()) -> None:
         self._plan = plan
         self._children = plan.children
-        self._waits = list(plan.waits)  # per node: the number of edges to it that are neither taken nor skipped
+        self._waits = list(plan.parent_counts)  # per node: the number of edges to it that are neither taken nor skipped
         self._ports_taken: dict[int, Taken] = {}  # per node that ran: the ports that it took
         self._edges_taken: dict[int, int] = {}  # per node: the number of taken edges to it
         self._first_parent: dict[int, int] = {}  # per node with the join ``any``: the parent that ran first

@@ -1,4 +1,4 @@
-"""Text → pieces of bounded size that can be found and cited, cut where the text itself has joints."""
+"""Splitting of texts into passages of bounded size, at headings, paragraphs and sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders and files as a knowledge base: kept in an index, and read again when they change."""
+"""Knowledge base of folders and files, with an index that is updated when they change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from operad.runtime.events import PassagesEmbedded, emit
 from operad.runtime.knowledge.embeddings import Embeddings, need_numpy, vectors_of
 from operad.runtime.knowledge.extract import extract, is_foreign, need_extra
-from operad.runtime.knowledge.folders import MAX_FILE_BYTES, Found, is_in, look, roots_of, too_large
+from operad.runtime.knowledge.folders import MAX_FILE_BYTES, Found, find_files, is_in, roots_of, too_large
 from operad.runtime.knowledge.knowledge import Knowledge, Passage
 from operad.runtime.knowledge.passage_index import Hit, IndexedFile, IndexedPassage, PassageIndex
 from operad.runtime.values.errors import InputError, shorten
@@ -263,7 +263,7 @@ class Documents:
         Raises:
             MissingExtraError: A package for reading one of them is missing.
         """
-        found = look(self._roots, self._own)
+        found = find_files(self._roots, self._own)
         for path in found.files:
             need_extra(Path(path).suffix.lower())
         return found

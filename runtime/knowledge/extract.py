@@ -1,4 +1,4 @@
-"""A file's content → passages with their places. Text is read as it is, documents through the extra ``documents``."""
+"""Extraction of passages with their places from files; documents require the extra ``documents``."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def extract(data: bytes, name: str) -> list[IndexedPassage]:
     except (InputError, MissingExtraError):
         raise
     except Exception as error:  # readers may raise anything for a broken document
-        raise InputError(f"is no {suffix} file that can be read: {describe(error)[:300]}") from error
+        raise InputError(f"cannot be read as a {suffix} file: {describe(error)[:300]}") from error
     if len(passages) > MAX_FILE_PASSAGES:
-        raise InputError(f"has more than the {MAX_FILE_PASSAGES:,} passages that a file may have; split it")
+        raise InputError(f"has more than the maximum of {MAX_FILE_PASSAGES:,} passages; split it")
     return passages
 
 
@@ -62,9 +62,9 @@ def is_foreign(start: bytes, name: str) -> str:
     """Return the reason for which the first 1,024 bytes of a file contradict its suffix; empty if they do not."""
     suffix = PurePath(name).suffix.lower()
     if suffix in _PACKED:
-        return "" if start.startswith(b"PK") else f"is no {suffix} file that can be read"
+        return "" if start.startswith(b"PK") else f"cannot be read as a {suffix} file"
     if suffix == ".pdf":
-        return "" if b"%PDF-" in start else "is no .pdf file that can be read"
+        return "" if b"%PDF-" in start else "cannot be read as a .pdf file"
     is_text = suffix not in _READERS or suffix in _TABLES
     return not_text(start, suffix, sorted(_READERS)) if is_text else ""
 

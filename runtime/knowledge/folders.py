@@ -1,4 +1,4 @@
-"""Folders → the files in them, by names and states alone: nothing is read, no link is followed."""
+"""Search for the files in folders, by name and state only; links are not followed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def roots_of(paths: Iterable[str | Path]) -> dict[Path, str]:
     problems: list[str] = []
     for path in paths:
         if not str(path).strip():
-            problems.append(f"paths: {path!r} names nothing; '.' is the current folder")
+            problems.append(f"paths: {path!r} is empty; write '.' for the current folder")
             continue
         try:
             root = Path(path).expanduser().resolve(strict=True)
@@ -80,7 +80,7 @@ def roots_of(paths: Iterable[str | Path]) -> dict[Path, str]:
     return dict(zip(roots, names, strict=True))
 
 
-def look(roots: Mapping[Path, str], own: Collection[str] = ()) -> Found:
+def find_files(roots: Mapping[Path, str], own: Collection[str] = ()) -> Found:
     """Return the files in folders and their subfolders, and single files; names that begin with a dot are ignored.
 
     Args:
@@ -113,7 +113,7 @@ def is_in(path: Path, roots: Collection[Path]) -> bool:
 
 def too_large(size: int) -> str:
     """Return the message for a file that is too large to be read."""
-    return f"{size:,} bytes are more than the {MAX_FILE_BYTES:,} that are read; cut out the part that matters"
+    return f"{size:,} bytes are more than the maximum of {MAX_FILE_BYTES:,}; cut out the relevant part"
 
 
 _File = tuple[str, str, os.stat_result]
@@ -151,7 +151,7 @@ def _unusable(entry: os.DirEntry[str], roots: Collection[Path]) -> str:
         entry.name.encode()
         entry.stat(follow_symlinks=False)
         if entry.is_symlink() and not is_in(Path(entry.path).resolve(strict=True), roots):
-            return "is a link that leads out of the folder; name what it leads to"
+            return "is a link to a place outside the folder; name its target"
     except UnicodeEncodeError:
         return "its name is not UTF-8; rename it"
     except (OSError, RuntimeError) as error:  # older Pythons raise RuntimeError for a circle of links

@@ -1,4 +1,4 @@
-"""An index of passages, in memory or in a file: full-text search with SQLite, and search by vectors."""
+"""Index of passages, in memory or in a file: full-text search with SQLite, and vector search."""
 
 from __future__ import annotations
 

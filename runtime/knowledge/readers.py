@@ -1,4 +1,4 @@
-"""A file's content → its text, as its format has it: rows, slides, sheets, pages. Shared by all that read files.
+"""Text of files, by format: rows, slides, sheets, pages.
 
 Packages for formats belong to the extra ``documents``, and are imported where they are used. For a broken document,
 readers may raise any error.
@@ -94,7 +94,7 @@ def not_text(data: bytes, suffix: str, known: Iterable[str] = ()) -> str:
         return ""
     if suffix in OLD_FORMATS:
         return _old_format_message(suffix)
-    return f"is not text; what is read: {', '.join(['text in UTF-8', *known])}"
+    return f"is not text; supported are: {', '.join(['text in UTF-8', *known])}"
 
 
 def _old_format_message(suffix: str) -> str:
@@ -134,8 +134,8 @@ def sheets(data: bytes) -> Iterator[tuple[str, Iterator[tuple[int, Sequence[obje
             size += 10 + len(row) + sum(len(value) for value in row if isinstance(value, str))
             if size > MAX_TABLE_SIZE:
                 raise InputError(
-                    f"is larger than the {MAX_TABLE_SIZE:,} rows, cells and characters that are read; "
-                    "cut out the part that matters"
+                    f"is larger than the maximum of {MAX_TABLE_SIZE:,} rows, cells and characters; "
+                    "cut out the relevant part"
                 )
             yield number, row
 
@@ -232,7 +232,7 @@ def pages(data: bytes) -> list[str]:
         raise InputError(
             f"holds no text, for its {len(texts):,} page{'s' if texts[1:] else ''} "
             f"{'are pictures' if texts[1:] else 'is a picture'} or empty, as in a scan; "
-            "let a program for text recognition (OCR) at it first, for example: ocrmypdf IN.pdf OUT.pdf"
+            "run text recognition (OCR) on it first, for example: ocrmypdf IN.pdf OUT.pdf"
         )
     return texts
 
@@ -264,18 +264,20 @@ def check_packed(data: bytes, streamed: tuple[str, ...] = ()) -> None:
     if data.startswith(_OLE) and "EncryptedPackage".encode("utf-16-le") in data:
         raise InputError("is encrypted with a password; save it without one")
     if data.count(b"PK\1\2") > MAX_PARTS:  # checked first: a long list is costly by itself
-        raise InputError(f"holds more than the {MAX_PARTS:,} files that are unpacked")
+        raise InputError(f"holds more than the maximum of {MAX_PARTS:,} files")
     with zipfile.ZipFile(io.BytesIO(data)) as packed:
         unpacked = sum(entry.file_size for entry in packed.infolist())
         if unpacked > MAX_UNPACKED_BYTES:
-            raise InputError(f"unpacks to {unpacked:,} bytes, more than the {MAX_UNPACKED_BYTES:,} that are read")
+            raise InputError(f"unpacks to {unpacked:,} bytes, more than the maximum of {MAX_UNPACKED_BYTES:,}")
         tags = 0
         for entry in packed.infolist():
             if entry.compress_type not in (
                 zipfile.ZIP_STORED,
                 zipfile.ZIP_DEFLATED,
             ):  # other methods unpack without a limit
-                raise InputError(f"packs its {entry.filename} by a method that no office program uses; save it anew")
+                raise InputError(
+                    f"packs its {entry.filename} by a method that office programs do not use; save it again"
+                )
             if entry.filename.startswith(streamed):
                 for _ in _unpacked_pieces(packed, entry):
                     pass
@@ -310,7 +312,7 @@ def _unpacked_pieces(packed: ZipFile, entry: ZipInfo) -> Iterator[bytes]:
 
 def _check_tags(tags: int) -> None:
     if tags > MAX_TAGS:
-        raise InputError(f"has more than the {MAX_TAGS:,} tags that are read; split it")
+        raise InputError(f"has more than the maximum of {MAX_TAGS:,} tags; split it")
 
 
 class _NestingCheck:
@@ -347,7 +349,7 @@ class _NestingCheck:
     def _begin_element(self, *_: object) -> None:
         self._depth += 1
         if self._depth > MAX_NESTED:
-            raise InputError(f"nests elements deeper than the {MAX_NESTED} levels that are read")
+            raise InputError(f"nests elements deeper than the maximum of {MAX_NESTED} levels")
 
     def _end_element(self, _: str) -> None:
         self._depth -= 1

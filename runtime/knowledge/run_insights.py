@@ -1,4 +1,4 @@
-"""Use of insights by a run: lessons shown to its operators, and what became of them."""
+"""Insights in a run: lessons for its operators, and records of whether they helped."""
 
 from __future__ import annotations
 

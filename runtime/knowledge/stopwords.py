@@ -1,4 +1,4 @@
-"""Words that say nothing of what a text is about: they join others, ask, or request."""
+"""Stop words: words without relation to the topic of a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that consist of choices: JSON of which a schema leaves nothing open but a few given values."""
+"""Answers from a fixed set of choices, as a JSON Schema allows them."""
 
 from __future__ import annotations
 

@@ -57,5 +57,5 @@ class EmbeddingModel(Endpoint):
                 )
             by_index = {int(each.index): [float(number) for number in each.embedding] for each in answer.data}
             if sorted(by_index) != list(range(len(texts))):
-                raise ValueError("a vector for each text is wanted")
+                raise ValueError("the number of vectors differs from that of texts")
             return [by_index[number] for number in range(len(texts))]

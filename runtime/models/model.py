@@ -1,4 +1,4 @@
-"""The model client: any endpoint that speaks the OpenAI chat-completions protocol."""
+"""Model client for endpoints that speak the OpenAI chat-completions protocol."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from operad.runtime.models.endpoint import (
     OPENAI_URL,
     Endpoint,
     beginning,
+    one_line,
     page_title,
-    shown,
     without_key,
     without_login,
 )
@@ -188,7 +188,9 @@ class Model(Endpoint):
                 "change the prompt or the filter"
             )
         if refusal and not completion.text:
-            raise RequestError(f"{self.describe()}: the model refuses to answer: {shown(refusal)}; change the prompt")
+            raise RequestError(
+                f"{self.describe()}: the model refuses to answer: {one_line(refusal)}; change the prompt"
+            )
         return completion
 
     async def _request_turn(
@@ -212,7 +214,7 @@ class Model(Endpoint):
                         "set max_tokens"
                     )
                 if len(turn.calls) > MOST_CALLS:
-                    raise ModelError(f"{self.describe()} calls more than the {MOST_CALLS} tools that one turn may call")
+                    raise ModelError(f"{self.describe()} calls more than the maximum of {MOST_CALLS} tools in one turn")
                 if text:
                     emit(TokenStreamed(text=text))
         with self._checked_protocol():
@@ -323,7 +325,7 @@ class Model(Endpoint):
                 f"{self.describe()} answered with plain JSON instead of a stream of events; "
                 'the endpoint must take `"stream": true`'
             )
-        return self._protocol_error(f"it answered with plain JSON: {shown(text)}")
+        return self._protocol_error(f"it answered with plain JSON: {one_line(text)}")
 
     def _completion_of(self, turn: Turn, seconds: float) -> Completion:
         """Return the completion of a received turn.

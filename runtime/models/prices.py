@@ -117,10 +117,10 @@ def _issues(document: Document) -> Iterator[Issue]:
 def _host_fault(host: str, models: Any) -> str:
     """Return the fault of an entry's host name; empty if it is valid."""
     if isinstance(models, dict) and set(_KEYS) & cast("dict[str, Any]", models).keys():
-        return "a model stands below the host of its endpoint, such as api.openai.com, not beside it"
+        return "write a model below the host of its endpoint, such as api.openai.com"
     if "/" in host or "@" in host:  # the part before an @ may be a password
-        return "write the host alone, such as api.openai.com or gpu-1:8000, without https:// and what follows"
-    return "" if host.strip() else "a host has a name"
+        return "write the host alone, such as api.openai.com or gpu-1:8000, without https:// and a path"
+    return "" if host.strip() else "the name of the host is empty"
 
 
 def _issues_of_price(document: Document, path: Path_, price: Any) -> Iterator[Issue]:
@@ -134,7 +134,7 @@ def _issues_of_price(document: Document, path: Path_, price: Any) -> Iterator[Is
         yield Issue("unknown-key", message, document.where((*path, key)))
     for key in _KEYS:
         if key not in fields:
-            message = f"{key!r} is missing: what a million such tokens cost, in US dollars; 0 if nothing"
+            message = f"{key!r} is missing: the price of a million tokens in US dollars; 0 if they are free"
             yield Issue("missing-key", message, document.where(path))
         elif problem := _price_fault(fields[key]):
             yield Issue("value", problem, document.where((*path, key)))

@@ -1,4 +1,4 @@
-"""A run as a tree of spans, made from its events: the page, reports, notebooks and traces all show this.
+"""Trace of a run: a tree of spans, built from its events.
 
 A span is a period of time: the run, a round, an operator in a round, an item of a map, an attempt, the pause before
 the next attempt, a call of a model or a tool, or a question to a person.

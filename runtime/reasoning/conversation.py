@@ -178,9 +178,9 @@ class Conversation:
             return turn.text
         reason = ""
         if turn.tool_calls:
-            reason = ": it called tools when it was to answer"
+            reason = ": it called tools instead of answering"
         elif _was_cut(turn):
-            reason = f": it was cut off at the most tokens it may have{_RAISE_MAX_TOKENS}"
+            reason = f": it was cut off{_RAISE_MAX_TOKENS}"
         raise AnswerError(f"{self.model.name} said nothing{reason}")
 
     async def _request_turn(self, form: Form | None = None) -> Completion:

@@ -17,7 +17,7 @@ from operad.runtime.reasoning.prompt import fence, render
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.errors import AnswerError, InputError
 from operad.runtime.values.fingerprint import name_of
-from operad.runtime.values.output import shown
+from operad.runtime.values.output import short_repr
 from operad.runtime.values.schema import SchemaMismatch, is_json_schema, parse_output_schema
 
 T = TypeVar("T")
@@ -110,7 +110,7 @@ def reasoner_of(model: Model | Reasoner | str | None) -> Reasoner:
     if model is None or isinstance(model, str | Model):
         return MonoModelReasoner(model)
     if isinstance(model, type) or not callable(getattr(model, "infer", None)):
-        raise InputError(f"model: expected a model's name, a Model or a reasoner; got {shown(model)}")
+        raise InputError(f"model: expected a model's name, a Model or a reasoner; got {short_repr(model)}")
     return model
 
 
@@ -305,7 +305,7 @@ class _ModelChoice:
 
     def __init__(self, model: Model | str | None) -> None:
         if not isinstance(model, Model | str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"expected a model or its name, such as 'gpt-5'; got {shown(model)}")
+            raise InputError(f"expected a model or its name, such as 'gpt-5'; got {short_repr(model)}")
         self._model = model
         self._choosing = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Task: everything a reasoner may see."""
+"""Task: input of a reasoner."""
 
 from __future__ import annotations
 

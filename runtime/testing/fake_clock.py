@@ -1,4 +1,4 @@
-"""A clock for tests: an event loop whose time jumps over every wait.
+"""Fake clock for tests: an event loop whose time jumps over every wait.
 
 All times in a run are those of the event loop: `loop.time`, `asyncio.sleep`, timeouts. On a loop that jumps to its
 next timer whenever it has nothing else to do, a run of an hour takes milliseconds, with the same order of events.

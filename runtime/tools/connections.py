@@ -1,4 +1,4 @@
-"""The tool sources that a run has open."""
+"""Open tool sources of a run."""
 
 from __future__ import annotations
 

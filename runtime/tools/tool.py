@@ -28,7 +28,7 @@ from operad.runtime.tools.signature import (
 from operad.runtime.values.errors import ToolError, describe, did_you_mean
 from operad.runtime.values.json_schema import EndlessSchemaError, schema_errors
 from operad.runtime.values.message import Value, new_id
-from operad.runtime.values.output import shown
+from operad.runtime.values.output import short_repr
 from operad.runtime.values.sync import in_function_thread
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ def tool_of(function: Any, **options: Any) -> Tool:
         own_options: dict[str, Any] = {"name": function.name, "description": function.description or ""}
         return Tool.of(function.function, **{**own_options, **options})
     if isinstance(function, type) or not callable(function):
-        raise ToolError(f"expected a function or a tool, got {shown(function)}")
+        raise ToolError(f"expected a function or a tool, got {short_repr(function)}")
     return Tool.of(function, **options)
 
 
@@ -326,7 +326,7 @@ def as_tools(given: Any) -> Any:
         ToolError: An item is neither a function nor a tool.
     """
     if isinstance(given, str | Mapping | Value) or not isinstance(given, Iterable):
-        raise ToolError(f"tools: expected a list of functions and tools, got {shown(cast('object', given))}")
+        raise ToolError(f"tools: expected a list of functions and tools, got {short_repr(cast('object', given))}")
     return tuple(each if isinstance(each, ToolGroup) else tool_of(each) for each in cast("Iterable[Any]", given))
 
 

@@ -140,7 +140,7 @@ def read_bytes(path: Path, max_bytes: int) -> bytes:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     if len(data) > max_bytes:
-        raise InputError(f"{path}: larger than {max_bytes:,} bytes, the most that are read")
+        raise InputError(f"{path}: larger than the maximum of {max_bytes:,} bytes")
     return data
 
 

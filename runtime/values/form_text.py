@@ -48,7 +48,7 @@ _ONE_WORD = re.compile(r"[!-~]+")  # ASCII: Chinese prose has no spaces
 _BRACKETS = frozenset("{[")
 
 
-class Slip(NamedTuple):
+class FormFault(NamedTuple):
     """Fault in a form's text.
 
     Attributes:
@@ -62,7 +62,7 @@ class Slip(NamedTuple):
     code: str = "unreadable"
 
 
-def said_of(slip: Slip, text: str, before: int = 0) -> str:
+def fault_message(slip: FormFault, text: str, before: int = 0) -> str:
     """Return the message of a fault: line, column, an excerpt with ``^`` before the place, and the description.
 
     Args:
@@ -71,7 +71,7 @@ def said_of(slip: Slip, text: str, before: int = 0) -> str:
         before: Offset of the form in the text; places are counted from there.
 
     Example:
-        >>> said_of(Slip("'strng' is not a type", 6), "{why: strng}")
+        >>> fault_message(FormFault("'strng' is not a type", 6), "{why: strng}")
         "line 1, column 7, at the ^ of {why: ^strng}: 'strng' is not a type"
     """
     if slip.at is None:
@@ -83,7 +83,7 @@ def said_of(slip: Slip, text: str, before: int = 0) -> str:
     return f"line {line}, column {at - start + 1}, at the ^ of {excerpt}: {slip.what}"
 
 
-def bracket_slip(text: str) -> Slip | None:
+def bracket_fault(text: str) -> FormFault | None:
     """Return the first fault of brackets and quotes: unclosed, unexpected, or followed by text; None if all match."""
     open_brackets: list[int] = []
     at, last = 0, ""
@@ -92,7 +92,7 @@ def bracket_slip(text: str) -> Slip | None:
         if char in "\"'" and open_brackets and last in _BEFORE_QUOTE:
             end = _end_of_quote(text, at)
             if end < 0:
-                return Slip(f"this {char} is not closed", at)
+                return FormFault(f"this {char} is not closed", at)
             at = end
         elif char == "#" and open_brackets and text[at - 1].isspace():
             at = text.find("\n", at) if "\n" in text[at:] else len(text)
@@ -100,15 +100,17 @@ def bracket_slip(text: str) -> Slip | None:
             open_brackets.append(at)
         elif char in "}]":
             if not open_brackets:
-                return Slip(f"{char} without an opening bracket", at)
+                return FormFault(f"{char} without an opening bracket", at)
             opening = text[open_brackets.pop()]
             if _PAIRS[opening] != char:
-                return Slip(f"{char} where {_PAIRS[opening]} must close {opening}", at)
+                return FormFault(f"{char} where {_PAIRS[opening]} must close {opening}", at)
             if not open_brackets and (rest := text[at + 1 :].strip()):
-                return Slip("the form ends before this; begin with words, if words are meant", text.index(rest, at + 1))
+                return FormFault(
+                    "the form ends before this; begin with words, if words are meant", text.index(rest, at + 1)
+                )
         last = last if char.isspace() else char
         at += 1
-    return Slip(f"this {text[open_brackets[-1]]} is not closed", open_brackets[-1]) if open_brackets else None
+    return FormFault(f"this {text[open_brackets[-1]]} is not closed", open_brackets[-1]) if open_brackets else None
 
 
 def _end_of_quote(text: str, at: int) -> int:
@@ -178,7 +180,7 @@ def is_of_a_type(text: str, types: Mapping[str, Any]) -> bool:
     )
 
 
-def word_slip(text: str, key: str, types: Sequence[str]) -> str | None:
+def word_fault(text: str, key: str, types: Sequence[str]) -> str | None:
     """Return the description of a fault if a text is neither a type nor a description; None for a valid text.
 
     Args:
@@ -238,7 +240,7 @@ def _is_near(word: str, known: str) -> bool:
 # YAML
 
 
-def read_yaml_form(text: str) -> tuple[Any, Sequence[Slip]]:
+def read_yaml_form(text: str) -> tuple[Any, Sequence[FormFault]]:
     """Return the value of YAML text, and its faults: duplicate keys, and keys without a value in braces.
 
     Raises:
@@ -298,20 +300,20 @@ def _loader() -> type[Any]:
         def __init__(self, stream: Any) -> None:
             parser.__init__(self, stream)
             Composer.__init__(self)
-            self.slips: list[Slip] = []
+            self.slips: list[FormFault] = []
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             keys: set[Any] = set()
             for key, value in node.value:
                 name, at = key.value, key.start_mark.index
                 if isinstance(name, str) and name in keys:
-                    self.slips.append(Slip(f"duplicate key {name!r}", at, "duplicate-key"))
+                    self.slips.append(FormFault(f"duplicate key {name!r}", at, "duplicate-key"))
                 elif isinstance(name, str):
                     keys.add(name)
                 empty = isinstance(value, yaml.ScalarNode) and value.value == "" and not value.style
                 if node.flow_style and empty and name != AND_SO_ON:
                     self.slips.append(
-                        Slip(f"the key {name!r} has no value; write KEY: VALUE, with a space behind the colon", at)
+                        FormFault(f"the key {name!r} has no value; write KEY: VALUE, with a space behind the colon", at)
                     )
             return cast("Any", super()).construct_mapping(node, deep=deep)
 

@@ -80,7 +80,7 @@ class Output(Generic[T]):
             )
         if isinstance(declared, type) or get_origin(declared) is not None:
             return Output(declared)
-        raise InputError(f"output: expected {EXPECTED}; got {shown(declared)}")
+        raise InputError(f"output: expected {EXPECTED}; got {short_repr(declared)}")
 
     @property
     def is_text(self) -> bool:
@@ -171,7 +171,7 @@ def name(kind: Any) -> str:
     return kind.__name__ if is_class(kind) else str(kind).replace("typing.", "")
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return the text of a value of a wrong type for error messages: its shortened `repr` and its type."""
     text, kind = repr(value), type(value).__name__
     if text.startswith("<") and " at 0x" in text:  # the address of an object does not help the reader

@@ -14,17 +14,17 @@ from operad.runtime.values.errors import AnswerError, InvalidError, Issue
 from operad.runtime.values.form_text import (
     AND_SO_ON,
     OPTIONAL,
+    FormFault,
     PathInForm,
-    Slip,
-    bracket_slip,
+    bracket_fault,
     choice_of,
+    fault_message,
     is_of_a_type,
     lone_word,
     place_of,
     read_yaml_form,
-    said_of,
     value_at,
-    word_slip,
+    word_fault,
 )
 from operad.runtime.values.json_schema import EndlessSchemaError, schema_errors
 from operad.runtime.values.schema_check import MAX_ERRORS, Schema, check_schema, invalid_schema, shortened
@@ -83,7 +83,7 @@ class FormError(InvalidError):
         path: Path to the fault: keys and indices.
     """
 
-    def __init__(self, slip: Slip, path: PathInForm) -> None:
+    def __init__(self, slip: FormFault, path: PathInForm) -> None:
         super().__init__("output_schema", [Issue(slip.code, slip.what)])
         self.slip = slip
         self.path = path
@@ -137,7 +137,7 @@ def parse_output_schema(text: str) -> Schema | None:
         form = unfenced(text.strip())
         at = place_of(form, error.path, value_at(value, error.path))
         slip = error.slip._replace(at=at)
-        raise invalid_schema(slip.code, said_of(slip, text, text.find(form))) from error
+        raise invalid_schema(slip.code, fault_message(slip, text, text.find(form))) from error
 
 
 def schema_of(form: Any) -> Schema:
@@ -267,8 +267,8 @@ class _Derivation:
         if (choice := choice_of(example, TYPE_WORDS)) is not None:
             return choice
         key = next((each for each in reversed(path) if isinstance(each, str)), "")
-        if fault := word_slip(example, key, list(TYPE_WORDS)):
-            raise FormError(Slip(fault, None, "no-type"), path)
+        if fault := word_fault(example, key, list(TYPE_WORDS)):
+            raise FormError(FormFault(fault, None, "no-type"), path)
         return {"type": "string", "description": example} if example else {"type": "string"}
 
     def _object(self, example: dict[Any, Any], path: PathInForm) -> Schema:
@@ -282,7 +282,7 @@ class _Derivation:
                 continue
             name = key.removesuffix(OPTIONAL) or key
             if name in properties:
-                raise FormError(Slip(f"duplicate key {name!r}", None, "duplicate-key"), (*path, key))
+                raise FormError(FormFault(f"duplicate key {name!r}", None, "duplicate-key"), (*path, key))
             properties[name] = self.derive(value, (*path, key))
             required += [name] if name == key else []
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
@@ -326,32 +326,32 @@ def _read_form(text: str) -> Any:
         if not braced:
             return None
         problem, at = (*error.args, None)[:2]
-        slip = Slip(f"is in braces but neither JSON nor YAML: {problem}; correct it, or begin with words", at)
-        raise invalid_schema(slip.code, said_of(slip, whole, offset)) from error
+        slip = FormFault(f"is in braces but neither JSON nor YAML: {problem}; correct it, or begin with words", at)
+        raise invalid_schema(slip.code, fault_message(slip, whole, offset)) from error
     if not isinstance(value, dict | list) or not value:
         return None
     if not (braced or _is_schema(value) or _is_example(value)):
         return None
     if slips:
-        raise InvalidError("output_schema", [Issue(each.code, said_of(each, whole, offset)) for each in slips])
+        raise InvalidError("output_schema", [Issue(each.code, fault_message(each, whole, offset)) for each in slips])
     return cast("Any", value)
 
 
 def _refuse_broken(text: str, whole: str, offset: int, braced: bool) -> None:
     """Raise InvalidError for a text that begins or ends like a form, but has unmatched brackets or lone surrogates."""
     if braced and (surrogate := _SURROGATE.search(text)):
-        slip = Slip("half of a UTF-16 pair is not a character; remove it", surrogate.start(), "not-text")
-        raise invalid_schema(slip.code, said_of(slip, whole, offset).encode("utf-8", "replace").decode())
-    slip = bracket_slip(text) if text[0] in "{[" or text[-1] in "}]" else None
+        slip = FormFault("half of a UTF-16 pair is not a character; remove it", surrogate.start(), "not-text")
+        raise invalid_schema(slip.code, fault_message(slip, whole, offset).encode("utf-8", "replace").decode())
+    slip = bracket_fault(text) if text[0] in "{[" or text[-1] in "}]" else None
     if slip is None or slip.at is None:
         return
     begins_as_form = text[0] == "{" or braced or (text[0] == "[" and "]" not in text)
     ends_as_form = slip.at == len(text) - 1 and "\n" not in text and _KEY_AND_COLON.match(text)
     if begins_as_form or ends_as_form:
-        raise invalid_schema(slip.code, said_of(slip, whole, offset))
+        raise invalid_schema(slip.code, fault_message(slip, whole, offset))
 
 
-def _parse(text: str) -> tuple[Any, Sequence[Slip]]:
+def _parse(text: str) -> tuple[Any, Sequence[FormFault]]:
     """Return the value of JSON or YAML text, and its faults, such as duplicate keys."""
     duplicates: list[str] = []
 
@@ -363,7 +363,9 @@ def _parse(text: str) -> tuple[Any, Sequence[Slip]]:
         value = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=mapping)
     except ValueError:
         return read_yaml_form(text)
-    return value, [Slip(f"duplicate key {key!r}", text.rfind(json.dumps(key)), "duplicate-key") for key in duplicates]
+    return value, [
+        FormFault(f"duplicate key {key!r}", text.rfind(json.dumps(key)), "duplicate-key") for key in duplicates
+    ]
 
 
 def _is_schema(parsed: Any) -> TypeGuard[Schema]:

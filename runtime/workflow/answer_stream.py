@@ -1,4 +1,4 @@
-"""The text of a run's answer as a model writes it, where that is certain to be the answer."""
+"""Stream of the text of a run's answer, as far as it is certain to be the answer."""
 
 from __future__ import annotations
 

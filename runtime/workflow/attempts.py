@@ -100,7 +100,7 @@ async def _timed(operator: BaseOperator, call: OperatorCall, timeout: Timeout, s
     said = await within(timeout, operator.run(call), scope.deadlines)
     if isinstance(said, Deadline):
         raise OperatorTimeoutError(
-            f"operator {scope.operator_id!r} {said.expired} and was stopped; allow more, or ask for less",
+            f"operator {scope.operator_id!r} {said.expired} and was stopped; increase the limit, or request less",
             operator_id=scope.operator_id,
             attempt=scope.attempt,
         )

@@ -18,7 +18,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job, Turn, Usage, WorkflowMessage, new_id
-from operad.runtime.values.output import shown
+from operad.runtime.values.output import short_repr
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.answer_stream import answer_text, pieces
 from operad.runtime.workflow.chat_store import ChatStore
@@ -81,7 +81,7 @@ class Chat(Generic[T]):
         memory: int | None = None,
     ) -> None:
         if id is not None and (not isinstance(id, str) or not id.strip()):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"chat: id: expected a text such as 'user-42'; got {shown(id)}")
+            raise InputError(f"chat: id: expected a text such as 'user-42'; got {short_repr(id)}")
         self.id = id or new_id()
         self._workflow = workflow
         self._reasoner = reasoner
@@ -123,7 +123,7 @@ class Chat(Generic[T]):
                 runs.
             Exception: The errors of `Workflow.arun`. The message is not stored then, and can be sent again.
         """
-        with self._alone():
+        with self._single_turn():
             exchange = await self._opened(message)
             result = await self._workflow.arun(exchange.job, self._reasoner)
             await self._keep(exchange, result.message)
@@ -160,7 +160,7 @@ class Chat(Generic[T]):
         return self._events(message, streamed=True)
 
     async def _events(self, message: str | Job, *, streamed: bool) -> AsyncGenerator[Event, None]:
-        with self._alone():
+        with self._single_turn():
             exchange = await self._opened(message)
             call = OperatorCall(self._reasoner, exchange.job)
             start = partial(self._workflow._start, call, None, streamed=streamed)  # pyright: ignore[reportPrivateUsage]
@@ -172,12 +172,12 @@ class Chat(Generic[T]):
 
     def forget(self) -> None:
         """Remove all turns of the conversation from its store."""
-        with self._alone():
+        with self._single_turn():
             if self._store.turns(self.id):
                 self._store.forget(self.id)
 
     @contextmanager
-    def _alone(self) -> Generator[None, None, None]:
+    def _single_turn(self) -> Generator[None, None, None]:
         """Hold the lock of the conversation, or raise InputError if another message is being answered."""
         if not self._answering.acquire(blocking=False):
             raise InputError(
@@ -191,7 +191,7 @@ class Chat(Generic[T]):
     async def _opened(self, message: str | Job) -> _Exchange:
         """Return a message as a job with the earlier turns; a new summary of them is stored at once."""
         if not isinstance(message, str | Job):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"expected a text or a Job; got {shown(message)}")
+            raise InputError(f"expected a text or a Job; got {short_repr(message)}")
         job = Job(message) if isinstance(message, str) else message
         if not job.goal.strip():
             raise InputError(f"chat {self.id!r}: the message is empty")

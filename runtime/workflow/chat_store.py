@@ -8,7 +8,7 @@ from pathlib import Path
 
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.message import Turn
-from operad.runtime.values.output import shown
+from operad.runtime.values.output import short_repr
 from operad.runtime.values.sqlite_file import FileKind, SqliteFile
 
 APPLICATION_ID = 0x6F706163
@@ -68,7 +68,7 @@ class ChatStore:
     def __init__(self, path: str | Path | None = None) -> None:
         if not isinstance(path, str | Path | None) or path == "" or "://" in str(path):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(
-                f"store: expected the path of an SQLite file, such as 'chats.db', or None; got {shown(path)}"
+                f"store: expected the path of an SQLite file, such as 'chats.db', or None; got {short_repr(path)}"
             )
         self._file = SqliteFile(path, _CHATS)
 

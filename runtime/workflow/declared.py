@@ -1,4 +1,4 @@
-"""Declared types of operators' answers: whether a list that a map names is in them."""
+"""Declared types of operators' answers, and the lists that a map can use in them."""
 
 from __future__ import annotations
 

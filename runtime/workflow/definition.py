@@ -32,7 +32,7 @@ from operad.runtime.graph.schedule import Join, Ports
 from operad.runtime.policies.policy import NO_POLICY, Policy
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.values.message import WorkflowMessage
-from operad.runtime.values.output import plain_value, shown
+from operad.runtime.values.output import plain_value, short_repr
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.function_evaluator import FunctionEvaluator
 from operad.runtime.workflow.within import Within
@@ -66,7 +66,7 @@ class Definition(Step[T]):
         self._before: dict[str, dict[str, Ports]] = {}
         self._joins: dict[str, Join] = {}
         self._policies: dict[str, Policy] = {}
-        self._doubles: list[str] = []
+        self._duplicate_ids: list[str] = []
         self._evaluators: list[tuple[Executable, Policy]] = []
         self._made: dict[object, BaseOperator] = {}  # the operators made of functions and AWEL operators
 
@@ -192,8 +192,8 @@ class Definition(Step[T]):
         children = [self._id_of(following) for following in next_ops or ()]
         with self._lock:
             self._built = None
-            if self._operators.setdefault(operator_id, step) is not step and operator_id not in self._doubles:
-                self._doubles.append(operator_id)
+            if self._operators.setdefault(operator_id, step) is not step and operator_id not in self._duplicate_ids:
+                self._duplicate_ids.append(operator_id)
             before = self._before.setdefault(operator_id, {})
             for previous, ports in parents:
                 _add_edge(before, previous, ports)
@@ -218,7 +218,7 @@ class Definition(Step[T]):
             issues.append(
                 Issue(
                     "port",
-                    "a Port says where an edge leaves: it belongs in the previous_ops of what follows",
+                    "a Port is the start of an edge: pass it in the previous_ops of its successor",
                     operator_id,
                 )
             )
@@ -238,7 +238,7 @@ class Definition(Step[T]):
             del self._operators[operator_id]
             for kept in (self._before, self._joins, self._policies):
                 kept.pop(operator_id, None)
-            self._doubles = [double for double in self._doubles if double != operator_id]
+            self._duplicate_ids = [double for double in self._duplicate_ids if double != operator_id]
             for before in self._before.values():
                 before.pop(operator_id, None)
 
@@ -253,7 +253,7 @@ class Definition(Step[T]):
             self._require(operator_id, "update")
             self._built = None
             self._operators[operator_id] = operator
-            self._doubles = [double for double in self._doubles if double != operator_id]
+            self._duplicate_ids = [double for double in self._duplicate_ids if double != operator_id]
 
     def get_operator(self, operator_id: str) -> Executable | Definition | None:
         """Return the operator with this id, or None."""
@@ -298,7 +298,7 @@ class Definition(Step[T]):
         is_operator = is_executable(judge)
         if isinstance(judge, type) or not (getattr(judge, "gives_verdict", True) if is_operator else callable(judge)):
             raise InputError(
-                f"evaluator: expected an Evaluator, such as Evaluator('…'), or a function; got {shown(judge)}"
+                f"evaluator: expected an Evaluator, such as Evaluator('…'), or a function; got {short_repr(judge)}"
             )
         if not is_operator:
             judge = FunctionOperator(judge)
@@ -323,7 +323,7 @@ class Definition(Step[T]):
                 joins={key: join for key, join in self._joins.items() if join != "all_done"},
                 policies={key: policy for key, policy in policies.items() if policy},
                 evaluators=tuple(evaluator for evaluator, _ in evaluators),
-                doubles=tuple(self._doubles),
+                duplicate_ids=tuple(self._duplicate_ids),
             )
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
@@ -381,7 +381,7 @@ class Definition(Step[T]):
         open_ports: list[Port[Any]] = [tail for tail in chain.tails if isinstance(tail, Port)]
         if open_ports:
             port = open_ports[0]
-            raise InputError(f"the port {port.name!r} leads nowhere: write operator[{port.name!r}] >> what follows")
+            raise InputError(f"the port {port.name!r} has no successor: write operator[{port.name!r}] >> successor")
         for step in chain.steps:
             self.add_operator(step)
         for before, after in chain.edges:

@@ -25,7 +25,7 @@ from operad.runtime.values.errors import InputError, Issue, OperadError, PortErr
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.ids import as_name, settled_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import Output, is_class, name, shown
+from operad.runtime.values.output import Output, is_class, name, short_repr
 from operad.runtime.values.sync import in_function_thread
 from operad.runtime.workflow.parameters import (
     Parameter,
@@ -99,11 +99,11 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         names: Mapping[str, Any] | None = None,
     ) -> None:
         if not callable(function) or isinstance(function, type):
-            raise InputError(f"operator(…) expects a function, got {shown(function)}")
+            raise InputError(f"operator(…) expects a function, got {short_repr(function)}")
         check_step(function)
         if isinstance(ports, str) or not all(isinstance(cast("Any", port), str) and port for port in ports):
             raise InputError(
-                f"operator(…): ports are a list of names, such as ['refund', 'question']; got {shown(ports)}"
+                f"operator(…): ports are a list of names, such as ['refund', 'question']; got {short_repr(ports)}"
             )
         plain = inspect.unwrap(without_partial(function))
         own_name = getattr(plain, "__name__", "") or type(function).__name__
@@ -297,7 +297,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         try:
             return Output(kind, "")
         except InputError as error:
-            raise InputError(f"what it returns: {error}") from error
+            raise InputError(f"the return annotation: {error}") from error
 
     @cached_property
     def schema(self) -> Mapping[str, Any] | None:
@@ -383,7 +383,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
                 values[parameter.name] = parameter.output.read(message)
             except ValueError as error:
                 raise InputError(
-                    f"input {parameter.name!r} of the job is no {name(parameter.output.type)}: {error}"
+                    f"input {parameter.name!r} of the job is not a valid {name(parameter.output.type)}: {error}"
                 ) from error
         return values
 
@@ -407,7 +407,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             self._returns.read(message)
         except ValueError as error:
             raise InputError(
-                f"{self._id!r} is annotated to return {name(kind)}, and returned {shown(value)}: {error}"
+                f"{self._id!r} is annotated to return {name(kind)}, and returned {short_repr(value)}: {error}"
             ) from error
 
     def _message(self, returned: Any) -> WorkflowMessage:
@@ -422,12 +422,12 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
                 message = message_of(returned, ports)
             except (PydanticSerializationError, UnicodeDecodeError) as error:
                 raise InputError(
-                    f"{self._id!r} returned {shown(returned)}, which has no JSON form; return text, a pydantic model, "
+                    f"{self._id!r} returned {short_repr(returned)}, which has no JSON form; return text, a pydantic model, "
                     "JSON values, Take(port, value) or a WorkflowMessage"
                 ) from error
         if self.ports and message.ports is None:
             raise PortError(
-                f"{self._id!r} took none of its ports; return Take({self.ports[0]!r}, …): {', '.join(self.ports)}"
+                f"{self._id!r} chose none of its ports; return Take({self.ports[0]!r}, …): {', '.join(self.ports)}"
             )
         return message
 
@@ -445,6 +445,6 @@ def _called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
 
 def _streamed(who: str, part: Any) -> str:
     if not isinstance(part, str):
-        raise InputError(f"{who!r} yields {shown(part)}; a generator yields text, which is streamed")
+        raise InputError(f"{who!r} yields {short_repr(part)}; a generator yields text, which is streamed")
     emit(TokenStreamed(text=part))
     return part

@@ -13,7 +13,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.values.errors import FaultError, InputError, Issue
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
-from operad.runtime.values.output import shown
+from operad.runtime.values.output import short_repr
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.transcript import transcript
 from operad.runtime.workflow.verdict import LONGEST_LESSON
@@ -90,7 +90,7 @@ class FunctionEvaluator(BaseOperator[Any]):
         if isinstance(returned, WorkflowMessage):
             return returned
         raise InputError(
-            f"evaluator {self.get_id()!r} returned {shown(returned)}; return None if the result is right, raise "
+            f"evaluator {self.get_id()!r} returned {short_repr(returned)}; return None if the result is right, raise "
             "FaultError(…, lesson='…') if it is wrong, or return a WorkflowMessage with a status"
         )
 

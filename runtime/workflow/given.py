@@ -13,7 +13,7 @@ from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
 from operad.runtime.values.errors import InputError, shorten
 from operad.runtime.values.json_like import JsonLike, as_json, json_value
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import shown
+from operad.runtime.values.output import short_repr
 from operad.runtime.values.questions import Question
 
 JobLike = Job | str | Mapping[str, JsonLike] | BaseModel
@@ -69,7 +69,7 @@ def job_of(job: JobLike) -> Job:
         return Job(goal=job)
     inputs = as_json(job)
     if not isinstance(inputs, Mapping):
-        raise InputError(f"expected a text, a dict of inputs, a pydantic model or a Job; got {shown(job)}")
+        raise InputError(f"expected a text, a dict of inputs, a pydantic model or a Job; got {short_repr(job)}")
     try:
         return Job(goal="", inputs=cast("Mapping[str, JsonValue]", inputs))
     except ValidationError as error:

@@ -15,7 +15,7 @@ from operad.runtime.policies.policy import causes
 from operad.runtime.values.concurrently import concurrently
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorError, describe
 from operad.runtime.values.message import Value, WorkflowMessage, WorkflowStatus
-from operad.runtime.values.output import shown
+from operad.runtime.values.output import short_repr
 from operad.runtime.workflow.within import inside
 from operad.runtime.workflow.workflow import Workflow
 
@@ -86,7 +86,7 @@ class Calls:
         elif isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - from a user's function
             self._items = iter(items)
         else:
-            raise InputError(f"map {name!r}: over: the function returned {shown(items)}; it must return items")
+            raise InputError(f"map {name!r}: over: the function returned {short_repr(items)}; it must return items")
 
     async def take(self, scope: Scope) -> tuple[int, OperatorCall] | None:
         """Return the next call and its index; None if no item is left."""

@@ -105,7 +105,7 @@ class LiveRun:
         if not self.streamed:
             if self._settled.done():
                 self._settled = self.loop.create_future()
-            self.run.look_whether_paused()
+            self.run.check_paused()
             # A run is forgotten only after a caller has waited for its outcome.
             self._going_on = asyncio.ensure_future(self.outcome())
             self._going_on.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -125,7 +125,7 @@ class LiveRun:
             return None
         if self._settled.done():
             self._settled = self.loop.create_future()
-        self.run.look_whether_paused()
+        self.run.check_paused()
         return await self.outcome()
 
     async def cancel(self) -> None:

@@ -21,7 +21,7 @@ from operad.runtime.values.errors import (
 )
 from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.values.output import plain_value, shown
+from operad.runtime.values.output import plain_value, short_repr
 from operad.runtime.workflow.declared import declared, fault_in_list
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.items import Calls, ItemError, OnError, for_each
@@ -93,15 +93,17 @@ class Map(BaseOperator[list[Any]]):
             issue = Issue("on-error", f"{on_error!r} is not fail, skip or keep{hint}", "Map.on_error")
             raise InvalidError(f"map {id!r}", [issue])
         if not isinstance(id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"Map(…): id: expected a text, got {shown(id)}; the body is given as each=…")
+            raise InputError(f"Map(…): id: expected a text, got {short_repr(id)}; the body is given as each=…")
         if (body is None) == (each is None):
-            raise InputError("Map(…): expected what runs for each item, once: Map(over='facts.claims', each=check)")
+            raise InputError(
+                "Map(…): expected exactly one operator for the items: Map(over='facts.claims', each=check)"
+            )
         if not (isinstance(over, str | AnswerPath | None) or callable(over)):
             raise InputError(
-                f"Map(…): over: expected the name of a list, such as 'facts.claims', or facts.output.claims; got {shown(over)}"
+                f"Map(…): over: expected the name of a list, such as 'facts.claims', or facts.output.claims; got {short_repr(over)}"
             )
         runs = body if each is None else each
-        self.body: Workflow[Any] = cast("Workflow[Any]", runs) if isinstance(runs, Workflow) else _alone(runs)
+        self.body: Workflow[Any] = cast("Workflow[Any]", runs) if isinstance(runs, Workflow) else _as_workflow(runs)
         self._id = id or self.body.get_id()
         self._settled = bool(id)
         self._source = None if isinstance(over, str | AnswerPath | None) else over
@@ -299,7 +301,7 @@ def _earlier(messages: Sequence[WorkflowMessage]) -> int:
     return len(messages)
 
 
-def _alone(body: Any) -> Workflow:
+def _as_workflow(body: Any) -> Workflow:
     """Return a workflow that consists of a single operator or function."""
     check_step(body)
     operator: Executable = cast("Executable", body) if is_executable(body) else FunctionOperator(cast("Function", body))

@@ -13,7 +13,7 @@ from operad.runtime.reasoning.reasoner import Reasoner, ask
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import NO_USAGE, Job, Turn, Usage, WorkflowMessage
-from operad.runtime.values.output import shown
+from operad.runtime.values.output import short_repr
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 DEFAULT_TOKENS = 4_000
@@ -76,7 +76,7 @@ class Memory:
 
     def __init__(self, workflow: Workflow[Any], reasoner: Reasoner, tokens: int = DEFAULT_TOKENS) -> None:
         if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < LEAST_TOKENS:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"memory: expected a number of tokens, {LEAST_TOKENS:,} or more; got {shown(tokens)}")
+            raise InputError(f"memory: expected a number of tokens, {LEAST_TOKENS:,} or more; got {short_repr(tokens)}")
         self._workflow = workflow
         self._reasoner = reasoner
         self._tokens = tokens

@@ -117,7 +117,7 @@ class Parameter:
         except ValueError as error:
             kind = name_of_type(self.output.type)
             raise FaultError(
-                f"{message.operator_id!r} gave no {kind} for parameter {self.name!r}: {error}",
+                f"the answer of {message.operator_id!r} is not a valid {kind} for parameter {self.name!r}: {error}",
                 lesson=f"Answer in the form of {kind}: {error}",
                 blame=[message.operator_id],
             ) from error

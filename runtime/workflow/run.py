@@ -25,7 +25,7 @@ from operad.runtime.values.message import NO_USAGE, Job, StepRecord, Usage, Work
 from operad.runtime.values.questions import Questions
 from operad.runtime.workflow.rounds import Rounds
 from operad.runtime.workflow.steps import Steps
-from operad.runtime.workflow.verdict import unknown, with_inner
+from operad.runtime.workflow.verdict import unknown_blame, with_inner
 
 _logger = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ class Run:
             self.questions = around.questions
             self.connections = around.connections
             self.shared_limits = around.shared_limits
-            self.journal = around.journal if outer.around else None
+            self.journal = around.journal if outer.runs_workflows else None
             self.finished = around.finished
             self._spending = around._spending
             self._live = around._live
@@ -179,21 +179,21 @@ class Run:
                 ours = {"/".join((*self._prefix, node_id)): message for node_id, message in done.items()}
                 error.finished = {**ours, **error.finished, **(self.finished or {})}
             why = events.CANCELLED if isinstance(error, asyncio.CancelledError) else describe(error)
-            self._say(events.RunFailed(error=why, seconds=now() - began, usage=self.usage))
+            self._write(events.RunFailed(error=why, seconds=now() - began, usage=self.usage))
             raise
         finally:
             self._end()
         if self._speaks:
             finished = events.RunFinished(message=message, seconds=now() - began, rounds=self.rounds)
-            self._say(finished, round=self._state.best_round)
+            self._write(finished, round=self._state.best_round)
         return message
 
-    def take_up(self, call: OperatorCall) -> None:
+    def set_input(self, call: OperatorCall) -> None:
         """Replace the input of a run that has not begun: a stored run is resumed with its stored input."""
         self._call = call
         self._state = replace(self._state, lessons=(call.lesson,) if call.lesson else ())
 
-    def recall(self, message: WorkflowMessage, rounds: int, messages: Mapping[str, WorkflowMessage]) -> None:
+    def restore(self, message: WorkflowMessage, rounds: int, messages: Mapping[str, WorkflowMessage]) -> None:
         """Restore the outcome of an earlier execution instead of executing the run.
 
         Args:
@@ -203,8 +203,8 @@ class Run:
         """
         self._state = replace(self._state, number=rounds)
         self._best_messages = [messages.get(node_id) for node_id in self._plan.ids]
-        self._say(events.RunStarted(goal=self.job.goal, **self.build.event_fields))
-        self._say(events.RunFinished(message=message, seconds=0.0, rounds=rounds))
+        self._write(events.RunStarted(goal=self.job.goal, **self.build.event_fields))
+        self._write(events.RunFinished(message=message, seconds=0.0, rounds=rounds))
 
     @property
     def rounds(self) -> int:
@@ -214,13 +214,13 @@ class Run:
     @property
     def messages(self) -> Mapping[str, WorkflowMessage]:
         """Messages of the best round, by operator id; operators that did not run are left out."""
-        nodes = zip(self._plan.ids, self._best_messages[: self.build.first_judge], strict=False)
+        nodes = zip(self._plan.ids, self._best_messages[: self.build.first_evaluator], strict=False)
         return {node_id: message for node_id, message in nodes if message is not None}
 
     @property
     def tails(self) -> tuple[str, ...]:
         """Ids of the operators without successors."""
-        return tuple(self._plan.ids[node] for node in self._plan.parents[self.build.first_judge])
+        return tuple(self._plan.ids[node] for node in self._plan.parents[self.build.first_evaluator])
 
     @property
     def waits(self) -> bool:
@@ -232,7 +232,7 @@ class Run:
         """True if this run has its own log with listeners, other than the log of the run that contains it."""
         return self.log.heard and (self.outer is None or self.log is not self.outer.run.log)
 
-    def _say(self, event: events.Event, round: int = 0) -> None:
+    def _write(self, event: events.Event, round: int = 0) -> None:
         """Write an event for the listeners of this run only, not for those of the runs that contain it."""
         if self._speaks:
             self.log.write(event, self._prefix, round=round, only_here=True)
@@ -241,7 +241,7 @@ class Run:
         """Write the first event of the run; a run inside an operator marks that operator as waiting."""
         self._live.add(self)
         if self._speaks:
-            self._say(events.RunStarted(goal=self.job.goal, **self.build.event_fields))
+            self._write(events.RunStarted(goal=self.job.goal, **self.build.event_fields))
         outer = self.outer
         if outer is not None:
             outer.begin_waiting()
@@ -259,7 +259,7 @@ class Run:
         if self.outer is not None:
             self.outer.end_waiting()
             if self.questions.asked:  # checked later, when the outer operator had the time to start another step
-                asyncio.get_running_loop().call_soon(self.root.look_whether_paused)
+                asyncio.get_running_loop().call_soon(self.root.check_paused)
 
     @property
     def root(self) -> Run:
@@ -287,7 +287,7 @@ class Run:
 
     def _over(self, exceeded: str) -> BudgetError:
         return BudgetError(
-            f"workflow {self.build.name!r} has used up its budget: {exceeded}; raise it, or ask for less", self.usage
+            f"workflow {self.build.name!r} has used up its budget: {exceeded}; increase the budget", self.usage
         )
 
     @asynccontextmanager
@@ -300,7 +300,7 @@ class Run:
             if scope.place:
                 await scope.place.take()
 
-    def look_whether_paused(self) -> None:
+    def check_paused(self) -> None:
         """Call `on_paused` if all running operators of the run and its nested runs wait for a person."""
         if self.on_paused and self.waits:
             self.on_paused()
@@ -345,7 +345,7 @@ class Run:
                 )
             if self._state.is_over:
                 return self._conclude()
-            if strangers := unknown(verdict.blame, self._plan.ids[:-1]):
+            if strangers := unknown_blame(verdict.blame, self._plan.ids[:-1]):
                 self._say_of_round(events.BlameUnknown(blame=strangers))
                 _logger.warning(
                     "workflow %r: the evaluator blamed %s, but no operator has this id", self.build.name, strangers
@@ -370,11 +370,11 @@ class Run:
         update: dict[str, object] = {"usage": self.usage}
         if message.status is not WorkflowStatus.SUCCESS:
             none = f"None of {self.rounds} rounds succeeded; this is round {best}." if self.rounds > 1 else ""
-            said = (message.evaluation, self._strangers(message), failed, none)
+            said = (message.evaluation, self._unknown_blame_text(message), failed, none)
             update["evaluation"] = "\n".join(filter(None, said))
         return message.changed(**update)
 
-    def _strangers(self, verdict: WorkflowMessage) -> str:
+    def _unknown_blame_text(self, verdict: WorkflowMessage) -> str:
         """Return a sentence about unknown operators that an evaluator blames; empty if there are none.
 
         Only evaluators of outermost runs are checked: a nested workflow may blame operators outside of it, and an
@@ -382,7 +382,7 @@ class Run:
         """
         judged = self.build.graph.evaluators and verdict.status is WorkflowStatus.EXECUTION_ERROR and not self._prefix
         blames = verdict.blame if judged else ()
-        strangers = unknown(blames, self._plan.ids[:-1])
+        strangers = unknown_blame(blames, self._plan.ids[:-1])
         return f"The verdict blames an unknown operator: {strangers}." if strangers else ""
 
     def transcript(self) -> tuple[StepRecord, ...]:

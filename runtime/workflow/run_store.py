@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import WorkflowMessage
-from operad.runtime.values.output import shown
+from operad.runtime.values.output import short_repr
 
 if TYPE_CHECKING:
     from operad.runtime.graph.call import OperatorCall
@@ -65,6 +65,6 @@ def run_store_of(durable: RunStore | str | Path) -> RunStore:
         return cast("RunStore", import_module(_IN_DATABASE).Ledger(durable))
     if not callable(getattr(durable, "execute", None)):
         raise InputError(
-            f"durable: expected a URL such as 'sqlite:///runs.db', a path or a Ledger; got {shown(durable)}"
+            f"durable: expected a URL such as 'sqlite:///runs.db', a path or a Ledger; got {short_repr(durable)}"
         )
     return durable

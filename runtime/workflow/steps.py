@@ -1,4 +1,4 @@
-"""Steps of a run: each runs an operator on the messages of those before it, and tells which may start then."""
+"""Execution of the operators of a round."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from operad.runtime.values.errors import BudgetError, OperatorError, PortError, 
 from operad.runtime.values.message import NO_USAGE, StepRecord, WorkflowMessage
 from operad.runtime.workflow.attempts import run_with_policy
 from operad.runtime.workflow.rounds import at_fault
-from operad.runtime.workflow.verdict import fault_in, joined, joined_tails, mendable, verdict_of
+from operad.runtime.workflow.verdict import fault_in, is_retryable, join_verdicts, joined_tails, verdict_of
 
 _logger = logging.getLogger(__name__)
 
@@ -98,8 +98,8 @@ class Steps:
 
     def due(self) -> tuple[str, ...]:
         """Return the ids of the operators that run in the next round, unless they are skipped."""
-        ids, first_judge = self._plan.ids, self._build.first_judge
-        return tuple([ids[node] for node in self._without_message() if node < first_judge])
+        ids, first_evaluator = self._plan.ids, self._build.first_evaluator
+        return tuple([ids[node] for node in self._without_message() if node < first_evaluator])
 
     async def run_round(
         self, run: RunInProgress, call: OperatorCall, number: int, lesson: str | None
@@ -130,8 +130,8 @@ class Steps:
         if verdict is not None:
             return verdict
         if self._faults:
-            return joined(list(self._faults.values()))
-        raise SkippedError(self._why_nothing())
+            return join_verdicts(list(self._faults.values()))
+        raise SkippedError(self._no_result_message())
 
     def repeat(self, verdict: WorkflowMessage) -> None:
         """Prepare the next round: clear the messages of the blamed operators and of all that depend on them.
@@ -141,7 +141,7 @@ class Steps:
         plan, results = self._plan, self.results
         blamed = {self._build.numbers[node_id] for node_id in at_fault(verdict.blame, plan.ids[:-1])}
         for node in blamed:
-            if node < self._build.first_judge and (result := results[node]) is not None:
+            if node < self._build.first_evaluator and (result := results[node]) is not None:
                 self._feedback[node] = (*self._feedback.get(node, ()), result, verdict)
         ran: dict[int, Taken] = {node: result.ports for node, result in enumerate(results) if result is not None}
         repeat = Repeat.of(plan, blamed, ran, self._skipped.values())
@@ -168,7 +168,7 @@ class Steps:
                 before=tuple(ids[parent] for parent in parents[node]),
                 message=message,
             )
-            for node, message in enumerate(self.results[: self._build.first_judge])
+            for node, message in enumerate(self.results[: self._build.first_evaluator])
             if message is not None
         )
 
@@ -205,10 +205,10 @@ class Steps:
             else:
                 message = await self._perform(node, call, scope)
         except BaseException as error:
-            self._note_failure(error, scope, log.now() - began)
+            self._write_failure(error, scope, log.now() - began)
             if isinstance(error, BudgetError) or not _is_failure(error):
                 raise
-            return self._set_aside(number, error, scope)
+            return self._record_fault(number, error, scope)
         if log.heard:
             finished = events.OperatorFinished(seconds=log.now() - began, message=message)
             log.write(finished, path, node_id, round_, scope.attempt)
@@ -221,7 +221,7 @@ class Steps:
         journal = scope.run.journal
         if journal is None:
             return perform(node, call, scope)
-        scope.around = node.operator.runs_workflows is not None
+        scope.runs_workflows = node.operator.runs_workflows is not None
         return journal.perform(node, call, scope)
 
     def _call_for(self, number: int, node: Node) -> OperatorCall:
@@ -231,10 +231,10 @@ class Steps:
             job = job.model_copy(update={"turns": ()})
         messages = tuple(self._inputs(number)) if self._plan.parents[number] else given.messages
         if reads := self._build.reads.get(number):
-            messages += tuple(self._further_back(number, reads))
+            messages += tuple(self._messages_read(number, reads))
         if self._feedback:
             messages += self._feedback.get(number, ())
-        transcript, judged = (self.transcript(), joined_tails(messages, given.job)) if node.judges else ((), None)
+        transcript, judged = (self.transcript(), joined_tails(messages, given.job)) if node.is_evaluator else ((), None)
         return OperatorCall(
             given.reasoner,
             job,
@@ -254,7 +254,7 @@ class Steps:
             return [results[parent] for parent in self._plan.parents[node]]  # type: ignore[misc]
         return [message for parent in self._progress.inputs(node) if (message := results[parent]) is not None]
 
-    def _further_back(self, node: int, reads: Sequence[str]) -> list[WorkflowMessage]:
+    def _messages_read(self, node: int, reads: Sequence[str]) -> list[WorkflowMessage]:
         """Return the messages that a node reads from operators that are not its parents, or from the run's input."""
         before = self._call.messages if self._plan.parents[node] else ()  # a node without parents has the input already
         given = {message.operator_id: message for message in before}
@@ -267,7 +267,7 @@ class Steps:
         messages = self._inputs(node)
         if len(messages) == 1:
             return messages[0]
-        return joined(messages) if self._build.graph.evaluators else joined_tails(messages, self._call.job)
+        return join_verdicts(messages) if self._build.graph.evaluators else joined_tails(messages, self._call.job)
 
     def _advance(self, node: int, message: WorkflowMessage, run: RunInProgress) -> list[int] | None:
         """Store the message of a node; return the nodes that may start now, or None when the round ends."""
@@ -281,10 +281,10 @@ class Steps:
             self._note_skips()
             self._open.update(ready)
             self._open.discard(node)
-            if end in self._skipped or (self._faults and not self._matter(self._open)):
+            if end in self._skipped or (self._faults and not self._affects_end(self._open)):
                 return None
         if run.questions.asked:
-            run.root.look_whether_paused()
+            run.root.check_paused()
         if ready == [end]:
             self.results[-1] = self._end_message(end)
             return None
@@ -292,7 +292,7 @@ class Steps:
 
     # Failures
 
-    def _note_failure(self, error: BaseException, scope: Scope, seconds: float) -> None:
+    def _write_failure(self, error: BaseException, scope: Scope, seconds: float) -> None:
         """Write the event of an operator that failed or was cancelled."""
         if not _is_failure(error):
             self.cancelled.append("/".join(scope.path))
@@ -300,7 +300,7 @@ class Steps:
             return
         scope.write(events.OperatorFailed(seconds=seconds, usage=scope.usage, error=describe(error)))
 
-    def _set_aside(self, node: int, error: BaseException, scope: Scope) -> list[int] | None:
+    def _record_fault(self, node: int, error: BaseException, scope: Scope) -> list[int] | None:
         """Turn the error of a node into a verdict; operators that do not depend on the node continue.
 
         Returns:
@@ -313,22 +313,22 @@ class Steps:
         name, fault = self._build.name, fault_in(error)
         for_others = fault is not None and bool(fault.blame) and set(fault.blame).isdisjoint(self._plan.ids)
         is_hopeless = fault is None and not self._build.nodes[node].operator.reads_lesson
-        is_final = is_hopeless or not mendable(error) or (for_others and self._outer)
+        is_final = is_hopeless or not is_retryable(error) or (for_others and self._outer)
         if self._round >= self._build.max_rounds or is_final:
             raise OperatorError.of(name, scope.operator_id, scope.attempt, error, self._round) from error
-        if self._matter({node}):
+        if self._affects_end({node}):
             self._faults[node] = verdict_of(error, scope.operator_id, self._call.job, self._plan.ids)
             self.by_error = self.by_error or fault is None
             _logger.info("%r of workflow %r failed and runs again: %s", scope.operator_id, name, describe(error))
         self.active -= 1
         self._open.discard(node)
-        if not self._matter(self._open):
+        if not self._affects_end(self._open):
             return None
         if scope.run.questions.asked:
-            scope.run.root.look_whether_paused()
+            scope.run.root.check_paused()
         return []
 
-    def _matter(self, nodes: set[int]) -> bool:
+    def _affects_end(self, nodes: set[int]) -> bool:
         """Return True if the end node depends on one of the nodes; it does not depend on losers of an ``any`` join."""
         if not self._plan.branches:
             return True
@@ -343,7 +343,7 @@ class Steps:
         for skip in self._progress.skips():
             self._skipped[skip.node] = skip
             node_id = self._plan.ids[skip.node]
-            if skip.node < self._build.first_judge:
+            if skip.node < self._build.first_evaluator:
                 path = (*self._prefix, node_id)
                 self._log.write(events.OperatorSkipped(reason=self._reason(skip)), path, node_id, self._round)
 
@@ -354,10 +354,10 @@ class Steps:
         took = ", ".join(message.ports or ()) if message else ""
         return f"{router!r} took {f'port {took!r}' if took else 'no port'}, not {' or '.join(map(repr, sorted(ports)))}"
 
-    def _why_nothing(self) -> str:
+    def _no_result_message(self) -> str:
         """Return the error text for a round in which every tail was skipped."""
         plan = self._plan
-        tails = plan.parents[self._build.first_judge]  # the parents of the first evaluator, or of the end node
+        tails = plan.parents[self._build.first_evaluator]  # the parents of the first evaluator, or of the end node
         names = ["the result" if plan.ids[tail].startswith("<") else repr(plan.ids[tail]) for tail in tails]
         reasons = [
             f"{name} because {self._reason(self._skipped[tail])}" for name, tail in zip(names, tails, strict=True)
@@ -398,7 +398,7 @@ def completed(said: Answer, node: Node, call: OperatorCall, scope: Scope) -> Wor
     """
     budget = scope.run.budget
     if isinstance(said, str):
-        if node.judges:
+        if node.is_evaluator:
             raise TypeError("an evaluator returns a message with a status, not text")
         if budget is not NO_BUDGET:
             scope.run.check_budget()
@@ -435,7 +435,7 @@ def _check_ports(node: Node, taken: Sequence[str]) -> None:
     unknown = [port for port in taken if port not in known] if known else []
     if unknown:
         hint = did_you_mean(unknown[0], known)
-        raise PortError(f"it takes port {unknown[0]!r}, which it does not have{hint}: {', '.join(sorted(known))}")
+        raise PortError(f"it chose port {unknown[0]!r}, which it does not have{hint}: {', '.join(sorted(known))}")
 
 
 def _is_failure(error: BaseException) -> bool:

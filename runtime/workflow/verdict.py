@@ -41,7 +41,7 @@ _FINAL = (
 """Errors that a lesson cannot prevent: the same call would fail again, or has already been retried."""
 
 
-def mendable(error: BaseException) -> bool:
+def is_retryable(error: BaseException) -> bool:
     """Return True if the operator that raised may do better with a lesson."""
     first = _first(error)
     return isinstance(first, Exception) and not isinstance(first, _FINAL)
@@ -78,7 +78,7 @@ def _first(error: BaseException) -> BaseException:
     )
 
 
-def joined(verdicts: Sequence[WorkflowMessage]) -> WorkflowMessage:
+def join_verdicts(verdicts: Sequence[WorkflowMessage]) -> WorkflowMessage:
     """Return one verdict for several verdicts.
 
     The worst status wins. Evaluations and lessons are joined, each with the id of its evaluator. The joined verdict
@@ -139,7 +139,7 @@ def with_inner(message: WorkflowMessage, inner: Sequence[WorkflowMessage]) -> Wo
     )
 
 
-def unknown(blame: Sequence[str], known: Collection[str]) -> str:
+def unknown_blame(blame: Sequence[str], known: Collection[str]) -> str:
     """Return blamed names that are unknown, with the nearest known names, as text; empty if there are none."""
     strangers = [f"{who!r}{did_you_mean(who, known)}" for who in blame if who not in known]
     return ", ".join(strangers)

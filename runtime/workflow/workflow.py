@@ -30,7 +30,7 @@ from operad.runtime.values.arguments import known_arguments
 from operad.runtime.values.errors import InputError, InvalidError, Issue, MissingExtraError, RunningLoopError
 from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import WorkflowMessage, new_id
-from operad.runtime.values.output import shown
+from operad.runtime.values.output import short_repr
 from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import run_sync, running_loop
 from operad.runtime.workflow.definition import Definition
@@ -62,11 +62,11 @@ def _check_kinds(name: Any, policy: Any, budget: Any, limits: Any) -> None:
         InputError: An argument has another type.
     """
     if not isinstance(name, str):
-        raise InputError(f"Workflow(…): name: expected a text, got {shown(name)}")
+        raise InputError(f"Workflow(…): name: expected a text, got {short_repr(name)}")
     for kind, value in ((Policy, policy), (Budget, budget), (Limits, limits)):
         if value is not None and not isinstance(value, kind):
             argument = kind.__name__.lower()
-            raise InputError(f"workflow {name!r}: {argument}: expected {kind.__name__}(…), got {shown(value)}")
+            raise InputError(f"workflow {name!r}: {argument}: expected {kind.__name__}(…), got {short_repr(value)}")
 
 
 class Workflow(Definition[T]):
@@ -144,7 +144,7 @@ class Workflow(Definition[T]):
         _check_kinds(name, policy, budget, limits)
         if callable(listeners):
             raise InputError(
-                f"workflow {name!r}: listeners: expected a list of functions: listeners=[{shown(listeners)}]"
+                f"workflow {name!r}: listeners: expected a list of functions: listeners=[{short_repr(listeners)}]"
             )
         for listener in listeners:
             check_listener(listener, name)
@@ -620,7 +620,7 @@ class Workflow(Definition[T]):
             unfinished: The operators that a stored run has not finished; None if all of them may run.
         """
         if not isinstance(run_id, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"workflow {self.name!r}: run_id: expected a text, got {shown(run_id)}")
+            raise InputError(f"workflow {self.name!r}: run_id: expected a text, got {short_repr(run_id)}")
         build, store, outer = self.built(), self._runs.store, events.current_scope()
         if outer is None:
             check_start(build, call.reasoner if store is None or store.workers is None else None, unfinished)

@@ -121,7 +121,7 @@ class Serving:
         request_line = f"{request.method} {request.url.path[:200]}"
         messages = {
             404: f"{request_line}: there is no such path; GET /openapi.json describes all",
-            405: f"{request_line}: this path does not take this method; the header Allow says which it takes",
+            405: f"{request_line}: this path does not support this method; the header Allow lists those that it supports",
         }
         refused = RefusedError(error.status_code, messages.get(error.status_code, f"{request_line}: {error.detail}"))
         refused.headers.update(error.headers or {})

@@ -15,9 +15,9 @@ from operad.runtime.values.valid_json import to_json
 from operad.server.api.conversation import ChatRequest, answered_run, read_conversation, refuse_unable
 from operad.server.api.experts import find_offer
 from operad.server.api.plain import EVENTS, refusals
-from operad.server.api.replies import EventStream, json_reply, unless_gone
+from operad.server.api.replies import EventStream, json_reply, while_connected
 from operad.server.api.runs import Runs, ServedRun
-from operad.server.api.spoken import GONE, RunNote, note_on, said_by, spoken, until_closed
+from operad.server.api.spoken import GONE, RunNote, answer_of, note_on, stream_answer, until_closed
 from operad.server.problems import RefusedError
 
 _STARTED = int(time.time())
@@ -118,7 +118,7 @@ def chat_routes(runs: Runs) -> APIRouter:
         if asked_for.stream:
             usage = bool(asked_for.stream_options and asked_for.stream_options.include_usage)
             return EventStream(until_closed(runs, run, reply.chunks(runs.bounds.beat, usage=usage)))
-        if not await unless_gone(request, run.pause_or_end()):
+        if not await while_connected(request, run.pause_or_end()):
             await runs.cancel(run, GONE)
             return Response(status_code=204)  # the client has disconnected
         return json_reply(reply.completion())
@@ -140,7 +140,7 @@ class _Reply:
         Raises:
             RefusedError: The run has no result.
         """
-        message = {"role": "assistant", "content": said_by(self._run, self._wrong)}
+        message = {"role": "assistant", "content": answer_of(self._run, self._wrong)}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         answer = {**self._head, "object": "chat.completion", "choices": [choice]}
         return {**answer, "usage": _usage_view(self._run.usage), "operad": note_on(self._run).model_dump()}
@@ -149,7 +149,7 @@ class _Reply:
         """Yield the answer in chunks as it is written; their sum is `completion`, unless the last one is an error."""
         yield self._chunk({"role": "assistant", "content": ""})
         try:
-            async with aclosing(spoken(self._run, self._wrong, beat)) as pieces:
+            async with aclosing(stream_answer(self._run, self._wrong, beat)) as pieces:
                 async for piece in pieces:
                     yield piece if isinstance(piece, bytes) else self._chunk({"content": piece})
         except RefusedError as problem:

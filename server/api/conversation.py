@@ -114,7 +114,7 @@ Said = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ChatTurn:
     """The request at the end of a conversation.
 
     Attributes:
@@ -134,16 +134,16 @@ class Asked:
         return last.text if last and last.role == "assistant" else ""
 
 
-def read_conversation(messages: Sequence[ChatMessage]) -> Asked:
+def read_conversation(messages: Sequence[ChatMessage]) -> ChatTurn:
     """Return the request in the messages of a chat.
 
     Raises:
         RefusedError: A message contains something other than text, or no message of a user has text.
     """
-    return asked_in([(message.role, _text(message, number)) for number, message in enumerate(messages)], "messages")
+    return request_in([(message.role, _text(message, number)) for number, message in enumerate(messages)], "messages")
 
 
-def asked_in(said: Sequence[Said], param: str, before: Sequence[Turn] = ()) -> Asked:
+def request_in(said: Sequence[Said], param: str, before: Sequence[Turn] = ()) -> ChatTurn:
     """Return the request in messages, given as roles and texts.
 
     Args:
@@ -163,7 +163,7 @@ def asked_in(said: Sequence[Said], param: str, before: Sequence[Turn] = ()) -> A
     instructions = [text for role, text in earlier if role in ("system", "developer") and text]
     others = [f"{role}: {text}" for role, text in earlier if role == "tool" and text]
     others += [f"{role}, after the message: {text}" for role, text in later if text]
-    return Asked(said[goal][1], "\n\n".join([*instructions, *others]), tuple(_turns(before, earlier)))
+    return ChatTurn(said[goal][1], "\n\n".join([*instructions, *others]), tuple(_turns(before, earlier)))
 
 
 def _turns(before: Sequence[Turn], said: Sequence[Said]) -> Iterator[Turn]:
@@ -188,20 +188,20 @@ def _text(message: ChatMessage, number: int) -> str:
             where = f"messages[{number}].content[{place}]"
             raise RefusedError(
                 400,
-                f"{where}: is {part.type[:60]!r}, and only parts of the type 'text' are taken; say it in words",
+                f"{where}: is {part.type[:60]!r}, but only parts of the type 'text' are accepted; write it as text",
                 param=where,
             )
     return "\n".join(part.text for part in message.content if isinstance(part, TextPart))
 
 
-def asked(run: ServedRun, question: Question, wrong: str = "") -> str:
+def question_text(run: ServedRun, question: Question, wrong: str = "") -> str:
     """Return a question as a message of the assistant; the next message of the user answers it."""
     form = f" ({wanted})" if (wanted := describe_answer(question.schema_)) else ""
     again = f"{wrong}; try again\n\n" if wrong else ""
     return f"{again}{question.text}{form}\n\n(run {run.id} asks under {question.id}; say the answer)"
 
 
-async def answered_run(runs: Runs, asked_for: Asked) -> tuple[ServedRun, str] | None:
+async def answered_run(runs: Runs, asked_for: ChatTurn) -> tuple[ServedRun, str] | None:
     """Return the run whose question a conversation answers, and the fault of the answer; None if it answers none.
 
     Raises:

@@ -274,7 +274,7 @@ class PlainDoor:
             return Response(status_code=204)
         if self._followers >= self._runs.bounds.followers:
             raise RefusedError(
-                429, f"{self._followers} connections follow runs, and more are not taken on", retry_after=5
+                429, f"{self._followers} connections follow runs, the maximum of this server", retry_after=5
             )
         self._followers += 1
         return EventStream(_event_lines(run, last_event_id, self._runs.bounds.beat), self._stop_following)

@@ -70,7 +70,7 @@ async def until_gone(receive: Receive) -> None:
         pass
 
 
-async def unless_gone(request: Request, work: Any) -> bool:
+async def while_connected(request: Request, work: Any) -> bool:
     """Await work while the client is connected.
 
     Returns:

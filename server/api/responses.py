@@ -11,10 +11,10 @@ from fastapi import APIRouter, Query, Request, Response
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.message import Turn
 from operad.runtime.values.valid_json import to_json
-from operad.server.api.conversation import Said, answer_question, answered_run, asked_in
+from operad.server.api.conversation import Said, answer_question, answered_run, request_in
 from operad.server.api.experts import find_offer
 from operad.server.api.plain import EVENTS, refusals
-from operad.server.api.replies import EventStream, json_reply, unless_gone
+from operad.server.api.replies import EventStream, json_reply, while_connected
 from operad.server.api.response_types import (
     PREFIX,
     UNABLE,
@@ -27,7 +27,7 @@ from operad.server.api.response_types import (
     ResponseView,
 )
 from operad.server.api.runs import Runs, ServedRun
-from operad.server.api.spoken import GONE, note_on, said_by, spoken, until_closed
+from operad.server.api.spoken import GONE, answer_of, note_on, stream_answer, until_closed
 from operad.server.problems import RefusedError
 
 
@@ -58,13 +58,13 @@ def response_routes(runs: Runs) -> APIRouter:
             return EventStream(
                 _then_forget(runs, run, until_closed(runs, run, reply.events(runs.bounds.beat)), forgets)
             )
-        if not await unless_gone(request, run.pause_or_end()):
+        if not await while_connected(request, run.pause_or_end()):
             await runs.cancel(run, GONE)
             if forgets:
                 await runs.forget(run)
             return Response(status_code=204)  # the client has disconnected
         try:
-            said_by(run, wrong)  # raises if the run has no result
+            answer_of(run, wrong)  # raises if the run has no result
             return json_reply(reply.view())
         finally:
             if forgets and not run.questions:
@@ -100,7 +100,7 @@ async def _run_for(runs: Runs, asked_for: ResponseRequest) -> tuple[ServedRun, s
         previous = await _find_run(runs, asked_for.previous_response_id, "previous_response_id")
         before = _conversation(previous)
     instructions = [("system", asked_for.instructions)] if asked_for.instructions else []
-    asked = asked_in([*instructions, *_messages_of(asked_for.input)], "input", before)
+    asked = request_in([*instructions, *_messages_of(asked_for.input)], "input", before)
     if previous is not None and previous.questions:
         return previous, await answer_question(runs, previous, previous.questions[0], asked.goal)
     answered = await answered_run(runs, asked)
@@ -121,7 +121,7 @@ def _conversation(run: ServedRun) -> tuple[Turn, ...]:
     if run.questions:
         return turns
     if run.message is None:
-        reason = "has not ended; wait for it" if run.ended is None else "failed, and cannot be gone on with; ask again"
+        reason = "has not ended; wait for it" if run.ended is None else "failed, and cannot be continued; ask again"
         raise RefusedError(409, f"previous_response_id: the response {reason}", param="previous_response_id")
     return (*turns, Turn(role="assistant", text=run.text))
 
@@ -170,7 +170,9 @@ def _messages_of(given: str | Sequence[InputMessage | OtherInput]) -> list[Said]
 
 
 def _not_text_error(where: str, kind: str, wanted: str) -> RefusedError:
-    return RefusedError(400, f"{where}: is {kind[:60]!r}, and only {wanted} are taken; say it in words", param=where)
+    return RefusedError(
+        400, f"{where}: is {kind[:60]!r}, but only {wanted} are accepted; write it as text", param=where
+    )
 
 
 def _refuse_unable(request: ResponseRequest) -> None:
@@ -247,7 +249,7 @@ class _Reply:
             "instructions": run.job.context or None,
             "metadata": {},
             "model": run.offer.name,
-            "output": [self._message(said_by(run, self._wrong))] if done else [],
+            "output": [self._message(answer_of(run, self._wrong))] if done else [],
             "parallel_tool_calls": False,
             "previous_response_id": PREFIX + run.previous if run.previous else None,
             "temperature": None,
@@ -268,7 +270,7 @@ class _Reply:
         yield self._event("response.content_part.added", **place, part=_text_part(""))
         pieces_said: list[str] = []
         try:
-            async with aclosing(spoken(self._run, self._wrong, beat)) as pieces:
+            async with aclosing(stream_answer(self._run, self._wrong, beat)) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, bytes):
                         yield piece

@@ -303,7 +303,7 @@ class Runs:
         if len(self.open) >= self.bounds.runs:
             raise RefusedError(
                 429,
-                f"{len(self.open)} runs have not ended, and more are not taken on at once; wait for one, or end one: "
+                f"{len(self.open)} runs have not ended, the maximum of this server; wait for one, or end one: "
                 "POST /runs/{id}/cancel",
                 retry_after=_RETRY_AFTER,
             )

@@ -11,7 +11,7 @@ from operad.runtime import events
 from operad.runtime.values.errors import AnswerError
 from operad.runtime.values.valid_json import to_json
 from operad.runtime.workflow.answer_stream import AnswerStream
-from operad.server.api.conversation import asked
+from operad.server.api.conversation import question_text
 from operad.server.api.event_log import Entry
 from operad.server.api.runs import Runs, ServedRun
 from operad.server.problems import RefusedError
@@ -45,7 +45,7 @@ def note_on(run: ServedRun) -> RunNote:
     )
 
 
-def said_by(run: ServedRun, wrong: str = "") -> str:
+def answer_of(run: ServedRun, wrong: str = "") -> str:
     """Return the answer of an ended run, or its question.
 
     Args:
@@ -56,7 +56,7 @@ def said_by(run: ServedRun, wrong: str = "") -> str:
         RefusedError: The run has no result.
     """
     if questions := run.questions:
-        return asked(run, questions[0], wrong)
+        return question_text(run, questions[0], wrong)
     if run.message is not None:
         return run.text
     raise RefusedError(
@@ -64,7 +64,7 @@ def said_by(run: ServedRun, wrong: str = "") -> str:
     )
 
 
-async def spoken(run: ServedRun, wrong: str, beat: float) -> AsyncGenerator[str | bytes, None]:
+async def stream_answer(run: ServedRun, wrong: str, beat: float) -> AsyncGenerator[str | bytes, None]:
     """Yield the text of `said_by` in pieces as it is written; and, as bytes, comments on progress that clients skip.
 
     Raises:
@@ -82,7 +82,7 @@ async def spoken(run: ServedRun, wrong: str, beat: float) -> AsyncGenerator[str 
                     if run.questions:
                         break
     try:
-        for piece in live.rest(said_by(run, wrong)):
+        for piece in live.rest(answer_of(run, wrong)):
             yield piece
     except AnswerError as error:
         raise RefusedError(502, str(error)) from error

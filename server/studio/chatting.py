@@ -115,7 +115,7 @@ class Chats:
         if not words:
             raise InputError("say what the workflow is to do, or what is to change")
         if len(words) > MAX_WORDS:
-            raise InputError(f"the instruction has {len(words):,} characters; {MAX_WORDS:,} are the most")
+            raise InputError(f"the instruction has {len(words):,} characters; the maximum is {MAX_WORDS:,}")
         file.refresh()
         if version != file.version:
             raise StaleError(file, version)

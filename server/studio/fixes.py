@@ -12,7 +12,7 @@ from operad.flows.formats.shapes import is_selector
 from operad.flows.node_graph import Edge, NodeGraph
 from operad.flows.repair.engine import MEANING_RULES, MOST_NODES
 from operad.flows.repair.state import State
-from operad.operators.variables import shown
+from operad.operators.variables import short_json
 from operad.runtime.values.errors import InputError
 from operad.server.studio.files.open_file import Content
 
@@ -132,7 +132,7 @@ def _readable(value: Any, graph: NodeGraph) -> Any:
 
 
 def _shown(value: Any) -> str:
-    return value if isinstance(value, _Variable) else shown(value)
+    return value if isinstance(value, _Variable) else short_json(value)
 
 
 def _port(edge: Edge) -> str:

@@ -84,7 +84,7 @@ def connectable(graph: NodeGraph, source: str, port: int) -> dict[str, str | Non
         if faults:
             reasons[spec.id] = faults[0].what
         elif spec.type in starts:
-            reasons[spec.id] = f"{spec.id!r} begins what it belongs to; no edge leads to it"
+            reasons[spec.id] = f"{spec.id!r} is the start; no edge leads to it"
         elif checker.comes_before(spec.id, source):
             reasons[spec.id] = f"{spec.id!r} leads to {source!r} already; this edge would close a cycle"
         else:

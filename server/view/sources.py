@@ -159,9 +159,7 @@ class FileSource:
         self._fault_note = ""
         first = EventsFile(path)
         if next(first.events(), None) is None and first.unknown:
-            raise InputError(
-                f"{path}: holds no event that is known here; a later version of operad may have written it"
-            )
+            raise InputError(rf"{path}: holds no known event; was it written by a later version of operad\?")
 
     def note(self, *, ended: bool) -> str:
         """Return a remark on an unreadable file, or on a long silence although the run has not ended."""

@@ -119,7 +119,7 @@ async def here(code: str, arguments: Mapping[str, Any]) -> str:
 
 def ending(error: str) -> str:
     """The error without the words around it."""
-    if "returned what JSON does not have" in error:
+    if "returned a value that JSON cannot represent" in error:
         return "not JSON"
     return "error: " + error.partition("`: ")[2] if "`: " in error else f"error: {error}"
 

@@ -48,7 +48,7 @@ from operad.flows.generation.store import nearest_example
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair import repair, repair_graph
 from operad.flows.repair.contract import read_contract
-from operad.operators.comfyui.prompt import chosen, issues_of, with_values
+from operad.operators.comfyui.prompt import assign_values, issues_of, with_values
 from operad.operators.comfyui.reading import mapping_of
 from operad.operators.comfyui.run import outputs_of
 from operad.operators.conditions import Case, compare, fault_of
@@ -400,7 +400,7 @@ def comfyui_node(data: bytes) -> None:
     found = check(graph, NODE_TYPES)
     nodes = mapping_of(mapping_of(params).get("workflow"))
     if not found and not list(issues_of(nodes)):
-        values, _ = chosen(nodes, mapping_of(mapping_of(params).get("inputs")))
+        values, _ = assign_values(nodes, mapping_of(mapping_of(params).get("inputs")))
         with_values(nodes, values)
     FORMATS["operad"].dump(graph)
 

@@ -113,7 +113,10 @@ WRONG = {
         lambda: Operator("Say.", ports="refund"),
         "Operator(…): ports: expected a list of names, got 'refund' (str)",
     ),
-    "ports twice": (lambda: Operator("Say.", ports=["a", "a"]), "Operator(…): ports: ports need names, each its own"),
+    "ports twice": (
+        lambda: Operator("Say.", ports=["a", "a"]),
+        "Operator(…): ports: ports must have distinct, non-empty names",
+    ),
     "model=42": (
         lambda: Operator("Say.", model=42),
         "model: expected a model's name, a Model or a reasoner; got 42 (int)",
@@ -198,7 +201,7 @@ WRONG = {
     ),
     "a port that leads nowhere": (
         lambda: Workflow(facts >> ask["x"]),
-        "the port 'x' leads nowhere: write operator['x'] >> what follows",
+        "the port 'x' has no successor: write operator['x'] >> successor",
     ),
     "Workflow('a')": (
         lambda: Workflow("a"),

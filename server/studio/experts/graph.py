@@ -260,7 +260,7 @@ def connectable(graph: NodeGraph, source: str) -> dict[str, str | None]:
     reasons: dict[str, str | None] = {}
     for other in graph.nodes:
         if other.type == EVALUATOR:
-            reasons[other.id] = f"{other.id!r} judges what comes last; it needs no edge"
+            reasons[other.id] = f"{other.id!r} is an evaluator, which judges the last operators; it needs no edge"
         elif other.type != OPERATOR:
             reasons[other.id] = f"{other.id!r} is not an operator; edges lead between operators"
         elif other.parent != spec.parent:

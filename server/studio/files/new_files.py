@@ -61,7 +61,7 @@ def new_file(folder: Folder, said: Mapping[str, Any]) -> str:
         case "import":
             return _import_file(folder, said)
         case other:
-            raise InputError(f"new: {other[:40]!r} is none of empty, experts, example, import")
+            raise InputError(f"new: {other[:40]!r} is not one of empty, experts, example, import")
 
 
 def _import_file(folder: Folder, body: Mapping[str, Any]) -> str:

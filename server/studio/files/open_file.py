@@ -167,7 +167,7 @@ class OpenFile:
                 return
             changed = apply(self.content.graph, operations, NODE_TYPES).graph
             if len(changed.nodes) > MOST_NODES:
-                raise InputError(f"the workflow would have {len(changed.nodes):,} nodes; {MOST_NODES:,} are the most")
+                raise InputError(f"the workflow would have {len(changed.nodes):,} nodes; the maximum is {MOST_NODES:,}")
             title = title_of(operations, self.content.graph)
             if self.content.format is OPERAD and len(changed.nodes) > DEFERRED:
                 self.history.add(title, "edit", OPERAD.dump(changed), time.time(), draft=True)

@@ -249,4 +249,6 @@ def test_a_workflow_of_typed_nodes_takes_a_message_as_its_one_text(piped, place)
     assert piped("chat", "one.json", said="Hello.\n")[:2] == (0, "Hello.\n")
     status, _, err = piped("chat", "two.json", said="Hello.\n")
     assert status == 2
-    assert "has the inputs text (string), n (number), and a message is one text; operad run takes such workflows" in err
+    assert (
+        "has the inputs text (string), n (number), but a message is one text; use operad run for such workflows" in err
+    )

@@ -365,7 +365,7 @@ def test_an_instruction_that_contradicts_itself_gets_the_best_attempt_with_reaso
         (["x", "--to", "dfy"], "--to dfy: there is no such format (did you mean 'dify'?)"),
         (["x", "-o", "a.xyz"], "say the format with --to"),
         (["x", "--to", "mermaid"], "workflows are generated in formats whose nodes run"),
-        (["x", "--json", "--to", "coze"], "say -o FILE"),
+        (["x", "--json", "--to", "coze"], "use -o FILE"),
         (["x", "--run", "topic"], "--run 'topic': write NAME=VALUE"),
         (["x", "--store", "nowhere"], "nowhere: there is no such folder of workflows"),
         (["x", "--designer", "designr"], "designr"),

@@ -305,7 +305,7 @@ def test_what_is_out_of_the_ordinary_is_a_line_too_by_the_operators_path():
     ) == [
         "round 1  in/read: attempt 1 failed, again in 2.0 s: ModelError:\\x1b[2J",
         "round 1  read: the model is asked again in 2.0 s: m failed (503): [down]",
-        "round 1  read: the answer was cut off at the most tokens it may have; raise max_tokens",
+        "round 1  read: the answer was cut off; raise max_tokens",
         "round 1  in/read: falls back to a constant: ModelError: gone",
         "round 1  in/read: waits for an answer",
         "round 1  in/read: was answered, after 3.0 s",

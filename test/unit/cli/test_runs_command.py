@@ -19,7 +19,7 @@ pytest.importorskip("dbos")
 
 from operad.cli import main as cli
 from operad.cli.durable import new_run_id
-from operad.cli.run_record import Seen, caught_up
+from operad.cli.run_record import DisplayedRun, caught_up
 from operad.runtime import BuiltinWorkflow, Job, Usage, WorkflowMessage, events, interrupt
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.places import database_url
@@ -248,7 +248,7 @@ def test_a_run_is_cancelled_though_its_driver_is_dead_and_goes_on_all_the_same(o
     process = started("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one", hang="b")
     ledger = Ledger("runs.sqlite")
     stop_between_writes(process)
-    ledger.store.ask_to_end("one")
+    ledger.store.request_cancel("one")
     process.kill()  # before it has heard
     process.communicate()
     assert operad("runs", "resume", "one")[:2] == (0, "Last Greet Ada.\n")
@@ -361,7 +361,7 @@ def test_progress_and_usage_of_a_run_are_at_least_those_of_its_operators():
     done = [KeptStep(key, Outcome(WorkflowMessage(), usage=used), 1.0, 2.0) for key in ("draft", "draft@2", "in/look")]
     failed = KeptStep("ask", Outcome(error=ValueError(), usage=used), 1.0, 2.0)
     steps = [*done, failed, KeptStep("last", None, 1.0, 0.0)]
-    stale = Seen(KeptRun("r", total=4, usage=""), "asks", "", (), 1.0, 1.0)
+    stale = DisplayedRun(KeptRun("r", total=4, usage=""), "asks", "", (), 1.0, 1.0)
     seen = caught_up(stale, steps)
     assert seen.progress == "2/4"
     assert (seen.usage.calls, seen.usage.tokens) == (4, 28)

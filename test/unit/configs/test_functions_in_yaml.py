@@ -178,4 +178,4 @@ def test_a_function_judges_and_its_fault_is_the_lesson(write, tmp_path, evaluato
 def test_a_function_that_judges_takes_no_map_and_no_ports(write):
     text = expert("  - {name: split, function: steps.split}", "[[split]], evaluator: {function: steps.cut, map: {}}")
     [(_, _, message)] = found(write(text))
-    assert message == "an evaluator takes no 'map'"
+    assert message == "an evaluator cannot have 'map'"

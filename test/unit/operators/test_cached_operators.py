@@ -305,7 +305,7 @@ def test_an_operator_without_a_fingerprint_cannot_be_cached(engine):
     with pytest.raises(InvalidError) as raised:
         run(workflow)
     assert [(issue.code, issue.where) for issue in raised.value.issues] == [("no-fingerprint", "a")]
-    assert "give it a method fingerprint(), or Policy(cache=False)" in str(raised.value)
+    assert "define fingerprint(), or set Policy(cache=False)" in str(raised.value)
 
 
 def test_nor_can_one_with_the_workflows_cache(engine):

@@ -300,20 +300,20 @@ def refusal(tmp_path):
 def test_a_sheet_of_rows_and_cells_without_end_is_refused(refusal, monkeypatch, rows):
     monkeypatch.setattr(readers, "MAX_TABLE_SIZE", 100_000)
     said = refusal("a.xlsx", xlsx(rows))
-    assert said.count("is larger than the 100,000 rows, cells and characters that are read") == 2
+    assert said.count("is larger than the maximum of 100,000 rows, cells and characters") == 2
 
 
 @pytest.mark.slow
 def test_a_document_of_too_many_elements_is_refused(refusal):
     pytest.importorskip("mammoth")
-    assert refusal("a.docx", docx("<w:p/>" * 1_000_001)).count("has more than the 1,000,000 tags that are read") == 2
-    assert refusal("a.html", b"<p>" * 1_000_001).count("has more than the 1,000,000 tags that are read") == 2
+    assert refusal("a.docx", docx("<w:p/>" * 1_000_001)).count("has more than the maximum of 1,000,000 tags") == 2
+    assert refusal("a.html", b"<p>" * 1_000_001).count("has more than the maximum of 1,000,000 tags") == 2
 
 
 def test_a_document_that_is_nested_too_deep_is_refused(refusal):
     pytest.importorskip("mammoth")
     data = docx("<w:tbl>" * 20_000 + paragraph("x") + "</w:tbl>" * 20_000)
-    assert refusal("a.docx", data).count("nests elements deeper than the 500 levels that are read") == 2
+    assert refusal("a.docx", data).count("nests elements deeper than the maximum of 500 levels") == 2
 
 
 def test_a_document_whose_xml_is_broken_is_refused(refusal):
@@ -325,7 +325,7 @@ def test_a_document_whose_xml_is_broken_is_refused(refusal):
 @pytest.mark.parametrize("name", ["a.docx", "a.xlsx", "a.pptx"])
 def test_a_document_of_too_many_parts_is_refused(refusal, name):
     pytest.importorskip("markitdown")
-    assert refusal(name, listing(10_001)).count("holds more than the 10,000 files that are unpacked") == 2
+    assert refusal(name, listing(10_001)).count("holds more than the maximum of 10,000 files") == 2
 
 
 def lying(name, size):
@@ -371,7 +371,7 @@ def test_a_method_of_packing_that_unpacks_without_a_bound_is_refused(refusal, me
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", method) as archive:
         archive.writestr("workflow/a-draft.yaml", b"0" * 2**20)
-    assert refusal("a.docx", packed.getvalue()).count("by a method that no office program uses") == 2
+    assert refusal("a.docx", packed.getvalue()).count("by a method that office programs do not use") == 2
     with pytest.raises(InvalidError, match="is not packed by deflate"):
         load_coze(packed.getvalue(), "a")
 
@@ -594,7 +594,7 @@ async def test_odd_spellings_of_addresses_lead_to_no_private_one(host):
 @pytest.mark.parametrize("method", ["GET / HTTP/1.1\r\nX: y\r\n\r\nGET", "GE T", "", "GET\0"])
 async def test_a_method_smuggles_nothing(web, method):
     host = await web.serve(web.reply())
-    with pytest.raises(FetchError, match="cannot be asked so"):
+    with pytest.raises(FetchError, match="invalid request"):
         await fetch(host, method=method, guard=Guard((host.partition("//")[2],)))
     assert web.requests == []
 
@@ -616,7 +616,7 @@ async def test_an_address_smuggles_nothing(web, path):
     try:
         await fetch(f"{host}{path}!", guard=guard)
     except FetchError as error:
-        assert "is not an address of the web" in str(error)  # noqa: PT017 - either way is sound
+        assert "is not a valid URL" in str(error)  # noqa: PT017 - either way is sound
     assert [request.headers.get("x") for request in web.requests] in ([], [None])
 
 

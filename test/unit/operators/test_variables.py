@@ -17,7 +17,7 @@ from operad.operators.variables import (
     part_type,
     plain,
     selectors_in,
-    shown,
+    short_json,
     type_of,
 )
 from operad.runtime import FileDescriptor, WorkflowMessage
@@ -201,8 +201,8 @@ def test_the_type_of_a_file(tmp_path, name, kind):
 
 
 def test_a_value_is_shown_shortened():
-    assert shown("figs") == '"figs"'
-    assert shown("x" * 500) == '"' + "x" * (MAX_SHOWN_VALUE - 1) + "… (502 characters)"
+    assert short_json("figs") == '"figs"'
+    assert short_json("x" * 500) == '"' + "x" * (MAX_SHOWN_VALUE - 1) + "… (502 characters)"
 
 
 # Types

@@ -403,7 +403,7 @@ def test_a_broken_document_is_left_out_and_the_rest_is_read(folder, suffix, cont
     assert sources(base, "figs hello garbage") == ["docs/a.txt:1"]
     [(path, reason)] = base.skipped.items()
     assert path == str(docs / f"broken{suffix}")
-    assert f"is no {suffix} file that can be read" in reason
+    assert f"cannot be read as a {suffix} file" in reason
     sources(base, "figs")
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert path in caplog.text
@@ -488,7 +488,7 @@ def test_marks_of_byte_order_are_understood(folder, content):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"figs\0", "is not text; what is read: text in UTF-8, .csv, .docx, .htm, .html, .pdf, .pptx, .tsv, .xlsx"),
+        (b"figs\0", "is not text; supported are: text in UTF-8, .csv, .docx, .htm, .html, .pdf, .pptx, .tsv, .xlsx"),
         ("figs\n安装".encode("gb18030"), "is not UTF-8 text (byte 0xb0 in line 2); convert it"),
         (b"\xff\xfef", "is not UTF-8 text"),
     ],
@@ -522,8 +522,8 @@ def test_what_only_has_the_name_of_an_old_format_is_read(folder):
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.docx", b"hello", "is no .docx file"),
-        ("a.pdf", b"", "is no .pdf file"),
+        ("a.docx", b"hello", "cannot be read as a .docx file"),
+        ("a.pdf", b"", "cannot be read as a .pdf file"),
         ("a.doc", b"\0", "save it as .docx"),
         ("a.csv", b"\0", "is not text"),
         ("a", b"\x7fELF\0", "is not text"),
@@ -550,7 +550,7 @@ def test_what_is_too_large_is_left_out(folder, monkeypatch):
     monkeypatch.setattr(folders, "MAX_FILE_BYTES", 100)
     base = Documents(docs)
     assert sources(base, "figs") == ["docs/a.txt:1"]
-    assert base.skipped[str(docs / "large.txt")].startswith("150 bytes are more than the 100 that are read")
+    assert base.skipped[str(docs / "large.txt")].startswith("150 bytes are more than the maximum of 100")
 
 
 def test_what_grew_while_it_was_looked_at_is_left_out(folder, monkeypatch):
@@ -565,7 +565,7 @@ def test_a_file_of_too_many_passages_is_left_out(folder, monkeypatch):
     monkeypatch.setattr(extract, "MAX_FILE_PASSAGES", 2)
     base = Documents(folder({"many.md": "# A\nfigs\n# B\nfigs\n# C\nfigs", "a.md": "# A\nfigs\n# B\nfigs"}))
     assert sources(base, "figs") == ["docs/a.md:2 A", "docs/a.md:4 B"]
-    assert "more than the 2 passages" in next(iter(base.skipped.values()))
+    assert "more than the maximum of 2 passages" in next(iter(base.skipped.values()))
 
 
 def test_too_many_files_or_passages_are_an_error_that_says_so(folder, monkeypatch):
@@ -603,7 +603,7 @@ def test_paths_that_do_not_exist_are_all_named_with_near_ones(folder, tmp_path):
 
 @pytest.mark.parametrize("paths", ["", " ", ["docs", ""]])
 def test_an_empty_path_is_not_the_current_folder(paths):
-    with pytest.raises(InputError, match=r"names nothing; '\.' is the current folder"):
+    with pytest.raises(InputError, match=r"is empty; write '\.' for the current folder"):
         Documents(paths)
 
 
@@ -620,7 +620,7 @@ def test_folders_without_a_file_are_an_error_that_says_what_was_looked_at(tmp_pa
         Documents(tmp_path / "empty")
     (tmp_path / "empty" / "out").symlink_to("/etc/passwd")
     with pytest.raises(
-        InputError, match=r"empty: no file there that can be read; left out: .*out is a link that leads"
+        InputError, match=r"empty: no file there that can be read; left out: .*out is a link to a place outside"
     ):
         Documents(tmp_path / "empty")
 
@@ -653,7 +653,7 @@ def test_links_are_not_followed_and_those_that_lead_out_or_nowhere_are_told(fold
     base = Documents(docs)
     assert sorted(sources(base, "figs")) == ["docs/a.txt:1", "docs/inner/b.txt:1"]
     assert sorted(Path(path).name for path in base.skipped) == ["circle", "nowhere", "out", "out.txt"]
-    assert "leads out of the folder" in base.skipped[str(docs / "out.txt")]
+    assert "is a link to a place outside the folder" in base.skipped[str(docs / "out.txt")]
     (tmp_path / "link").symlink_to(docs)
     assert sources(Documents(tmp_path / "link" / "a.txt"), "figs") == ["a.txt:1"]
 

@@ -134,7 +134,7 @@ def test_the_bound_is_16_mib_unless_said_otherwise(write):
 def test_a_file_that_grew_since_it_was_described_is_not_read_beyond_the_bound(write):
     file = write(b"x")
     file.path.write_bytes(b"x" * 11)
-    assert error_of(lambda: file.read_text(10)) == f"{file.path}: larger than 10 bytes, the most that are read"
+    assert error_of(lambda: file.read_text(10)) == f"{file.path}: larger than the maximum of 10 bytes"
 
 
 def test_a_file_that_has_gone_since_cannot_be_read(write):

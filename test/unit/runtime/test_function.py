@@ -220,7 +220,9 @@ async def test_an_operator_without_others_before_it_gets_the_goal_or_the_inputs_
     assert (await run(add, {"a": "1", "b": 5})).output == 6
     with pytest.raises(OperatorError, match=r"parameter 'a' of 'add' is not an input of the job; its inputs: c"):
         await run(add, {"c": 1})
-    with pytest.raises(OperatorError, match=r"input 'a' of the job is no int: Input should be a valid integer"):
+    with pytest.raises(
+        OperatorError, match=r"input 'a' of the job is not a valid int: Input should be a valid integer"
+    ):
         await run(add, {"a": "one"})
 
 
@@ -281,7 +283,7 @@ async def test_a_function_with_ports_takes_one():
     with pytest.raises(OperatorError) as caught:
         await run(undecided["a"] >> after)
     assert isinstance(caught.value.__cause__, PortError)
-    assert "'undecided' took none of its ports; return Take('a', …): a, b" in str(caught.value)
+    assert "'undecided' chose none of its ports; return Take('a', …): a, b" in str(caught.value)
     with pytest.raises(InvalidError, match=r"operator 'undecided' has no port 'c'"):
         await run(undecided["c"] >> after)
 

@@ -90,7 +90,7 @@ async def test_indices_that_cannot_be_sorted_are_no_protocol():
 @pytest.mark.parametrize("name", ["echo", ""])
 async def test_a_turn_calls_a_bounded_number_of_tools(name):
     error = await failure(calls(*range(MOST_CALLS + 1), name=name))
-    assert error.endswith(f"calls more than the {MOST_CALLS} tools that one turn may call")
+    assert error.endswith(f"calls more than the maximum of {MOST_CALLS} tools in one turn")
     async with ScriptedModel([calls(*range(MOST_CALLS))]) as endpoint:
         assert len((await endpoint.model.complete(HELLO)).tool_calls) == MOST_CALLS
 
@@ -172,7 +172,7 @@ async def test_an_answer_without_end_is_given_up(web, monkeypatch, status, heade
             yield part
 
     model = Model(name="m", base_url=await web.serve(endless), max_retries=0)
-    with pytest.raises(ModelError, match="sends more than the 100,000 bytes that an answer may have"):
+    with pytest.raises(ModelError, match="is larger than the maximum of 100,000 bytes"):
         await model.complete(HELLO)
     await model.aclose()
 
@@ -183,7 +183,7 @@ async def test_an_answer_that_unpacks_to_too_much_is_given_up(web, monkeypatch):
     assert len(bomb) < 100_000
     address = await web.serve(web.reply(bomb, content_type=EVENTS, content_encoding="gzip"))
     model = Model(name="m", base_url=address, max_retries=0)
-    with pytest.raises(ModelError, match="sends more than the 1,000,000 bytes that an answer may have"):
+    with pytest.raises(ModelError, match="is larger than the maximum of 1,000,000 bytes"):
         await model.complete(HELLO)
     await model.aclose()
 
@@ -212,7 +212,7 @@ async def test_an_endpoint_that_drips_ends_with_the_total_time_of_the_call(web, 
         await model.complete(HELLO)
     await model.aclose()
     assert str(raised.value) == (
-        f"m at {address} took longer than 0.2 s in all, and the call was stopped; raise total_timeout, or ask for less"
+        f"m at {address} took longer than 0.2 s in all, and the call was stopped; increase total_timeout, or request less"
     )
     assert raised.value.transient
     assert len(web.requests) <= 1  # none where connecting takes that long, and never a second one

@@ -827,7 +827,7 @@ async def test_a_job_may_be_ended_twice(ends):
     getattr(team.leader, ends)("J", "first")
     getattr(team.leader, ends)("J", "second")
     assert "second. Done by then: nothing." in (await running).evaluation
-    with pytest.raises(InputError, match=r"job 'J' is not being done|no open job has the id 'J'"):
+    with pytest.raises(InputError, match=r"job 'J' is not in progress|no open job has the id 'J'"):
         team.leader.stop("J")
 
 
@@ -878,9 +878,9 @@ async def test_a_job_that_is_being_done_can_be_neither_recovered_nor_begun_again
     team = Team([ALONE], work={"a": gate})
     running = asyncio.ensure_future(team.leader.aexecute(JOB))
     await gate.begun.wait()
-    with pytest.raises(InputError, match="job 'J' is being done; wait for it, or stop it first"):
+    with pytest.raises(InputError, match="job 'J' is in progress; wait for it, or stop it first"):
         await team.leader.arecover("J")
-    with pytest.raises(OperatorError, match="job 'J' is being done; wait for it, or stop it first"):
+    with pytest.raises(OperatorError, match="job 'J' is in progress; wait for it, or stop it first"):
         await team.leader.aexecute(JOB)
     gate.open.set()
     assert (await running).scratchpad == "a 1"
@@ -1063,7 +1063,7 @@ async def test_a_job_that_waits_for_an_answer_can_be_stopped():
     team = Team([TWO], work={"b": work})
     with pytest.raises(PausedError):
         await team.leader.aexecute(JOB, run_id="R")
-    with pytest.raises(InputError, match="is being done"):
+    with pytest.raises(InputError, match="is in progress"):
         await team.leader.arecover("J")
     team.leader.stop("J")
     while team.leader.workflow.questions("R"):
@@ -1167,7 +1167,7 @@ async def test_the_same_job_begun_twice_at_once_is_done_once():
     team = Team(DIAMOND, work={"a": lambda call: asyncio.sleep(0, "A")})
     results = await asyncio.gather(*(team.leader.aexecute(JOB) for _ in range(5)), return_exceptions=True)
     assert sum(isinstance(result, WorkflowMessage) for result in results) == 1
-    assert all("is being done" in str(result) for result in results if isinstance(result, Exception))
+    assert all("is in progress" in str(result) for result in results if isinstance(result, Exception))
     assert len(team.ran) == 4
 
 
@@ -1211,7 +1211,7 @@ def test_of_several_event_loops_that_want_the_same_job_one_gets_it():
     done = [result for result in results if isinstance(result, WorkflowMessage)]
     assert len(results) == 4
     assert len(done) == len(team.ran)
-    assert all("is being done" in str(result) for result in results if result not in done)
+    assert all("is in progress" in str(result) for result in results if result not in done)
 
 
 def test_callers_without_an_event_loop_have_a_door():

@@ -871,8 +871,11 @@ def test_a_model_in_a_body_sees_the_item_and_what_else_the_map_sees_but_not_the_
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
-        (lambda: Map("each"), "Map(…): expected what runs for each item, once: Map(over='facts.claims', each=check)"),
-        (lambda: Map("each", shout, each=shout), "Map(…): expected what runs for each item, once"),
+        (
+            lambda: Map("each"),
+            "Map(…): expected exactly one operator for the items: Map(over='facts.claims', each=check)",
+        ),
+        (lambda: Map("each", shout, each=shout), "Map(…): expected exactly one operator for the items"),
         (lambda: Map(over=cast("str", 42), each=shout), "got 42 (int)"),
         (lambda: Map(cast("str", shout), over="x"), "Map(…): id: expected a text, got the function shout"),
     ],

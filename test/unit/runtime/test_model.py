@@ -99,7 +99,7 @@ async def test_a_wrong_key_is_shown_nowhere_though_the_endpoint_repeats_it():
 
 async def test_a_missing_key_is_told_from_a_wrong_one():
     async with ScriptedModel([], wants_key="right") as scripted:
-        with pytest.raises(ModelError, match="wants an API key, and none is given"):
+        with pytest.raises(ModelError, match="requires an API key, but none is set"):
             await scripted.model.model_copy(update={"api_key": None}).complete(HELLO)
 
 
@@ -172,7 +172,7 @@ async def test_an_answer_without_end_is_listened_to_no_longer(step, monkeypatch)
 
 
 async def test_silence_ends_with_the_timeout():
-    assert "was silent for 0.05 s; raise the timeout" in str(await failure(Hang(), timeout=0.05))
+    assert "was silent for 0.05 s; increase the timeout" in str(await failure(Hang(), timeout=0.05))
 
 
 async def test_a_busy_endpoint_is_asked_again():

@@ -666,7 +666,7 @@ def test_waiting_for_the_endpoints_limits_takes_no_time_of_the_operators_and_of_
 def test_a_run_over_its_tokens_ends_with_a_typed_error_and_what_is_finished(engine):
     operators = [Do(name, calls_a_model()) for name in "abc"]
     error = fails(chain(engine, *operators, budget=Budget(tokens=100), name="w"), BudgetError)
-    assert str(error) == "workflow 'w' has used up its budget: 120 of 100 tokens; raise it, or ask for less"
+    assert str(error) == "workflow 'w' has used up its budget: 120 of 100 tokens; increase the budget"
     assert error.usage.tokens == 120
     assert {path: message.scratchpad for path, message in error.finished.items()} == {"a": "said"}
     assert [operator.calls for operator in operators] == [1, 1, 0]

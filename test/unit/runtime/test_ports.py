@@ -693,7 +693,7 @@ async def test_the_task_asks_for_a_port(output_schema: str) -> None:
 
 @pytest.mark.parametrize("ports", [("yes", "yes"), ("",), (" ",)], ids=["twice", "no name", "blank"])
 def test_ports_need_names_each_its_own(ports: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match="ports need names, each its own"):
+    with pytest.raises(ValueError, match="ports must have distinct, non-empty names"):
         OperatorConfig(instruction="x", ports=ports)
 
 

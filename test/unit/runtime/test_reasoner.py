@@ -250,8 +250,8 @@ async def test_in_the_last_round_the_model_must_answer():
     [
         (Say(""), ""),
         (Say(" \n"), ""),
-        (Say("", finish_reason="length"), ": it was cut off at the most tokens it may have; raise max_tokens"),
-        (CallTools([("add", {"a": 1, "b": 1})]), ": it called tools when it was to answer"),
+        (Say("", finish_reason="length"), ": it was cut off; raise max_tokens"),
+        (CallTools([("add", {"a": 1, "b": 1})]), ": it called tools instead of answering"),
     ],
 )
 async def test_a_model_that_says_nothing_is_an_error(step, why):

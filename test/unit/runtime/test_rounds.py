@@ -47,7 +47,7 @@ from operad.runtime import (
     transcript,
 )
 from operad.runtime.testing import ScriptedReasoner, run_on_fake_clock
-from operad.runtime.workflow.verdict import joined
+from operad.runtime.workflow.verdict import join_verdicts
 
 JOB = Job(goal="goal", id="job")
 NOBODY = ScriptedReasoner([])
@@ -753,7 +753,7 @@ verdicts = st.builds(
 @examples(80, 300)
 @given(st.lists(verdicts, min_size=1, max_size=4))
 def test_a_joined_verdict_is_no_better_than_any_and_blames_nobody_who_is_not_blamed(several):
-    whole = joined(several)
+    whole = join_verdicts(several)
     assert whole.status.priority == min(verdict.status.priority for verdict in several)
     decisive = [set(verdict.blame) for verdict in several if verdict.status is whole.status]
     assert set(whole.blame) == (set().union(*decisive) if all(decisive) else set())

@@ -83,7 +83,7 @@ def test_what_cannot_be_shown_says_why(about, monkeypatch):
     [_, user] = render(task.model_copy(update={"files": task.files + gone.files}), vision=True)
     text = user["content"][0]["text"]
     assert "is not an image of a supported type; convert it to PNG or JPEG" in text
-    assert "larger than 20 bytes" in text
+    assert "larger than the maximum of 20 bytes" in text
     assert "### c.png (image/png, 9 bytes)\n(image 1 of those below)" in text
     assert "### d.svg (image/svg+xml, 6 bytes)\n(not text, not shown)" in text
     assert "cannot be read: No such file" in text

@@ -582,7 +582,7 @@ def test_nothing_better_is_said_plainly(operad):
         (["clerk.yaml", "--tasks", "none.jsonl"], "none.jsonl: no such file"),
         (["none.yaml", "--tasks", "tasks.jsonl"], "none.yaml: no such file"),
         (["clerk.yaml", "--tasks", "tasks.jsonl"], "operad: no model is configured: "),
-        (["clerk.yaml", "--tasks", "tasks.jsonl", "--model", "embedded"], "the embedded model can propose nothing"),
+        (["clerk.yaml", "--tasks", "tasks.jsonl", "--model", "embedded"], "the embedded model cannot propose changes"),
         (["clerk.yaml", "--tasks", "tasks.jsonl", "--expert", "Clark"], "did you mean 'Clerk'"),
         (["clerk.yaml", "--tasks", "tasks.jsonl", "--rounds", "-1"], "rounds"),
     ],

@@ -515,7 +515,7 @@ async def test_a_run_that_the_server_forgot_is_lost(comfy, draw):
 async def test_a_server_that_cannot_be_reached_is_told_and_may_be_tried_again(tmp_path):
     error = await failed(made("http://127.0.0.1:9", tmp_path).execute(NOBODY, Job(goal="")), FetchError)
     assert "http://127.0.0.1:9/prompt: cannot be fetched" in str(error)
-    assert "see that it runs there" in str(error)
+    assert "check that it runs there" in str(error)
     assert Retry().wants(error)
 
 
@@ -524,10 +524,10 @@ async def test_a_server_that_cannot_be_reached_is_told_and_may_be_tried_again(tm
     [
         ("/prompt", 200, b"<html>", "is not JSON"),
         ("/prompt", 200, b"\xff", "not UTF-8"),
-        ("/prompt", 200, b"[]", "neither a prompt_id nor what is wrong"),
-        ("/prompt", 200, b'{"prompt_id": 5}', "neither a prompt_id nor what is wrong"),
-        ("/prompt", 400, b"{}", "neither a prompt_id nor what is wrong"),
-        ("/prompt", 404, b"", "status 404; see that it is a ComfyUI server"),
+        ("/prompt", 200, b"[]", "neither a prompt_id nor an error"),
+        ("/prompt", 200, b'{"prompt_id": 5}', "neither a prompt_id nor an error"),
+        ("/prompt", 400, b"{}", "neither a prompt_id nor an error"),
+        ("/prompt", 404, b"", "status 404; check that a ComfyUI server runs"),
         ("/prompt", 418, b"a tea\npot", "status 418: a tea pot"),
         ("/history/run-0", 200, b"[]", "it is not an object"),
         ("/history/run-0", 200, b'{"run-0": []}', "the run is not an object"),
@@ -544,7 +544,7 @@ async def test_wrong_answers_are_told(comfy, draw, path, status, body, words):
 async def test_a_wrong_answer_to_a_file_is_told(comfy, draw, tmp_path):
     (tmp_path / "cat.png").write_bytes(b"meow")
     file = FileDescriptor.of(tmp_path / "cat.png")
-    for answer, words in (((200, b"{}"), "it tells no name"), ((413, b"too large"), "status 413: too large")):
+    for answer, words in (((200, b"{}"), "it contains no name"), ((413, b"too large"), "status 413: too large")):
         comfy.answers["/upload/image"] = answer
         assert words in str(await failed(draw({"10.image": "cat.png"}, (file,)), FetchError))
     (tmp_path / "cat.png").unlink()
@@ -670,7 +670,7 @@ async def test_files_are_bounded_together_and_those_before_are_kept(comfy, draw,
     comfy.play, comfy.files = ending("a.png", "b.png"), {"a.png": b"1" * 600, "b.png": b"2" * 600}
     error = await failed(draw(max_bytes=1000), FetchError)
     assert "file 'b.png' of node '9' cannot be fetched" in str(error)
-    assert "is larger than the 400 bytes" in str(error)
+    assert "is larger than the maximum of 400 bytes" in str(error)
     assert f"1 of 2 files were, and `max_bytes` allows 1,000 bytes in all; they are in {tmp_path / 'made'}" in str(
         error
     )
@@ -679,5 +679,5 @@ async def test_files_are_bounded_together_and_those_before_are_kept(comfy, draw,
 
 async def test_so_many_files_are_not_taken(comfy, draw):
     comfy.play = ending(*(f"{n}.png" for n in range(1001)))
-    assert "made 1,001 files, more than the 1,000 that are taken" in str(await failed(draw()))
+    assert "made 1,001 files, more than the maximum of 1,000" in str(await failed(draw()))
     assert comfy.viewed == []

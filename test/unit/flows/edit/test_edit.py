@@ -278,7 +278,7 @@ REFUSED = {
     "rename_variable 7 said len": (
         "param",
         "old: 'said' of '7': the code uses 'said' or 'len' for something else, too; "
-        "change the code with replace_text, and what is declared with set",
+        "change the code with replace_text, and the declaration with set",
     ),
     "rename_variable 6-2 name a-b": (
         "param",
@@ -712,7 +712,7 @@ def test_every_variable_of_recorded_workflows_is_renamed_and_renamed_back(shared
                 back = apply(renamed, [RenameVariable(node=spec.id, old="zz_new", new=name)])
                 assert dump(back.graph) == data
     assert count > amount(75, 600)
-    assert [why for why in refused if "main returns something else than a dict with its keys" not in why] == []
+    assert [why for why in refused if "main does not return a dict with literal keys" not in why] == []
     assert len(refused) <= count // 100
 
 

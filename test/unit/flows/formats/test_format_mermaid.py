@@ -134,7 +134,7 @@ def test_a_picture_of_three_hundred_nodes_is_made():
 
 
 def test_one_that_is_far_too_large_says_so():
-    with pytest.raises(MediaError, match="50,000 are the most"):
+    with pytest.raises(MediaError, match="the maximum is 50,000"):
         draw(NodeGraph([NodeSpec(str(n), "x" * 50) for n in range(2000)]), "svg")
 
 

@@ -164,7 +164,7 @@ def test_a_mail_is_read(read, kind):
         (b"%PDF-1.7\n", "is a PDF document, not text"),
         (b"{\\rtf1 hi}", "is an RTF document, not text"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0", "is an Office document of an old format or an encrypted one, not text"),
-        (b"\0\1\2\3", "is binary; what is read: text, .csv, .docx, .eml,"),
+        (b"\0\1\2\3", "is binary; supported are: text, .csv, .docx, .eml,"),
         (b"\x01\x02\xfe\xff\x03", "is binary"),
     ],
 )
@@ -205,7 +205,7 @@ def test_what_is_encrypted_is_said(read):
 @pytest.mark.parametrize("name", ["a.docx", "a.xlsx", "a.pptx", "a.pdf", "a.epub"])
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04garbage", b"%PDF-1.7 garbage"])
 def test_a_broken_document_is_an_error_with_its_name(read, name, content):
-    with pytest.raises(InputError, match=rf"{name}: is no \{name[1:]} file that can be read"):
+    with pytest.raises(InputError, match=rf"{name}: cannot be read as a \{name[1:]} file"):
         read(name, content)
 
 
@@ -220,14 +220,14 @@ def test_a_file_that_is_gone_is_an_error(tmp_path):
 
 def test_a_file_that_is_too_large_is_refused_unread(tmp_path):
     large = FileDescriptor(path=tmp_path / "gone.pdf", name="gone.pdf", size=200_000_000, mime_type="application/pdf")
-    with pytest.raises(InputError, match=r"200,000,000 bytes are more than the 67,108,864 that are read"):
+    with pytest.raises(InputError, match=r"200,000,000 bytes are more than the maximum of 67,108,864"):
         read_document(large)
 
 
 def test_a_file_that_grew_is_refused(read, monkeypatch):
     monkeypatch.setattr(folders, "MAX_FILE_BYTES", 100)
     monkeypatch.setattr(documents, "MAX_FILE_BYTES", 100)
-    with pytest.raises(InputError, match=r"a\.txt: 101 bytes are more than the 100"):
+    with pytest.raises(InputError, match=r"a\.txt: 101 bytes are more than the maximum of 100"):
         read("a.txt", "x" * 101)
 
 
@@ -237,7 +237,7 @@ def test_what_unpacks_to_too_much_is_refused(read, monkeypatch):
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("word/document.xml", b"0" * 1001)
     for name in ("a.docx", "a.xlsx", "a.pptx", "a.epub"):
-        with pytest.raises(InputError, match=f"{name}: unpacks to 1,001 bytes, more than the 1,000"):
+        with pytest.raises(InputError, match=f"{name}: unpacks to 1,001 bytes, more than the maximum of 1,000"):
             read(name, packed.getvalue())
 
 
@@ -248,7 +248,7 @@ def test_more_characters_than_may_be_are_refused(read):
         "a.xlsx": xlsx(S=[["figs"]] * 9),
         "a.pdf": typeset("Eleven letters"),
     }.items():
-        with pytest.raises(InputError, match=f"{name}: has more than the 10 characters that are read; split it"):
+        with pytest.raises(InputError, match=f"{name}: has more than the maximum of 10 characters; split it"):
             read(name, content, max_chars=10)
 
 

@@ -307,7 +307,7 @@ async def test_an_unknown_target_is_an_error_that_names_the_known_ones():
 
 
 async def test_a_text_that_is_too_long_is_an_error():
-    with pytest.raises(MediaError, match="the text has 1,000,001 characters, and 1,000,000 are the most"):
+    with pytest.raises(MediaError, match="the text has 1,000,001 characters; the maximum is 1,000,000"):
         await export_markdown("x" * 1_000_001, "md")
 
 

@@ -86,7 +86,7 @@ async def test_a_text_without_words_is_an_error(text):
 
 
 async def test_a_text_that_is_too_long_is_an_error():
-    with pytest.raises(MediaError, match="the text has 10,001 characters, and 10,000 are the most"):
+    with pytest.raises(MediaError, match="the text has 10,001 characters; the maximum is 10,000"):
         await speak("x" * 10_001)
 
 

@@ -790,7 +790,7 @@ def test_a_workflow_runs_inside_another():
     ("params", "said"),
     [
         ({"workflow": "repaet"}, "no workflow is called 'repaet' (did you mean 'repeat'?); there are: repeat"),
-        ({"workflow": "repeat", "outputs": [["more", "string"]]}, "'repeat' gave no 'more'; it gave: out"),
+        ({"workflow": "repeat", "outputs": [["more", "string"]]}, "'repeat' has no output 'more'; its outputs: out"),
     ],
 )
 def test_a_workflow_that_is_not_there_or_gives_less_is_said(params, said):

@@ -349,7 +349,7 @@ def test_a_misshapen_reference_is_said(text):
         ("http-request", {"url": ["f", "1"]}, "url: 'f' of '1' is file, and what is needed is string"),
         ("question-classifier", {"query_variable_selector": ["f", "1"], "classes": ["a", "b"]}, "query_variable_selector: 'f'"),
         ("tts", {"text": "{{#1.f#}}"}, "text: 'f' of '1' is file, "),
-        ("code", {"variables": [["n", ["n", "1"]]], "outputs": [["a", "number"]], "code": "def main(n):\n  return {'a': sum(n)}"}, "variables[0]: 'n' is number, and main walks through it"),
+        ("code", {"variables": [["n", ["n", "1"]]], "outputs": [["a", "number"]], "code": "def main(n):\n  return {'a': sum(n)}"}, "variables[0]: 'n' is number, but main iterates over it"),
     ],
 )  # fmt: skip
 def test_a_variable_of_the_wrong_type_is_said(kind, params, said):
@@ -384,7 +384,7 @@ def test_a_number_to_compare_with_may_be_named_by_a_variable():
 @pytest.mark.parametrize(
     ("operator", "said"),
     [
-        (["limt", 2], "operator: 'limt' is none (did you mean 'limit'?); there are: extract_by, limit, order_by, filter_by"),
+        (["limt", 2], "operator: 'limt' is not an operation (did you mean 'limit'?); there are: extract_by, limit, order_by, filter_by"),
         (["limit", 0], "operator: limit needs a whole number from 1, not [0]"),
         (["extract_by", "first"], 'operator: extract_by needs a whole number from 1, not ["first"]'),
         (["order_by", "up"], 'operator: order_by needs asc or desc, not ["up"]'),
@@ -436,7 +436,7 @@ def test_a_template_that_cannot_be_rendered_is_said(template, code, said):
 
 def test_a_name_that_jinja_takes_for_itself_is_said():
     assert node("template-transform", variables=[["self", ["x", "1"]]], template="{{ self }}") == [
-        ("param", "3", "variables: 'self' is a word of Jinja's; name the variable otherwise")
+        ("param", "3", "variables: 'self' is reserved by Jinja; rename the variable")
     ]
 
 
@@ -493,7 +493,7 @@ def assigner(*assignments):
 @pytest.mark.parametrize(
     ("assignments", "code", "said"),
     [
-        ([[["i", "5"], "set", "a"]], "wrong-type", 'assignments[0]: "a" is no number'),
+        ([[["i", "5"], "set", "a"]], "wrong-type", 'assignments[0]: "a" is not a valid number'),
         ([[["i", "5"], "set", ["x", "1"]]], "wrong-type", "assignments[0]: '1.x' is string, and set needs number"),
         ([[["s", "5"], "add", 1]], "wrong-type", "assignments[0]: add needs number, and '5.s' is string"),
         ([[["s", "5"], "append", "b"]], "wrong-type", "assignments[0]: append needs array, and '5.s' is string"),
@@ -522,7 +522,7 @@ def test_variables_of_one_name_of_two_holders_are_not_assigned_by_one_node():
 @pytest.mark.parametrize(
     ("params", "said"),
     [
-        ({"variables": [["i", "number", "a"]]}, 'variables[0]: "a" is no number'),
+        ({"variables": [["i", "number", "a"]]}, 'variables[0]: "a" is not a valid number'),
         ({"variables": [["i", "number", 0], ["i", "string", ""]]}, "variables: 'i' is there 2 times"),
         ({"break_conditions": [[["i", "5"], ">", "3"]]}, "break_conditions[0]: '5.i' is not a variable of this loop; it has: index"),
         ({"variables": [["i", "number", 0]], "break_conditions": [[["i", "5"], "contains", "3"]]}, "break_conditions[0]: 'contains' is no"),
@@ -540,7 +540,7 @@ def test_a_conversation_has_its_id_and_values_of_its_types():
     issues = found((START, TEXT, ("talk", "conversation", {"variables": [["n", "number", "a"]]}), END), EDGES)
     assert issues == [
         ("param", "talk", "id: a node of this type has the id 'conversation'"),
-        ("param", "talk", 'variables[0]: "a" is no number'),
+        ("param", "talk", 'variables[0]: "a" is not a valid number'),
     ]
 
 

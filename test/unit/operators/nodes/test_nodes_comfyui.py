@@ -123,7 +123,7 @@ def test_other_variables_of_the_environment_are_no_tokens():
 def test_files_are_bounded(draw, monkeypatch):
     monkeypatch.setattr("operad.operators.comfyui.work.MAX_FILES", 1)
     with FakeComfyUI({"a.png": b"1", "b.png": b"2"}) as server:
-        assert "made 2 files, more than the 1 that are taken" in refused(lambda: draw(server))
+        assert "made 2 files, more than the maximum of 1" in refused(lambda: draw(server))
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def test_the_text_of_a_file_that_was_made_can_be_read_again(services):
 
 def test_markdown_without_text_is_an_error_that_asks_for_the_reference(services):
     params = {"target_type": "md", "md_text": "{{#1.x#}}"}
-    with pytest.raises(OperatorError, match="the text is empty; is the reference right that it comes from"):
+    with pytest.raises(OperatorError, match="the text is empty; check the reference that it comes from"):
         chain(start(x="string"), ("2", "markdown-exporter", params), end("files"), inputs={"x": ""}, services=services)
 
 

@@ -98,10 +98,10 @@ def test_main_may_be_defined_inside_an_if():
         ("[1]", "main returned a list, not a dict"),
         ("1", "main returned an int, not a dict"),
         ('"x"', "main returned a str, not a dict"),
-        ('{"a": {1}}', "what JSON does not have: TypeError: Object of type set"),
-        ('{"a": float("nan")}', "what JSON does not have: ValueError"),
-        ("{(1, 2): 3}", "what JSON does not have: TypeError: keys must be"),
-        ('{"a": main}', "what JSON does not have: TypeError: Object of type function"),
+        ('{"a": {1}}', "a value that JSON cannot represent: TypeError: Object of type set"),
+        ('{"a": float("nan")}', "a value that JSON cannot represent: ValueError"),
+        ("{(1, 2): 3}", "a value that JSON cannot represent: TypeError: keys must be"),
+        ('{"a": main}', "a value that JSON cannot represent: TypeError: Object of type function"),
     ],
 )
 def test_what_is_no_dict_of_json_is_said_to_be_what_it_is(returned, said):

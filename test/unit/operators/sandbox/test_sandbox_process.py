@@ -42,7 +42,7 @@ async def test_an_error_says_its_line_and_a_print_says_nothing():
     assert text == "the snippet failed at line 4, `return {'r': 1 / 0}`: ZeroDivisionError: division by zero"
     assert "No module named 'tomli_of_nobody'" in await failure(snippet("return {}", imports="import tomli_of_nobody"))
     assert "main returned a list, not a dict" in await failure(snippet("return []"))
-    assert "what JSON does not have" in await failure(snippet("return {'a': {1}}"))
+    assert "a value that JSON cannot represent" in await failure(snippet("return {'a': {1}}"))
 
 
 async def test_its_limits_end_it():

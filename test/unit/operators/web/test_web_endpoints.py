@@ -102,7 +102,7 @@ async def test_an_image_that_is_not_there_is_an_error(web, status, transient):
         )
 
     error = await failure(painter(await web.serve(answer)).generate("a fig"))
-    assert "not where it should be" in str(error)
+    assert "an image that is not there" in str(error)
     assert error.transient is transient
 
 
@@ -190,7 +190,7 @@ async def test_an_answer_without_end_is_cut_off(web, monkeypatch):
 
     host = await web.serve(lambda _: answer())
     error = await failure(speaker(host).speak("x"))
-    assert "more than the 10,000 bytes" in str(error)
+    assert "larger than the maximum of 10,000 bytes" in str(error)
     assert not error.transient
 
 

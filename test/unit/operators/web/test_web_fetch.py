@@ -150,13 +150,13 @@ def test_bytes_that_are_no_text_become_replacement_characters():
         ("file:///etc/passwd", "only http and https are fetched, not 'file'"),
         ("ftp://example.com/x", "not 'ftp'"),
         ("http://", "has no host"),
-        ("http://[::1/", "is not an address of the web"),
+        ("http://[::1/", "is not a valid URL"),
         ("http://exa mple.com/", "may not be fetched"),
-        ("http://a\nb.com/", "is not an address of the web"),
+        ("http://a\nb.com/", "is not a valid URL"),
         ("http://example.com:99999/", "port"),
         ("http://example.com:0/", "there is no port 0"),
-        ("https://example.com/" + "a" * 9_000, "more than the 8,000"),
-        ("https://example.com/" + "a" * 99_000, "is not an address of the web"),
+        ("https://example.com/" + "a" * 9_000, "more than the maximum of 8,000"),
+        ("https://example.com/" + "a" * 99_000, "is not a valid URL"),
     ],
 )
 async def test_what_is_no_address_says_why(url, why):
@@ -205,7 +205,7 @@ async def test_what_is_not_public_is_refused_in_every_spelling(host):
         assert not error.transient
         assert not Retry().wants(error)
         # IDNA refuses some before anybody asks where they lead, and not every resolver knows all.
-        assert re.search("may not be fetched|is not an address of the web|has no address", str(error))
+        assert re.search("may not be fetched|is not a valid URL|has no address", str(error))
 
 
 @pytest.mark.parametrize("addresses", [["127.0.0.1"], ["93.184.216.34", "10.0.0.1"], ["::ffff:10.0.0.1"]])
@@ -278,11 +278,11 @@ async def test_another_origin_is_not_told_secrets(web):
         ("http://169.254.169.254/latest/meta-data", "may not be fetched"),
         ("//[::1]/", "may not be fetched"),
         ("http://168.63.129.16/", "tells a virtual machine"),
-        ("http://xn--localhost/", "redirects to what is not an address"),
+        ("http://xn--localhost/", "redirects to an invalid URL"),
         ("file:///etc/passwd", "not 'file'"),
         (f"http://a:{SECRET}@example.com/", "password"),
-        ("http://a:b/", "redirects to what is not an address"),
-        ("/loop", "redirects more than the 5 times"),
+        ("http://a:b/", "redirects to an invalid URL"),
+        ("/loop", "redirects more than the maximum of 5 times"),
     ],
 )
 async def test_each_redirect_is_checked(web, location, why):
@@ -306,14 +306,14 @@ async def endless(head, part, pause=0.0):
 async def test_a_body_without_end_is_cut_off_by_its_size(web):
     host = await web.serve(lambda _: endless(web.reply(content_length=None), b"x" * 10_000))
     error = await refused(host, guarded(host, max_bytes=100_000))
-    assert "larger than the 100,000 bytes" in str(error)
+    assert "larger than the maximum of 100,000 bytes" in str(error)
     assert not error.transient
 
 
 async def test_a_body_that_drips_is_cut_off_by_its_time(web):
     host = await web.serve(lambda _: endless(web.reply(content_length=None), b"x", 0.01))
     error = await refused(host, guarded(host, timeout=0.3))
-    assert "longer than the 0.3 s" in str(error)
+    assert "longer than the maximum of 0.3 s" in str(error)
     assert error.transient
     assert Retry().wants(error)
 
@@ -331,7 +331,7 @@ async def test_headers_without_end_are_cut_off(web):
 async def test_a_body_that_unpacks_to_too_much_is_cut_off(web):
     bomb = gzip.compress(bytes(50 * 2**20))
     host = await web.serve(web.reply(bomb, content_encoding="gzip"))
-    assert "larger than the 1,048,576 bytes" in str(await refused(host, guarded(host, max_bytes=2**20)))
+    assert "larger than the maximum of 1,048,576 bytes" in str(await refused(host, guarded(host, max_bytes=2**20)))
 
 
 async def test_a_packed_body_that_unpacks_to_nothing_without_end_is_cut_off(web):
@@ -340,7 +340,7 @@ async def test_a_packed_body_that_unpacks_to_nothing_without_end_is_cut_off(web)
     flush = packer.flush(zlib.Z_SYNC_FLUSH) or b"\0\0\0\xff\xff"
     head = web.reply(start, content_length=None, content_encoding="gzip")
     host = await web.serve(lambda _: endless(head, flush * 1000))
-    assert "larger than the 50,000 bytes" in str(await refused(host, guarded(host, max_bytes=50_000)))
+    assert "larger than the maximum of 50,000 bytes" in str(await refused(host, guarded(host, max_bytes=50_000)))
 
 
 @pytest.mark.parametrize(
@@ -348,8 +348,8 @@ async def test_a_packed_body_that_unpacks_to_nothing_without_end_is_cut_off(web)
     [
         ("gzip", b"not packed", "and is not"),
         ("gzip", gzip.compress(b"a" * 1000)[:-12], "broke off"),
-        ("br", b"x", "'br', which was not asked for"),
-        ("gzip, gzip", gzip.compress(gzip.compress(b"x")), "not asked for"),
+        ("br", b"x", "'br', which was not requested"),
+        ("gzip, gzip", gzip.compress(gzip.compress(b"x")), "not requested"),
     ],
     ids=["not packed", "cut off", "unknown", "packed twice"],  # packed bytes hold the time
 )
@@ -363,7 +363,7 @@ async def test_a_name_that_is_not_found_in_time_is_an_error(names):
     names.addresses["slow.test"] = lambda: go_on.wait(10) and ["127.0.0.1"]
     error = await refused("http://slow.test/", Guard(timeout=0.1))
     go_on.set()
-    assert "longer than the 0.1 s" in str(error)
+    assert "longer than the maximum of 0.1 s" in str(error)
 
 
 @pytest.mark.parametrize(("code", "transient"), [(socket.EAI_AGAIN, True), (socket.EAI_NONAME, False)])

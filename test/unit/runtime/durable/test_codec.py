@@ -35,7 +35,7 @@ from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import StepRecord, SubJob, Turn, Usage
 from operad.runtime.values.questions import Question
 from operad.runtime.workflow.map import ItemError
-from operad.runtime.workflow.verdict import fault_in, mendable
+from operad.runtime.workflow.verdict import fault_in, is_retryable
 
 WIRE = Codec()
 USAGE = Usage(calls=1, prompt_tokens=2, completion_tokens=3, seconds=0.1, cost=0.5)
@@ -162,7 +162,7 @@ def test_what_is_nested_deeper_than_can_be_read_is_not_written():
     for _ in range(MAX_DEPTH):
         value, deepest = (value,), value
     assert again(deepest) == deepest
-    with pytest.raises(InputError, match=f"nested too deeply to be kept: {MAX_DEPTH} levels are the most"):
+    with pytest.raises(InputError, match=f"nested too deeply to be kept: the maximum is {MAX_DEPTH} levels"):
         WIRE.dump([value])
     ring = {}
     ring["ring"] = ring
@@ -327,7 +327,7 @@ def test_a_chain_of_errors_means_the_same_afterwards(error):
     assert [(type(link).__name__, str(link)) for link in causes(read)] == [
         (type(link).__name__, str(link)) for link in causes(error)
     ]
-    assert mendable(read) == mendable(error)
+    assert is_retryable(read) == is_retryable(error)
     assert Retry().wants(read) == Retry().wants(error)
     fault, read_fault = fault_in(error), fault_in(read)
     assert (fault is None) == (read_fault is None)

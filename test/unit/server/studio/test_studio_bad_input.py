@@ -146,7 +146,7 @@ def test_operations_that_make_no_sense_change_nothing(studio, operations, status
         ("compare", {"path": "five.yaml", "from": 1, "to": -4}, "there is no step -4; there are 1"),
         ("candidates", {"path": "five.yaml", "node": "33"}, "there is no node '33' (did you mean '3'?)"),
         ("connectable", {"path": "five.yaml", "source": "x"}, "there is no node 'x'"),
-        ("files", {"new": "file"}, "new: 'file' is none of empty, experts, example, import"),
+        ("files", {"new": "file"}, "new: 'file' is not one of empty, experts, example, import"),
         ("files", {"new": "example", "name": "greting"}, "there is no example 'greting' (did you mean 'greeting'?)"),
         ("files", {"new": "import", "name": "x.yaml", "base64": "!!"}, "x.yaml: the content is not base64: "),
         ("run", {"path": "five.yaml", "inputs": {"topik": "x"}}, "there is no input 'topik' (did you mean 'topic'?)"),

@@ -293,7 +293,7 @@ def test_inside_a_container_its_own_variables_may_be_read(studio):
 def test_edges_that_cannot_be_are_told_with_the_reason(studio):
     targets = studio.told("connectable", {"path": "five.yaml", "source": "3", "port": 0})["targets"]
     assert targets["4"] is None
-    assert targets["1"] == "'1' begins what it belongs to; no edge leads to it"
+    assert targets["1"] == "'1' is the start; no edge leads to it"
     assert targets["2"] == "'2' leads to '3' already; this edge would close a cycle"
     assert targets["5"] == "an edge leads from port 0 of '3' to '5' already; leave this out"
 

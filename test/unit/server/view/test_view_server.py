@@ -244,7 +244,7 @@ def test_a_file_that_goes_away_leaves_its_picture(tmp_path, file_page):
         ("pipe", None, "is not a regular file"),
         ("run.jsonl", "time,level\n1,INFO\n", "run.jsonl: line 1 is not an event"),
         ("run.jsonl", '{"level": "INFO"}\n', "run.jsonl: line 1 is not an event: it has no field 'event'"),
-        ("run.jsonl", '{"event": "Click"}\n' * 3, "run.jsonl: holds no event that is known here"),
+        ("run.jsonl", '{"event": "Click"}\n' * 3, "run.jsonl: holds no known event"),
         ("run.jsonl", "[" * 100_000 + "\n", "run.jsonl: line 1 is not an event"),
         ("run.jsonl", '{"event": "RunStarted", "workflow": 3}\n', "run.jsonl: line 1 is not an event"),
     ],
