@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from operad.operators.services import Services
 from operad.operators.web.fetch import Fetched
 from operad.operators.web.search import as_outputs
-from operad.runtime.models.endpoint import shown
+from operad.runtime.models.endpoint import one_line
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import FetchError, MissingExtraError, ToolError
 
@@ -101,7 +101,7 @@ def wikipedia(services: Services, address: str = WIKIPEDIA) -> Tool:
 def _refusal(status: int, reason: str) -> FetchError:
     remedy = "; wait, or ask less often" if status == 429 else ""
     return FetchError(
-        f"Wikipedia refuses the search ({status}): {shown(reason) or 'no reason is given'}{remedy}",
+        f"Wikipedia refuses the search ({status}): {one_line(reason) or 'no reason is given'}{remedy}",
         transient=status == 429 or status >= 500,
     )
 

@@ -896,15 +896,15 @@ async def test_an_answer_is_not_used_up_by_a_run_that_lacks_a_model(new, ledger,
 
 
 async def test_a_run_that_is_just_ending_here_is_gone_on_with_once_its_end_is_noted(new, ledger, run_id, monkeypatch):
-    note = Store.note
+    update_run = Store.update_run
 
     def slow_note(store, *args, **values):
-        noted = note(store, *args, **values)
+        noted = update_run(store, *args, **values)
         if values.get("driver") == "":
             time.sleep(0.3)  # others read of the end already
         return noted
 
-    monkeypatch.setattr(Store, "note", slow_note)
+    monkeypatch.setattr(Store, "update_run", slow_note)
     shape = asking(("Which?", None))
     task = asyncio.ensure_future(shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
     with pytest.raises(PausedError):
