@@ -247,7 +247,7 @@ WRONG = {
         lambda: flow.add_operator(ask, previous_ops=[42]),
         "expected an operator, a workflow or a function, or a list of these; got 42 (int)",
     ),
-    "run(42)": (lambda: flow.run(42), "expected a text, a dict of inputs or a Job; got 42 (int)"),
+    "run(42)": (lambda: flow.run(42), "expected a text, a dict of inputs, a pydantic model or a Job; got 42 (int)"),
     "run({1: 2})": (
         lambda: flow.run({1: 2}),
         "inputs.1.[key]: the inputs of a job are JSON values by name: Input should be a valid string",
@@ -272,7 +272,7 @@ WRONG = {
     "Workflow(name=3)": (lambda: Workflow(facts, name=3), "Workflow(…): name: expected a text, got 3 (int)"),
     "Workflow(evaluator=Operator(…))": (
         lambda: Workflow(facts, evaluator=Operator("Say.")),
-        "evaluator: expected an Evaluator, such as Evaluator('…'), or a function; got an instance of Operator",
+        "evaluator: expected an Evaluator, such as Evaluator('…'), or a function; got <Operator 'say'>",
     ),
     "Policy(retries=5)": (
         lambda: Policy(retries=5),
