@@ -67,7 +67,7 @@ def job_of(job: JobLike) -> Job:
         return job
     if isinstance(job, str):
         return Job(goal=job)
-    inputs = as_json(job)
+    inputs = as_json(job) if isinstance(job, BaseModel) else job  # `Job` converts a dict
     if not isinstance(inputs, Mapping):
         raise InputError(f"expected a text, a dict of inputs, a pydantic model or a Job; got {short_repr(job)}")
     try:

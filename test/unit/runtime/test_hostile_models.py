@@ -207,15 +207,15 @@ DRIPS = {
 @pytest.mark.parametrize(("head", "drop"), DRIPS.values(), ids=DRIPS)
 async def test_an_endpoint_that_drips_ends_with_the_total_time_of_the_call(web, head, drop):
     address = await web.serve(lambda request: _drip(head, drop))
-    model = Model(name="m", base_url=address, total_timeout=0.2)
+    model = Model(name="m", base_url=address, total_timeout=1)
     with pytest.raises(ModelError) as raised:
         await model.complete(HELLO)
     await model.aclose()
     assert str(raised.value) == (
-        f"m at {address} took longer than 0.2 s in all, and the call was stopped; increase total_timeout, or request less"
+        f"m at {address} took longer than 1 s in all, and the call was stopped; increase total_timeout, or request less"
     )
     assert raised.value.transient
-    assert len(web.requests) <= 1  # none where connecting takes that long, and never a second one
+    assert len(web.requests) == 1
 
 
 def test_a_call_has_ten_minutes_unless_it_is_told_otherwise():
