@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import operad
 from operad.cli.entry import imports_done
-from operad.configs.printable import printable
+from operad.configs.printable import printable, put
 from operad.runtime.values.errors import BudgetError, InvalidError, OperadError, OperatorError, describe, shorten
 
 EXIT_BAD_INPUT = 2
@@ -211,7 +211,7 @@ def main() -> None:
         app(prog_name="operad")
     except OperadError as error:
         if "--json" in sys.argv:
-            print(_error_json(error))
+            put(_error_json(error))
         print(f"operad: {_error_text(error)}", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
     except OSError as error:
