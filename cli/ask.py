@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Protocol
 
+from pydantic import JsonValue
 from rich.console import Console
 
 from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
@@ -120,7 +121,7 @@ class Asker:
         self._queue: asyncio.Queue[Interrupted] = asyncio.Queue()
         self._current: tuple[Interrupted, asyncio.Task[None]] | None = None
         self._failure: BaseException | None = None
-        self._cancelling: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
 
     @asynccontextmanager
     async def serving(self) -> AsyncGenerator[None, None]:
@@ -138,7 +139,7 @@ class Asker:
             raise
         finally:
             task.cancel()
-            await asyncio.gather(task, *filter(None, [self._cancelling]), return_exceptions=True)
+            await asyncio.gather(task, *self._background, return_exceptions=True)
 
     def on_event(self, event: Event) -> None:
         """Handle an event: queue a question, answer it at once if the answer is known, or stop asking a closed one."""
@@ -181,7 +182,7 @@ class Asker:
         """Store an error and cancel the run; its last events still reach the stream."""
         if not self._failure:
             self._failure = error
-            self._cancelling = asyncio.ensure_future(self._cancel_run(question.run_id))
+            self._background.append(asyncio.ensure_future(self._cancel_run(question.run_id)))
 
     async def _cancel_run(self, run_id: str) -> None:
         with suppress(InputError):  # the run has ended already
@@ -195,7 +196,16 @@ class Asker:
             wrong = f"--answer {question.interrupt_id}={text}: {error}; it was asked: {question.question}"
             self._fail(question, InputError(wrong))
         else:
-            self._workflow.resume(question.run_id, {question.interrupt_id: value})
+            self._background.append(asyncio.ensure_future(self._give(question, value)))
+
+    async def _give(self, question: Interrupted, value: JsonValue) -> None:
+        try:
+            await self._answer(question, value)
+        except Exception as error:  # noqa: BLE001 - raised by `serving`
+            self._fail(question, error)
+
+    async def _answer(self, question: Interrupted, value: JsonValue) -> None:
+        await self._workflow.answer(question.run_id, {question.interrupt_id: value})
 
     async def _ask(self, question: Interrupted) -> None:
         if not self._is_open(question):
@@ -220,7 +230,7 @@ class Asker:
                 except WrongAnswerError as error:
                     self._say(f"{error}; try again")
                 else:
-                    await self._workflow.aresume(question.run_id, {question.interrupt_id: value})
+                    await self._answer(question, value)
                     return
 
     def _is_open(self, question: Interrupted) -> bool:

@@ -184,9 +184,8 @@ async def _run_in_folder(
     workflow = assemble(graph, NODE_TYPES, services=services, lossy=True)
     start = next((node.id for node in graph.nodes if node.type == "start"), "")
     values = await stand_ins.inputs_of(graph, folder, {**inputs, **made_up.of(start)})
-    async for event in workflow.stream(
-        Job(goal=graph.name, inputs=values), stand_ins.Answers.for_workflow(graph, made_up)
-    ):
+    stream = workflow.stream(Job(goal=graph.name, inputs=values), stand_ins.Answers.for_workflow(graph, made_up))
+    async for event in stream:
         match event:
             case events.OperatorFinished():
                 result.ran[types.get(event.operator_id, "")] += 1
@@ -197,7 +196,7 @@ async def _run_in_folder(
             case events.Interrupted():
                 answer: Any = plausible(event.schema or {"type": "string"})
                 wanted = made_up.of(event.operator_id)
-                workflow.resume(event.run_id, {event.interrupt_id: {**answer, **wanted} if wanted else answer})
+                stream.answer({event.interrupt_id: {**answer, **wanted} if wanted else answer})
             case events.RunFinished() if not event.message.outputs and finished.isdisjoint(ends_without_outputs):
                 return [Issue("dry-run", "ended without outputs: no end node was reached with one")]
             case _:

@@ -90,6 +90,10 @@ class Buffer:
         self._closed = True
         self._arrived.set()
 
+    def reopen(self) -> None:
+        """Undo `close`: further events will follow."""
+        self._closed = False
+
     @property
     def crowded(self) -> bool:
         """True if operators that are about to start should wait."""

@@ -22,7 +22,7 @@ from operad.runtime.values.output import short_repr
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.answer_stream import answer_text, pieces
 from operad.runtime.workflow.chat_store import ChatStore
-from operad.runtime.workflow.event_stream import run_events
+from operad.runtime.workflow.event_stream import StreamedRun, run_events
 from operad.runtime.workflow.memory import DEFAULT_TOKENS, Memory
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.workflow import Workflow
@@ -163,8 +163,8 @@ class Chat(Generic[T]):
         with self._single_turn():
             exchange = await self._opened(message)
             call = OperatorCall(self._reasoner, exchange.job)
-            start = partial(self._workflow._start, call, None, streamed=streamed)  # pyright: ignore[reportPrivateUsage]
-            async with aclosing(run_events(start)) as events:
+            start = partial(self._workflow._start, call, None)  # pyright: ignore[reportPrivateUsage]
+            async with aclosing(run_events(start, StreamedRun(pauses=not streamed))) as events:
                 async for event in events:
                     if isinstance(event, RunFinished) and not event.path:
                         await self._keep(exchange, event.message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar, cast
@@ -20,7 +21,10 @@ from operad.runtime.values.errors import (
     did_you_mean,
     shorten,
 )
+from operad.runtime.values.json_like import JsonLike
+from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import run_sync, running_loop
+from operad.runtime.workflow.given import answers_of
 from operad.runtime.workflow.live import LiveRun
 
 Item = TypeVar("Item")
@@ -67,8 +71,72 @@ class RunStream(AsyncGenerator[Item, None]):
             run_sync(self._items.aclose, "aclose()")
 
 
+@dataclass(slots=True)
+class StreamedRun:
+    """The run of a stream.
+
+    Attributes:
+        pauses: True if the stream raises `PausedError` when the run waits for a person.
+        live: The run; None before it starts.
+    """
+
+    pauses: bool = False
+    live: LiveRun | None = None
+
+
 class EventStream(RunStream[E]):
-    """Events of a run that `Workflow.stream` starts, typed by the event types in ``only=``."""
+    """Events of a run that `Workflow.stream` starts, typed by the event types in ``only=``.
+
+        stream = flow.stream("two figs")
+        for event in stream:
+            if isinstance(event, events.Interrupted):
+                stream.answer({event.interrupt_id: True})
+
+    Args:
+        start: Function that starts the run; see `run_events`.
+        wanted: Function that returns True for the events to yield.
+    """
+
+    def __init__(self, start: Callable[..., LiveRun], wanted: Callable[[Event], bool]) -> None:
+        self._run = StreamedRun()
+        super().__init__(cast("AsyncGenerator[E, None]", run_events(start, self._run, wanted)))
+
+    def __iter__(self) -> Iterator[E]:
+        """Iterate without an event loop.
+
+        Raises:
+            RunningLoopError: An event loop is running here: use ``async for``.
+            PausedError: All remaining operators wait for a person, and the loop has not answered; the run can be
+                continued by `Workflow.resume`.
+        """
+        self._run.pauses = True
+        return super().__iter__()
+
+    @property
+    def questions(self) -> Sequence[Question]:
+        """Open questions of the run."""
+        return self._run.live.run.questions.open() if self._run.live else ()
+
+    def answer(self, answers: JsonLike) -> None:
+        """Answer questions of the run, which continues; callable from any thread.
+
+        Args:
+            answers: Answers by question id; some questions may stay open. A value that is not a dict is the answer to
+                the only open question.
+
+        Raises:
+            InputError: No question is open, or an answer names no question, and not exactly one is open.
+            InvalidError: An answer does not fit its question's schema, or the question is unknown. No answer was
+                accepted then.
+        """
+        live = self._run.live
+        if live is None or live.task.done():
+            raise InputError("the run of this stream has not started, or has ended: there is no question to answer")
+        given = answers_of(answers, live.run.log.run_id, lambda: self.questions)
+        if running_loop() is live.loop:
+            live.answer_now(given)
+        else:
+            asyncio.run_coroutine_threadsafe(live.answer(given), live.loop).result()
 
 
 class TextStream(RunStream[str]):
@@ -76,33 +144,45 @@ class TextStream(RunStream[str]):
 
 
 async def run_events(
-    start: Callable[[Buffer], LiveRun], wanted: Callable[[Event], bool] = lambda _: True
+    start: Callable[..., LiveRun], streamed: StreamedRun, wanted: Callable[[Event], bool] = lambda _: True
 ) -> AsyncGenerator[Event, None]:
     """Start a run, and yield its events; the run is cancelled when the generator is closed.
 
     Args:
-        start: Function that starts the run with a buffer for its events. A streamed run waits for answers to its
-            questions; another run ends the events with a `PausedError`.
+        start: Function that starts the run, called with a buffer for its events and ``streamed=``.
+        streamed: Receives the run.
         wanted: Function that returns True for the events to yield; by default for all.
 
     Raises:
-        PausedError: The run is not streamed, and waits for a person; it stays paused.
+        PausedError: The stream pauses, and the run waits for a person; it stays paused.
         Exception: The error of the run.
     """
     buffer = Buffer(wanted)
-    live = start(buffer)
-    end = live.task if live.streamed else asyncio.ensure_future(live.outcome())
+    live = streamed.live = start(buffer, streamed=not streamed.pauses)
 
     def close(end: asyncio.Future[Any]) -> None:
         if not end.cancelled():
             end.exception()  # retrieved, in case the consumer leaves before it is raised
         buffer.close()
 
-    end.add_done_callback(close)
+    def until_end() -> asyncio.Future[Any]:
+        end = live.task if live.streamed else asyncio.ensure_future(live.outcome())
+        end.add_done_callback(close)
+        return end
+
+    end = until_end()
     try:
-        while (event := await buffer.get()) is not None:
-            yield event
-        await end
+        while True:
+            while (event := await buffer.get()) is not None:
+                yield event
+            try:
+                await end
+                return
+            except PausedError as paused:
+                if live.run.waits and [*paused.questions] == [*live.run.questions.open()]:
+                    raise
+                buffer.reopen()  # the consumer has answered since
+                end = until_end()
     except PausedError:
         buffer.slows = False  # no consumer reads the events that follow the answers
         raise

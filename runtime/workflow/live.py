@@ -95,37 +95,39 @@ class LiveRun:
             self._waiting -= 1
             del self  # breaks the cycle self -> task -> error -> traceback -> this frame -> self
 
+    def answer_now(self, answers: Mapping[str, JsonValue]) -> None:
+        """Answer questions of the run, from the thread of its event loop.
+
+        Raises:
+            InvalidError: An answer is not valid. No answer was accepted then.
+        """
+        self.run.questions.answer(answers)
+        if self._settled.done() and not self.task.done():
+            self._settled = self.loop.create_future()
+        self.run.check_paused()
+
     async def answer(self, answers: Mapping[str, JsonValue]) -> None:
         """Answer questions of the run, which continues; further events show the effect.
 
         Raises:
             InvalidError: An answer is not valid. No answer was accepted then.
         """
-        self.run.questions.answer(answers)
+        self.answer_now(answers)
         if not self.streamed:
-            if self._settled.done():
-                self._settled = self.loop.create_future()
-            self.run.check_paused()
             # A run is forgotten only after a caller has waited for its outcome.
             self._going_on = asyncio.ensure_future(self.outcome())
             self._going_on.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    async def resume(self, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
-        """Answer questions of the run, and return its message; None at once if the run is streamed.
+    async def resume(self, answers: Mapping[str, JsonValue]) -> WorkflowMessage:
+        """Answer questions of the run, and return its message.
 
         Raises:
             InvalidError: An answer is not valid. No answer was accepted then.
             PausedError: The run waits for more answers.
             Exception: The error of the run.
         """
-        if self.task.done():
-            return await self.outcome()
-        self.run.questions.answer(answers)
-        if self.streamed:
-            return None
-        if self._settled.done():
-            self._settled = self.loop.create_future()
-        self.run.check_paused()
+        if not self.task.done():
+            self.answer_now(answers)
         return await self.outcome()
 
     async def cancel(self) -> None:
@@ -256,14 +258,22 @@ class Runs:
         if not await self._keep(live, run_id, given):
             await _in_loop(live.loop, live.answer(given))
 
-    async def resume(self, run_id: str, answers: Mapping[str, JsonValue]) -> tuple[Run, WorkflowMessage | None]:
+    async def resume(self, run_id: str, answers: Mapping[str, JsonValue]) -> tuple[Run, WorkflowMessage]:
         """Answer questions of a run in progress in this process, and return the run and its message.
 
         The method can be called in any event loop; see `LiveRun.resume`.
+
+        Raises:
+            InputError: The run's stream has a consumer, which would wait for ever if it waited for the result here.
         """
         live = self.find(run_id)
+        if live.streamed:
+            raise InputError(
+                f"workflow {self._workflow!r}: the events of run {run_id!r} have a consumer, who receives its end: "
+                f"answer with stream.answer(answers), or `await flow.answer({run_id!r}, answers)`"
+            )
         if await self._keep(live, run_id, answers):
-            return live.run, None if live.streamed else await _in_loop(live.loop, live.outcome())
+            return live.run, await _in_loop(live.loop, live.outcome())
         return live.run, await _in_loop(live.loop, live.resume(answers))
 
     async def _keep(self, live: LiveRun, run_id: str, answers: Mapping[str, JsonValue]) -> bool:

@@ -34,8 +34,8 @@ from operad.runtime.values.output import short_repr
 from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import run_sync, running_loop
 from operad.runtime.workflow.definition import Definition
-from operad.runtime.workflow.event_stream import EventStream, TextStream, event_filter, run_events
-from operad.runtime.workflow.given import JobLike, ReasonerLike, answers_of, call_of, one_of
+from operad.runtime.workflow.event_stream import EventStream, StreamedRun, TextStream, event_filter, run_events
+from operad.runtime.workflow.given import JobLike, ReasonerLike, call_of, one_of
 from operad.runtime.workflow.handle import RunHandle
 from operad.runtime.workflow.live import LiveRun, Runs
 from operad.runtime.workflow.result import Result
@@ -381,9 +381,11 @@ class Workflow(Definition[T]):
 
         In an event loop, iterate with ``async for``.
 
-        Arguments and errors are those of `aexecute`, except that a run with a question to a person does not end: the
-        stream yields `events.Interrupted` and continues after `resume` has answered. Closing the stream stops the run;
-        a durable run can be resumed. A consumer that falls far behind slows the run down, so that memory stays bounded.
+        Arguments and errors are those of `aexecute`. A question to a person is an event, `events.Interrupted`, which
+        the body of the loop answers with `EventStream.answer`. ``async for`` also waits for an answer that comes from
+        elsewhere, by `answer`; ``for`` raises `PausedError` if the body has not answered. Closing the stream stops the
+        run; a durable run can be resumed. A consumer that falls far behind slows the run down, so that memory stays
+        bounded.
 
         Args:
             job: The job: a `Job`, a text, which is its goal, or a dict of its inputs.
@@ -402,7 +404,7 @@ class Workflow(Definition[T]):
         known = [*self._operators, *(evaluator.get_id() for evaluator, _ in self._evaluators)]
         wanted = event_filter(only, under, self._id_of, known)
         call = call_of(job, one_of(reasoner, model), workflow_messages, lesson, self._reasoner)
-        return EventStream(run_events(partial(self._start, call, run_id), wanted))
+        return EventStream(partial(self._start, call, run_id), wanted)
 
     def stream_text(
         self,
@@ -431,7 +433,7 @@ class Workflow(Definition[T]):
         given = one_of(reasoner, model)
         thinks = self._reasoner if given is None else reasoner_of(given)
         call = call_of(job, thinks, None, lesson, self._reasoner)
-        heard = run_events(partial(self._start, call, run_id, streamed=False))
+        heard = run_events(partial(self._start, call, run_id), StreamedRun(pauses=True))
         return TextStream(pieces(cast("Any", self), thinks, heard))
 
     def chat(
@@ -511,8 +513,8 @@ class Workflow(Definition[T]):
         """
         await self._runs.answer(run_id, answers)
 
-    async def aresume(self, run_id: str, answers: JsonLike, model: ReasonerLike = None) -> Result[T] | None:
-        """Answer questions of a run, and resume it.
+    async def aresume(self, run_id: str, answers: JsonLike, model: ReasonerLike = None) -> Result[T]:
+        """Answer questions of a paused run, and continue it to its end.
 
         A durable run without a driver continues in this process: operators that had not finished start again. If one of
         them asks another question than before, the answer is not used, and the run waits again.
@@ -524,12 +526,9 @@ class Workflow(Definition[T]):
             model: Model, name of a model or reasoner with which a durable run without a driver continues; by default
                 the workflow's `model`.
 
-        Returns:
-            The result. None if the run's stream has a consumer, which receives the result, or if another process
-            drives the run.
-
         Raises:
-            InputError: No run with this id is in progress or stored.
+            InputError: No run with this id is in progress or stored; or the run's stream has a consumer, or another
+                process drives the run: `answer` passes the answers on.
             InvalidError: An answer does not fit its question's schema, or the question is unknown. No answer was
                 accepted then.
             PausedError: The run waits for more answers.
@@ -538,34 +537,29 @@ class Workflow(Definition[T]):
         given = await self._runs.by_question(run_id, answers)
         store = self._runs.store_of(run_id)
         if store is None:
-            run, message = await self._runs.resume(run_id, given)
-            return None if message is None else self._result(run, message)
+            return self._result(*await self._runs.resume(run_id, given))
         going_on = reasoner_of(model) if model is not None else self._reasoner
         call = await asyncio.to_thread(store.to_resume, run_id, self, going_on)
+        if call is None:
+            raise InputError(
+                f"workflow {self.name!r}: run {run_id!r} is in progress elsewhere: pass the answers on with "
+                f"`await flow.answer({run_id!r}, answers)`; the run ends there, and ledger.result({run_id!r}) returns its message"
+            )
         unfinished = await self._runs.unfinished(run_id, self.graph)
-        if (
-            call is not None and store.workers is None
-        ):  # checked first, so that a run that cannot continue uses no answer
+        if store.workers is None:  # checked first, so that a run that cannot continue uses no answer
             check_models(self.built(), call.reasoner, unfinished)
         await asyncio.to_thread(store.answer, run_id, given)
-        if call is None:
-            return None
         live = self._start(call, run_id, watched=True, unfinished=unfinished)
         return self._result(live.run, await live.outcome())
 
-    def resume(self, run_id: str, answers: JsonLike, model: ReasonerLike = None) -> Result[T] | None:
-        """Answer questions of a run, and resume it; for callers without an event loop, and for consumers of a stream.
+    def resume(self, run_id: str, answers: JsonLike, model: ReasonerLike = None) -> Result[T]:
+        """Answer questions of a paused run, and continue it to its end; for callers without an event loop.
 
         Arguments, result and errors are those of `aresume`.
 
         Raises:
-            RunningLoopError: An event loop is running here and the run's stream has no consumer:
-                await `aresume` instead.
+            RunningLoopError: An event loop is running here: await `aresume` instead.
         """
-        live = self._runs.get(run_id)
-        if live is not None and live.streamed and running_loop() is live.loop:
-            live.run.questions.answer(answers_of(answers, run_id, live.run.questions.open))
-            return None
         return run_sync(partial(self.aresume, run_id, answers, model), instead=f"{type(self).__name__}.aresume(…)")
 
     async def cancel(self, run_id: str) -> None:

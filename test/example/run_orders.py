@@ -101,7 +101,8 @@ def build():
 async def main():
     orders = build()
     job = Job(goal="", inputs={"things": list(STOCK)})
-    async for event in orders.stream(job, MonoModelReasoner()):  # no operator asks a model, so none need be configured
+    stream = orders.stream(job, MonoModelReasoner())  # no operator asks a model, so none need be configured
+    async for event in stream:
         where = "/".join(event.path)
         match event:
             case events.OperatorRetried():
@@ -110,7 +111,7 @@ async def main():
                 print(f"{where}: skipped, {event.reason}")
             case events.Interrupted():
                 print(f"{where}: {event.question}")
-                orders.resume(event.run_id, {event.interrupt_id: ANSWERS[event.interrupt_id]})
+                stream.answer({event.interrupt_id: ANSWERS[event.interrupt_id]})
             case events.OperatorCancelled():
                 print(f"{where}: stopped")
             case events.RunFinished():

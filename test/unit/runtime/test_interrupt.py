@@ -4,6 +4,7 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from time import sleep
 from typing import Any
 
 import pytest
@@ -93,21 +94,23 @@ def here() -> Any:
 async def streamed(workflow, answers, reasoner: Any = NOBODY, **options):
     """The events of a run in which a question is answered as soon as it is asked."""
     heard = []
-    async for event in workflow.stream(JOB, reasoner, run_id="r", **options):
+    stream = workflow.stream(JOB, reasoner, run_id="r", **options)
+    async for event in stream:
         heard.append(event)
         if isinstance(event, events.Interrupted):
-            assert workflow.resume("r", {event.interrupt_id: answers[event.interrupt_id]}) is None
+            stream.answer({event.interrupt_id: answers[event.interrupt_id]})
     return heard
 
 
 async def streamed_later(workflow, seconds, answer, reasoner: Any = NOBODY):
     """The text that a run ends with in which each question is answered so many seconds later."""
     last: Any = None
-    async for event in workflow.stream(JOB, reasoner, run_id="r"):
+    stream = workflow.stream(JOB, reasoner, run_id="r")
+    async for event in stream:
         last = event
         if isinstance(event, events.Interrupted):
             await asyncio.sleep(seconds)
-            workflow.resume("r", {event.interrupt_id: answer})
+            stream.answer({event.interrupt_id: answer})
     return last.message.scratchpad
 
 
@@ -267,14 +270,79 @@ def test_another_event_loop_may_answer(engine):
 
 
 async def test_a_thread_may_answer_a_stream(engine):
-    workflow, said = chain(engine, ask("a"), Echo("b")), []
+    workflow = chain(engine, ask("a"), Echo("b"))
+    last: Any = None
+    stream = workflow.stream(JOB, NOBODY, run_id="r")
+    async for event in stream:
+        last = event
+        if isinstance(event, events.Interrupted):
+            await asyncio.to_thread(stream.answer, {"a": 1})
+    assert last.message.scratchpad == "b(a: 1)"
+
+
+async def test_a_stream_is_answered_by_another_task_while_its_consumer_waits(engine):
+    workflow = chain(engine, ask("a"), Echo("b"))
     last: Any = None
     async for event in workflow.stream(JOB, NOBODY, run_id="r"):
         last = event
         if isinstance(event, events.Interrupted):
-            said.append(await asyncio.to_thread(workflow.resume, "r", {"a": 1}))
-    assert said == [None]
-    assert last.message.scratchpad == "b(a: 1)"
+            asyncio.get_running_loop().call_later(0.01, lambda: asyncio.ensure_future(workflow.answer("r", True)))
+    assert last.message.scratchpad == "b(a: True)"
+
+
+async def test_a_run_whose_stream_has_a_consumer_is_not_resumed(engine):
+    workflow = chain(engine, ask("a"))
+    stream = workflow.stream(JOB, NOBODY, run_id="r")
+    async for event in stream:
+        if isinstance(event, events.Interrupted):
+            with pytest.raises(InputError, match=r"the events of run 'r' have a consumer.*stream.answer\(answers\)"):
+                await workflow.aresume("r", {"a": 1})
+            assert [question.id for question in stream.questions] == ["a"]
+            stream.answer(1)
+    with pytest.raises(InputError, match="has not started, or has ended"):
+        stream.answer(1)
+
+
+def test_a_loop_without_an_event_loop_answers_the_stream(engine):
+    workflow, last = chain(engine, ask("a"), ask("b"), Echo("c")), None
+    stream = workflow.stream(JOB, NOBODY, run_id="r")
+    with pytest.raises(InputError, match="has not started"):
+        stream.answer(1)
+    for event in stream:
+        if isinstance(event, events.Interrupted):
+            with pytest.raises(InvalidError, match="did you mean"):
+                stream.answer({event.interrupt_id * 2: 1})
+            stream.answer({event.interrupt_id: 1})
+            sleep(0.05)  # the next question is asked meanwhile
+        last = event
+    assert isinstance(last, events.RunFinished)
+    assert last.message.scratchpad == "c(b: 1)"
+
+
+@pytest.mark.parametrize("only", [(), events.RunFinished])
+def test_a_loop_without_an_event_loop_that_does_not_answer_ends_with_the_questions(engine, only):
+    workflow = chain(engine, ask("a"), Echo("b"))
+    with pytest.raises(PausedError) as raised:
+        for _ in workflow.stream(JOB, NOBODY, run_id="r", only=only):
+            pass
+    assert [question.id for question in raised.value.questions] == ["a"]
+    assert workflow.resume("r", {"a": 1}).text == "b(a: 1)"
+
+
+def test_a_loop_without_an_event_loop_that_answers_one_of_two_questions_ends_with_the_other(engine):
+    workflow = chain(engine)
+    workflow.add_operator(ask("a"))
+    workflow.add_operator(ask("b"))
+    asked, stream = [], workflow.stream(JOB, NOBODY, run_id="r")
+    with pytest.raises(PausedError) as raised:
+        for event in stream:
+            if isinstance(event, events.Interrupted):
+                asked.append(event.interrupt_id)
+                if event.interrupt_id == "a":
+                    stream.answer({"a": 1})
+    assert asked == ["a", "b"]
+    assert [question.id for question in raised.value.questions] == ["b"]
+    assert workflow.resume("r", {"b": 2}).scratchpad == "a: 1\n\nb: 2"
 
 
 def test_what_is_wrong_after_the_answer_is_raised_where_it_is_given(engine):

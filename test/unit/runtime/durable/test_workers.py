@@ -526,7 +526,7 @@ async def test_a_question_from_there_reaches_the_stream_here(made, run_id):
         last = event
         if isinstance(event, events.Interrupted):
             asked.append((event.interrupt_id, event.question, event.schema))
-            made["asks"].workflow.resume(run_id, {"asks": {"n": 3}})
+            stream.answer({"asks": {"n": 3}})
     assert asked == [("asks", "How many?", FORM)]
     assert isinstance(last, events.RunFinished)
     assert last.message.scratchpad == "{'n': 3}"
