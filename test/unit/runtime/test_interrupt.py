@@ -333,13 +333,17 @@ def test_a_loop_without_an_event_loop_that_answers_one_of_two_questions_ends_wit
     workflow = chain(engine)
     workflow.add_operator(ask("a"))
     workflow.add_operator(ask("b"))
-    asked, stream = [], workflow.stream(JOB, NOBODY, run_id="r")
-    with pytest.raises(PausedError) as raised:
+    asked = []
+
+    def consume(stream):
         for event in stream:
             if isinstance(event, events.Interrupted):
                 asked.append(event.interrupt_id)
                 if event.interrupt_id == "a":
                     stream.answer({"a": 1})
+
+    with pytest.raises(PausedError) as raised:
+        consume(workflow.stream(JOB, NOBODY, run_id="r"))
     assert asked == ["a", "b"]
     assert [question.id for question in raised.value.questions] == ["b"]
     assert workflow.resume("r", {"b": 2}).scratchpad == "a: 1\n\nb: 2"

@@ -929,7 +929,9 @@ async def test_an_answer_given_elsewhere_reaches_the_run_that_waits_and_its_mess
         await workflow.aexecute(JOB, NOBODY, run_id=run_id)
     await until(lambda: ledger.run(run_id).state == PAUSED)
     other = asking(("Sure?", "boolean"))(Stage(), new)
-    with pytest.raises(InputError, match=f"run '{run_id}' is in progress elsewhere: pass the answers on with `await flow"):
+    with pytest.raises(
+        InputError, match=f"run '{run_id}' is in progress elsewhere: pass the answers on with `await flow"
+    ):
         await other.aresume(run_id, {"ask": False})
     assert [each.answer for each in ledger.questions(run_id)] == [None]
     await other.answer(run_id, {"ask": False})
