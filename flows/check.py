@@ -356,7 +356,8 @@ class Checker:
 
     def _param_path(self, node_id: str, where: str) -> str:
         """Return the path of a parameter with field names in the place of list positions."""
-        return named_place(self.types[self._by_id[node_id].type].params_type, where)
+        node_type = self.types.get(self._by_id[node_id].type)  # None if another node with this id has an unknown type
+        return named_place(node_type.params_type, where) if node_type else where
 
     def _check_variable(self, node_id: str, reference: Reference, outputs: Mapping[str, VariableType]) -> None:
         who = f"node {reference.selector.node!r} ({self._by_id[reference.selector.node].type})"

@@ -715,6 +715,16 @@ def test_no_nodes_make_it_raise_and_what_is_sound_is_assembled(listed, edges):
         assert assemble(graph, NODE_TYPES).graph().check() == []
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_two_nodes_with_one_id_of_which_one_has_an_unknown_type_are_reported(turned):
+    known = {"id": "2", "type": "end", "param": {"outputs": [["x", ["y", "9"]]]}}
+    listed = [known, {"id": "2", "type": "zzz", "param": {}}]
+    start = {"id": "1", "type": "start", "param": {"variables": []}}
+    listed = [start, *(listed[::-1] if turned else listed)]
+    issues, _ = issues_in(json.dumps({"nodes_info": listed, "edges": [["1", 0, "2"]]}))
+    assert {issue.code for issue in issues} >= {"duplicate-id", "unknown-type", "undefined-node"}
+
+
 def is_json(text):
     try:
         json.loads(text)
