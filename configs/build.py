@@ -60,6 +60,7 @@ _PLATFORMS: dict[str | None, type[Workflow]] = {None: Workflow, "DBGPT": DbgptWo
 _EXPLAINED_BY_GAPS = {"no-operators", "never-runs", "read-too-early"}  # issues that a missing operator may cause
 _NOT_AS_EVALUATOR = {"inputs", "ports", "join", "map"}
 _NOT_AS_FALLBACK = {"inputs", "join", "map", "retry", "timeout", "fallback", "cache"}
+_CONFIG_KEYS = ("instruction", "examples", "ports", "threshold", "hops", "memory")
 
 
 class Builder:
@@ -421,16 +422,10 @@ class Builder:
         if schema is None:
             return None
         try:
-            config = OperatorConfig(
-                instruction=spec.instruction,
-                actions=tuple(action for action in actions if action),
-                examples=tuple(spec.examples),
-                output_schema=schema,
-                ports=tuple(spec.ports),
-                threshold=spec.threshold,
-                hops=spec.hops,
-                id=spec.name or "-",  # empty if the key `name` is misspelt
-                memory=spec.memory,
+            config = OperatorConfig.model_validate(
+                {name: getattr(spec, name) for name in _CONFIG_KEYS}
+                | {"actions": tuple(action for action in actions if action), "output_schema": schema}
+                | {"id": spec.name or "-"}  # empty if the key `name` is misspelt
             )
         except ValidationError as error:
             self._faults.report_validation(path, error)

@@ -36,9 +36,9 @@ from operad.operators.nodes import NODE_TYPES
 from operad.runtime.events.run_context import RunContext
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.tools.tool import Tool, tool_in
+from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, ToolError, describe, did_you_mean
 from operad.runtime.values.message import Job, SubJob
-from operad.runtime.values.output import short_repr
 from operad.runtime.values.private_modules import PREFIX
 from operad.runtime.workflow.function import FunctionOperator
 

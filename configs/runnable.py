@@ -19,7 +19,7 @@ from operad.operators.services import Services
 from operad.runtime.agents.agent import Agent
 from operad.runtime.models.endpoint import without_login
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.message import Value
+from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
     from operad.runtime.durable.rows import KeptRun

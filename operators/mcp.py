@@ -26,7 +26,7 @@ from operad.runtime.models.endpoint import MIN_KEY, split_login, without_login
 from operad.runtime.reasoning.prompt import cut
 from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource
 from operad.runtime.values.errors import MissingExtraError, ToolError, describe
-from operad.runtime.values.message import Value
+from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator

@@ -200,7 +200,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
         writing: Writing | None = None,
     ) -> None:
         try:
-            config = OperatorConfig(instruction=summary(type(self)), id=id)
+            config = OperatorConfig.model_validate({"instruction": summary(type(self)), "id": id})
         except ValidationError as error:
             raise InvalidError(
                 f"node {id!r} ({self.type})", [Issue("misshapen-id", "is not a valid id", id)]

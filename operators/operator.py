@@ -37,13 +37,14 @@ from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.tools.connections import connections
 from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource, as_tools
 from operad.runtime.tools.toolkit import Action, Recommendation, Toolkit, Tools
-from operad.runtime.values.arguments import known_arguments
+from operad.runtime.values.arguments import known_arguments, short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.ids import settled_id, slug
-from operad.runtime.values.message import Job, Value, WorkflowMessage
-from operad.runtime.values.output import ANY_TEXT, Output, short_repr
+from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.output import ANY_TEXT, Output
 from operad.runtime.values.schema import Schema, parse_output_schema, validate
+from operad.runtime.values.value import Value, wrong_arguments
 
 T = TypeVar("T", default=Any, covariant=True)
 
@@ -83,7 +84,7 @@ class OperatorConfig(Value):
         memory: True if the operator receives the earlier turns of a conversation; see `Job.turns`.
     """
 
-    instruction: str
+    instruction: str = Field(kw_only=False)
     actions: Annotated[Sequence[Action], AfterValidator(tuple)] = ()
     examples: Annotated[Sequence[Example], AfterValidator(tuple)] = ()
     output_schema: Annotated[str, BeforeValidator(_as_schema)] = ""
@@ -93,6 +94,8 @@ class OperatorConfig(Value):
     id: str = Field(default="", min_length=1)
     tools: Annotated[Tools, BeforeValidator(as_tools)] = ()
     memory: bool = True
+
+    _positional: ClassVar[str] = "instruction"
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return plain values that are equal for equal configurations; see `Value.fingerprint`."""
@@ -138,8 +141,8 @@ class Operator(BaseOperator[T]):
     `execute` to do other work: it receives the same call, and returns a message or plain text.
 
     Args:
-        config: Instruction as text; or an `OperatorConfig`, which replaces the arguments from `id` to `ports` and
-            `memory`.
+        instruction: What the operator is to do; or an `OperatorConfig`, which replaces the arguments from `id` to
+            `ports` and `memory`.
         id: Id of the operator in a workflow; by default the first words of the instruction.
         output: Type of the answer: a pydantic model, a dataclass, a TypedDict, a type such as ``list[str]``, a JSON
             Schema as a dict, or text as for `OperatorConfig.output_schema`; text by default.
@@ -164,7 +167,7 @@ class Operator(BaseOperator[T]):
     @overload
     def __init__(
         self,
-        config: OperatorConfig,
+        instruction: OperatorConfig,
         *,
         toolkit: Toolkit | None = None,
         knowledge_base: KnowledgeBase | None = None,
@@ -175,7 +178,7 @@ class Operator(BaseOperator[T]):
     @overload
     def __init__(
         self,
-        config: str,
+        instruction: str,
         *,
         id: str = "",
         output: type[T],
@@ -193,7 +196,7 @@ class Operator(BaseOperator[T]):
     @overload
     def __init__(
         self: Operator[str],
-        config: str,
+        instruction: str,
         *,
         id: str = "",
         output: None = None,
@@ -211,7 +214,7 @@ class Operator(BaseOperator[T]):
     @overload
     def __init__(
         self: Operator[Any],
-        config: str,
+        instruction: str,
         *,
         id: str = "",
         output: object,
@@ -229,7 +232,7 @@ class Operator(BaseOperator[T]):
     @known_arguments
     def __init__(
         self,
-        config: OperatorConfig | str,
+        instruction: OperatorConfig | str,
         *,
         id: str = "",
         output: Any = None,
@@ -252,7 +255,7 @@ class Operator(BaseOperator[T]):
             "examples": examples,
         }
         arguments |= {"ports": ports} if memory else {"ports": ports, "memory": False}
-        config, self._output = _configuration(type(self).__name__, config, arguments)
+        config, self._output = _configuration(type(self).__name__, instruction, arguments)
         if knowledge_base is not None and not callable(getattr(knowledge_base, "retrieve", None)):
             issue = Issue(
                 "knowledge-base", f"has no method retrieve(query): {knowledge_base!r}; see Documents", config.id
@@ -643,12 +646,9 @@ def _configuration(
     if isinstance(arguments["ports"], str):
         raise InputError(f"{class_name}(…): ports: expected a list of names, got {short_repr(arguments['ports'])}")
     try:
-        return OperatorConfig(instruction=config, output_schema=output.schema, **fields), output
+        return OperatorConfig.model_validate({"instruction": config, "output_schema": output.schema, **fields}), output
     except ValidationError as error:
-        faults = [
-            f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()
-        ]
-        raise InputError(f"{class_name}(…): {'; '.join(faults)}") from error
+        raise wrong_arguments(error, f"{class_name}(…)", list(arguments)) from error
 
 
 def _with_retry(policy: Policy | None, retry: Retry | int | Literal[False], operator_id: str) -> Policy:

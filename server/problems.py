@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from operad.runtime.values.errors import OperadError
-from operad.runtime.values.message import Value
+from operad.runtime.values.value import Value
 
 CODES = {
     400: "invalid_request",

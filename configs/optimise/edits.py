@@ -16,7 +16,7 @@ from operad.configs.names import name_operators, places
 from operad.flows.formats.yaml_text import TextDumper
 from operad.runtime.values.document import Document
 from operad.runtime.values.errors import InputError, did_you_mean
-from operad.runtime.values.message import Value
+from operad.runtime.values.value import Value
 
 MAX_INSTRUCTION = 4_000
 """Maximum number of characters of an instruction."""

@@ -15,8 +15,9 @@ from operad.configs.optimise.trial import Account, Result
 from operad.operators import Operator, OperatorConfig
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import AnswerError
-from operad.runtime.values.message import Job, Value
+from operad.runtime.values.message import Job
 from operad.runtime.values.schema import SchemaMismatch, validate
+from operad.runtime.values.value import Value
 from operad.runtime.workflow.workflow import BuiltinWorkflow
 
 MAX_OPERATIONS = 5

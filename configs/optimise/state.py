@@ -12,7 +12,8 @@ from operad.configs.optimise.edits import Operation, told
 from operad.configs.optimise.tree import Tree, back_up
 from operad.configs.optimise.trial import Result, mean
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.message import NO_USAGE, Usage, Value
+from operad.runtime.values.message import NO_USAGE, Usage
+from operad.runtime.values.value import Value
 
 FINALISTS = 3
 """Number of candidates, besides the first, that are tried on all tasks if steps use samples."""

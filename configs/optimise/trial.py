@@ -18,7 +18,8 @@ from operad.runtime.policies.policy import Budget, causes
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.concurrently import concurrently
 from operad.runtime.values.errors import AnswerError, BudgetError, ModelError, OperadError, PausedError, describe
-from operad.runtime.values.message import Job, Usage, Value, WorkflowMessage, WorkflowStatus, new_id
+from operad.runtime.values.message import Job, Usage, WorkflowMessage, WorkflowStatus, new_id
+from operad.runtime.values.value import Value
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 MAX_KEPT = 2_000

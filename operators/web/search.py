@@ -13,7 +13,7 @@ from operad.operators.web.fetch import Fetched, Guard, fetch
 from operad.runtime.models.endpoint import one_line, without_key
 from operad.runtime.values.api_key import ApiKey, key_text
 from operad.runtime.values.errors import FetchError
-from operad.runtime.values.message import Value
+from operad.runtime.values.value import Value
 
 
 @dataclass(frozen=True, slots=True)

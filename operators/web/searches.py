@@ -16,7 +16,7 @@ from operad.operators.web.search import SearchResult
 from operad.runtime.models.endpoint import one_line, without_key
 from operad.runtime.values.api_key import ApiKey, key_text
 from operad.runtime.values.errors import FetchError
-from operad.runtime.values.message import Value
+from operad.runtime.values.value import Value
 
 _LONGEST = 500
 """Maximum length of a provider's message in an error, in characters."""

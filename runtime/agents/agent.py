@@ -8,8 +8,9 @@ from pathlib import Path
 
 from operad.runtime.events import Event
 from operad.runtime.reasoning.reasoner import Reasoner
-from operad.runtime.values.message import Job, Value, WorkflowMessage
+from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.sync import run_sync
+from operad.runtime.values.value import Value
 from operad.runtime.workflow.chat import Chat
 from operad.runtime.workflow.chat_store import ChatStore
 from operad.runtime.workflow.memory import DEFAULT_TOKENS

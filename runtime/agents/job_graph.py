@@ -9,7 +9,8 @@ from typing import Any
 
 from operad.runtime.graph.schedule import Plan
 from operad.runtime.values.errors import Issue, did_you_mean
-from operad.runtime.values.message import Job, SubJob, Value
+from operad.runtime.values.message import Job, SubJob
+from operad.runtime.values.value import Value
 
 MAX_SUB_JOBS = 64
 """Maximum number of parts of one split."""

@@ -15,8 +15,8 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from operad.runtime.graph.call import Executable
+from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.output import short_repr
 
 T = TypeVar("T", default=Any, covariant=True)
 U = TypeVar("U")

@@ -13,9 +13,10 @@ from operad.runtime.graph.call import Executable, OperatorCall
 from operad.runtime.graph.edges import Step
 from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import plain_value, short_repr
+from operad.runtime.values.output import plain_value
 
 if TYPE_CHECKING:
     from operad.runtime.graph.graph import HasGraph

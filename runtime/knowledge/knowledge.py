@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from operad.runtime.values.message import Value
+from operad.runtime.values.value import Value
 
 
 class Passage(Value):

@@ -25,7 +25,7 @@ from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.policy import Timeout
 from operad.runtime.values.api_key import ApiKey
 from operad.runtime.values.errors import ModelError, RequestError, describe
-from operad.runtime.values.message import Value
+from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
     import ssl
@@ -85,13 +85,14 @@ class Endpoint(Value):
 
     model_config = ConfigDict(hide_input_in_errors=True)  # the URL may contain a password
 
-    name: str
+    name: str = Field(kw_only=False)
     base_url: str = OPENAI_URL
     api_key: ApiKey | None = None
     timeout: float = Field(default=120.0, gt=0)
     total_timeout: float = Field(default=600.0, gt=0)
     max_retries: int = Field(default=2, ge=0)
 
+    _positional: ClassVar[str] = "name"
     _indifferent: ClassVar[frozenset[str]] = frozenset({"api_key", "timeout", "total_timeout", "max_retries"})
     _protocol: ClassVar[str] = ""
 

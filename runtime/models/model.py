@@ -91,7 +91,7 @@ class Model(Endpoint):
             the price is known.
     """
 
-    name: str = DEFAULT_MODEL
+    name: str = Field(default=DEFAULT_MODEL, kw_only=False)
     temperature: float | None = Field(default=None, ge=0)
     max_tokens: int | None = Field(default=None, ge=1)
     tools: Literal["native", "constrained"] = "native"

@@ -9,7 +9,8 @@ from typing import Any, cast
 from pydantic import ConfigDict, Field
 
 from operad.runtime.tools.tool import Tool
-from operad.runtime.values.message import NO_USAGE, Usage, Value
+from operad.runtime.values.message import NO_USAGE, Usage
+from operad.runtime.values.value import Value
 
 ChatMessage = Mapping[str, Any]
 """Message of the chat-completions protocol, with ``role``, ``content`` and, for tool calls, further fields."""

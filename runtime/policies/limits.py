@@ -48,9 +48,11 @@ class Limits:
     def __post_init__(self) -> None:
         limits = {limit.name: getattr(self, limit.name) for limit in fields(self)}
         issues = [
-            Issue("limits", f"must be at least 1, or None for no limit, not {value!r}", f"Limits.{name}")
+            Issue(
+                "limits", f"must be a whole number of at least 1, or None for no limit, not {value!r}", f"Limits.{name}"
+            )
             for name, value in limits.items()
-            if value is not None and value < 1
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1)
         ]
         if issues:
             raise InvalidError("limits", issues)

@@ -15,9 +15,9 @@ from operad.runtime.models.model import Model, resolve_model
 from operad.runtime.reasoning.conversation import Conversation, Form
 from operad.runtime.reasoning.prompt import fence, render
 from operad.runtime.reasoning.task import Task
+from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import AnswerError, InputError
 from operad.runtime.values.fingerprint import name_of
-from operad.runtime.values.output import short_repr
 from operad.runtime.values.schema import SchemaMismatch, is_json_schema, parse_output_schema
 
 T = TypeVar("T")

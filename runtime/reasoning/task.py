@@ -10,7 +10,8 @@ from operad.runtime.knowledge.knowledge import Insight, Knowledge
 from operad.runtime.tools.tool import Tool
 from operad.runtime.tools.toolkit import Action
 from operad.runtime.values.file import FileDescriptor
-from operad.runtime.values.message import Job, StepRecord, SubJob, Value, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import Job, StepRecord, SubJob, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.value import Value
 
 
 class Example(Value):

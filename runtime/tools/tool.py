@@ -25,11 +25,12 @@ from operad.runtime.tools.signature import (
     wrong_argument,
     wrong_arguments,
 )
+from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import ToolError, describe, did_you_mean
 from operad.runtime.values.json_schema import EndlessSchemaError, schema_errors
-from operad.runtime.values.message import Value, new_id
-from operad.runtime.values.output import short_repr
+from operad.runtime.values.message import new_id
 from operad.runtime.values.sync import in_function_thread
+from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager

@@ -9,7 +9,8 @@ from pydantic import BeforeValidator, Field
 
 from operad.runtime.tools.tool import DescribedFunction, Tool, ToolGroup, ToolSource, as_tools
 from operad.runtime.values.errors import ToolError, did_you_mean
-from operad.runtime.values.message import Value, new_id
+from operad.runtime.values.message import new_id
+from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

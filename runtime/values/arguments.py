@@ -1,4 +1,4 @@
-"""Check of keyword arguments: an unknown one is an error with the nearest name and the known ones."""
+"""Wrong arguments: errors for unknown ones, and the text of wrong values in errors."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ F = TypeVar("F", bound=Callable[..., None])
 
 
 def known_arguments(init: F) -> F:
-    """Make a constructor raise InputError instead of TypeError for unknown keyword arguments.
+    """Make a constructor raise InputError instead of TypeError for unknown and missing arguments.
 
     Its signature remains the same, for type checkers and for `inspect.signature`.
     """
-    known = list(inspect.signature(init).parameters)[1:]
+    parameters = list(inspect.signature(init).parameters.values())[1:]
+    known = [parameter.name for parameter in parameters]
+    required = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
 
     @functools.wraps(init)
     def checked(self: Any, *args: Any, **given: Any) -> None:
         refuse_unknown(f"{type(self).__name__}(…)", given, known)
+        if missing := [name for name in required[len(args) :] if name not in given]:
+            raise InputError(f"{type(self).__name__}(…): {', '.join(missing)} missing")
         init(self, *args, **given)
 
     return cast("F", checked)
@@ -40,3 +44,12 @@ def refuse_unknown(called: str, given: Iterable[str], known: Sequence[str]) -> N
     """
     if unknown := [f"{name!r}{did_you_mean(name, known)}" for name in given if name not in known]:
         raise InputError(f"{called} has no argument {', '.join(unknown)}; it has: {', '.join(known)}")
+
+
+def short_repr(value: object) -> str:
+    """Return the text of a value of a wrong type for error messages: its shortened `repr` and its type."""
+    text, kind = repr(value), type(value).__name__
+    if text.startswith("<") and " at 0x" in text:  # the address of an object does not help the reader
+        name = getattr(value, "__qualname__", None)
+        return f"the {kind} {name}" if name else f"an instance of {kind}"
+    return f"{text if len(text) <= 60 else text[:60] + '…'} ({kind})"

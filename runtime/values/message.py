@@ -9,12 +9,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 from uuid import uuid4
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, field_serializer
+from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, field_serializer, model_validator
 
-from operad.runtime.values.errors import InputError, did_you_mean
+from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.file import FileDescriptor
-from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.json_like import as_json
+from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
     Ids = Sequence[str]  # constructors accept a list; the field is a tuple
@@ -25,24 +25,6 @@ else:
 def new_id() -> str:
     """Return a new identifier: a random UUID as text."""
     return str(uuid4())
-
-
-class Value(BaseModel):
-    """A frozen value that rejects unknown fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64")
-
-    _indifferent: ClassVar[frozenset[str]] = frozenset({"id"})
-    """Fields that the fingerprint omits: those that do not influence answers, and secrets."""
-
-    def fingerprint(self) -> dict[str, JsonValue]:
-        """Return plain values that are equal for instances that behave alike: type and fields, without ids and secrets.
-
-        Raises:
-            InputError: A field has no JSON form.
-        """
-        fields = type(self).model_fields.keys() - self._indifferent
-        return {"type": name_of(type(self))} | {name: fingerprint(getattr(self, name)) for name in fields}
 
 
 class WorkflowStatus(str, Enum):
@@ -185,7 +167,7 @@ class WorkflowMessage(Value):
         item: Item of the list, in a part of a map's message.
     """
 
-    scratchpad: str = ""
+    scratchpad: str = Field(default="", kw_only=False)
     status: Annotated[WorkflowStatus, BeforeValidator(_as_status)] = WorkflowStatus.SUCCESS
     evaluation: str = ""
     lesson: str = ""
@@ -199,6 +181,7 @@ class WorkflowMessage(Value):
     parts: tuple[WorkflowMessage, ...] = ()
     item: Any = None
 
+    _positional: ClassVar[str] = "scratchpad"
     _indifferent: ClassVar[frozenset[str]] = frozenset({"job_id", "operator_id", "blame", "usage"})
 
     def fingerprint(self) -> dict[str, JsonValue]:
@@ -319,18 +302,22 @@ class Job(Value):
     inputs: Annotated[dict[str, JsonValue], BeforeValidator(as_json)] = Field(default_factory=dict)
     turns: tuple[Turn, ...] = ()
 
+    _positional: ClassVar[str] = "goal"
     _indifferent: ClassVar[frozenset[str]] = frozenset({"id", "session_id", "parent_id"})
 
-    def __init__(self, *goal: str, **fields: Any) -> None:
-        if len(goal) > 1:
-            raise InputError(
-                f"Job(…) expects the goal as its only positional argument; got {len(goal)} positional arguments"
-            )
-        if goal:
-            fields["goal"] = goal[0]
-        elif "inputs" in fields:
-            fields.setdefault("goal", "")
-        super().__init__(**fields)
+    if TYPE_CHECKING:  # the fields may have types that JSON can express
+
+        def __init__(self, goal: str = "", **fields: Any) -> None: ...
+
+    @model_validator(mode="before")
+    @classmethod
+    def _goal_of_inputs(cls, fields: Any) -> Any:
+        """Set an empty goal if a job has inputs and no goal."""
+        return (
+            {"goal": "", **cast("dict[str, Any]", fields)}
+            if isinstance(fields, dict) and "inputs" in fields
+            else fields
+        )
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return plain values that are equal for jobs with equal answers; see `Value.fingerprint`."""

@@ -12,6 +12,7 @@ from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import TypedDict, TypeVar, get_type_hints
 
+from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, InvalidError
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.schema import is_json_schema, parse_output_schema, schema_of
@@ -169,15 +170,6 @@ def is_class(kind: object) -> bool:
 def name(kind: Any) -> str:
     """Return a type's name for error messages."""
     return kind.__name__ if is_class(kind) else str(kind).replace("typing.", "")
-
-
-def short_repr(value: object) -> str:
-    """Return the text of a value of a wrong type for error messages: its shortened `repr` and its type."""
-    text, kind = repr(value), type(value).__name__
-    if text.startswith("<") and " at 0x" in text:  # the address of an object does not help the reader
-        name = getattr(value, "__qualname__", None)
-        return f"the {kind} {name}" if name else f"an instance of {kind}"
-    return f"{text if len(text) <= 60 else text[:60] + '…'} ({kind})"
 
 
 def _typed_dict(kind: Any) -> Any:

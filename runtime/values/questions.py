@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import JsonValue
 
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
-from operad.runtime.values.message import Value
 from operad.runtime.values.schema import faults
+from operad.runtime.values.value import Value
 
 
 class Question(Value):

@@ -16,9 +16,9 @@ from typing_extensions import TypeVar
 from operad.runtime.events import Event, RunFinished
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job, Turn, Usage, WorkflowMessage, new_id
-from operad.runtime.values.output import short_repr
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.answer_stream import answer_text, pieces
 from operad.runtime.workflow.chat_store import ChatStore

@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.message import Turn
-from operad.runtime.values.output import short_repr
 from operad.runtime.values.sqlite_file import FileKind, SqliteFile
 
 APPLICATION_ID = 0x6F706163

@@ -30,9 +30,10 @@ from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator, as_operator
 from operad.runtime.graph.schedule import Join, Ports
 from operad.runtime.policies.policy import NO_POLICY, Policy
+from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.values.message import WorkflowMessage
-from operad.runtime.values.output import plain_value, short_repr
+from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.function_evaluator import FunctionEvaluator
 from operad.runtime.workflow.within import Within

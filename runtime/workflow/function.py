@@ -21,11 +21,12 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.edges import check_step
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import Policy
+from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, Issue, OperadError, PortError, did_you_mean, shorten
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.ids import as_name, settled_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import Output, is_class, name, short_repr
+from operad.runtime.values.output import Output, is_class, name
 from operad.runtime.values.sync import in_function_thread
 from operad.runtime.workflow.parameters import (
     Parameter,

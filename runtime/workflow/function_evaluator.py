@@ -11,9 +11,9 @@ from pydantic import JsonValue
 from operad.runtime.events import current_scope
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import FaultError, InputError, Issue
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
-from operad.runtime.values.output import short_repr
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.transcript import transcript
 from operad.runtime.workflow.verdict import LONGEST_LESSON

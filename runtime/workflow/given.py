@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.models.model import Model
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
+from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, shorten
 from operad.runtime.values.json_like import JsonLike, as_json, json_value
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import short_repr
 from operad.runtime.values.questions import Question
 
 JobLike = Job | str | Mapping[str, JsonLike] | BaseModel
@@ -71,7 +70,7 @@ def job_of(job: JobLike) -> Job:
     if not isinstance(inputs, Mapping):
         raise InputError(f"expected a text, a dict of inputs, a pydantic model or a Job; got {short_repr(job)}")
     try:
-        return Job(goal="", inputs=cast("Mapping[str, JsonValue]", inputs))
+        return Job.model_validate({"goal": "", "inputs": inputs})
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))

@@ -12,7 +12,7 @@ from operad.runtime.graph.call import Executable, OperatorCall
 from operad.runtime.graph.edges import AnswerPath, Function, check_step, is_executable
 from operad.runtime.graph.operator import BaseOperator, refusing_jobs
 from operad.runtime.policies.policy import check_positive
-from operad.runtime.values.arguments import known_arguments
+from operad.runtime.values.arguments import known_arguments, short_repr
 from operad.runtime.values.errors import (
     InputError,
     InvalidError,
@@ -21,7 +21,7 @@ from operad.runtime.values.errors import (
 )
 from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.values.output import plain_value, short_repr
+from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.declared import declared, fault_in_list
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.items import Calls, ItemError, OnError, for_each

@@ -11,9 +11,9 @@ from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.reasoning.prompt import fence
 from operad.runtime.reasoning.reasoner import Reasoner, ask
 from operad.runtime.reasoning.task import Task
+from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import NO_USAGE, Job, Turn, Usage, WorkflowMessage
-from operad.runtime.values.output import short_repr
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 DEFAULT_TOKENS = 4_000

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pydantic import JsonValue
 
+from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import WorkflowMessage
-from operad.runtime.values.output import short_repr
 
 if TYPE_CHECKING:
     from operad.runtime.graph.call import OperatorCall

@@ -26,11 +26,10 @@ from operad.runtime.models.model import Model
 from operad.runtime.policies.limits import Limits, limiters
 from operad.runtime.policies.policy import NO_BUDGET, NO_POLICY, Budget, Policy, check_positive
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
-from operad.runtime.values.arguments import known_arguments
+from operad.runtime.values.arguments import known_arguments, short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue, MissingExtraError, RunningLoopError
 from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import WorkflowMessage, new_id
-from operad.runtime.values.output import short_repr
 from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import run_sync, running_loop
 from operad.runtime.workflow.definition import Definition

@@ -16,8 +16,8 @@ from starlette.routing import Match, Route
 
 from operad.runtime.durable.places import version_here
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.message import Value
 from operad.runtime.values.validation import requirement
+from operad.runtime.values.value import Value
 from operad.server.api.chat import chat_routes
 from operad.server.api.experts import Offer
 from operad.server.api.mcp_tools import McpDoor

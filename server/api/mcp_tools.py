@@ -17,8 +17,9 @@ from operad.configs.answers import describe_answer
 from operad.runtime import events
 from operad.runtime.durable.places import version_here
 from operad.runtime.values.errors import did_you_mean
-from operad.runtime.values.message import Value, WorkflowStatus
+from operad.runtime.values.message import WorkflowStatus
 from operad.runtime.values.valid_json import to_text
+from operad.runtime.values.value import Value
 from operad.server.api.experts import Offer
 from operad.server.api.runs import Runs, ServedRun
 from operad.server.problems import RefusedError

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Response
 from pydantic import AliasChoices, ConfigDict, Field, JsonValue
 
-from operad.runtime.values.message import Usage, Value, WorkflowStatus
+from operad.runtime.values.message import Usage, WorkflowStatus
 from operad.runtime.values.valid_json import to_json
+from operad.runtime.values.value import Value
 from operad.server.api.experts import Offer, find_offer, leads
 from operad.server.api.replies import EventStream, json_reply
 from operad.server.api.runs import Runs, ServedRun, State

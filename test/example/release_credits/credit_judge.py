@@ -11,7 +11,8 @@ from credit_operators import Credit, Decision
 
 from operad.evaluators.evaluator import Evaluator
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.values.message import Value, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
+from operad.runtime.values.value import Value
 
 _BEFORE = 60
 """Characters before a name that are looked at."""

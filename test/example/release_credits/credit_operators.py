@@ -28,8 +28,9 @@ from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.tools.toolkit import Toolkit
 from operad.runtime.values.concurrently import concurrently
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.message import Job, Value, WorkflowMessage
+from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema import validate
+from operad.runtime.values.value import Value
 
 MAX_SHOWN = 3_000
 """Characters of an entry that a model gets to see."""
