@@ -71,6 +71,11 @@ class RunInProgress(Protocol):
         ...
 
     @property
+    def reasoner(self) -> object:
+        """The reasoner of the run: a `Reasoner`."""
+        ...
+
+    @property
     def workflow(self) -> str:
         """The name of the workflow."""
         ...

@@ -19,6 +19,7 @@ from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.policies.deadline import Deadline, standing_still, within
 from operad.runtime.policies.limits import Limiter, SharedLimits
 from operad.runtime.policies.policy import NO_BUDGET, Timeout, causes
+from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.tools.connections import Connections
 from operad.runtime.values.errors import BudgetError, OperadError, OperatorError, SkippedError, describe
 from operad.runtime.values.message import NO_USAGE, Job, StepRecord, Usage, WorkflowMessage, WorkflowStatus
@@ -143,6 +144,11 @@ class Run:
     def job(self) -> Job:
         """The job."""
         return self._call.job
+
+    @property
+    def reasoner(self) -> Reasoner:
+        """The reasoner of the run."""
+        return self._call.reasoner
 
     @property
     def workflow(self) -> str:

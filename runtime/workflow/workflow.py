@@ -236,7 +236,7 @@ class Workflow(Definition[T]):
                 progress.
             Exception: The errors of `aexecute`.
         """
-        call = call_of(job, one_of(reasoner, model), None, lesson, self._reasoner)
+        call = call_of(job, one_of(reasoner, model), None, lesson, self._run_reasoner)
         outer = events.current_scope()
         if outer is not None:
             run = self.run_within(outer, call)
@@ -270,7 +270,7 @@ class Workflow(Definition[T]):
             raise RunningLoopError("start(…) needs a running event loop; without one, call run(…)")
         buffer = Buffer(slows=False)
         run_id = run_id or new_id()
-        call = call_of(job, one_of(reasoner, model), None, lesson, self._reasoner)
+        call = call_of(job, one_of(reasoner, model), None, lesson, self._run_reasoner)
         live = self._start(call, run_id, buffer, streamed=False)
         live.task.add_done_callback(lambda _: self._runs.forget(run_id))
         return RunHandle(run_id, live, buffer, partial(self._result, live.run))
@@ -329,7 +329,7 @@ class Workflow(Definition[T]):
             PausedError: The run waits for a person; resume it with `aresume`.
             InputError: A run with this id is in progress.
         """
-        call = call_of(job, reasoner, workflow_messages, lesson, self._reasoner)
+        call = call_of(job, reasoner, workflow_messages, lesson, self._run_reasoner)
         outer = events.current_scope()
         if outer is not None:
             return await self.run_within(outer, call).execute()
@@ -402,7 +402,7 @@ class Workflow(Definition[T]):
         """
         known = [*self._operators, *(evaluator.get_id() for evaluator, _ in self._evaluators)]
         wanted = event_filter(only, under, self._id_of, known)
-        call = call_of(job, one_of(reasoner, model), workflow_messages, lesson, self._reasoner)
+        call = call_of(job, one_of(reasoner, model), workflow_messages, lesson, self._run_reasoner)
         return EventStream(partial(self._start, call, run_id), wanted)
 
     def stream_text(
@@ -430,8 +430,8 @@ class Workflow(Definition[T]):
         from operad.runtime.workflow.answer_stream import pieces  # imported here because that module imports this one
 
         given = one_of(reasoner, model)
-        thinks = self._reasoner if given is None else reasoner_of(given)
-        call = call_of(job, thinks, None, lesson, self._reasoner)
+        thinks = self._run_reasoner if given is None else reasoner_of(given)
+        call = call_of(job, thinks, None, lesson, self._run_reasoner)
         heard = run_events(partial(self._start, call, run_id), StreamedRun(pauses=True))
         return TextStream(pieces(cast("Any", self), thinks, heard))
 
@@ -459,7 +459,7 @@ class Workflow(Definition[T]):
         """
         from operad.runtime.workflow.chat import Chat  # imported here because that module imports this one
 
-        reasoner = self._reasoner if model is None else reasoner_of(model)
+        reasoner = self._run_reasoner if model is None else reasoner_of(model)
         return Chat(cast("Any", self), reasoner, id, store=store, memory=memory)
 
     def as_awel(
@@ -583,6 +583,12 @@ class Workflow(Definition[T]):
         check_reasoner(reasoner, [*graph.operators.values(), *graph.evaluators] if operators is None else operators)
 
     # Inside
+
+    @property
+    def _run_reasoner(self) -> Reasoner:
+        """The reasoner of a run without one: the workflow's; without that, the one of the run that contains it."""
+        outer = None if self._given_reasoner else events.current_scope()
+        return cast("Reasoner", outer.run.reasoner) if outer else self._reasoner
 
     def with_own_model(self, call: OperatorCall) -> OperatorCall:
         """Return the call with the workflow's own model as the reasoner, if the workflow was given a model."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from operad.operators import Operator
 from operad.runtime.events import (
     Event,
     ModelAnswered,
@@ -587,3 +588,32 @@ async def test_a_workflow_that_runs_itself_may_stop_by_itself(chain: New) -> Non
     workflow = chain("w", Say("again", again))
 
     assert (await run(workflow)).scratchpad == "(((.)))"
+
+
+@pytest.mark.parametrize("way", ["arun", "run", "stream", "stream_text", "start"])
+async def test_a_workflow_without_a_model_that_an_operator_runs_uses_the_model_of_that_run(
+    way: str, monkeypatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")  # no answer comes from there
+    expert = Workflow(Operator("You are the expert.", id="expert"))
+
+    async def ask(job: Job) -> str:
+        if way == "arun":
+            return (await expert.arun(job.goal)).text
+        if way == "run":
+            return (await asyncio.to_thread(expert.run, job.goal)).text
+        if way == "stream":
+            return [event async for event in expert.stream(job.goal)][-1].message.scratchpad  # pyright: ignore
+        if way == "stream_text":
+            return "".join([piece async for piece in expert.stream_text(job.goal)])
+        return (await expert.start(job.goal)).text
+
+    result = await Workflow(ask).arun("why?", model=ScriptedReasoner(["scripted"]))
+    assert result.text == "scripted"
+    own = Workflow(Operator("You are the expert.", id="expert"), model=ScriptedReasoner(["its own"]))
+
+    async def ask_its_own(job: Job) -> str:
+        return (await own.arun(job.goal)).text
+
+    assert (await Workflow(ask_its_own).arun("why?", model=ScriptedReasoner([]))).text == "its own"
