@@ -9,11 +9,16 @@ from typing import Any, TypeVar, cast
 
 from operad.runtime.values.errors import InputError, did_you_mean
 
+
+class ArgumentError(InputError, ValueError):
+    """A constructor was called with unknown, missing or wrong arguments."""
+
+
 F = TypeVar("F", bound=Callable[..., None])
 
 
 def known_arguments(init: F) -> F:
-    """Make a constructor raise InputError instead of TypeError for unknown and missing arguments.
+    """Make a constructor raise ArgumentError instead of TypeError for unknown and missing arguments.
 
     Its signature remains the same, for type checkers and for `inspect.signature`.
     """
@@ -25,7 +30,7 @@ def known_arguments(init: F) -> F:
     def checked(self: Any, *args: Any, **given: Any) -> None:
         refuse_unknown(f"{type(self).__name__}(…)", given, known)
         if missing := [name for name in required[len(args) :] if name not in given]:
-            raise InputError(f"{type(self).__name__}(…): {', '.join(missing)} missing")
+            raise ArgumentError(f"{type(self).__name__}(…): {', '.join(missing)} missing")
         init(self, *args, **given)
 
     return cast("F", checked)
@@ -40,10 +45,16 @@ def refuse_unknown(called: str, given: Iterable[str], known: Sequence[str]) -> N
         known: Names of all arguments.
 
     Raises:
-        InputError: An argument is unknown; the message names the nearest known argument and all others.
+        ArgumentError: An argument is unknown; the message names the nearest known argument and all others.
     """
-    if unknown := [f"{name!r}{did_you_mean(name, known)}" for name in given if name not in known]:
-        raise InputError(f"{called} has no argument {', '.join(unknown)}; it has: {', '.join(known)}")
+    if unknown := [name for name in given if name not in known]:
+        raise unknown_arguments(called, unknown, known)
+
+
+def unknown_arguments(called: str, unknown: Iterable[str], known: Sequence[str]) -> ArgumentError:
+    """Return the error of a call with unknown arguments."""
+    names = ", ".join(f"{name!r}{did_you_mean(name, known)}" for name in unknown)
+    return ArgumentError(f"{called} has no argument {names}; it has: {', '.join(known)}")
 
 
 def short_repr(value: object) -> str:

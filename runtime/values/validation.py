@@ -13,6 +13,7 @@ _REQUIREMENTS: Mapping[str, str] = {
     "bool_type": "must be true or false",
     "dict_type": "must be a mapping of keys to values",
     "enum": "must be {expected}",
+    "finite_number": "must be a finite number",
     "float_parsing": "must be a number",
     "float_type": "must be a number",
     "greater_than": "must be more than {gt}",
@@ -25,6 +26,7 @@ _REQUIREMENTS: Mapping[str, str] = {
     "list_type": "must be a list",
     "literal_error": "must be {expected}",
     "model_type": "must be a mapping of keys to values",
+    "string_too_short": "must not be empty",
     "string_type": "must be text",
 }
 """Requirements by pydantic's type of error; fields in braces come from the error's context."""

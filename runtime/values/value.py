@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from operad.runtime.values.arguments import refuse_unknown, short_repr
-from operad.runtime.values.errors import InputError
+from operad.runtime.values.arguments import ArgumentError, short_repr, unknown_arguments
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.validation import nearest_choice, requirement
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:  # type checkers take the arguments from the fields
 else:
 
     class _ValueType(type(BaseModel)):
-        """Type of the classes of values: their constructors raise `InputError` instead of `ValidationError`."""
+        """Type of the classes of values: their constructors raise `ArgumentError` instead of `ValidationError`."""
 
         def __call__(cls, *args: Any, **fields: Any) -> Any:
             try:
@@ -33,9 +32,9 @@ else:
             if len(args) > 1 or not name:
                 told = f"at most one positional argument, {name!r}" if name else "no positional arguments"
                 example = name or next(iter(cls.model_fields), "")
-                raise InputError(f"{cls.__name__}(…) takes {told}: write {cls.__name__}({example}=…)")
+                raise ArgumentError(f"{cls.__name__}(…) takes {told}: write {cls.__name__}({example}=…)")
             if name in fields:
-                raise InputError(f"{cls.__name__}(…) got {name!r} twice: by position and by name")
+                raise ArgumentError(f"{cls.__name__}(…) got {name!r} twice: by position and by name")
             return {name: args[0], **fields}
 
 
@@ -43,7 +42,7 @@ class Value(BaseModel, metaclass=_ValueType):
     """A frozen value that rejects unknown fields.
 
     Raises:
-        InputError: An argument is unknown, missing, or has another type.
+        ArgumentError: An argument is unknown, missing, or has another type.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64")
@@ -66,7 +65,7 @@ class Value(BaseModel, metaclass=_ValueType):
 
 def wrong_arguments(
     error: ValidationError, called: str, known: Sequence[str], *, shows_input: bool = True
-) -> InputError:
+) -> ArgumentError:
     """Return the error of a call with wrong arguments.
 
     Args:
@@ -77,17 +76,15 @@ def wrong_arguments(
     """
     faults = error.errors(include_url=False)
     unknown = [str(each["loc"][0]) for each in faults if each["type"] == "extra_forbidden" and len(each["loc"]) == 1]
-    try:
-        refuse_unknown(called, unknown, known)
-    except InputError as refused:
-        return refused
+    if unknown:
+        return unknown_arguments(called, unknown, known)
     told: dict[str, list[str]] = {}
     for fault in faults:
         name, *inner = fault["loc"] or ["value"]
         place = f"{name}{''.join(f'[{part}]' for part in inner if isinstance(part, int))}"
         told.setdefault(place, []).append(_fault_text(fault, shows_input=shows_input))
     # a union has a fault for each of its members
-    return InputError(
+    return ArgumentError(
         f"{called}: " + "; ".join(f"{place}: {' or '.join([*dict.fromkeys(texts)])}" for place, texts in told.items())
     )
 

@@ -264,17 +264,26 @@ class Runs:
         The method can be called in any event loop; see `LiveRun.resume`.
 
         Raises:
-            InputError: The run's stream has a consumer, which would wait for ever if it waited for the result here.
+            InputError: The run's stream has a consumer.
         """
         live = self.find(run_id)
-        if live.streamed:
+        self.refuse_streamed(run_id)
+        if await self._keep(live, run_id, answers):
+            return live.run, await _in_loop(live.loop, live.outcome())
+        return live.run, await _in_loop(live.loop, live.resume(answers))
+
+    def refuse_streamed(self, run_id: str) -> None:
+        """Refuse to resume a run whose stream has a consumer, which would wait for ever if it waited for the result.
+
+        Raises:
+            InputError: The run's stream has a consumer.
+        """
+        live = self._live.get(run_id)
+        if live is not None and live.streamed:
             raise InputError(
                 f"workflow {self._workflow!r}: the events of run {run_id!r} have a consumer, who receives its end: "
                 f"answer with stream.answer(answers), or `await flow.answer({run_id!r}, answers)`"
             )
-        if await self._keep(live, run_id, answers):
-            return live.run, await _in_loop(live.loop, live.outcome())
-        return live.run, await _in_loop(live.loop, live.resume(answers))
 
     async def _keep(self, live: LiveRun, run_id: str, answers: Mapping[str, JsonValue]) -> bool:
         """Store answers to questions that a run asked before it was resumed, and has not asked again yet.

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from operad.runtime.graph.graph import END
 from operad.runtime.policies.policy import causes
+from operad.runtime.values.arguments import ArgumentError
 from operad.runtime.values.errors import (
     AnswerError,
     BudgetError,
@@ -44,6 +45,8 @@ _FINAL = (
 def is_retryable(error: BaseException) -> bool:
     """Return True if the operator that raised may do better with a lesson."""
     first = _first(error)
+    if isinstance(first, ArgumentError):  # often of a value made from the answer of a model
+        return True
     return isinstance(first, Exception) and not isinstance(first, _FINAL)
 
 

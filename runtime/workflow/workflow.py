@@ -559,6 +559,7 @@ class Workflow(Definition[T]):
         Raises:
             RunningLoopError: An event loop is running here: await `aresume` instead.
         """
+        self._runs.refuse_streamed(run_id)
         return run_sync(partial(self.aresume, run_id, answers, model), instead=f"{type(self).__name__}.aresume(…)")
 
     async def cancel(self, run_id: str) -> None:

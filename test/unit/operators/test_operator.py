@@ -4,7 +4,6 @@ import asyncio
 import threading
 
 import pytest
-from pydantic import ValidationError
 
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import (
@@ -156,17 +155,30 @@ async def test_without_a_toolkit_the_actions_bring_their_own_tools():
 
 @pytest.mark.parametrize("instruction", ["", " \n\t"])
 def test_an_empty_instruction_is_an_error_that_says_what_to_do(instruction):
-    with pytest.raises(ValidationError, match="the instruction is empty: say what the operator is to do"):
+    with pytest.raises(InputError, match="the instruction is empty: say what the operator is to do"):
         OperatorConfig(instruction=instruction)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"threshold": -0.01}, {"threshold": 1.01}, {"hops": -1}, {"id": ""}, {"hop": 1}, {"hops": 0.5}]
+    ("wrong", "told"),
+    [
+        ({"threshold": -0.01}, "threshold: must be at least 0, got -0.01 (float)"),
+        ({"threshold": 1.01}, "threshold: must be at most 1, got 1.01 (float)"),
+        ({"hops": -1}, "hops: must be at least 0, got -1 (int)"),
+        ({"hops": 0.5}, "hops: must be a whole number, got 0.5 (float)"),
+        ({"id": ""}, "id: must not be empty, got '' (str)"),
+        ({"hops": -1, "id": ""}, "hops: must be at least 0, got -1 (int); id: must not be empty, got '' (str)"),
+    ],
 )
-def test_values_out_of_bounds_and_unknown_names_are_errors(wrong):
-    with pytest.raises(ValidationError) as caught:
+def test_values_out_of_bounds_are_errors(wrong, told):
+    with pytest.raises(InputError) as caught:
         OperatorConfig(instruction="Do it.", **wrong)
-    assert [error["loc"] for error in caught.value.errors()] == [tuple(wrong)]
+    assert str(caught.value) == f"OperatorConfig(…): {told}"
+
+
+def test_an_unknown_name_is_an_error_with_the_nearest():
+    with pytest.raises(InputError, match=r"OperatorConfig\(…\) has no argument 'hop' \(did you mean 'hops'\?\)"):
+        OperatorConfig(instruction="Do it.", hop=1)  # pyright: ignore[reportCallIssue]
 
 
 def test_operators_without_an_id_get_one_each_in_a_workflow():

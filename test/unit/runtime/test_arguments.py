@@ -45,11 +45,11 @@ def test_run_takes_the_model_by_keyword_and_by_position_but_not_both():
         ),
         (
             lambda: unchecked(Operator)("A", name="x"),
-            "Operator(…) has no argument 'name'; it has: config, id, output, tools, ",
+            "Operator(…) has no argument 'name'; it has: instruction, id, output, tools, ",
         ),
         (
             lambda: unchecked(Evaluator)("A", nme="x"),
-            "Evaluator(…) has no argument 'nme'; it has: config, id, output, tools, ",
+            "Evaluator(…) has no argument 'nme'; it has: instruction, id, output, tools, ",
         ),
         (
             lambda: unchecked(Workflow)(rounds=2),
@@ -85,5 +85,5 @@ def test_without_a_model_a_run_from_python_says_first_where_python_gives_one(mon
 
 
 def test_the_signatures_remain_those_that_are_written():
-    assert list(inspect.signature(Operator).parameters)[:3] == ["config", "id", "output"]
+    assert list(inspect.signature(Operator).parameters)[:3] == ["instruction", "id", "output"]
     assert list(inspect.signature(Workflow).parameters)[:3] == ["graph", "max_rounds", "evaluator"]

@@ -1051,7 +1051,7 @@ async def test_a_question_in_a_stream_is_answered_by_its_consumer():
     team = Team([TWO], work={"b": work})
     async for event in team.leader.stream(JOB, run_id="R"):
         if isinstance(event, events.Interrupted):
-            team.leader.workflow.resume("R", {event.interrupt_id: "red"})
+            await team.leader.workflow.answer("R", {event.interrupt_id: "red"})
     [finished] = team.of_kind(events.RunFinished)
     assert finished.message.scratchpad == "red ink"
 

@@ -334,4 +334,4 @@ def test_limits_below_one_are_errors_all_at_once():
         ("limits", "Limits.concurrency"),
         ("limits", "Limits.tokens_per_minute"),
     ]
-    assert "must be at least 1, or None for no limit, not -1" in str(error.value)
+    assert "must be a whole number of at least 1, or None for no limit, not -1" in str(error.value)

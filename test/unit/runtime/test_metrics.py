@@ -158,10 +158,11 @@ async def test_open_questions_are_seen_until_they_are_answered(metrics):
 
     workflow = BuiltinWorkflow(listeners=[metrics])
     workflow.add_operator(Do("a", ask))
-    async for event in workflow.stream(JOB, ScriptedReasoner([]), run_id="R"):
+    stream = workflow.stream(JOB, ScriptedReasoner([]), run_id="R")
+    async for event in stream:
         if isinstance(event, events.Interrupted):
             assert counted(metrics)["open_questions",] == 1
-            workflow.resume("R", {event.interrupt_id: "this"})
+            stream.answer({event.interrupt_id: "this"})
     assert ("open_questions",) not in counted(metrics)
 
 

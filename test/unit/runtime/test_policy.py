@@ -482,7 +482,7 @@ def test_nobody_waits_for_the_thread_of_a_tool_that_takes_too_long():
 
 
 def test_a_tools_time_is_above_zero():
-    with pytest.raises(ValueError, match="greater than 0"):
+    with pytest.raises(ValueError, match="timeout: must be more than 0"):
         Tool.of(test_a_tools_time_is_above_zero, timeout=0)
 
 
@@ -723,7 +723,7 @@ def test_a_budget_of_money_needs_a_price_and_nothing_is_asked_without(engine):
 
 def test_a_price_may_be_nothing_but_not_less():
     assert Price().of(10, 10) == 0
-    with pytest.raises(ValueError, match="greater than or equal to 0"):
+    with pytest.raises(ValueError, match="prompt: must be at least 0"):
         Price(prompt=-1)
 
 

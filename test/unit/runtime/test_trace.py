@@ -243,7 +243,7 @@ async def test_questions_to_a_person():
         trace.apply(event)
         if isinstance(event, events.Interrupted):
             open_when_asked.append(trace.spans[-1].end is None)
-            await workflow.aresume("r", {event.interrupt_id: "this"})
+            await workflow.answer("r", {event.interrupt_id: "this"})
     [asked] = [span for span in trace.spans if span.kind == "question"]
     assert asked.details == {"question": "Which?", "schema": {"type": "string"}}
     assert (open_when_asked, asked.state, asked.end is None) == ([True], "done", False)

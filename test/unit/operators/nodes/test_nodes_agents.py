@@ -50,10 +50,11 @@ async def test_a_person_is_asked_and_the_way_of_the_answer_is_taken():
     params = {"question": "Send {{#1.q#}}?", "actions": [["yes", "Send"], ["no", "Leave"]], "inputs": ["why"]}
     workflow = flow(NodeSpec("2", "human-input", params), output="why")
     asked, outputs = [], {}
-    async for event in workflow.stream(Job(goal="", inputs={"q": "figs"}), ScriptedReasoner([])):
+    stream = workflow.stream(Job(goal="", inputs={"q": "figs"}), ScriptedReasoner([]))
+    async for event in stream:
         if isinstance(event, events.Interrupted):
             asked.append(event.question)
-            workflow.resume(event.run_id, {event.interrupt_id: {"action": "no", "why": "too dear"}})
+            stream.answer({event.interrupt_id: {"action": "no", "why": "too dear"}})
         if isinstance(event, events.RunFinished):
             outputs = event.message.outputs
     assert asked == ["Send figs?"]
