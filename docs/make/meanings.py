@@ -316,6 +316,7 @@ ERRORS: Mapping[str, str] = {
     "OperadError": "Catch it to catch them all.",
     "InvalidError": "Go through its `issues`; the codes are below.",
     "InputError": "Give the file or the value that the message asks for.",
+    "ArgumentError": "Write the arguments as the message says. It is a `ValueError`, too.",
     "NoModelError": "Give a model to the workflow or to the run, or set one in the environment.",
     "LossyError": "See what `losses` says; run it all the same with `--lossy`, or `assemble(…, lossy=True)`.",
     "OperatorError": "Look at its `__cause__`; give the operator a `retry` or a `fallback`. `finished` has what was done.",

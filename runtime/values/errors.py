@@ -2,7 +2,7 @@
 
 OperadError                 operator_id, attempt; the cause is chained
 ├── InvalidError            a workflow or configuration is not valid: .issues holds all faults
-├── InputError              a file or a value that a run cannot work with
+├── InputError              a file or a value that a run cannot work with; ArgumentError, of a constructor
 ├── OperatorError           an operator raised while a workflow ran
 ├── OperatorTimeoutError    an attempt of an operator took longer than its policy allows
 ├── FaultError              an operator blames an operator and gives a lesson
