@@ -313,11 +313,9 @@ class Job(Value):
     @classmethod
     def _goal_of_inputs(cls, fields: Any) -> Any:
         """Set an empty goal if a job has inputs and no goal."""
-        return (
-            {"goal": "", **cast("dict[str, Any]", fields)}
-            if isinstance(fields, dict) and "inputs" in fields
-            else fields
-        )
+        if isinstance(fields, dict) and "inputs" in fields:
+            return {"goal": "", **cast("dict[str, Any]", fields)}
+        return cast("Any", fields)
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return plain values that are equal for jobs with equal answers; see `Value.fingerprint`."""

@@ -39,6 +39,7 @@ class LiveRun:
             paused is not forgotten: its error is raised to the caller that resumes it.
 
     Attributes:
+        run_id: Id of the run.
         run: The run.
         streamed: True if the events have a consumer.
         task: The task of the run.
@@ -52,12 +53,12 @@ class LiveRun:
         work: Callable[[], Coroutine[Any, Any, WorkflowMessage]],
         *,
         streamed: bool,
-        forget: Callable[[], object],
+        forget: Callable[[LiveRun], object],
     ) -> None:
+        self.run_id = run_id
         self.run = run
         self.streamed = streamed
         self.loop = asyncio.get_running_loop()
-        self._run_id = run_id
         self._forget = forget
         self._waiting = 0
         self._is_cancelled = False
@@ -80,12 +81,12 @@ class LiveRun:
             while True:
                 await self._settled
                 if self.task.done():
-                    self._forget()
+                    self._forget(self)
                     return self.task.result()
                 for _ in range(MOMENT):
                     await asyncio.sleep(0)
                 if self.run.questions.waits():
-                    raise PausedError(self._run_id, self.run.questions.open())
+                    raise PausedError(self.run_id, self.run.questions.open())
                 if self._settled.done():
                     self._settled = self.loop.create_future()
         except asyncio.CancelledError:
@@ -143,7 +144,7 @@ class LiveRun:
 
     def _end(self, task: asyncio.Task[WorkflowMessage]) -> None:
         if self.streamed or self._waiting or self._is_cancelled or task.cancelled():
-            self._forget()
+            self._forget(self)
         self._settle()
 
     def _settle(self) -> None:
@@ -196,12 +197,19 @@ class Runs:
             raise InputError(
                 f"workflow {self._workflow!r}: a run with the id {run_id!r} is already in progress; give each run its own id"
             )
-        live = self._live[run_id] = LiveRun(run_id, run, work, streamed=streamed, forget=partial(self.forget, run_id))
+        live = self._live[run_id] = LiveRun(run_id, run, work, streamed=streamed, forget=self.forget)
         return live
 
-    def forget(self, run_id: str) -> None:
-        """Forget a run."""
-        self._live.pop(run_id, None)
+    def cancel_all(self) -> None:
+        """Cancel all runs in progress, without waiting until they have ended; callable from any thread."""
+        for live in [*self._live.values()]:
+            if not live.loop.is_closed():
+                asyncio.run_coroutine_threadsafe(live.cancel(), live.loop)
+
+    def forget(self, live: LiveRun) -> None:
+        """Forget a run; a newer run with its id stays."""
+        if self._live.get(live.run_id) is live:
+            del self._live[live.run_id]
 
     def get(self, run_id: str) -> LiveRun | None:
         """Return a run in progress in this process, or None."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from weakref import finalize
 
 from msgspec.structs import replace as changed
 from typing_extensions import TypeVar
@@ -157,6 +158,8 @@ class Workflow(Definition[T]):
         self.insights = insights
         self._places, self._calls = limiters(limits or Limits(), name)
         self._runs = Runs(name)
+        # Without the workflow, nobody can answer a paused run: it ends instead of being garbage-collected halfway.
+        finalize(self, self._runs.cancel_all).atexit = False
         self._given_reasoner = None if model is None else reasoner_of(model)
         self._reasoner = self._given_reasoner or reasoner_of(None)
         if durable is not None:
@@ -272,7 +275,8 @@ class Workflow(Definition[T]):
         run_id = run_id or new_id()
         call = call_of(job, one_of(reasoner, model), None, lesson, self._run_reasoner)
         live = self._start(call, run_id, buffer, streamed=False)
-        live.task.add_done_callback(lambda _: self._runs.forget(run_id))
+        runs = self._runs
+        live.task.add_done_callback(lambda _: runs.forget(live))
         return RunHandle(run_id, live, buffer, partial(self._result, live.run))
 
     def execute(

@@ -1,6 +1,8 @@
 """Interrupts: a run asks a person, waits without working, and goes on without doing anything twice."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -1204,3 +1206,62 @@ async def test_a_reader_of_a_run_that_is_cancelled_by_its_handle_goes_on():
             await run.cancel()
     assert "RunFailed" in seen
     assert repr(run) == f"<RunHandle {run.run_id!r}: cancelled>"
+
+
+ABANDONED = """
+import asyncio, gc, sys
+from operad import Job, PausedError, RunContext, Workflow
+
+async def order(job: Job, context: RunContext) -> str:
+    try:
+        return str(await context.ask("ok?", "boolean"))
+    finally:
+        await asyncio.sleep(0)
+        print("lock released", flush=True)
+
+def start() -> None:
+    try:
+        Workflow(order, engine=sys.argv[1]).run("figs", run_id="a")
+    except PausedError:
+        pass
+
+async def start_in_loop() -> None:
+    try:
+        await Workflow(order, engine=sys.argv[1]).start("figs")
+    except PausedError:
+        pass
+    gc.collect()
+    await asyncio.sleep(0.1)
+    print("end", flush=True)
+
+if sys.argv[2] == "run":
+    start()
+    gc.collect()
+    import time
+    time.sleep(0.1)
+    print("end", flush=True)
+else:
+    asyncio.run(start_in_loop())
+"""
+
+
+@pytest.mark.parametrize("way", ["run", "start"])
+@pytest.mark.parametrize("engine", ["builtin", "dbgpt"])
+def test_a_paused_run_whose_workflow_is_gone_is_cancelled(engine, way):
+    done = subprocess.run([sys.executable, "-c", ABANDONED, engine, way], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("lock released\nend\n", "")
+
+
+async def test_a_finished_run_does_not_remove_a_newer_one_with_its_id(engine):
+    workflow = chain(engine, ask("a"))
+    first = workflow.start(JOB, NOBODY, run_id="r")
+    with pytest.raises(PausedError):
+        await first
+    await first.answer(1)
+    assert (await first).text == "a: 1"
+    second = workflow.start(JOB, NOBODY, run_id="r")
+    with pytest.raises(PausedError):
+        await second
+    assert (await first).text == "a: 1"
+    assert [question.id for question in workflow.questions("r")] == ["a"]
+    await workflow.cancel("r")
