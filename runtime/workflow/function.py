@@ -37,6 +37,8 @@ from operad.runtime.workflow.parameters import (
     message_of,
     misfits,
     parameters_of,
+    unknown_beside_item,
+    values_for_item,
     without_partial,
 )
 
@@ -199,6 +201,12 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             self._warn_of_near_misses(unbound, known)
         return issues
 
+    def check_item(self, before: Collection[str]) -> list[Issue]:
+        """Return the issues of the function as the body of a map with these predecessors."""
+        with suppress(OperadError):  # `check` reports it
+            return [Issue("parameter", text, self._id) for text in unknown_beside_item(self._free, before)]
+        return []
+
     def further(self, before: Collection[str], others: Collection[str]) -> list[str]:
         """Return the ids in `others` that are named by parameters which no predecessor in `before` is bound to."""
         bound = bindings(self._free, list(before))
@@ -331,7 +339,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             else:
                 break  # the operator's own earlier messages and the verdicts on them follow
         if not before and (item := item_in(messages, scope)) is not None:
-            return self._from_item(item, answers)
+            return values_for_item(self._free, item, answers)
         if not before:
             before = tuple(answers)
         if not before:
@@ -347,17 +355,6 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             for parameter in self._free
             if parameter.default is inspect.Parameter.empty or bound.get(parameter.name) in answers
         }
-
-    def _from_item(
-        self, item: tuple[WorkflowMessage, WorkflowMessage], said: Mapping[str, WorkflowMessage]
-    ) -> dict[str, Any]:
-        """Return the values for a map's body: by name the index and answers before the map, otherwise the item."""
-        named = {"index": item[1]}
-        if len(self._free) > 1:
-            named |= {as_name(key): message for key, message in said.items() if key != item[0].operator_id}
-        else:
-            named = {}
-        return {parameter.name: parameter.value(named.get(parameter.name, item[0])) for parameter in self._free}
 
     def _from_job(self, job: Job) -> dict[str, Any]:
         """Return the values for an operator without predecessors: job inputs by name, or the goal for one parameter."""

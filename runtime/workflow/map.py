@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
@@ -156,6 +156,8 @@ class Map(BaseOperator[list[Any]]):
             Issue(i.code, i.message, f"{self._id}/{i.where}" if i.where else self._id)
             for i in self.body.graph().check()
         ]
+        if before:  # without predecessors, the map may be in the body of another one, whose names are unknown here
+            issues += [Issue(i.code, i.message, f"{self._id}/{i.where}") for i in self._item_issues(before)]
         owner, _, path = (self._over or "").partition(".")
         names = path.split(".") if path else []
         source = before.get(owner) if names else None
@@ -166,6 +168,13 @@ class Map(BaseOperator[list[Any]]):
             code, message = fault
             issues.append(Issue(code, message, self._id))
         return issues
+
+    def _item_issues(self, before: Collection[str]) -> Iterator[Issue]:
+        """Yield the issues of the functions in the body that take the item."""
+        graph = self.body.graph()
+        for operator_id, operator in graph.operators.items():
+            if isinstance(operator, FunctionOperator) and not graph.before.get(operator_id):
+                yield from operator.check_item(before)
 
     @refusing_jobs
     async def run(self, call: OperatorCall) -> WorkflowMessage:

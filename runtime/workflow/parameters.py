@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, is_dataclass
 from types import UnionType
@@ -18,7 +18,7 @@ from typing_extensions import is_typeddict
 from operad.runtime.events import Scope
 from operad.runtime.events.run_context import RunContext
 from operad.runtime.reasoning.reasoner import Reasoner
-from operad.runtime.values.errors import FaultError, InputError
+from operad.runtime.values.errors import FaultError, InputError, did_you_mean, shorten
 from operad.runtime.values.ids import as_name
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import Output, is_class
@@ -207,6 +207,55 @@ def bindings(free: Sequence[Parameter], before: Sequence[str]) -> dict[str, str]
     if not bound and len(required) == 1 and len(before) == 1:
         return {required[0].name: before[0]}
     return bound
+
+
+def unknown_beside_item(free: Sequence[Parameter], before: Iterable[str]) -> list[str]:
+    """Return the faults of required parameters of a map's body that get neither a value by name nor the item.
+
+    By name, a parameter gets the index or the answer of an operator. The item goes to the parameter ``item``, or to the
+    first one with an unknown name.
+
+    Args:
+        free: The parameters that take answers.
+        before: The ids of the operators before the map.
+    """
+    known = ["index", *map(as_name, before)]
+    takes_item = _taking_item(free, known)
+    return [
+        f"parameter {parameter.name!r} is neither the index nor an operator before the map"
+        f"{did_you_mean(parameter.name, known)}, and the item goes to {takes_item!r}; known: {shorten(known)}"
+        for parameter in free
+        if parameter.name not in (*known, takes_item) and parameter.default is inspect.Parameter.empty
+    ]
+
+
+def values_for_item(
+    free: Sequence[Parameter], item: tuple[WorkflowMessage, WorkflowMessage], answers: Mapping[str, WorkflowMessage]
+) -> dict[str, Any]:
+    """Return the values of the parameters of a map's body; see `unknown_beside_item`.
+
+    Args:
+        free: The parameters that take answers.
+        item: Messages with the item and the index.
+        answers: The messages of the operators before the map, by id.
+
+    Raises:
+        InputError: A required parameter has no value.
+    """
+    before = [operator_id for operator_id in answers if operator_id != item[0].operator_id]
+    if faults := unknown_beside_item(free, before):
+        raise InputError("; ".join(faults))
+    named = {"index": item[1]} | {as_name(operator_id): answers[operator_id] for operator_id in before}
+    named[_taking_item(free, named)] = item[0]
+    return {parameter.name: parameter.value(named[parameter.name]) for parameter in free if parameter.name in named}
+
+
+def _taking_item(free: Sequence[Parameter], known: Collection[str]) -> str:
+    """Return the name of the parameter that takes the item; a single parameter takes it whatever its name."""
+    names = [parameter.name for parameter in free]
+    if "item" in names or len(names) == 1:
+        return "item" if "item" in names else names[0]
+    return next((name for name in names if name not in known), "")
 
 
 def as_value(message: WorkflowMessage, scope: Scope | None) -> WorkflowMessage:

@@ -1004,3 +1004,43 @@ def test_a_function_that_returns_no_items_is_an_error():
     three: Any = lambda job: 3  # noqa: E731 - of a wrong type
     with pytest.raises(OperatorError, match=r"map 'each': over: the function returned 3 \(int\); it must"):
         Workflow(Map("each", shout, over=three)).run("words")
+
+
+@operator
+def topic(job: Job) -> str:
+    return "fruit"
+
+
+@operator
+def words(job: Job) -> list[str]:
+    return ["fig", "date"]
+
+
+async def test_a_parameter_of_a_map_body_that_is_no_name_is_an_issue_beside_the_item():
+    def tag(word: str, topik: str) -> str:
+        return f"{word} is about {topik}"
+
+    with pytest.raises(InvalidError) as raised:
+        await Workflow([topic, words] >> Map("tags", tag, over="words")).arun("x")
+    [issue] = raised.value.issues
+    assert (issue.code, issue.where) == ("parameter", "tags/tag")
+    assert issue.message == (
+        "parameter 'topik' is neither the index nor an operator before the map (did you mean 'topic'?), and the item "
+        "goes to 'word'; known: index, topic, words"
+    )
+
+
+async def test_the_parameter_item_takes_the_item_and_a_default_stays():
+    def tag(index: int, topic: str, item: str, sep: str = ": ") -> str:
+        return f"{index}{sep}{item}{sep}{topic}"
+
+    result = await Workflow([topic, words] >> Map("tags", tag, over="words")).arun("x")
+    assert result.output == ["0: fig: fruit", "1: date: fruit"]
+
+
+async def test_a_map_over_an_input_refuses_a_second_unknown_parameter_when_it_runs():
+    def tag(word: str, idx: int) -> str:
+        return f"{idx}. {word}"
+
+    with pytest.raises(OperatorError, match="'idx' is neither the index nor an operator before the map"):
+        await Workflow(Map("tags", tag, over="words")).arun({"words": ["a"]})
