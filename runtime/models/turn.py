@@ -86,13 +86,13 @@ class StreamedCall:
         index: Position of the call in the turn.
         id: Id of the call; empty if the endpoint sends none.
         name: Name of the tool so far.
-        arguments: JSON text of the arguments so far.
+        argument_parts: Parts of the JSON text of the arguments so far.
     """
 
     index: int
     id: str = ""
     name: str = ""
-    arguments: str = ""
+    argument_parts: list[str] = field(default_factory=list[str])
 
 
 @dataclass(slots=True)
@@ -102,18 +102,27 @@ class Turn:
     Attributes:
         began: True once a chunk with a choice has arrived.
         characters: Number of characters so far, including the arguments of tool calls.
-        refusal: Text with which the model refuses to answer.
         calls: Tool calls so far, in the order in which they began.
     """
 
     began: bool = False
     characters: int = 0
-    text: str = ""
-    refusal: str = ""
     finish_reason: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     calls: list[StreamedCall] = field(default_factory=list[StreamedCall])
+    _text_parts: list[str] = field(default_factory=list[str])
+    _refusal_parts: list[str] = field(default_factory=list[str])
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self._text_parts)
+
+    @property
+    def refusal(self) -> str:
+        """Text with which the model refuses to answer."""
+        return "".join(self._refusal_parts)
 
     def add(self, chunk: object) -> str:
         """Add a parsed chunk and return its text; chunks that are not objects are ignored."""
@@ -133,13 +142,13 @@ class Turn:
             if function := part.get("function"):
                 name, arguments = function.get("name") or "", function.get("arguments") or ""
                 call.name += name
-                call.arguments += arguments
+                call.argument_parts.append(arguments)
                 self.characters += len(name) + len(arguments)
         refusal = cast("str", delta.get("refusal") or "")
         text = cast("str", delta.get("content") or "")
         self.characters += len(text) + len(refusal)
-        self.refusal += refusal
-        self.text += text
+        self._refusal_parts.append(refusal)
+        self._text_parts.append(text)
         return text
 
     def _call_of(self, part: Any) -> StreamedCall:

@@ -3,6 +3,7 @@ import copy
 import gc
 import json
 import threading
+import time
 import traceback
 from typing import Any
 
@@ -13,7 +14,7 @@ from operad.runtime.events import ModelAnswered, ModelAsked, ModelRetried, Token
 from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.models.endpoint import _certificates
 from operad.runtime.models.model import DEFAULT_MODEL, OPENAI_URL, Model, resolve_model
-from operad.runtime.models.turn import Completion, ToolCall
+from operad.runtime.models.turn import Completion, ToolCall, Turn
 from operad.runtime.policies.limits import Limits
 from operad.runtime.testing import BreakOff, CallTools, Fail, Hang, Raw, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool
@@ -109,6 +110,17 @@ async def test_a_call_with_a_new_id_in_each_part_stays_one_call():
 
 async def test_calls_without_ids_are_numbered_by_their_index():
     assert await called(part(1, None, "sub"), part(0, None, "add")) == [("call_0", "add", ""), ("call_1", "sub", "")]
+
+
+@pytest.mark.parametrize("field", ["content", "refusal", "arguments"])
+def test_a_long_answer_is_assembled_in_linear_time(field):
+    piece, turn = "x" * 50, Turn()
+    delta = {"tool_calls": [part(0, "x", None, piece)]} if field == "arguments" else {field: piece}
+    began = time.perf_counter()
+    for _ in range(80_000):
+        turn.add({"choices": [{"delta": delta}]})
+    assert time.perf_counter() - began < 2
+    assert turn.characters == 80_000 * len(piece)
 
 
 async def test_only_what_is_set_is_sent_and_a_call_may_set_it_otherwise():
