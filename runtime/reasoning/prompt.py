@@ -175,11 +175,16 @@ def _passages(passages: Iterable[Passage]) -> Iterator[str]:
 
 
 def _messages(messages: Iterable[WorkflowMessage], lesson: str) -> Iterator[str]:
-    """Yield each message with its verdict; a repeated text, and a lesson that is part of `lesson`, are left out."""
+    """Yield each message with its verdict.
+
+    The text of a verdict that repeats the text before it, which it judges, is left out, and a lesson that is part of
+    `lesson`.
+    """
     previous_text = ""
     for message in _without_mapped_list(list(messages)):
         text = _text_of(message)
-        parts = [fence(text)] if text and text != previous_text else []
+        repeats = message.status is WorkflowStatus.EXECUTION_ERROR and text == previous_text
+        parts = [fence(text)] if text and not repeats else []
         previous_text = text
         if message.status is not WorkflowStatus.SUCCESS or message.evaluation or message.lesson:
             parts += [f"Judged: {message.status.value}. {message.evaluation}".strip()]

@@ -569,6 +569,14 @@ def test_a_verdict_repeats_neither_the_text_that_stands_above_nor_the_lesson_tha
     assert render(task.model_copy(update={"lesson": ""}))[-1]["content"].count("LESSON") == 1
 
 
+@pytest.mark.parametrize("evaluation", ["", "checked"])
+def test_equal_answers_of_several_operators_are_all_shown(evaluation):
+    answers = [("r1", "approve"), ("r2", "approve"), ("r3", "reject")]
+    said = tuple(WorkflowMessage(text, operator_id=name, evaluation=evaluation) for name, text in answers)
+    shown = render(Task(job=Job(goal="g"), instruction="i", workflow_messages=said))[-1]["content"]
+    assert all(f"### From {name}\n```\n{text}\n```" in shown for name, text in answers)
+
+
 def test_what_operators_hand_on_is_never_cut():
     said = WorkflowMessage(scratchpad="s" * 50_000)
     verdict = WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, evaluation="e" * 50_000, lesson="l" * 50_000)
