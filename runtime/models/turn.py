@@ -157,8 +157,8 @@ class Turn:
         Some endpoints omit the index, or use the same index for several calls; a new id begins a new call then. Under
         the same index, it does so only with a name, because other endpoints send a new id with each part of a call.
         """
-        index, call_id = part.get("index"), part.get("id")
-        has_name = bool((part.get("function") or {}).get("name"))
+        index, call_id, function = part.get("index"), part.get("id"), part.get("function")
+        has_name = bool(function and function.get("name"))
         for call in reversed(self.calls):
             is_same_id = not call_id or call.id in ("", call_id)
             if is_same_id if index is None else call.index == index and (is_same_id or not has_name):

@@ -69,7 +69,7 @@ class Definition(Step[T]):
         self._policies: dict[str, Policy] = {}
         self._duplicate_ids: list[str] = []
         self._evaluators: list[tuple[Executable, Policy]] = []
-        self._made: dict[object, BaseOperator] = {}  # the operators made of functions and AWEL operators
+        self._made_steps: dict[object, BaseOperator] = {}  # the operators made of functions and AWEL operators
 
     def get_id(self) -> str:
         """Return the workflow's name, which is its id as an operator of another workflow."""
@@ -216,23 +216,18 @@ class Definition(Step[T]):
             hint = did_you_mean(join, get_args(Join))
             issues.append(Issue("join", f"{join!r} is not {', '.join(get_args(Join))}{hint}", operator_id))
         if any(isinstance(following, Port) for following in next_ops or ()):
-            issues.append(
-                Issue(
-                    "port",
-                    "a Port is the start of an edge: pass it in the previous_ops of its successor",
-                    operator_id,
-                )
-            )
+            rule = "a Port is the start of an edge: pass it in the previous_ops of its successor"
+            issues.append(Issue("port", rule, operator_id))
         if issues:
             raise InvalidError(f"workflow {self.name!r}: the operator cannot be added", issues)
 
-    def remove_operator(self, operator: Executable | Definition) -> None:
-        """Remove an operator and its edges.
+    def remove_operator(self, operator: Executable | Definition | Function | str) -> None:
+        """Remove an operator, given as an object or by its id, and its edges.
 
         Raises:
             InvalidError: The operator is not in the workflow.
         """
-        operator_id = operator.get_id()
+        operator_id = operator if isinstance(operator, str) else self._made(operator).get_id()
         with self._lock:
             self._require(operator_id, "remove")
             self._built = None
@@ -243,17 +238,18 @@ class Definition(Step[T]):
             for before in self._before.values():
                 before.pop(operator_id, None)
 
-    def update_operator(self, operator: Executable | Definition) -> None:
-        """Replace the operator that has the id of `operator`; its edges stay.
+    def update_operator(self, operator: Executable | Definition | Function) -> None:
+        """Replace the operator that has the id of `operator`, which is the name of a function; its edges stay.
 
         Raises:
             InvalidError: The workflow has no operator with this id.
         """
-        operator_id = operator.get_id()
+        step: Executable | Definition = self._made(operator)
+        operator_id = step.get_id()
         with self._lock:
             self._require(operator_id, "update")
             self._built = None
-            self._operators[operator_id] = operator
+            self._operators[operator_id] = step
             self._duplicate_ids = [double for double in self._duplicate_ids if double != operator_id]
 
     def get_operator(self, operator_id: str) -> Executable | Definition | None:
@@ -348,15 +344,18 @@ class Definition(Step[T]):
 
     def _as_step(self, step: Any) -> Any:
         """Return an operator or workflow, or the operator made of a function; automatic ids are made unique."""
-        check_step(step)
-        if not is_executable(step):
-            key = step if inspect.isroutine(step) else id(step)  # each access to a bound method creates a new object
-            made = self._made.get(key)
-            if made is None:
-                made = self._made[key] = _made_of(step)
-            step = made
+        step = self._made(step)
         self._settle(step)
         return step
+
+    def _made(self, step: Any) -> Any:
+        """Return an operator or workflow, or the operator made of a function."""
+        check_step(step)
+        if is_executable(step):
+            return step
+        key = step if inspect.isroutine(step) else id(step)  # each access to a bound method creates a new object
+        made = self._made_steps
+        return made[key] if key in made else made.setdefault(key, _made_of(step))
 
     def _settle(self, step: Any) -> None:
         if isinstance(step, BaseOperator):

@@ -351,6 +351,44 @@ async def test_an_updated_operator_takes_the_place_of_the_old(new: Make) -> None
     assert (await run(workflow)).scratchpad == "c(B!)"
 
 
+async def test_functions_are_removed_and_updated_as_they_are_added(new: Make) -> None:
+    def facts(job: Job) -> str:
+        return "facts"
+
+    def short(facts: str) -> str:
+        return f"short {facts}"
+
+    def check(text: str) -> str:
+        return f"checked {text}"
+
+    def changed() -> Callable[[Job], str]:
+        def facts(job: Job) -> str:
+            return "news"
+
+        return facts
+
+    workflow = new({})
+    workflow.add_operator(facts)
+    workflow.add_operator(short, [facts])
+    workflow.add_operator(check, [short])
+    workflow.remove_operator(check)
+    assert (await run(workflow)).scratchpad == "short facts"
+    replacement = changed()
+    workflow.update_operator(replacement)
+    assert (await run(workflow)).scratchpad == "short news"
+    workflow.add_operator(check, [replacement])
+    workflow.remove_operator("short")
+    assert ids(workflow.get_operators()) == ["facts", "check"]
+    assert (await run(workflow)).scratchpad == "checked news"
+    for edit in (workflow.remove_operator, workflow.update_operator):
+        with pytest.raises(InvalidError, match="is not in the workflow"):
+            edit(short)
+    with pytest.raises(InvalidError, match="did you mean 'facts'"):
+        workflow.remove_operator("fatcs")
+    with pytest.raises(InputError, match="expected an operator, a workflow or a function, got the text 'facts'"):
+        workflow.update_operator("facts")  # type: ignore[arg-type]
+
+
 async def test_the_evaluator_is_set_changed_and_taken_away(new: Make) -> None:
     workflow = new({"a": ""})
 
