@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args, overload
@@ -36,6 +36,8 @@ from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.function_evaluator import FunctionEvaluator
+from operad.runtime.workflow.setting import setting
+from operad.runtime.workflow.taken_ids import TakenIds
 from operad.runtime.workflow.within import Within
 
 if TYPE_CHECKING:
@@ -58,11 +60,14 @@ class Definition(Step[T]):
         policy: Default policy of the operators.
     """
 
+    name: str = setting()
+    policy: Policy = setting()
+
     def __init__(self, name: str, policy: Policy = NO_POLICY) -> None:
-        self.name = name
-        self.policy = policy
         self._lock = RLock()
         self._built: Build | None = None
+        self.name = name
+        self.policy = policy
         self._operators: dict[str, Executable | Definition] = {}
         self._before: dict[str, dict[str, Ports]] = {}
         self._joins: dict[str, Join] = {}
@@ -361,7 +366,7 @@ class Definition(Step[T]):
         if isinstance(step, BaseOperator):
             with self._lock:
                 judges = [evaluator for evaluator, _ in self._evaluators]
-                step.settle_id(_TakenIds(cast("object", step), self._operators, self._before, judges))
+                step.settle_id(TakenIds(cast("object", step), self._operators, self._before, judges))
 
     def _id_of(self, step: Any) -> str:
         """Return the id of a step that is given as an object or as an id."""
@@ -420,28 +425,6 @@ def _made_of(step: Any) -> BaseOperator:
     from operad.runtime.workflow.awel import AwelOperator  # imported here because it imports dbgpt
 
     return AwelOperator(step)
-
-
-class _TakenIds(Collection[str]):
-    """Ids of a workflow's steps except `step`; looked up on demand, as a set per step would take quadratic time."""
-
-    def __init__(
-        self, step: object, operators: Mapping[str, object], before: Mapping[str, object], judges: Sequence[Executable]
-    ) -> None:
-        self._step, self._operators, self._before, self._judges = step, operators, before, judges
-
-    def __contains__(self, name: object) -> bool:
-        known = self._operators.get(cast("str", name), self._step if name not in self._before else None)
-        return known is not self._step or any(
-            judge.get_id() == name for judge in self._judges if judge is not self._step
-        )
-
-    def __iter__(self) -> Iterator[str]:
-        judges = (judge.get_id() for judge in self._judges)
-        return (name for name in dict.fromkeys((*self._operators, *self._before, *judges)) if name in self)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 def _add_edge(before: dict[str, Ports], parent: str, ports: Ports) -> None:

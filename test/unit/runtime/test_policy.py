@@ -156,7 +156,7 @@ def test_a_duration_is_a_number_of_seconds_or_a_timedelta():
 @pytest.mark.parametrize("limits", [{"run": 0.01}, {"idle": 0.01}])
 async def test_a_result_that_is_there_when_the_time_is_up_counts(limits):
     async def work():
-        time.sleep(0.05)  # noqa: ASYNC251 - the task has ended when the loop runs the timer
+        time.sleep(0.05)  # the task has ended when the loop runs the timer
         return "done"
 
     assert await within(Timeout(**limits), work(), []) == "done"
