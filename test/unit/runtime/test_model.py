@@ -93,7 +93,7 @@ async def called(*parts):
 @pytest.mark.parametrize("index", [None, 0])
 async def test_parallel_calls_without_an_index_of_their_own_are_told_apart_by_their_ids(index):
     calls = [("x", "add", '{"a": 1}'), ("y", "sub", '{"a": 2}')]
-    first, second = ([part(index, id, name), part(index, None, None, text)] for id, name, text in calls)
+    first, second = ([part(index, key, name), part(index, None, None, text)] for key, name, text in calls)
     assert await called(*first, *second) == calls
     assert await called(*(part(index, *call) for call in calls)) == calls
 
