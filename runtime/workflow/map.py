@@ -189,7 +189,7 @@ class Map(BaseOperator[list[Any]]):
             self._id,
             concurrency=self._concurrency,
             on_error=self._on_error,
-            keep=_with_item if self._collect else _nothing,
+            keep=_with_item if self._collect else None,
         )
         worst = outcomes.worst
         if not self._collect:
@@ -313,10 +313,6 @@ def _as_workflow(body: Any) -> Workflow:
 def _with_item(call: OperatorCall, message: WorkflowMessage) -> WorkflowMessage:
     """Return the message of the body for an item, with the item."""
     return message.changed(item=call.messages[0].outputs["item"])
-
-
-def _nothing(call: OperatorCall, message: WorkflowMessage) -> None:
-    """Return None, so that the message of the body is not stored."""
 
 
 def _value(message: WorkflowMessage) -> Any:

@@ -11,7 +11,16 @@ import pytest
 from pydantic import BaseModel
 
 from operad.operators import Operator, OperatorConfig
-from operad.runtime.events import Event, ModelAnswered, OperatorFinished, OperatorStarted, Progress, RunFinished, emit
+from operad.runtime.events import (
+    Event,
+    ModelAnswered,
+    OperatorFinished,
+    OperatorStarted,
+    Progress,
+    RunFinished,
+    current_scope,
+    emit,
+)
 from operad.runtime.policies.policy import Budget
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.values.errors import BudgetError, FaultError, InputError, InvalidError, OperadError, OperatorError
@@ -928,6 +937,26 @@ def test_a_map_that_collects_nothing_keeps_the_number_of_items_and_the_failed_on
     message = Workflow(each).run("numbers").message
     assert (message.scratchpad, message.parts, message.outputs["count"]) == ("3 items", (), 3)
     assert [(failed.index, failed.kind) for failed in message.outputs["items"]] == [(1, "ValueError")]
+
+
+@pytest.mark.parametrize("collect", [True, False])
+def test_with_a_budget_a_map_that_collects_nothing_keeps_the_messages_of_running_items_only(collect):
+    def count(item: str) -> str:
+        return item
+
+    async def spend(item: str) -> str:
+        scope = current_scope()
+        assert scope
+        if item == "499":
+            scope.charge(Usage(calls=2))
+        return item
+
+    body = Workflow(count >> operator(spend), name="body")
+    each = Map("each", body, over=lambda job: map(str, range(500)), concurrency=1, collect=collect)
+    with pytest.raises(BudgetError) as caught:
+        Workflow(each, budget=Budget(calls=1)).run("numbers")
+    assert len(caught.value.finished) == (999 if collect else 1)
+    assert "each[499]/count" in caught.value.finished
 
 
 def test_a_map_that_collects_nothing_has_the_worst_status():
