@@ -586,11 +586,17 @@ def test_what_operators_hand_on_is_never_cut():
 
 
 def test_an_item_of_a_map_is_shown_without_the_list_that_it_is_of():
-    item = WorkflowMessage(scratchpad="b", outputs={"item": "b", "index": 1})
+    item = WorkflowMessage(scratchpad="b", outputs={"item": "b", "index": 1}, over=("docs",))
     job = Job(goal="Sort.", inputs={"docs": ["a", "b"], "tone": "kind"})
     shown = render(Task(job=job, instruction="", workflow_messages=(item,)))[-1]["content"]
     assert '"tone": "kind"' in shown
     assert "docs" not in shown
+
+
+def test_an_operator_with_the_outputs_item_and_index_hides_no_list():
+    own = WorkflowMessage(scratchpad="b", outputs={"item": "b", "index": 1}, operator_id="find")
+    job = Job(goal="Sort.", inputs={"docs": ["a", "b"]})
+    assert '"docs"' in render(Task(job=job, instruction="", workflow_messages=(own,)))[-1]["content"]
 
 
 def test_results_of_a_map_are_shown_whole_beside_the_beginnings_of_their_items():
