@@ -349,8 +349,8 @@ class Model(Endpoint):
             unpriced=0 if self.price else 1,
         )
         calls = tuple(
-            ToolCall(id=call.id or f"call_{index}", name=call.name, arguments=call.arguments)
-            for index, call in sorted(turn.calls.items())
+            ToolCall(id=call.id or f"call_{number}", name=call.name, arguments="".join(call.argument_parts))
+            for number, call in enumerate(sorted(turn.calls, key=lambda call: call.index))
         )
         return Completion(text=turn.text, tool_calls=calls, usage=usage, finish_reason=turn.finish_reason)
 

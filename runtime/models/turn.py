@@ -79,10 +79,20 @@ class Completion(Value):
 
 
 @dataclass(slots=True)
-class _Call:
+class StreamedCall:
+    """Tool call of a turn, assembled from the chunks of a stream.
+
+    Attributes:
+        index: Position of the call in the turn.
+        id: Id of the call; empty if the endpoint sends none.
+        name: Name of the tool so far.
+        argument_parts: Parts of the JSON text of the arguments so far.
+    """
+
+    index: int
     id: str = ""
     name: str = ""
-    arguments: str = ""
+    argument_parts: list[str] = field(default_factory=list[str])
 
 
 @dataclass(slots=True)
@@ -92,18 +102,27 @@ class Turn:
     Attributes:
         began: True once a chunk with a choice has arrived.
         characters: Number of characters so far, including the arguments of tool calls.
-        refusal: Text with which the model refuses to answer.
-        calls: Tool calls so far, by their index.
+        calls: Tool calls so far, in the order in which they began.
     """
 
     began: bool = False
     characters: int = 0
-    text: str = ""
-    refusal: str = ""
     finish_reason: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    calls: dict[int, _Call] = field(default_factory=dict[int, _Call])
+    calls: list[StreamedCall] = field(default_factory=list[StreamedCall])
+    _text_parts: list[str] = field(default_factory=list[str])
+    _refusal_parts: list[str] = field(default_factory=list[str])
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self._text_parts)
+
+    @property
+    def refusal(self) -> str:
+        """Text with which the model refuses to answer."""
+        return "".join(self._refusal_parts)
 
     def add(self, chunk: object) -> str:
         """Add a parsed chunk and return its text; chunks that are not objects are ignored."""
@@ -118,19 +137,35 @@ class Turn:
         self.finish_reason = choices[0].get("finish_reason") or self.finish_reason
         delta: Any = choices[0].get("delta") or {}
         for part in delta.get("tool_calls") or ():
-            call = self.calls.setdefault(part.get("index"), _Call())
+            call = self._call_of(part)
             call.id = part.get("id") or call.id
             if function := part.get("function"):
                 name, arguments = function.get("name") or "", function.get("arguments") or ""
                 call.name += name
-                call.arguments += arguments
+                call.argument_parts.append(arguments)
                 self.characters += len(name) + len(arguments)
         refusal = cast("str", delta.get("refusal") or "")
-        self.refusal += refusal
         text = cast("str", delta.get("content") or "")
-        self.text += text
         self.characters += len(text) + len(refusal)
+        self._refusal_parts.append(refusal)
+        self._text_parts.append(text)
         return text
+
+    def _call_of(self, part: Any) -> StreamedCall:
+        """Return the call that a part of a chunk continues, or a new call.
+
+        Some endpoints omit the index, or use the same index for several calls; a new id begins a new call then. Under
+        the same index, it does so only with a name, because other endpoints send a new id with each part of a call.
+        """
+        index, call_id, function = part.get("index"), part.get("id"), part.get("function")
+        has_name = bool(function and function.get("name"))
+        for call in reversed(self.calls):
+            is_same_id = not call_id or call.id in ("", call_id)
+            if is_same_id if index is None else call.index == index and (is_same_id or not has_name):
+                return call
+        call = StreamedCall(len(self.calls) if index is None else index)
+        self.calls.append(call)
+        return call
 
 
 def sendable(value: Any) -> Any:

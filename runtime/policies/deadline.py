@@ -17,13 +17,13 @@ class Deadline:
 
     Args:
         timeout: The limits.
-        expire: Function to call when a limit is exceeded.
+        expire: Function to call when a limit is exceeded; it returns False if the work has ended already.
 
     Attributes:
         expired: Description of the exceeded limit; empty until then.
     """
 
-    def __init__(self, timeout: Timeout, expire: Callable[[], object]) -> None:
+    def __init__(self, timeout: Timeout, expire: Callable[[], bool]) -> None:
         self._loop = asyncio.get_running_loop()
         self._timeout = timeout
         self._expire = expire
@@ -63,12 +63,13 @@ class Deadline:
     def _check_limits(self) -> None:
         """Check the limits, and schedule the next check."""
         run, idle, now = self._timeout.run, self._timeout.idle, self._loop.time()
+        exceeded = ""
         if run is not None and now >= self._began + run:
-            self.expired = f"ran longer than {run:g} s"
+            exceeded = f"ran longer than {run:g} s"
         elif idle is not None and now >= self._last_sign + idle:
-            self.expired = f"was idle for {idle:g} s"
-        if self.expired:
-            self._expire()
+            exceeded = f"was idle for {idle:g} s"
+        if exceeded:
+            self.expired = exceeded if self._expire() else ""
         elif run is not None or idle is not None:
             limits = (
                 self._began + run if run is not None else None,

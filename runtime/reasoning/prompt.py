@@ -59,8 +59,8 @@ def render(
     """
     images: list[str] = []
     schema = task.output_schema.strip() if show_schema else ""
-    items = _map_items(task.workflow_messages)
-    inputs = {name: value for name, value in task.job.inputs.items() if not _contains_item(value, items)}
+    mapped = _mapped_lists(task)
+    inputs = {name: value for name, value in task.job.inputs.items() if (name, value) not in mapped}
     sections = [
         ("Job", task.job.goal),
         ("Context", task.job.context),
@@ -69,8 +69,8 @@ def render(
         ("Files", "\n\n".join(_files(task.files, budget, images if vision else None))),
         ("Knowledge", "\n\n".join(_passages(task.knowledge.passages))),
         ("Insights from earlier runs", "\n".join(_insights(task.insights))),
-        ("Results of earlier experts", "\n\n".join(_messages(task.previous_expert_outputs, task.lesson))),
-        ("Messages of earlier operators", "\n\n".join(_messages(task.workflow_messages, task.lesson))),
+        ("Results of earlier experts", "\n\n".join(_messages(task.previous_expert_outputs, task.lesson, ()))),
+        ("Messages of earlier operators", "\n\n".join(_messages(task.workflow_messages, task.lesson, mapped))),
         ("Who did what", "\n\n".join(_transcript(task, budget))),
         ("What you may do", "\n".join(_list_item(action.name, action.description) for action in task.actions)),
         ("Lesson from the last try", task.lesson),
@@ -174,12 +174,17 @@ def _passages(passages: Iterable[Passage]) -> Iterator[str]:
         yield fence(source + passage.text)
 
 
-def _messages(messages: Iterable[WorkflowMessage], lesson: str) -> Iterator[str]:
-    """Yield each message with its verdict; a repeated text, and a lesson that is part of `lesson`, are left out."""
+def _messages(messages: Iterable[WorkflowMessage], lesson: str, mapped: Sequence[tuple[str, object]]) -> Iterator[str]:
+    """Yield each message with its verdict, without the lists `mapped`.
+
+    The text of a verdict that repeats the text before it, which it judges, is left out, and a lesson that is part of
+    `lesson`.
+    """
     previous_text = ""
-    for message in _without_mapped_list(list(messages)):
+    for message in _without_lists(messages, mapped):
         text = _text_of(message)
-        parts = [fence(text)] if text and text != previous_text else []
+        repeats = message.status is WorkflowStatus.EXECUTION_ERROR and text == previous_text
+        parts = [fence(text)] if text and not repeats else []
         previous_text = text
         if message.status is not WorkflowStatus.SUCCESS or message.evaluation or message.lesson:
             parts += [f"Judged: {message.status.value}. {message.evaluation}".strip()]
@@ -187,25 +192,25 @@ def _messages(messages: Iterable[WorkflowMessage], lesson: str) -> Iterator[str]
         yield _titled(f"From {message.operator_id}" if message.operator_id else "", "\n".join(parts))
 
 
-def _without_mapped_list(messages: Sequence[WorkflowMessage]) -> Iterator[WorkflowMessage]:
-    """Yield the messages; inside a map, without the lists that contain the item, which has a message of its own."""
-    items = _map_items(messages)
+def _mapped_lists(task: Task) -> Sequence[tuple[str, object]]:
+    """Return name and value of the lists of which the task has an item, in a message of its own."""
+    places: dict[tuple[str, ...], object] = {(name,): value for name, value in task.job.inputs.items()}
+    for message in reversed(task.workflow_messages):
+        places |= {(message.operator_id, name): value for name, value in message.outputs.items()}
+    read = [message.over for message in task.workflow_messages if message.over in places]
+    return [(over[-1], places[over]) for over in read if over]
+
+
+def _without_lists(
+    messages: Iterable[WorkflowMessage], mapped: Sequence[tuple[str, object]]
+) -> Iterator[WorkflowMessage]:
+    """Yield the messages without the outputs that are one of the lists."""
     for message in messages:
-        lists = [name for name, value in message.outputs.items() if _contains_item(value, items)]
-        other_outputs = {name: value for name, value in message.outputs.items() if name not in lists}
-        if not lists:
+        other_outputs = {name: value for name, value in message.outputs.items() if (name, value) not in mapped}
+        if len(other_outputs) == len(message.outputs):
             yield message
         elif other_outputs:
             yield message.model_copy(update={"outputs": other_outputs, "scratchpad": _json(other_outputs), "parts": ()})
-
-
-def _map_items(messages: Iterable[WorkflowMessage]) -> list[object]:
-    """Return the items of the map for which the task is: one, or none outside of maps."""
-    return [message.outputs["item"] for message in messages if message.outputs.keys() == {"item", "index"}]
-
-
-def _contains_item(value: object, items: Sequence[object]) -> bool:
-    return isinstance(value, list | tuple) and any(item in value for item in items)
 
 
 def _text_of(message: WorkflowMessage) -> str:

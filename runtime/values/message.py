@@ -165,6 +165,9 @@ class WorkflowMessage(Value):
         parts: Messages that this one joins: those of several end operators, in the order in which they were added, or
             of the items of a map.
         item: Item of the list, in a part of a map's message.
+        over: Place of the list, in the message with which a map passes an item to its body: the id of an operator and
+            the name of its output, or the name of an input of the job; empty for a list that a function returns. None
+            in all other messages.
     """
 
     scratchpad: str = Field(default="", kw_only=False)
@@ -180,6 +183,7 @@ class WorkflowMessage(Value):
     usage: Usage = NO_USAGE
     parts: tuple[WorkflowMessage, ...] = ()
     item: Any = None
+    over: tuple[str, ...] | None = None
 
     _positional: ClassVar[str] = "scratchpad"
     _indifferent: ClassVar[frozenset[str]] = frozenset({"job_id", "operator_id", "blame", "usage"})
@@ -187,7 +191,8 @@ class WorkflowMessage(Value):
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return plain values that are equal for messages with the same content; see `Value.fingerprint`."""
         values = super().fingerprint()
-        return values if self.item is not None else {name: value for name, value in values.items() if name != "item"}
+        unset = {name for name in ("item", "over") if getattr(self, name) is None}
+        return {name: value for name, value in values.items() if name not in unset} if unset else values
 
     def _repr_html_(self) -> str:
         """Return the message as HTML, for notebooks."""

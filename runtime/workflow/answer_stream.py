@@ -41,8 +41,9 @@ class AnswerStream:
     def __init__(self, operator: str | None) -> None:
         self._path = () if operator is None else (operator,)
         self._attempt = (0, 0)
-        self._said = ""
-        self._sent = ""
+        self._sent: list[str] = []
+        self._to_repeat: str | None = ""  # the text that the attempt has to repeat; None after it has differed
+        self._repeated = 0
 
     def next(self, event: Event | None) -> str:
         """Return the new text in an event; empty if there is none.
@@ -52,12 +53,16 @@ class AnswerStream:
         if not isinstance(event, TokenStreamed) or event.path != self._path:
             return ""
         if self._attempt != (attempt := (event.round, event.attempt)):
-            self._attempt, self._said = attempt, ""
-        self._said += event.text
-        if len(self._said) <= len(self._sent) or not self._said.startswith(self._sent):
+            self._attempt, self._to_repeat, self._repeated = attempt, "".join(self._sent), 0
+        if self._to_repeat is None:
             return ""
-        piece = self._said[len(self._sent) :]
-        self._sent = self._said
+        repeated = self._to_repeat[self._repeated : self._repeated + len(event.text)]
+        if not event.text.startswith(repeated):
+            self._to_repeat = None
+            return ""
+        self._repeated += len(repeated)
+        piece = event.text[len(repeated) :]
+        self._sent.append(piece)
         return piece
 
     def rest(self, text: str) -> Iterator[str]:
@@ -66,11 +71,12 @@ class AnswerStream:
         Raises:
             AnswerError: The text does not begin with the text that was returned.
         """
-        if not text.startswith(self._sent):
+        sent = "".join(self._sent)
+        if not text.startswith(sent):
             raise AnswerError(
                 "the operator began anew after a part of its answer was sent, and said something else; ask again"
             )
-        yield from filter(None, _PIECE.findall(text[len(self._sent) :]))
+        yield from filter(None, _PIECE.findall(text[len(sent) :]))
 
 
 async def pieces(

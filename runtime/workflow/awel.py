@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
-from operad.runtime.events import RunFinished, TokenStreamed, current_scope, emit
+from operad.runtime.events import TokenStreamed, current_scope, emit
 from operad.runtime.graph.awel import AwelRunner, AwelTask, run_task
 from operad.runtime.graph.awel import BaseOperator as AwelBase
 from operad.runtime.graph.call import OperatorCall
@@ -20,7 +20,6 @@ from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.ids import settled_id, slug
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.output import plain_value
-from operad.runtime.workflow.answer_stream import AnswerStream, answering_operator
 from operad.runtime.workflow.parameters import message_of
 
 if TYPE_CHECKING:
@@ -136,14 +135,9 @@ class WorkflowNode(AwelBase[Any]):
 
     async def _pieces(self, job: Any) -> AsyncIterator[str]:
         """Run the workflow, and yield the text of its answer in pieces."""
-        live = AnswerStream(answering_operator(self._workflow, self._reasoner))
-        async with aclosing(cast("Any", self._workflow.stream(job, self._reasoner))) as events:
-            async for event in events:
-                if piece := live.next(event):
-                    yield piece
-                if isinstance(event, RunFinished) and not event.path:
-                    for piece in live.rest(event.message.scratchpad):
-                        yield piece
+        async with aclosing(self._workflow.stream_text(job, self._reasoner)) as pieces:
+            async for piece in pieces:
+                yield piece
 
 
 def _job_of(values: Mapping[str, Any]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args, overload
@@ -36,6 +36,8 @@ from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.function_evaluator import FunctionEvaluator
+from operad.runtime.workflow.setting import setting
+from operad.runtime.workflow.taken_ids import TakenIds
 from operad.runtime.workflow.within import Within
 
 if TYPE_CHECKING:
@@ -58,18 +60,21 @@ class Definition(Step[T]):
         policy: Default policy of the operators.
     """
 
+    name: str = setting()
+    policy: Policy = setting()
+
     def __init__(self, name: str, policy: Policy = NO_POLICY) -> None:
-        self.name = name
-        self.policy = policy
         self._lock = RLock()
         self._built: Build | None = None
+        self.name = name
+        self.policy = policy
         self._operators: dict[str, Executable | Definition] = {}
         self._before: dict[str, dict[str, Ports]] = {}
         self._joins: dict[str, Join] = {}
         self._policies: dict[str, Policy] = {}
         self._duplicate_ids: list[str] = []
         self._evaluators: list[tuple[Executable, Policy]] = []
-        self._made: dict[object, BaseOperator] = {}  # the operators made of functions and AWEL operators
+        self._made_steps: dict[object, BaseOperator] = {}  # the operators made of functions and AWEL operators
 
     def get_id(self) -> str:
         """Return the workflow's name, which is its id as an operator of another workflow."""
@@ -216,23 +221,18 @@ class Definition(Step[T]):
             hint = did_you_mean(join, get_args(Join))
             issues.append(Issue("join", f"{join!r} is not {', '.join(get_args(Join))}{hint}", operator_id))
         if any(isinstance(following, Port) for following in next_ops or ()):
-            issues.append(
-                Issue(
-                    "port",
-                    "a Port is the start of an edge: pass it in the previous_ops of its successor",
-                    operator_id,
-                )
-            )
+            rule = "a Port is the start of an edge: pass it in the previous_ops of its successor"
+            issues.append(Issue("port", rule, operator_id))
         if issues:
             raise InvalidError(f"workflow {self.name!r}: the operator cannot be added", issues)
 
-    def remove_operator(self, operator: Executable | Definition) -> None:
-        """Remove an operator and its edges.
+    def remove_operator(self, operator: Executable | Definition | Function | str) -> None:
+        """Remove an operator, given as an object or by its id, and its edges.
 
         Raises:
             InvalidError: The operator is not in the workflow.
         """
-        operator_id = operator.get_id()
+        operator_id = operator if isinstance(operator, str) else self._made(operator).get_id()
         with self._lock:
             self._require(operator_id, "remove")
             self._built = None
@@ -243,17 +243,18 @@ class Definition(Step[T]):
             for before in self._before.values():
                 before.pop(operator_id, None)
 
-    def update_operator(self, operator: Executable | Definition) -> None:
-        """Replace the operator that has the id of `operator`; its edges stay.
+    def update_operator(self, operator: Executable | Definition | Function) -> None:
+        """Replace the operator that has the id of `operator`, which is the name of a function; its edges stay.
 
         Raises:
             InvalidError: The workflow has no operator with this id.
         """
-        operator_id = operator.get_id()
+        step: Executable | Definition = self._made(operator)
+        operator_id = step.get_id()
         with self._lock:
             self._require(operator_id, "update")
             self._built = None
-            self._operators[operator_id] = operator
+            self._operators[operator_id] = step
             self._duplicate_ids = [double for double in self._duplicate_ids if double != operator_id]
 
     def get_operator(self, operator_id: str) -> Executable | Definition | None:
@@ -348,21 +349,24 @@ class Definition(Step[T]):
 
     def _as_step(self, step: Any) -> Any:
         """Return an operator or workflow, or the operator made of a function; automatic ids are made unique."""
-        check_step(step)
-        if not is_executable(step):
-            key = step if inspect.isroutine(step) else id(step)  # each access to a bound method creates a new object
-            made = self._made.get(key)
-            if made is None:
-                made = self._made[key] = _made_of(step)
-            step = made
+        step = self._made(step)
         self._settle(step)
         return step
+
+    def _made(self, step: Any) -> Any:
+        """Return an operator or workflow, or the operator made of a function."""
+        check_step(step)
+        if is_executable(step):
+            return step
+        key = step if inspect.isroutine(step) else id(step)  # each access to a bound method creates a new object
+        made = self._made_steps
+        return made[key] if key in made else made.setdefault(key, _made_of(step))
 
     def _settle(self, step: Any) -> None:
         if isinstance(step, BaseOperator):
             with self._lock:
                 judges = [evaluator for evaluator, _ in self._evaluators]
-                step.settle_id(_TakenIds(cast("object", step), self._operators, self._before, judges))
+                step.settle_id(TakenIds(cast("object", step), self._operators, self._before, judges))
 
     def _id_of(self, step: Any) -> str:
         """Return the id of a step that is given as an object or as an id."""
@@ -421,28 +425,6 @@ def _made_of(step: Any) -> BaseOperator:
     from operad.runtime.workflow.awel import AwelOperator  # imported here because it imports dbgpt
 
     return AwelOperator(step)
-
-
-class _TakenIds(Collection[str]):
-    """Ids of a workflow's steps except `step`; looked up on demand, as a set per step would take quadratic time."""
-
-    def __init__(
-        self, step: object, operators: Mapping[str, object], before: Mapping[str, object], judges: Sequence[Executable]
-    ) -> None:
-        self._step, self._operators, self._before, self._judges = step, operators, before, judges
-
-    def __contains__(self, name: object) -> bool:
-        known = self._operators.get(cast("str", name), self._step if name not in self._before else None)
-        return known is not self._step or any(
-            judge.get_id() == name for judge in self._judges if judge is not self._step
-        )
-
-    def __iter__(self) -> Iterator[str]:
-        judges = (judge.get_id() for judge in self._judges)
-        return (name for name in dict.fromkeys((*self._operators, *self._before, *judges)) if name in self)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 def _add_edge(before: dict[str, Ports], parent: str, ports: Ports) -> None:

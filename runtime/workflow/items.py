@@ -42,8 +42,8 @@ class ItemError(Value):
 
 Outcome = WorkflowMessage | ItemError
 
-Keep = Callable[[OperatorCall, WorkflowMessage], "WorkflowMessage | None"]
-"""Function that returns the message to store for a call and its message; None to store nothing."""
+Keep = Callable[[OperatorCall, WorkflowMessage], WorkflowMessage]
+"""Function that returns the message to store for a call and its message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ async def for_each(
     *,
     concurrency: int,
     on_error: OnError,
-    keep: Keep = lambda _, message: message,
+    keep: Keep | None = lambda _, message: message,
 ) -> Outcomes:
     """Run a workflow once per call, inside the current operator.
 
@@ -132,7 +132,8 @@ async def for_each(
         name: Name of the operator in errors and paths.
         concurrency: Maximum number of runs at once.
         on_error: Effect of a failing run, as for a `Map`.
-        keep: Function that returns the message to store for a run; by default, the message of the run.
+        keep: Function that returns the message to store for a run; by default, the message of the run. With None,
+            nothing is stored for a run that has ended.
 
     Raises:
         OperadError: A run failed, and `on_error` is ``fail``; the other runs were cancelled and have ended.
@@ -149,9 +150,12 @@ async def for_each(
         while (taken := await source.take(scope)) is not None:
             index, call = taken
             try:
-                message = await body.run_within(scope, body.with_own_model(call), f"{name}[{index}]").execute()
+                run = body.run_within(scope, body.with_own_model(call), f"{name}[{index}]")
+                if keep is None and run.finished is not None:
+                    run.finished = {}  # not the messages of the outer run, which would grow with each item
+                message = await run.execute()
                 worst.add(index, message)
-                outcome = keep(call, message)
+                outcome = keep(call, message) if keep else None
             except BudgetError:
                 raise
             except Exception as error:

@@ -185,11 +185,16 @@ class Map(BaseOperator[list[Any]]):
             OperadError: The body failed for an item, and `on_error` is ``fail``. The runs of the other items were
                 cancelled and have ended.
         """
-        items = self._source(call.job) if self._source else self._items(call.job, call.messages)
         before = tuple(call.messages[: _earlier(call.messages)])
+        over: tuple[str, ...] = ()
+        if self._source:
+            items = self._source(call.job)
+        else:
+            listed = self._items(call.job, before)
+            items, over = list(listed), _place_of(listed, call.job, before)
 
         def call_for(item: Any, index: int) -> OperatorCall:
-            message = self._message(call.job, item, index)
+            message = self._message(call.job, item, index, over)
             return OperatorCall(call.reasoner, call.job, (message, *before), call.previous, call.lesson)
 
         outcomes = await for_each(
@@ -198,7 +203,7 @@ class Map(BaseOperator[list[Any]]):
             self._id,
             concurrency=self._concurrency,
             on_error=self._on_error,
-            keep=_with_item if self._collect else _nothing,
+            keep=_with_item if self._collect else None,
         )
         worst = outcomes.worst
         if not self._collect:
@@ -229,12 +234,13 @@ class Map(BaseOperator[list[Any]]):
         items: list[Any] = message.outputs["items"]
         return [item if isinstance(item, ItemError) else self.body.read_output(next(parts)) for item in items]
 
-    def _message(self, job: Job, item: Any, index: int) -> WorkflowMessage:
+    def _message(self, job: Job, item: Any, index: int, over: tuple[str, ...]) -> WorkflowMessage:
         text = item if isinstance(item, str) else _as_json(item)
-        return WorkflowMessage.of_text(text, self._id, job.id, outputs={"item": item, "index": index})
+        message = WorkflowMessage.of_text(text, self._id, job.id, outputs={"item": item, "index": index})
+        return message.changed(over=over)
 
-    def _items(self, job: Job, messages: Sequence[WorkflowMessage]) -> list[Any]:
-        before = messages[: _earlier(messages)]
+    def _items(self, job: Job, before: Sequence[WorkflowMessage]) -> Sequence[Any]:
+        """Return the list that `over` names, given the messages of the predecessors."""
         if self.reads:
             return self._items_of(self.reads[0], before)
         outer_item = next((message for message in before if is_item(message)), None)  # if this map is inside a map
@@ -248,7 +254,7 @@ class Map(BaseOperator[list[Any]]):
                 raise InputError(
                     f"map {self._id!r} needs one list among the outputs before it, and {found}; say over=…"
                 )
-            return list(values[lists[0]])
+            return values[lists[0]]
         known = {**job.inputs, **values}
         ids = [message.operator_id for message in before]
         if self._over not in known and self._over in ids:
@@ -264,9 +270,9 @@ class Map(BaseOperator[list[Any]]):
             raise InputError(
                 f"map {self._id!r}: {self._over!r} is not a list but {type(found).__name__}; a map needs a list"
             )
-        return list(cast("list[Any]", found))
+        return cast("Sequence[Any]", found)
 
-    def _items_of(self, operator_id: str, messages: Sequence[WorkflowMessage]) -> list[Any]:
+    def _items_of(self, operator_id: str, messages: Sequence[WorkflowMessage]) -> Sequence[Any]:
         """Return the list that `over` names in the answer of an operator.
 
         Raises:
@@ -293,7 +299,16 @@ class Map(BaseOperator[list[Any]]):
         if not isinstance(value, list | tuple):
             kind: str = type(cast("object", value)).__name__
             raise InputError(f"map {self._id!r}: {self._over!r} is not a list but {kind}; a map needs a list")
-        return list(cast("list[Any]", value))
+        return cast("Sequence[Any]", value)
+
+
+def _place_of(items: Sequence[Any], job: Job, before: Sequence[WorkflowMessage]) -> tuple[str, ...]:
+    """Return the place of a map's list: operator and output, or input of the job; empty if it is a part of these."""
+    outputs = (
+        (message.operator_id, name) for message in before for name in message.outputs if message.outputs[name] is items
+    )
+    inputs = ((name,) for name, value in job.inputs.items() if value is items)
+    return next(outputs, None) or next(inputs, ())
 
 
 def _earlier(messages: Sequence[WorkflowMessage]) -> int:
@@ -322,10 +337,6 @@ def _as_workflow(body: Any) -> Workflow:
 def _with_item(call: OperatorCall, message: WorkflowMessage) -> WorkflowMessage:
     """Return the message of the body for an item, with the item."""
     return message.changed(item=call.messages[0].outputs["item"])
-
-
-def _nothing(call: OperatorCall, message: WorkflowMessage) -> None:
-    """Return None, so that the message of the body is not stored."""
 
 
 def _value(message: WorkflowMessage) -> Any:

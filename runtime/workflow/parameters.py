@@ -275,8 +275,8 @@ def item_in(messages: Sequence[WorkflowMessage], scope: Scope | None) -> tuple[W
 
 
 def is_item(message: WorkflowMessage) -> bool:
-    """Return True if a message has the outputs of a message with which a map passes an item to its body."""
-    return message.outputs.keys() == {"item", "index"}
+    """Return True for a message with which a map passes an item to its body."""
+    return message.over is not None
 
 
 def _is_item_around(message: WorkflowMessage, scope: Scope | None) -> bool:
@@ -285,7 +285,7 @@ def _is_item_around(message: WorkflowMessage, scope: Scope | None) -> bool:
 
 
 def _with_output(message: WorkflowMessage, name: str) -> WorkflowMessage:
-    return message.model_copy(update={"outputs": {"output": message.outputs[name]}})
+    return message.model_copy(update={"outputs": {"output": message.outputs[name]}, "over": None})
 
 
 def message_of(value: Any, ports: tuple[str, ...] | None = None) -> WorkflowMessage:

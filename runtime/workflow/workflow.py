@@ -41,6 +41,7 @@ from operad.runtime.workflow.live import LiveRun, Runs
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.run_store import RunStore, run_store_of
+from operad.runtime.workflow.setting import setting
 from operad.runtime.workflow.start import check_models, check_reasoner, check_start, new_run, run_inside
 
 if TYPE_CHECKING:
@@ -109,6 +110,9 @@ class Workflow(Definition[T]):
         InputError: A value has another type, or an argument is unknown.
         InvalidError: `max_rounds` is below 1, or a listener or the insights cannot be used.
     """
+
+    max_rounds: int = setting()
+    budget: Budget = setting()
 
     @known_arguments
     def __init__(

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("dbgpt")
 
-from operad import InvalidError, Job, Operator, Workflow, events, operator
+from operad import InvalidError, Job, Operator, Workflow, WorkflowMessage, events, operator
 from operad.runtime.graph.awel import AwelRunner
 from operad.runtime.testing import Say, ScriptedModel
 from operad.runtime.values.errors import InputError, OperatorError
@@ -192,6 +192,21 @@ def test_a_workflow_gives_a_stream_of_its_text(engine: type[Workflow]) -> None:
             return [piece async for piece in await end.call_stream("count")]
 
         assert asyncio.run(pieces()) == ["ONE ", "TWO ", "THREE"]
+
+
+def test_an_answer_without_a_text_is_streamed_as_its_outputs(engine: type[Workflow]) -> None:
+    @operator
+    def counted(job: Job) -> WorkflowMessage:
+        return WorkflowMessage(outputs={"text": "one two"})
+
+    with DAG("outputs"):
+        end = Loud(runner=AwelRunner())
+        engine(counted).as_awel(stream=True) >> end
+
+        async def pieces() -> list[str]:
+            return [piece async for piece in await end.call_stream("count")]
+
+        assert asyncio.run(pieces()) == ["ONE ", "TWO"]
 
 
 def test_a_stream_before_a_workflow_is_a_list() -> None:

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -388,6 +389,23 @@ def test_an_answer_that_begins_anew_is_told():
     assert live.next(second) == ""
     with pytest.raises(AnswerError, match="began anew"):
         list(live.rest("Three."))
+
+
+def test_an_answer_that_begins_anew_and_repeats_the_text_goes_on_after_it():
+    live = AnswerStream("a")
+    tokens = [(1, "One t"), (1, "wo"), (2, "One"), (2, " two th"), (2, "ree"), (3, "One two t"), (3, "wo"), (3, "!")]
+    said = [live.next(events.TokenStreamed(text=text, path=("a",), attempt=attempt)) for attempt, text in tokens]
+    assert said == ["One t", "wo", "", " th", "ree", "", "", ""]
+    assert list(live.rest("One two three.")) == ["."]
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_long_answer_is_streamed_in_linear_time(attempts):
+    live, count, piece = AnswerStream("a"), 40_000, "x" * 50
+    streamed = [events.TokenStreamed(text=piece, path=("a",), attempt=attempt + 1) for attempt in range(attempts)]
+    began = time.perf_counter()
+    assert sum(len(live.next(event)) for event in streamed for _ in range(count)) == count * len(piece)
+    assert time.perf_counter() - began < 2
 
 
 def test_the_runs_of_a_chat_may_be_kept(tmp_path):

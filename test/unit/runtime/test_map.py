@@ -11,7 +11,16 @@ import pytest
 from pydantic import BaseModel
 
 from operad.operators import Operator, OperatorConfig
-from operad.runtime.events import Event, ModelAnswered, OperatorFinished, OperatorStarted, Progress, RunFinished, emit
+from operad.runtime.events import (
+    Event,
+    ModelAnswered,
+    OperatorFinished,
+    OperatorStarted,
+    Progress,
+    RunFinished,
+    current_scope,
+    emit,
+)
 from operad.runtime.policies.policy import Budget
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.values.errors import BudgetError, FaultError, InputError, InvalidError, OperadError, OperatorError
@@ -928,6 +937,75 @@ def test_a_map_that_collects_nothing_keeps_the_number_of_items_and_the_failed_on
     message = Workflow(each).run("numbers").message
     assert (message.scratchpad, message.parts, message.outputs["count"]) == ("3 items", (), 3)
     assert [(failed.index, failed.kind) for failed in message.outputs["items"]] == [(1, "ValueError")]
+
+
+def shown(workflow: Workflow, job: Any) -> list[str]:
+    """The prompts of the operators."""
+    with ScriptedModel(lambda request: Say("done")) as model:
+        workflow.run(job, model.model)
+        return [request["messages"][-1]["content"] for request in model.requests]
+
+
+def test_an_item_hides_only_the_list_that_the_map_reads(engine):
+    def find(job: Job) -> WorkflowMessage:
+        return WorkflowMessage(outputs={"words": ["en", "fr"], "names": ["en", "fr"]})
+
+    inputs = {"languages": ["en", "fr"], "urgent": ["en", "de"]}
+    [english, _] = shown(engine(Map("each", Operator("Translate."), over="languages")), inputs)
+    assert '"urgent"' in english
+    assert '"languages"' not in english
+    found = engine(operator(find) >> Map("each", Operator("Translate."), over="find.words"))
+    for prompt in shown(found, inputs):
+        assert all(f'"{name}"' in prompt for name in ("names", "languages", "urgent"))
+        assert '"words"' not in prompt
+    for prompt in shown(engine(Map("each", Operator("Translate."), over=lambda job: ["en", "fr"])), inputs):
+        assert all(f'"{name}"' in prompt for name in inputs)
+
+
+def test_items_of_a_map_in_a_map_hide_the_lists_of_both(engine):
+    inner = Workflow(Map("inner", Operator("Translate.")), name="body")
+    inputs = {"rows": [["a", "b"]], "others": [["a", "b"]]}
+    for prompt in shown(engine(Map("outer", inner, over="rows")), inputs):
+        assert "From inner" in prompt
+        assert '"others"' in prompt
+        assert '"rows"' not in prompt
+        assert '"item"' not in prompt
+
+
+class Place(BaseModel):
+    item: str
+    index: int
+
+
+def test_an_operator_of_the_body_with_the_id_of_the_map_may_have_the_outputs_of_an_item(engine):
+    def each(text: str) -> Place:
+        return Place(item=text, index=7)
+
+    def check(each: Place) -> str:
+        return f"{each.item} at {each.index}"
+
+    body = Workflow(each >> operator(check), name="body")
+    assert engine(Map("each", body, over=lambda job: ["a"])).run("x").output == ["a at 7"]
+
+
+@pytest.mark.parametrize("collect", [True, False])
+def test_with_a_budget_a_map_that_collects_nothing_keeps_the_messages_of_running_items_only(collect):
+    def count(item: str) -> str:
+        return item
+
+    async def spend(item: str) -> str:
+        scope = current_scope()
+        assert scope
+        if item == "499":
+            scope.charge(Usage(calls=2))
+        return item
+
+    body = Workflow(count >> operator(spend), name="body")
+    each = Map("each", body, over=lambda job: map(str, range(500)), concurrency=1, collect=collect)
+    with pytest.raises(BudgetError) as caught:
+        Workflow(each, budget=Budget(calls=1)).run("numbers")
+    assert len(caught.value.finished) == (999 if collect else 1)
+    assert "each[499]/count" in caught.value.finished
 
 
 def test_a_map_that_collects_nothing_has_the_worst_status():

@@ -61,6 +61,7 @@ def test_a_message_that_nobody_judged_is_a_success_that_says_nothing_and_cost_no
         "usage": {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.0, "cost": 0.0, "unpriced": 0},
         "parts": (),
         "item": None,
+        "over": None,
     }
 
 

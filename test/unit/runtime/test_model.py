@@ -1,7 +1,9 @@
 import asyncio
 import copy
 import gc
+import json
 import threading
+import time
 import traceback
 from typing import Any
 
@@ -12,7 +14,7 @@ from operad.runtime.events import ModelAnswered, ModelAsked, ModelRetried, Token
 from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.models.endpoint import _certificates
 from operad.runtime.models.model import DEFAULT_MODEL, OPENAI_URL, Model, resolve_model
-from operad.runtime.models.turn import Completion, ToolCall
+from operad.runtime.models.turn import Completion, ToolCall, Turn
 from operad.runtime.policies.limits import Limits
 from operad.runtime.testing import BreakOff, CallTools, Fail, Hang, Raw, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool
@@ -69,6 +71,56 @@ async def test_tool_calls_come_as_the_model_wrote_them():
     assert offered["function"]["name"] == "add"
     assert offered["function"]["parameters"]["required"] == ["a", "b"]
     assert completion.as_message()["tool_calls"][1]["function"] == {"name": "add", "arguments": "{broken"}
+
+
+def part(index=None, id=None, name=None, arguments=""):
+    """A part of a tool call, as endpoints stream it; fields that are None are left out."""
+    function = {"name": name, "arguments": arguments} if name else {"arguments": arguments}
+    given = {"index": index, "id": id, "function": function}
+    return {field: value for field, value in given.items() if value is not None}
+
+
+async def called(*parts):
+    """The tool calls of a turn that is streamed in these parts, as id, name and arguments."""
+    chunks = [{"choices": [{"delta": {"tool_calls": [part]}}]} for part in parts]
+    chunks += [{"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}]
+    body = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+    async with ScriptedModel([Raw(body.encode(), "text/event-stream")]) as scripted:
+        completion = await scripted.model.complete(HELLO, tools=[Tool.of(add)])
+    return [(call.id, call.name, call.arguments) for call in completion.tool_calls]
+
+
+@pytest.mark.parametrize("index", [None, 0])
+async def test_parallel_calls_without_an_index_of_their_own_are_told_apart_by_their_ids(index):
+    calls = [("x", "add", '{"a": 1}'), ("y", "sub", '{"a": 2}')]
+    first, second = ([part(index, key, name), part(index, None, None, text)] for key, name, text in calls)
+    assert await called(*first, *second) == calls
+    assert await called(*(part(index, *call) for call in calls)) == calls
+
+
+async def test_parts_without_an_index_may_repeat_the_id_of_their_call():
+    parts = [part(None, "x", "add", '{"a"'), part(None, "y", "sub", "{"), part(None, "x", None, ": 1}")]
+    assert await called(*parts, part(None, "y", None, "}")) == [("x", "add", '{"a": 1}'), ("y", "sub", "{}")]
+
+
+async def test_a_call_with_a_new_id_in_each_part_stays_one_call():
+    parts = [part(0, "x", "add", '{"a"'), part(0, "y", None, ": 1}"), part(1, "z", "sub", "{}")]
+    assert await called(*parts) == [("y", "add", '{"a": 1}'), ("z", "sub", "{}")]
+
+
+async def test_calls_without_ids_are_numbered_by_their_index():
+    assert await called(part(1, None, "sub"), part(0, None, "add")) == [("call_0", "add", ""), ("call_1", "sub", "")]
+
+
+@pytest.mark.parametrize("field", ["content", "refusal", "arguments"])
+def test_a_long_answer_is_assembled_in_linear_time(field):
+    piece, turn = "x" * 50, Turn()
+    delta = {"tool_calls": [part(0, "x", None, piece)]} if field == "arguments" else {field: piece}
+    began = time.perf_counter()
+    for _ in range(80_000):
+        turn.add({"choices": [{"delta": delta}]})
+    assert time.perf_counter() - began < 2
+    assert turn.characters == 80_000 * len(piece)
 
 
 async def test_only_what_is_set_is_sent_and_a_call_may_set_it_otherwise():

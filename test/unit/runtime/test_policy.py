@@ -4,6 +4,7 @@ import asyncio
 import copy
 import random
 import threading
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -37,6 +38,7 @@ from operad.runtime import (
     events,
 )
 from operad.runtime.policies.cache import Cache
+from operad.runtime.policies.deadline import within
 from operad.runtime.testing import (
     CallTools,
     Fail,
@@ -149,6 +151,15 @@ def test_a_duration_is_a_number_of_seconds_or_a_timedelta():
     assert Budget(seconds=timedelta(minutes=10)) == Budget(seconds=600)
     with pytest.raises(InvalidError, match="0 must be more than 0"):
         Timeout(run=timedelta(0))
+
+
+@pytest.mark.parametrize("limits", [{"run": 0.01}, {"idle": 0.01}])
+async def test_a_result_that_is_there_when_the_time_is_up_counts(limits):
+    async def work():
+        time.sleep(0.05)  # the task has ended when the loop runs the timer
+        return "done"
+
+    assert await within(Timeout(**limits), work(), []) == "done"
 
 
 def test_a_timeout_given_as_a_timedelta_stops_an_operator(engine):

@@ -569,6 +569,14 @@ def test_a_verdict_repeats_neither_the_text_that_stands_above_nor_the_lesson_tha
     assert render(task.model_copy(update={"lesson": ""}))[-1]["content"].count("LESSON") == 1
 
 
+@pytest.mark.parametrize("evaluation", ["", "checked"])
+def test_equal_answers_of_several_operators_are_all_shown(evaluation):
+    answers = [("r1", "approve"), ("r2", "approve"), ("r3", "reject")]
+    said = tuple(WorkflowMessage(text, operator_id=name, evaluation=evaluation) for name, text in answers)
+    shown = render(Task(job=Job(goal="g"), instruction="i", workflow_messages=said))[-1]["content"]
+    assert all(f"### From {name}\n```\n{text}\n```" in shown for name, text in answers)
+
+
 def test_what_operators_hand_on_is_never_cut():
     said = WorkflowMessage(scratchpad="s" * 50_000)
     verdict = WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, evaluation="e" * 50_000, lesson="l" * 50_000)
@@ -578,11 +586,17 @@ def test_what_operators_hand_on_is_never_cut():
 
 
 def test_an_item_of_a_map_is_shown_without_the_list_that_it_is_of():
-    item = WorkflowMessage(scratchpad="b", outputs={"item": "b", "index": 1})
+    item = WorkflowMessage(scratchpad="b", outputs={"item": "b", "index": 1}, over=("docs",))
     job = Job(goal="Sort.", inputs={"docs": ["a", "b"], "tone": "kind"})
     shown = render(Task(job=job, instruction="", workflow_messages=(item,)))[-1]["content"]
     assert '"tone": "kind"' in shown
     assert "docs" not in shown
+
+
+def test_an_operator_with_the_outputs_item_and_index_hides_no_list():
+    own = WorkflowMessage(scratchpad="b", outputs={"item": "b", "index": 1}, operator_id="find")
+    job = Job(goal="Sort.", inputs={"docs": ["a", "b"]})
+    assert '"docs"' in render(Task(job=job, instruction="", workflow_messages=(own,)))[-1]["content"]
 
 
 def test_results_of_a_map_are_shown_whole_beside_the_beginnings_of_their_items():

@@ -34,8 +34,9 @@ from operad.runtime.events import (
 )
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.graph.schedule import Plan
+from operad.runtime.policies.policy import Budget, Policy, Retry
 from operad.runtime.reasoning.task import Task
-from operad.runtime.values.errors import InputError, InvalidError, OperatorError, RunningLoopError
+from operad.runtime.values.errors import BudgetError, InputError, InvalidError, OperatorError, RunningLoopError
 from operad.runtime.values.message import Job, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
@@ -349,6 +350,79 @@ async def test_an_updated_operator_takes_the_place_of_the_old(new: Make) -> None
 
     assert ids(workflow.get_operators()) == ["a", "b", "c"]
     assert (await run(workflow)).scratchpad == "c(B!)"
+
+
+async def test_assigned_max_rounds_and_name_count_from_the_next_run_on(new: Make) -> None:
+    workflow = new({"a": ""}, judge=Judge(*[fault("again")] * 3))
+    for rounds in (1, 2):
+        workflow.max_rounds = rounds
+        workflow.name = f"of {rounds} rounds"
+        told = [event async for event in workflow.stream(JOB, REASONER, only=[RunStarted, RoundStarted])]
+        assert [event.workflow for event in told if isinstance(event, RunStarted)] == [workflow.name]
+        assert [event.round for event in told if isinstance(event, RoundStarted)] == [*range(1, rounds + 1)]
+
+
+async def test_an_assigned_policy_counts_from_the_next_run_on(new: Make) -> None:
+    failures: list[ValueError] = []
+
+    async def work(call: Call) -> str:
+        if not failures:
+            return "a"
+        raise failures.pop()
+
+    workflow = new()
+    workflow.add_operator(Say("a", work))
+    assert (await run(workflow)).scratchpad == "a"
+    workflow.policy = Policy(Retry(2, first_delay=0.001, on=ValueError))
+    failures.append(ValueError("busy"))
+    assert (await run(workflow)).scratchpad == "a"
+
+
+async def test_an_assigned_budget_counts_from_the_next_run_on(new: Make) -> None:
+    workflow = new()
+    workflow.add_operator(Say("a", lambda call: asyncio.sleep(0.05, "a")))
+    assert (await run(workflow)).scratchpad == "a"
+    workflow.budget = Budget(seconds=0.001)
+    with pytest.raises(BudgetError):
+        await run(workflow)
+
+
+async def test_functions_are_removed_and_updated_as_they_are_added(new: Make) -> None:
+    def facts(job: Job) -> str:
+        return "facts"
+
+    def short(facts: str) -> str:
+        return f"short {facts}"
+
+    def check(text: str) -> str:
+        return f"checked {text}"
+
+    def changed() -> Callable[[Job], str]:
+        def facts(job: Job) -> str:
+            return "news"
+
+        return facts
+
+    workflow = new({})
+    workflow.add_operator(facts)
+    workflow.add_operator(short, [facts])
+    workflow.add_operator(check, [short])
+    workflow.remove_operator(check)
+    assert (await run(workflow)).scratchpad == "short facts"
+    replacement = changed()
+    workflow.update_operator(replacement)
+    assert (await run(workflow)).scratchpad == "short news"
+    workflow.add_operator(check, [replacement])
+    workflow.remove_operator("short")
+    assert ids(workflow.get_operators()) == ["facts", "check"]
+    assert (await run(workflow)).scratchpad == "checked news"
+    for edit in (workflow.remove_operator, workflow.update_operator):
+        with pytest.raises(InvalidError, match="is not in the workflow"):
+            edit(short)
+    with pytest.raises(InvalidError, match="did you mean 'facts'"):
+        workflow.remove_operator("fatcs")
+    with pytest.raises(InputError, match="expected an operator, a workflow or a function, got the text 'facts'"):
+        workflow.update_operator("facts")  # type: ignore[arg-type]
 
 
 async def test_the_evaluator_is_set_changed_and_taken_away(new: Make) -> None:
