@@ -248,7 +248,6 @@ class Worker:
             given["lesson"],
             tuple(given["transcript"]),
             given["judged"],
-            insights,
         )
         path = tuple(given["path"])
         log = RunLog(run_id, self._listeners)
