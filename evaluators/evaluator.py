@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from msgspec.structs import replace
-
 from operad.operators import Operator
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import ask_until_read
@@ -54,29 +52,27 @@ class Evaluator(Operator):
         Raises:
             AnswerError: No answer can be parsed as a verdict.
         """
-        if call.connections is None:  # outside of a run
-            async with connections() as opened:
-                return await Evaluator.run(self, replace(call, connections=opened))
         judged, previous, steps = call.messages, call.previous, call.transcript or transcript()
         operators = [step.operator_id for step in steps] or [message.operator_id for message in judged]
         schema = verdict_schema([*operators, *(message.operator_id for message in previous)], bool(previous))
         operator_id = self.get_id()
-        task = (await self._build_task(call)).model_copy(
-            update={
-                "instruction": _instruction(self.config.instruction, schema["properties"]["status"]["enum"]),
-                "output_schema": json.dumps(schema),
-                "transcript": steps,
-            }
-        )
-        needed = {**schema, "required": ["evaluation", "status"], "additionalProperties": True}
-        verdict = await ask_until_read(
-            self.thinker(call.reasoner),
-            task,
-            partial(validate, needed),
-            who=f"evaluator {operator_id!r}",
-            wanted="verdict",
-            operator_id=operator_id,
-        )
+        async with connections() as opened:
+            task = (await self._build_task(call, opened)).model_copy(
+                update={
+                    "instruction": _instruction(self.config.instruction, schema["properties"]["status"]["enum"]),
+                    "output_schema": json.dumps(schema),
+                    "transcript": steps,
+                }
+            )
+            needed = {**schema, "required": ["evaluation", "status"], "additionalProperties": True}
+            verdict = await ask_until_read(
+                self.thinker(call.reasoner),
+                task,
+                partial(validate, needed),
+                who=f"evaluator {operator_id!r}",
+                wanted="verdict",
+                operator_id=operator_id,
+            )
         return WorkflowMessage(
             scratchpad="\n\n".join(message.scratchpad for message in judged),
             status=WorkflowStatus(verdict["status"]),

@@ -14,6 +14,7 @@ from operad.operators.node import Fault, NodeOperator, Reference, references_in
 from operad.operators.node_params import readable
 from operad.operators.variables import Selector, VariableType, part_type, whole
 from operad.runtime.graph.graph import END
+from operad.runtime.graph.schedule import reachable
 from operad.runtime.values.errors import Hints, InvalidError, Issue, shorten
 
 T = VariableType
@@ -265,12 +266,7 @@ class Checker:
         predecessors: Mapping[str, Sequence[str]],
     ) -> None:
         """Report nodes without edges, and nodes that no path from the start node reaches."""
-        reached, pending = set(starts), list(starts)
-        while pending:
-            for successor in successors[pending.pop()]:
-                if successor not in reached:
-                    reached.add(successor)
-                    pending.append(successor)
+        reached = reachable(starts, successors.__getitem__)
         for spec in specs:
             if not starts or spec.id in reached or spec.type == CONVERSATION:
                 continue

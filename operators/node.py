@@ -362,9 +362,8 @@ class NodeOperator(Operator, Generic[ParamsT]):
             NodeError: An output has another type than declared, or `compute` did not return outputs.
         """
         variables = Variables(call.messages, self._assigned, self._writing)
-        running: Any = self.compute(
-            NodeCall(call.reasoner, call.job, call.messages, call.previous, call.lesson, variables=variables)
-        )
+        fields = {name: getattr(call, name) for name in OperatorCall.__struct_fields__}
+        running: Any = self.compute(NodeCall(**fields, variables=variables))
         if not inspect.isawaitable(running):
             raise NodeError(
                 f"node {self.get_id()!r} ({self.type}): its compute cannot be awaited; write `async def compute`"

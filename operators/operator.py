@@ -11,7 +11,6 @@ from functools import cached_property, partial
 from itertools import zip_longest
 from typing import Annotated, Any, ClassVar, Literal, cast, overload
 
-from msgspec.structs import replace
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -34,7 +33,7 @@ from operad.runtime.policies.cache import cache_key
 from operad.runtime.policies.policy import NO_POLICY, Policy, Retry
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, ask_until_read, reasoner_of
 from operad.runtime.reasoning.task import Example, Task
-from operad.runtime.tools.connections import connections
+from operad.runtime.tools.connections import Connections, connections
 from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource, as_tools
 from operad.runtime.tools.toolkit import Action, Recommendation, Toolkit, Tools
 from operad.runtime.values.arguments import known_arguments, short_repr
@@ -423,29 +422,27 @@ class Operator(BaseOperator[T]):
         Raises:
             AnswerError: No answer fits the operator's type, or none chooses one of the operator's ports.
         """
-        if call.connections is None:  # outside of a run
-            async with connections() as opened:
-                return await Operator.run(self, replace(call, connections=opened))
-        task, output, operator_id = await self._build_task(call), self._output, self.get_id()
-        read: Callable[[str], WorkflowMessage] = partial(self._message_without_port, call.job, operator_id)
-        if self.ports:
-            routed = routing_schema(self.schema, self.config.output_schema, self.ports)
-            task = task.model_copy(update={"output_schema": json.dumps(routed, ensure_ascii=False)})
-            read = partial(self._message_with_port, call.job, operator_id, routed)
+        async with connections() as opened:
+            task, output, operator_id = await self._build_task(call, opened), self._output, self.get_id()
+            read: Callable[[str], WorkflowMessage] = partial(self._message_without_port, call.job, operator_id)
+            if self.ports:
+                routed = routing_schema(self.schema, self.config.output_schema, self.ports)
+                task = task.model_copy(update={"output_schema": json.dumps(routed, ensure_ascii=False)})
+                read = partial(self._message_with_port, call.job, operator_id, routed)
 
-        def fitting(text: str) -> WorkflowMessage:
-            message = read(text)
-            output.read(message)
-            return message
+            def fitting(text: str) -> WorkflowMessage:
+                message = read(text)
+                output.read(message)
+                return message
 
-        return await ask_until_read(
-            self.thinker(call.reasoner),
-            task,
-            read if output.type is str else fitting,
-            who=f"operator {operator_id!r}",
-            wanted=output.called,
-            operator_id=operator_id,
-        )
+            return await ask_until_read(
+                self.thinker(call.reasoner),
+                task,
+                read if output.type is str else fitting,
+                who=f"operator {operator_id!r}",
+                wanted=output.called,
+                operator_id=operator_id,
+            )
 
     def _message_without_port(self, job: Job, operator_id: str, text: str) -> WorkflowMessage:
         """Return the message for an answer without a port."""
@@ -590,23 +587,24 @@ class Operator(BaseOperator[T]):
             else recommendation
         )
 
-    async def _build_task(self, call: OperatorCall) -> Task:
+    async def _build_task(self, call: OperatorCall, opened: Connections) -> Task:
         """Return the task for the reasoner: configuration, recommendation, knowledge and insights for a call."""
         config, job = self.config, call.job
         recommended = self._recommend()
         knowledge = self.get_knowledge(job) if self._knowledge_base is None else await self._search_knowledge(job)
-        recalls = call.insights is not None or type(self).get_env_insights is not Operator.get_env_insights
+        insights = current_insights()
+        recalls = insights is not None or type(self).get_env_insights is not Operator.get_env_insights
         return Task(
             job=job,
             instruction=config.instruction,
             examples=tuple(config.examples),
             output_schema=config.output_schema,
             actions=recommended.actions,
-            tools=await call.connections.tools(recommended.tools) if call.connections and recommended.tools else (),
+            tools=await opened.tools(recommended.tools) if recommended.tools else (),
             workflow_messages=call.messages,
             previous_expert_outputs=call.previous,
             knowledge=knowledge,
-            insights=await self._recall_insights(job, call.insights) if recalls else (),
+            insights=await self._recall_insights(job, insights) if recalls else (),
             lesson=call.lesson or "",
             files=job.files,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -14,6 +14,7 @@ from operad.flows.repair.names import STARTS
 from operad.flows.repair.spelling import CONTAINERS, around
 from operad.flows.repair.state import Proposal, State, arrow, params_of, with_edges, without
 from operad.flows.repair.walk import ids_renamed
+from operad.runtime.graph.schedule import reachable
 
 _START_OF = {"iteration": "iteration-start", "loop": "loop-start"}
 
@@ -84,14 +85,15 @@ def bodies(state: State) -> Iterator[Proposal]:
             continue
         result_node = next(iter(kept_inside(replace(graph, nodes=[node]))), "")
         borders = {node.id, *(inner.id for inner in inside)}
-        reached = _reachable(graph, borders, lambda edge: (edge.source, edge.target))
+        reached = _reached(((edge.source, edge.target) for edge in graph.edges), borders)
         orphans = [
             other.id
             for other in graph.nodes
             if other.parent and other.parent not in graph.by_id and other.id in reached
         ]
         if result_node in graph.by_id and graph.by_id[result_node].parent == node.parent and result_node in reached:
-            leading_to_result = _reachable(graph, {result_node}, lambda edge: (edge.target, edge.source), stop=node.id)
+            backwards = ((edge.target, edge.source) for edge in graph.edges if edge.source != node.id)
+            leading_to_result = _reached(backwards, {result_node})
             moved = [
                 other.id
                 for other in graph.nodes
@@ -113,26 +115,12 @@ def bodies(state: State) -> Iterator[Proposal]:
             )
 
 
-def _reachable(
-    graph: NodeGraph, first: set[str], direction: Callable[[Edge], tuple[str, str]], stop: str = ""
-) -> set[str]:
-    """Return the nodes that can be reached from some nodes, without those nodes.
-
-    Args:
-        graph: The workflow.
-        first: Ids of the nodes to begin with.
-        direction: Function of an edge that returns the node to leave and the node to reach.
-        stop: Id of a node that is not passed.
-    """
-    reached, to_visit = set[str](), list(first)
-    while to_visit:
-        current = to_visit.pop()
-        for edge in graph.edges:
-            left, next_id = direction(edge)
-            if left == current and next_id not in reached and next_id != stop and next_id not in first:
-                reached.add(next_id)
-                to_visit.append(next_id)
-    return reached
+def _reached(edges: Iterable[tuple[str, str]], first: set[str]) -> set[str]:
+    """Return the nodes to which edges, given as source and target, lead from some nodes, without those nodes."""
+    targets: dict[str, list[str]] = {}
+    for source, target in edges:
+        targets.setdefault(source, []).append(target)
+    return reachable(first, lambda node_id: targets.get(node_id, ())) - first
 
 
 def _moved_inside(graph: NodeGraph, iteration: NodeSpec, moved: Sequence[str], has_start: bool) -> NodeGraph:

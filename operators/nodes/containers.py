@@ -40,7 +40,7 @@ from operad.runtime.values.errors import BudgetError, InputError, OperadError, d
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.workflow.items import for_each
-from operad.runtime.workflow.within import run_inside
+from operad.runtime.workflow.within import run_nested
 from operad.runtime.workflow.workflow import Workflow
 
 T = VariableType
@@ -304,7 +304,7 @@ class Loop(NodeOperator[LoopParams]):
                 call, self.get_id(), {**values, "index": passes}, self._current_conversation(call, carried)
             )
             try:
-                message = await run_inside(_body(self), inside, f"{self.get_id()}[{passes}]")
+                message = await run_nested(_body(self), inside, f"{self.get_id()}[{passes}]")
             except BudgetError:
                 raise
             except Exception as error:
@@ -375,7 +375,7 @@ class SubWorkflow(NodeOperator[SubWorkflowParams]):
             session_id=call.job.session_id,
             inputs={key: as_input(value) for key, value in values.items()},
         )
-        message = await run_inside(
+        message = await run_nested(
             known[name],
             OperatorCall(call.reasoner, job, previous=call.previous, lesson=call.lesson),
             self.get_id(),

@@ -27,7 +27,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.tools.connections import connections
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.message import Job
-from operad.runtime.workflow.within import run_inside
+from operad.runtime.workflow.within import run_nested
 from operad.runtime.workflow.workflow import Workflow
 
 T = VariableType
@@ -150,7 +150,7 @@ class ToolNode(NodeOperator[ToolParams]):
         """Run a workflow as a tool: its answer becomes ``text``, its outputs become ``json``."""
         inputs = {name: as_input(self._argument_value(call, given)) for name, given in self.params.arguments.items()}
         job = Job(goal=call.job.goal, context=call.job.context, session_id=call.job.session_id, inputs=inputs)
-        message = await run_inside(
+        message = await run_nested(
             workflow, OperatorCall(call.reasoner, job, previous=call.previous, lesson=call.lesson), self.get_id()
         )
         values = plain(dict(message.outputs))

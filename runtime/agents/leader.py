@@ -36,7 +36,7 @@ from operad.runtime.values.message import NO_USAGE, Job, SubJob, WorkflowMessage
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.memory import DEFAULT_TOKENS
 from operad.runtime.workflow.verdict import fault_in
-from operad.runtime.workflow.within import run_inside
+from operad.runtime.workflow.within import run_nested
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 MAX_OPEN_JOBS = 1_000
@@ -269,7 +269,7 @@ class _LeaderOperator(BaseOperator[Any]):
         assignments = {part.id: _Assignment(self, state, part, depth) for part in parts}
         for part in parts:
             workflow.add_operator(assignments[part.id], [assignments[other] for other in part.dependencies])
-        return await run_inside(workflow, OperatorCall(reasoner, job, previous=tuple(given)))
+        return await run_nested(workflow, OperatorCall(reasoner, job, previous=tuple(given)))
 
     async def split(
         self, reasoner: Reasoner, job: Job, given: Sequence[WorkflowMessage], lesson: str | None
@@ -349,7 +349,7 @@ class _Assignment(BaseOperator[Any]):
         expert = self._leader_operator.experts[part.assigned_expert_name or ""]
         lessons = [*([state.lesson] if state.lesson else []), *state.lessons.get(part.id, [])]
         try:
-            verdict = await run_inside(
+            verdict = await run_nested(
                 expert.workflow,
                 OperatorCall(expert.reasoner, part, tuple(own_messages), tuple(given), "\n".join(lessons) or None),
             )

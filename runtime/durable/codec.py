@@ -138,22 +138,24 @@ class Codec:
     def dump_events(self, happened: Sequence[events.Event]) -> str:
         """Return events as text, with their paths and times; parts without a JSON form are replaced by their `str`.
 
+        Events of types that users define are left out, because they cannot be read later.
+
         Raises:
             InputError: The text would be too long.
         """
-        text = json.dumps([self._plain_event(event) for event in happened], separators=(",", ":"))
+        text = json.dumps([self._plain_event(event) for event in _readable(happened)], separators=(",", ":"))
         if len(text) > MAX_TEXT:
             raise InputError(f"the events have {len(text):,} characters, which is too long to be kept")
         return text
 
-    def load_events(self, text: str) -> list[events.Event]:
-        """Return the events written by `dump_events`.
+    def load_events(self, text: str) -> list[events.Event | None]:
+        """Return the events written by `dump_events`; None for an event whose type this version does not know.
 
         Raises:
             InputError: The text was not written by `dump_events`.
         """
         try:
-            return [_read_event(name, self._read(fields)) for name, fields in json.loads(text)]
+            return [events.read_event({**self._read(fields), "event": name}) for name, fields in json.loads(text)]
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError, msgspec.ValidationError) as error:
             raise InputError(f"the stored value cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
 
@@ -218,9 +220,13 @@ class Codec:
         if isinstance(value, Issue):
             return {"$issue": [value.code, value.message, value.where]}
         if isinstance(value, Outcome):
-            # Only Operad's own types of events can be read later.
-            known = [event for event in value.events if type(event).__module__ == events.Event.__module__]
-            parts = (value.message, value.error, value.usage, known, *([True] if value.traced else []))
+            parts = (
+                value.message,
+                value.error,
+                value.usage,
+                _readable(value.events),
+                *([True] if value.traced else []),
+            )
             return {"$outcome": [self._plain(part, where) for part in parts]}
         if isinstance(value, events.Event):
             fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in _STAMPED}
@@ -352,6 +358,11 @@ def _defaults(kind: type[events.Event]) -> tuple[Any, ...]:
 
 
 _STAMPED = frozenset(events.Event.__struct_fields__)
+
+
+def _readable(happened: Sequence[events.Event]) -> list[events.Event]:
+    """Return the events of Operad's own types: only these can be read later."""
+    return [event for event in happened if type(event).__module__ == events.Event.__module__]
 
 
 def _read_event(name: str, fields: dict[str, Any]) -> events.Event:

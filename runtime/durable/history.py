@@ -140,7 +140,7 @@ class _Level:
         """Return the operators of the next round: those at fault, and all operators that depend on them."""
         known = [*self.operators, *self.judges]
         at_fault_ids = {*at_fault(self.verdict.blame if self.verdict else (), known), *self.failed}
-        again = {each for name in at_fault_ids for each in (name, *following(name, self.operators))}
+        again = {*at_fault_ids, *following(at_fault_ids, self.operators)}
         return tuple(name for name in self.operators if name in again)
 
     def message(self, job: Job) -> WorkflowMessage | None:

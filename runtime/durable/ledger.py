@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Collection
 from contextlib import suppress
@@ -49,6 +50,8 @@ from operad.runtime.values.errors import InputError, OperadError, describe
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.workflow import Workflow
+
+_logger = logging.getLogger(__name__)
 
 
 class Ledger(Records):
@@ -306,19 +309,37 @@ class Ledger(Records):
         self, run: Run, replay: Replay, recording: Recording, remote: RemoteExecutor | None, driver_id: str
     ) -> None:
         """Periodically record the progress of a run, and pass on answers that other processes stored."""
+        parts = [
+            partial(self._record_state, run, replay, recording, driver_id),
+            *([partial(remote.look_after, replay.run_id)] if remote is not None else []),
+            partial(self._pass_on_answers, run, replay.run_id),
+        ]
+        warned = False
         while True:
             await asyncio.sleep(BEAT)
-            with suppress(OperadError):
-                state = PAUSED if run.waits else RUNNING
-                now = {"state": state, "done": replay.done, "usage": run.usage.model_dump_json()}
-                await in_thread(recording.write, self.store)
-                await in_thread(partial(self.store.update_run, replay.run_id, driver_id, **now))
-                if remote is not None:
-                    await remote.look_after(replay.run_id)
-                if run.questions.open():
-                    for question in await in_thread(self.store.questions, replay.run_id):
-                        if question.answer is not None and question.id in {q.id for q in run.questions.open()}:
-                            run.questions.answer({question.id: json.loads(question.answer)})
+            for part in parts:
+                try:
+                    with suppress(OperadError):
+                        await part()
+                except Exception as error:  # the next attempt may succeed, and the other parts do not depend on it
+                    if not warned:
+                        problem = "%s: its progress or its stored answers are not up to date, will try again: %s"
+                        _logger.warning(problem, replay.run_id, describe(error), exc_info=error)
+                    warned = True
+
+    async def _record_state(self, run: Run, replay: Replay, recording: Recording, driver_id: str) -> None:
+        """Record the events of a run, and its progress."""
+        state = PAUSED if run.waits else RUNNING
+        now = {"state": state, "done": replay.done, "usage": run.usage.model_dump_json()}
+        await in_thread(recording.write, self.store)
+        await in_thread(partial(self.store.update_run, replay.run_id, driver_id, **now))
+
+    async def _pass_on_answers(self, run: Run, run_id: str) -> None:
+        """Pass on answers that other processes stored."""
+        if run.questions.open():
+            for question in await in_thread(self.store.questions, run_id):
+                if question.answer is not None and question.id in {q.id for q in run.questions.open()}:
+                    run.questions.answer({question.id: json.loads(question.answer)})
 
     async def _record_end(
         self,

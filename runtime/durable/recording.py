@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import zlib
 from collections import defaultdict, deque
@@ -15,6 +16,8 @@ from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, KeptRun
 from operad.runtime.durable.store import Store
 from operad.runtime.events import Event, ModelAsked, RunFailed, RunFinished, RunLog, TokenStreamed
 from operad.runtime.values.errors import InputError
+
+_logger = logging.getLogger(__name__)
 
 _DERIVED_FIELDS = frozenset((*Event.__struct_fields__, "seconds"))
 """Fields that a derived event does not take from the recorded event."""
@@ -56,18 +59,29 @@ class Recording:
                 self._heard.popleft()
 
 
-def recorded(parts: Sequence[tuple[int, bytes]]) -> dict[int, list[Event]]:
+def recorded(run_id: str, parts: Sequence[tuple[int, bytes]]) -> dict[int, list[Event]]:
     """Return the recorded events of a run by the number of the drive; empty if a part cannot be read.
 
+    Events of unknown types are skipped: events of another version, or defined by a user.
+
     Args:
+        run_id: The run.
         parts: Numbers of drives with compressed events, as stored by `Recording.write`.
     """
     heard: dict[int, list[Event]] = defaultdict(list)
+    unknown = 0
     try:
         for drive, part in parts:
-            heard[drive] += Codec().load_events(_decompressed(part))
-    except (InputError, zlib.error, UnicodeDecodeError):
+            for event in Codec().load_events(_decompressed(part)):
+                if event is None:
+                    unknown += 1
+                else:
+                    heard[drive].append(event)
+    except (InputError, zlib.error, UnicodeDecodeError) as error:
+        _logger.warning("%s: the recorded events are not used, because a part cannot be read: %s", run_id, error)
         return {}
+    if unknown:
+        _logger.warning("%s: recorded events of unknown types are skipped: %d", run_id, unknown)
     return heard
 
 

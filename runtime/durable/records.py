@@ -200,7 +200,7 @@ class Records:
             derived = history(kept, job, result, steps, questions)
         except NO_GRAPH as error:
             raise unreadable(kept) from error
-        by_drive = recorded(self.store.events(run_id))
+        by_drive = recorded(run_id, self.store.events(run_id))
         return by_drive[1] if is_whole(kept, by_drive) else filled(derived, by_drive)
 
     def open_questions(self, run_id: str) -> Sequence[Question]:

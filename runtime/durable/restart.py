@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from operad.runtime.durable.description import Description, changes
 from operad.runtime.durable.rows import KeptRun
 from operad.runtime.events.journal import bare
+from operad.runtime.graph.schedule import children_of, reachable
 from operad.runtime.values.errors import InputError, did_you_mean, shorten
 
 NO_GRAPH = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
@@ -64,7 +65,7 @@ def descendants(graph: Description, operator: str, known: Description) -> Sequen
         if not is_last and "inside" not in operators[name]:
             raise InputError(f"{prefix + name!r} has no addressable operators inside; restart from the whole operator")
         all_operators: Mapping[str, Any] = graph["operators"]
-        others += [f"{prefix}{each}" for each in following(name, all_operators)]
+        others += [f"{prefix}{each}" for each in following([name], all_operators)]
         if name in operators:
             others += [f"{prefix}{judge}" for judge in graph["evaluators"]]
             if item is not None and all_operators[name].get("in_turn"):
@@ -76,12 +77,11 @@ def descendants(graph: Description, operator: str, known: Description) -> Sequen
     return [prefix, *others]
 
 
-def following(name: str, operators: Mapping[str, Any]) -> Sequence[str]:
-    """Return the ids of all operators that depend on an operator, in the order of the workflow."""
-    descendants = {name}
-    while more := {each for each, what in operators.items() if descendants & what["after"].keys()} - descendants:
-        descendants |= more
-    return [each for each in operators if each in descendants and each != name]
+def following(names: Collection[str], operators: Mapping[str, Any]) -> Sequence[str]:
+    """Return the ids of all other operators that depend on some operators, in the order of the workflow."""
+    children = children_of({each: what["after"] for each, what in operators.items()})
+    descendants = reachable(names, lambda each: children.get(each, ())) - {*names}
+    return [each for each in operators if each in descendants]
 
 
 def is_again(key: str, again: Sequence[str], round: int) -> bool:

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from operad.runtime.durable.dispatch import Dispatch
-from operad.runtime.durable.places import new_executor_id, process_identity, version_here
+from operad.runtime.durable.places import new_executor_id, process_identity, shown, version_here
 from operad.runtime.durable.rows import Executor
 from operad.runtime.durable.step_writer import StepWriter
 from operad.runtime.durable.store import Store
@@ -184,11 +184,21 @@ _changing = threading.Lock()
 
 
 def owner_of(url: URL, limit: float = LIMIT) -> RunOwner:
-    """Return the owner of runs in a database for this process; there is one per database."""
+    """Return the owner of runs in a database for this process; there is one per database.
+
+    Raises:
+        InputError: The process drives runs in the database with another limit.
+    """
     with _changing:
         if url not in _owners:
             _owners[url] = RunOwner(url, limit)
-        return _owners[url]
+        owner = _owners[url]
+    if owner.executor.limit != limit:
+        raise InputError(
+            f"this process drives runs in {shown(url)} with limit={owner.executor.limit:g}, so limit={limit:g} has no "
+            "effect; give every Ledger of the database the same limit, or close the other Ledger first"
+        )
+    return owner
 
 
 def leave(url: URL) -> None:

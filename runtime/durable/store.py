@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from operad.runtime.durable.database import patiently
 from operad.runtime.durable.rows import LONG, RUNNING, Executor, KeptQuestion, KeptRun, of_row, storable
 from operad.runtime.durable.schema_version import VERSION, check_not_newer, statements_from
-from operad.runtime.durable.step_table import StepTable
+from operad.runtime.durable.step_table import StepTable, batched
 from operad.runtime.values.errors import InputError
 
 if TYPE_CHECKING:
@@ -338,13 +338,14 @@ class Store(StepTable):
             return connection.execute(change.values(answer=answer, answered=self._now)).rowcount > 0
 
     @patiently
-    def forget_questions(self, run_id: str, steps: Collection[str]) -> None:
+    def forget_questions(self, run_id: str, steps: Sequence[str]) -> None:
         """Delete the questions and deaths recorded for operators of a run."""
-        table, deaths = self._tables.questions, self._tables.takeovers
+        sa, table, deaths = self._sa, self._tables.questions, self._tables.takeovers
         with self._engine.begin() as connection:
-            for step in steps:
-                connection.execute(self._sa.delete(table).where(table.c.run_id == run_id, table.c.step == step))
-                connection.execute(self._sa.delete(deaths).where(deaths.c.step == f"{run_id}:{step}"))
+            for batch in batched(steps):
+                step_ids = [f"{run_id}:{step}" for step in batch]
+                connection.execute(sa.delete(table).where(table.c.run_id == run_id, table.c.step.in_(batch)))
+                connection.execute(sa.delete(deaths).where(deaths.c.step.in_(step_ids)))
 
     # Take-overs
 

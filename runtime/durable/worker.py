@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -140,23 +141,33 @@ class Worker:
             grace: Seconds for operators in progress to finish; the others are stopped, and left to other workers.
         """
         self._loop = asyncio.get_running_loop()
-        dbos_process = import_module("operad.runtime.durable.dbos_process")
-        store = self._store = await in_thread(Store, self.url)
-        self._client: DBOSClient = await in_thread(store.insist, partial(dbos_process.client, self.url), 0.0)
-        # The first heartbeat is recorded before any request is taken: a process without a heartbeat counts as dead.
-        await in_thread(store.insist, partial(store.beat, self.executor))
-        presence = threading.Thread(target=self._beat, name="operad-presence", daemon=True)
         self._leaving = threading.Event()
         self._stopping = False
-        presence.start()
-        self._wakeups = wakeups(store, self.executor.queues, self._wake)
-        self._process = await in_thread(store.set_up, partial(self._launch, dbos_process))
+        dbos_process = import_module("operad.runtime.durable.dbos_process")
+        # dbos stops first: otherwise it could take requests again that are given back, and cancelled operators may not
+        # have ended yet.
+        cleanup = ExitStack()
         try:
+            store = self._store = await in_thread(Store, self.url)
+            cleanup.callback(store.close)
+            self._client: DBOSClient = await in_thread(store.insist, partial(dbos_process.client, self.url), 0.0)
+            cleanup.callback(self._client.destroy)
+            # The first heartbeat is recorded before any request is taken: a process without a heartbeat counts as dead.
+            await in_thread(store.insist, partial(store.beat, self.executor))
+            cleanup.callback(store.leave, self.executor.id)
+            cleanup.callback(self._give_back, [self.executor.id])
+            self._wakeups = wakeups(store, self.executor.queues, self._wake)
+            cleanup.callback(self._wakeups.stop)
+            presence = threading.Thread(target=self._beat, name="operad-presence", daemon=True)
+            presence.start()
+            cleanup.callback(self._stop_beating, presence)
+            self._process = await in_thread(store.set_up, partial(self._launch, dbos_process))
+            cleanup.callback(self._process.stop)
             await stop.wait()
             await in_thread(self._process.stop, round(grace))
         finally:
             await self._stop_all()
-            await in_thread(self._leave, presence)
+            await in_thread(cleanup.close)
 
     def _launch(self, dbos_process: Any) -> Any:
         queues = dbos_process.Queues(
@@ -183,18 +194,9 @@ class Worker:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _leave(self, presence: threading.Thread) -> None:
-        """Stop dbos and the heartbeat, give unfinished requests back, and close the database."""
-        # dbos stops first: otherwise it could take requests again that are given back below, and cancelled operators
-        # may not have ended yet.
-        self._process.stop()
+    def _stop_beating(self, presence: threading.Thread) -> None:
         self._leaving.set()
         presence.join(5.0)
-        self._wakeups.stop()
-        self._give_back([self.executor.id])
-        self._store.leave(self.executor.id)
-        self._client.destroy()
-        self._store.close()
 
     # Work
 
@@ -246,7 +248,6 @@ class Worker:
             given["lesson"],
             tuple(given["transcript"]),
             given["judged"],
-            insights,
         )
         path = tuple(given["path"])
         log = RunLog(run_id, self._listeners)

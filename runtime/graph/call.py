@@ -7,10 +7,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from operad.runtime.knowledge.run_insights import RunInsights, current_insights
 from operad.runtime.policies.cache import cache_key
 from operad.runtime.reasoning.reasoner import Reasoner
-from operad.runtime.tools.connections import Connections
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job, StepRecord, WorkflowMessage
 
@@ -29,8 +27,6 @@ class OperatorCall(Struct, frozen=True):
         lesson: The evaluator's lesson of the last round.
         transcript: For an evaluator: the records of the operators that have run.
         judged: For an evaluator: the message that it judges.
-        insights: Insights of earlier runs, if the run has any.
-        connections: The connections to tool sources that the run has open; None outside of runs.
     """
 
     reasoner: Reasoner
@@ -40,8 +36,6 @@ class OperatorCall(Struct, frozen=True):
     lesson: str | None = None
     transcript: tuple[StepRecord, ...] = ()
     judged: WorkflowMessage | None = None
-    insights: RunInsights | None = None
-    connections: Connections | None = None
 
     @classmethod
     def of(
@@ -52,9 +46,8 @@ class OperatorCall(Struct, frozen=True):
         previous_expert_outputs: Sequence[WorkflowMessage] | None = None,
         lesson: str | None = None,
     ) -> OperatorCall:
-        """Return a call with the arguments of `Executable.execute` and, in a run, the insights of the run."""
-        messages, previous = tuple(workflow_messages or ()), tuple(previous_expert_outputs or ())
-        return cls(reasoner, job, messages, previous, lesson, insights=current_insights())
+        """Return a call with the arguments of `Executable.execute`."""
+        return cls(reasoner, job, tuple(workflow_messages or ()), tuple(previous_expert_outputs or ()), lesson)
 
     def key(self, operator: object) -> str | None:
         """Return the cache key of an operator's answer to this call, which is the same in every run.

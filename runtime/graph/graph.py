@@ -8,7 +8,7 @@ from graphlib import CycleError
 from typing import Protocol
 
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.graph.schedule import Join, Plan, Ports
+from operad.runtime.graph.schedule import Join, Plan, Ports, children_of, reachable
 from operad.runtime.policies.policy import Policy
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 from operad.runtime.values.message import WorkflowMessage
@@ -232,18 +232,10 @@ class WorkflowGraph:
                 )
         return issues
 
-    def _possible_predecessors(self, node_id: str) -> list[str]:
-        """Return the ids of the operators from which an edge to the operator would close no cycle."""
-        descendants = {node_id}
-        while (
-            found := {key for key, parents in self.before.items() if not descendants.isdisjoint(parents)} - descendants
-        ):
-            descendants |= found
-        return [key for key in self.operators if key not in descendants]
-
     def _operator_issues(self) -> list[Issue]:
         """Return the issues that operators and evaluators report, and those of their fallbacks and caches."""
         issues: list[Issue] = []
+        children = children_of(self.before)
         for node_id, operator in self.operators.items():
             if node_id in self.duplicate_ids:
                 continue
@@ -251,7 +243,8 @@ class WorkflowGraph:
             known = {key: self.operators[key] for key in before if key in self.operators}
             found = operator.check(known)
             if found and type(operator).check_among is not BaseOperator.check_among:  # which checks once more
-                found = operator.check_among(known, self._possible_predecessors(node_id))
+                descendants = reachable([node_id], lambda each: children.get(each, ()))  # edges from them close cycles
+                found = operator.check_among(known, [key for key in self.operators if key not in descendants])
             # `reads` is asked only without issues: for example, a workflow inside itself cannot list what it reads.
             if not found:
                 further = {key: self.operators[key] for key in operator.reads if key in self.operators.keys() - known}

@@ -18,11 +18,13 @@ any         as soon as one edge to it is taken                              when
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from typing import Literal
+from typing import Literal, TypeVar
+
+T = TypeVar("T")
 
 Join = Literal["all_done", "all", "any"]
 """Condition under which a node with several predecessors runs."""
@@ -111,23 +113,40 @@ class Plan:
 
     def descendants(self, nodes: Iterable[int]) -> set[int]:
         """Return `nodes` and all nodes that depend on them."""
-        return _reachable(nodes, self.children)
+        return reachable(nodes, self.children.__getitem__)
 
     def ancestors(self, nodes: Iterable[int], among: Container[int]) -> set[int]:
         """Return `nodes` and their ancestors that are reached through nodes in `among` only."""
-        return _reachable(nodes, self.parents, among)
+        return reachable(nodes, lambda node: [parent for parent in self.parents[node] if parent in among])
 
 
-def _reachable(nodes: Iterable[int], edges: Sequence[Sequence[int]], among: Container[int] | None = None) -> set[int]:
-    """Return `nodes` and all nodes that the edges lead to, optionally only through nodes in `among`."""
+def reachable(nodes: Iterable[T], neighbours: Callable[[T], Iterable[T]]) -> set[T]:
+    """Return `nodes` and all nodes that are reached from them.
+
+        children = children_of({"a": [], "b": ["a"], "c": ["b"]})
+        print(sorted(reachable(["b"], children.__getitem__)))  # ['b', 'c']
+
+    Args:
+        nodes: The nodes.
+        neighbours: Function that returns the nodes to which the edges of a node lead.
+    """
     found = set(nodes)
     to_visit = list(found)
     while to_visit:
-        for node in edges[to_visit.pop()]:
-            if node not in found and (among is None or node in among):
+        for node in neighbours(to_visit.pop()):
+            if node not in found:
                 found.add(node)
                 to_visit.append(node)
     return found
+
+
+def children_of(before: Mapping[T, Iterable[T]]) -> dict[T, list[T]]:
+    """Return the children of each node, given the parents of each node."""
+    children: dict[T, list[T]] = {node: [] for node in before}
+    for node, parents in before.items():
+        for parent in parents:
+            children.setdefault(parent, []).append(node)
+    return children
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.models.model import NoModelError
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean
-from operad.runtime.values.message import new_id
 from operad.runtime.workflow.run import Run
 
 
@@ -44,7 +43,7 @@ def new_run(
         watched: True to show the progress if the run is in a notebook.
     """
     path = outer.path if outer else ()
-    own_insights, listeners = _with_insights(insights, listeners, outer)
+    own_insights, listeners = with_insights(insights, listeners, outer)
     if watched and "IPython" in sys.modules:
         from operad.runtime.observe.notebook import progress_in_notebook  # imported here because only notebooks need it
 
@@ -53,34 +52,7 @@ def new_run(
     return Run(build, call, log, outer=outer, prefix=path, insights=own_insights)
 
 
-def run_inside(
-    build: Build,
-    call: OperatorCall,
-    outer: Scope,
-    place: str | None,
-    *,
-    insights: Insights | None,
-    listeners: tuple[Listener, ...],
-) -> Run:
-    """Return a run inside an operator of another run, which writes its events into the log of that run.
-
-    Args:
-        build: The workflow.
-        call: The input of the run.
-        outer: The operator that contains the run.
-        place: Replacement of the operator's id in paths, for an item of a map; None for the operator's id.
-        insights: The workflow's insights.
-        listeners: The workflow's listeners.
-    """
-    path = outer.path if place is None else (*outer.path[:-1], place)
-    own_insights, listeners = _with_insights(insights, listeners, outer)
-    log = outer.run.log
-    if listeners:
-        log = RunLog(new_id(), listeners, outer=log, depth=len(path))
-    return Run(build, call, log, outer=outer, prefix=path, insights=own_insights)
-
-
-def _with_insights(
+def with_insights(
     store: Insights | None, listeners: tuple[Listener, ...], outer: Scope | None
 ) -> tuple[RunInsights | None, tuple[Listener, ...]]:
     """Return the insights and the listeners of a run.

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
-from typing import cast
 
 from operad.runtime import events
 from operad.runtime.events import RunInProgress, Scope
@@ -16,9 +15,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import END
 from operad.runtime.graph.operator import Answer
 from operad.runtime.graph.schedule import Progress, Repeat, Skip, Taken
-from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.policies.policy import NO_BUDGET
-from operad.runtime.tools.connections import Connections
 from operad.runtime.values.errors import BudgetError, OperatorError, PortError, SkippedError, describe, did_you_mean
 from operad.runtime.values.message import NO_USAGE, StepRecord, WorkflowMessage
 from operad.runtime.workflow.attempts import run_with_policy
@@ -37,7 +34,7 @@ class Steps:
     they have ended.
 
     Args:
-        run: The run; only its log, insights, connections and outer scope are stored.
+        run: The run; only its log and outer scope are stored.
         build: The workflow.
         call: The input of the run.
         prefix: The path of the operator that contains the run.
@@ -52,10 +49,8 @@ class Steps:
     __slots__ = (
         "_build",
         "_call",
-        "_connections",
         "_faults",
         "_feedback",
-        "_insights",
         "_lesson",
         "_log",
         "_lost",
@@ -75,8 +70,6 @@ class Steps:
     def __init__(self, run: RunInProgress, build: Build, call: OperatorCall, prefix: tuple[str, ...]) -> None:
         self._log = run.log
         self._outer = run.outer
-        self._insights = cast("RunInsights | None", run.insights)
-        self._connections = cast("Connections", run.connections)
         self._build = build
         self._plan = build.plan
         self._prefix = prefix
@@ -243,8 +236,6 @@ class Steps:
             self._lesson,
             transcript,
             judged,
-            self._insights,
-            self._connections,
         )
 
     def _inputs(self, node: int) -> list[WorkflowMessage]:

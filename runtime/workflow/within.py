@@ -67,10 +67,10 @@ class Within(BaseOperator[Any]):
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Run the workflow inside the current run."""
-        return await run_inside(self.body, call)
+        return await run_nested(self.body, call)
 
 
-async def run_inside(workflow: Workflow, call: OperatorCall, place: str | None = None) -> WorkflowMessage:
+async def run_nested(workflow: Workflow, call: OperatorCall, place: str | None = None) -> WorkflowMessage:
     """Run a workflow inside the current operator.
 
     Args:

@@ -13,7 +13,7 @@ from msgspec.structs import replace as changed
 from typing_extensions import TypeVar
 
 from operad.runtime import events
-from operad.runtime.events import Event, Listener, Scope
+from operad.runtime.events import Event, Listener, RunLog, Scope
 from operad.runtime.events.log import check_listener
 from operad.runtime.events.stream import Buffer
 from operad.runtime.graph.build import Build, Engine
@@ -42,7 +42,7 @@ from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.run_store import RunStore, run_store_of
 from operad.runtime.workflow.setting import setting
-from operad.runtime.workflow.start import check_models, check_reasoner, check_start, new_run, run_inside
+from operad.runtime.workflow.start import check_models, check_reasoner, check_start, new_run, with_insights
 
 if TYPE_CHECKING:
     from operad.runtime.workflow.awel import WorkflowNode
@@ -647,8 +647,19 @@ class Workflow(Definition[T]):
         return self._runs.start(run_id, run, work, streamed=buffer is not None if streamed is None else streamed)
 
     def run_within(self, outer: Scope, call: OperatorCall, place: str | None = None) -> Run:
-        """Return a run of the workflow inside an operator of another run; `place` replaces the operator's id in paths."""
-        return run_inside(self.built(), call, outer, place, insights=self.insights, listeners=self._listeners)
+        """Return a run inside an operator of another run, which writes its events into the log of that run.
+
+        Args:
+            outer: The operator that contains the run.
+            call: The input of the run.
+            place: Replacement of the operator's id in paths, for an item of a map; None for the operator's id.
+        """
+        path = outer.path if place is None else (*outer.path[:-1], place)
+        insights, listeners = with_insights(self.insights, self._listeners, outer)
+        log = outer.run.log
+        if listeners:
+            log = RunLog(new_id(), listeners, outer=log, depth=len(path))
+        return Run(self.built(), call, log, outer=outer, prefix=path, insights=insights)
 
     def built(self) -> Build:
         """Return the workflow as it is now, ready to run; it is built once after each edit.

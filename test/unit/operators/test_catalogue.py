@@ -5,6 +5,7 @@ import json
 import textwrap
 
 import pytest
+from msgspec.structs import asdict
 from pydantic import Field
 
 from operad.flows.assemble import assemble
@@ -17,7 +18,7 @@ from operad.operators.named_params import positional
 from operad.operators.node import NodeOperator, NodeParams
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.operators.variables import Text, VariableType
-from operad.runtime import Job
+from operad.runtime import Job, OperatorCall, StepRecord, WorkflowMessage
 from operad.runtime.testing import ScriptedReasoner
 
 TYPES = list(NODE_TYPES.values())
@@ -138,6 +139,20 @@ def test_one_that_gives_something_else_than_it_declares_is_found_out():
         Exception, match=r"node '2' \(wrong\): output 'count' is declared as number, and is string: \"figs\""
     ):
         run_with(Wrong, "figs")
+
+
+async def test_the_call_of_a_node_has_all_fields_of_the_call_of_its_operator():
+    calls = []
+
+    class Keeps(Wrong):
+        async def compute(self, call):  # pyright: ignore[reportIncompatibleMethodOverride]
+            calls.append(call)
+            return {"count": 1}
+
+    record = StepRecord(operator_id="a", instruction="", message=WorkflowMessage())
+    call = OperatorCall(ScriptedReasoner([]), Job("figs"), lesson="more", transcript=(record,), judged=record.message)
+    await Keeps("2", {"text": "figs"}).run(call)
+    assert {name: getattr(calls[0], name) for name in OperatorCall.__struct_fields__} == asdict(call)
 
 
 class Listing(Wrong):

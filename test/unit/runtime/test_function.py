@@ -5,6 +5,7 @@ import functools
 import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import pytest
@@ -24,6 +25,8 @@ from operad import (
     operator,
 )
 from operad.runtime import BuiltinWorkflow, InputError, InvalidError, Map, OperatorError, PortError, Workflow
+from operad.runtime.graph.graph import WorkflowGraph
+from operad.runtime.graph.operator import as_operator
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.values.sync import MOST_THREADS
 
@@ -176,6 +179,30 @@ async def test_a_parameter_named_after_an_operator_without_an_edge_asks_for_the_
         "[parameter] fin: parameter 'last' is not an operator before it; before it: b_1. "
         "Other parameters are annotated with Job, Reasoner or RunContext",
     ]
+
+
+def test_the_edges_of_a_faulty_graph_are_not_read_once_per_faulty_operator():
+    class Counted(dict[str, Any]):
+        """The predecessors of operators, counting how often all of them are read."""
+
+        reads = 0
+
+        def items(self):
+            Counted.reads += 1
+            return super().items()
+
+    def fault(missing: str, other: str) -> str:
+        return missing + other
+
+    def reads(number: int) -> int:
+        ids = [f"op_{each}" for each in range(number)]
+        before = Counted({each: {parent: frozenset[str]()} for parent, each in pairwise(ids)})
+        graph = WorkflowGraph({each: as_operator(operator(fault, id=each)) for each in ids}, before)
+        Counted.reads = 0
+        assert len(graph.check()) == 2 * (number - 1)
+        return Counted.reads
+
+    assert reads(3) == reads(30)
 
 
 async def test_a_default_stands_in_for_an_operator_that_is_not_there_and_none_for_one_that_was_skipped():

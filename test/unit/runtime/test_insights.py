@@ -32,6 +32,7 @@ from operad.runtime import (
     Job,
     KeptInsight,
     Map,
+    OperatorCall,
     OperatorError,
     Policy,
     Tool,
@@ -1028,6 +1029,16 @@ def test_an_operator_that_overrides_get_env_insights_is_shown_what_it_says(insig
     assert run(workflow, UNLIKE) == [("op", ["It rains.", "Trips."])]
     said = [(event.insights, event.texts) for event in heard if isinstance(event, events.InsightsRecalled)]
     assert said == ([((), ())] * 3 if insights else [])
+
+
+def test_an_operator_that_another_one_runs_with_a_call_of_its_own_is_shown_the_insights_of_the_run(store):
+    class Delegates(Operator):
+        async def run(self, call):
+            return await super().run(OperatorCall(call.reasoner, call.job))
+
+    workflow = workflow_of(store, bad("op"), GOOD, operators=[Delegates(OperatorConfig(instruction="op", id="op"))])
+    assert run(workflow) == [("op", []), ("op", [])]
+    assert run(workflow, ALIKE) == [("op", [LESSON])]
 
 
 def test_get_env_insights_holds_all_of_an_operator_the_best_first(store):

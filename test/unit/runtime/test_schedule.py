@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operad.runtime.graph.schedule import Plan, Progress, Repeat, Skip
+from operad.runtime.graph.schedule import Plan, Progress, Repeat, Skip, children_of, reachable
 
 Graph = Mapping[str, Sequence[str]]
 
@@ -47,6 +47,14 @@ def test_a_finished_node_readies_those_that_waited_for_it_alone(
     assert _names(plan, plan.roots) == roots
     for finished, ready in story:
         assert _names(plan, progress.finish(plan.ids.index(finished))) == ready
+
+
+def test_children_and_what_is_reached_from_nodes_include_unknown_parents_and_cycles() -> None:
+    children = children_of({"a": ["c"], "b": ["a", "gone"], "c": ["b"], "d": ["b"]})
+
+    assert children == {"a": ["b"], "b": ["c", "d"], "c": ["a"], "d": [], "gone": ["b"]}
+    assert reachable(["d"], children.__getitem__) == {"d"}
+    assert reachable(["gone"], children.__getitem__) == {*children}
 
 
 @pytest.mark.parametrize(

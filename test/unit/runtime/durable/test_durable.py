@@ -55,6 +55,7 @@ from operad.runtime import (
 )
 from operad.runtime import operator as as_operator
 from operad.runtime.durable import Ledger, database
+from operad.runtime.durable.recording import Recording
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING
 from operad.runtime.durable.store import Store
 from operad.runtime.events import current_scope, emit
@@ -938,6 +939,28 @@ async def test_an_answer_given_elsewhere_reaches_the_run_that_waits_and_its_mess
     await until(lambda: ledger.run(run_id).state == FINISHED)
     await until(lambda: asyncio.all_tasks() == before)  # what has kept its end has ended
     assert (await workflow.aexecute(JOB, NOBODY, run_id=run_id)).scratchpad == "end(told [False])"
+
+
+async def test_an_answer_given_elsewhere_reaches_the_run_although_recording_failed(
+    new, ledger, run_id, monkeypatch, caplog
+):
+    write, failures = Recording.write, [RuntimeError("odd"), RuntimeError("odder")]
+
+    def fail_twice(recording, store):
+        if failures:
+            raise failures.pop(0)
+        write(recording, store)
+
+    monkeypatch.setattr(Recording, "write", fail_twice)
+    task = asyncio.ensure_future(asking(("Sure?", "boolean"))(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
+    with pytest.raises(PausedError):
+        await task
+    await until(lambda: not failures)
+    ledger.answer(run_id, {"ask": True})
+    await until(lambda: ledger.run(run_id).state == FINISHED)
+    assert [record.message for record in caplog.records if run_id in record.message] == [
+        f"{run_id}: its progress or its stored answers are not up to date, will try again: RuntimeError: odd"
+    ]
 
 
 @pytest.mark.parametrize("way", ["answer", "aresume"])

@@ -232,9 +232,9 @@ def test_what_was_heard_of_an_earlier_drive_gives_way_to_what_was_heard_later():
 
 
 @pytest.mark.parametrize(
-    "part", [b"", b"odd", zlib.compress(b"odd"), zlib.compress(b'[["Odd", {}]]'), zlib.compress(b"[[1]]")]
+    "part", [b"", b"odd", zlib.compress(b"odd"), zlib.compress(b'[["Progress", {}]]'), zlib.compress(b"[[1]]")]
 )
-def test_a_recording_that_cannot_be_read_counts_as_none(ledger, part):
+def test_a_recording_that_cannot_be_read_counts_as_none(ledger, part, caplog):
     name = run_id()
     workflow = flow(Step("a", same_dice()))
     workflow.keep_in(ledger)
@@ -249,6 +249,53 @@ def test_a_recording_that_cannot_be_read_counts_as_none(ledger, part):
         "RoundFinished",
         "RunFinished",
     ]
+    assert f"{name}: the recorded events are not used" in caplog.text
+
+
+class UsersEvent(events.Event, frozen=True, kw_only=True):
+    said: str
+
+
+class Progress(events.Event, frozen=True, kw_only=True):
+    """An event with the name of one of Operad's."""
+
+    said: str
+
+
+@pytest.mark.parametrize("kind", [UsersEvent, Progress])
+def test_a_user_defined_event_does_not_discard_the_recorded_events(ledger, kind):
+    heard, name = list[events.Event](), run_id()
+
+    async def work():
+        emit(kind(said="mine"))
+        return "done"
+
+    workflow = flow(Code("work", work))
+    workflow.add_listener(heard.append)
+    workflow.keep_in(ledger)
+    workflow.execute(JOB, None, run_id=name)  # type: ignore[arg-type]
+    assert ledger.events(name) == [event for event in heard if not isinstance(event, kind)]
+
+
+def test_a_recorded_event_of_an_unknown_type_is_skipped_with_a_warning(ledger, caplog):
+    heard, name = list[events.Event](), run_id()
+    workflow = flow(Step("a", same_dice()))
+    workflow.add_listener(heard.append)
+    workflow.keep_in(ledger)
+    workflow.execute(JOB, None, run_id=name)  # type: ignore[arg-type]
+    ledger.store.keep_events(name, 1, zlib.compress(b'[["Odd", {"said": {"$tuple": []}}]]'))
+    assert ledger.events(name) == [event for event in heard if not isinstance(event, UNKEPT)]
+    assert f"{name}: recorded events of unknown types are skipped: 1" in caplog.text
+
+
+def test_a_recording_with_only_events_of_unknown_types_counts_as_none(ledger):
+    name = run_id()
+    workflow = flow(Step("a", same_dice()))
+    workflow.keep_in(ledger)
+    workflow.execute(JOB, None, run_id=name)  # type: ignore[arg-type]
+    ledger.store.forget_events(name)
+    ledger.store.keep_events(name, 1, zlib.compress(b'[["Odd", {}]]'))
+    assert isinstance(ledger.events(name)[-1], events.RunFinished)
 
 
 class Slow:
@@ -270,7 +317,7 @@ async def test_the_critical_path_of_a_kept_run_leads_through_the_operators_that_
     ledger, monkeypatch, recorded
 ):
     if not recorded:  # as of a run that was interrupted before its events were written
-        monkeypatch.setattr("operad.runtime.durable.records.recorded", lambda parts: {})
+        monkeypatch.setattr("operad.runtime.durable.records.recorded", lambda *_: {})
     blamed = WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, lesson="again", blame=("end",))
     begin, long, short, end = Slow("begin", 0.01), Slow("long", 0.3), Slow("short", 0.01), Slow("end", 0.01)
     workflow = BuiltinWorkflow(name="kept", max_rounds=2, durable=ledger)

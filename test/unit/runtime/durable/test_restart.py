@@ -5,7 +5,7 @@ import pytest
 from operad.operators.nodes.containers import Loop
 from operad.runtime import BuiltinWorkflow, InputError, Job, Map, WorkflowMessage, WorkflowStatus
 from operad.runtime.durable.description import changes, describe_workflow, leaves
-from operad.runtime.durable.restart import descendants, failed_beside, is_again, is_under, merged
+from operad.runtime.durable.restart import descendants, failed_beside, following, is_again, is_under, merged
 
 
 class Op:
@@ -79,6 +79,22 @@ def paths(graph, operator):
 )
 def test_an_operator_is_done_anew_with_all_that_comes_after_it(operator, again):
     assert paths(nested(), operator) == again
+
+
+def test_the_operators_that_follow_are_found_by_reading_each_edge_once():
+    class Described(dict):
+        """Description of an operator that counts how often its predecessors are read."""
+
+        reads = 0
+
+        def __getitem__(self, key):
+            Described.reads += key == "after"
+            return super().__getitem__(key)
+
+    chain = {str(each): Described(after={str(each - 1): []} if each else {}) for each in range(300)}
+    assert following(["0", "7"], chain) == [each for each in chain if each not in ("0", "7")]
+    assert following(["298", "judge"], chain) == ["299"]
+    assert Described.reads == 2 * len(chain)
 
 
 @pytest.mark.parametrize(

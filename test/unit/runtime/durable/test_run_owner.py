@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from operad.runtime.durable.run_owner import Held
+from operad.runtime import InputError
+from operad.runtime.durable.places import database_url
+from operad.runtime.durable.run_owner import Held, leave, owner_of
 
 
 @pytest.mark.parametrize("watched", [True, False])
@@ -30,3 +32,20 @@ async def test_a_run_that_goes_on_ends_by_what_is_heard_of_it_and_one_that_ends_
     held = future.result()
     assert task.cancelled() is watched
     assert (held.lost, held.cancelled) == ((lost, cancelled) if watched else (False, False))
+
+
+def test_another_limit_for_the_same_database_is_an_error_that_names_both(tmp_path):
+    url = database_url(tmp_path / "runs.sqlite")
+    try:
+        owner = owner_of(url, 3)
+        assert owner_of(url, 3.0) is owner
+        with pytest.raises(
+            InputError, match=r"runs\.sqlite with limit=3, so limit=10 has no effect; give every Ledger"
+        ):
+            owner_of(url)
+    finally:
+        leave(url)
+    try:
+        assert owner_of(url).executor.limit == 10
+    finally:
+        leave(url)

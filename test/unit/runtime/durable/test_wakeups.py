@@ -4,10 +4,12 @@ import asyncio
 import logging
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
 import threading
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -418,4 +420,38 @@ def test_a_version_of_dbos_that_differs_is_an_error_that_names_it(monkeypatch):
         check_details()
     monkeypatch.delattr("dbos._queue.queue_worker_thread")
     with pytest.raises(InputError, match=r"dbos\._queue\.queue_worker_thread is missing"):
+        check_details()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_dbos._dbos_global_instance",
+        "_dbos.DBOSRegistry",
+        "_dbos.DBOS._sys_db",
+        "_serialization.DefaultSerializer.deserialize",
+        "_sys_db.SystemDatabase.await_workflow_result",
+    ],
+)
+def test_a_version_of_dbos_without_a_name_that_is_used_is_an_error(monkeypatch, name):
+    monkeypatch.delattr(f"dbos.{name}")
+    with pytest.raises(InputError, match=rf"dbos\.{re.escape(name)}.* is missing"):
+        check_details()
+
+
+@pytest.mark.parametrize(
+    ("kind", "attribute"),
+    [
+        ("_client.DBOSClient", "_sys_db"),
+        ("_dbos.DBOS", "_background_jobs_stop_event"),
+        ("_dbos.DBOS", "background_thread_stop_events"),
+        ("_dbos.DBOSRegistry", "internal_queue_map"),
+    ],
+)
+def test_a_version_of_dbos_whose_instances_lack_an_attribute_that_is_used_is_an_error(monkeypatch, kind, attribute):
+    module, _, name = kind.partition(".")
+    constructor = getattr(import_module(f"dbos.{module}"), name).__init__
+    names = tuple("renamed" if each == attribute else each for each in constructor.__code__.co_names)
+    monkeypatch.setattr(constructor, "__code__", constructor.__code__.replace(co_names=names))
+    with pytest.raises(InputError, match=rf"dbos\.{re.escape(kind)}\.{attribute} is missing"):
         check_details()

@@ -10,6 +10,7 @@ import os
 import pickle
 import signal
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -373,6 +374,29 @@ def work(db, version, concurrency):
         await Worker(db, [served], concurrency=int(concurrency), version=version or None).serve(stop, grace=0)
 
     asyncio.run(serve())
+
+
+def names_of_threads():
+    return {
+        thread.name for thread in threading.enumerate() if thread.name.startswith(("operad-presence", "operad-wake"))
+    }
+
+
+async def test_a_worker_that_fails_to_launch_leaves_the_database(tmp_path, monkeypatch):
+    def launch(*_, **__):
+        raise InputError("this program runs dbos for itself")
+
+    _, served = agents()
+    path = tmp_path / "runs.sqlite"
+    worker = Worker(path, [served])
+    threads = names_of_threads()
+    monkeypatch.setattr("operad.runtime.durable.dbos_process.launch", launch)
+    with pytest.raises(InputError, match="runs dbos for itself"):
+        await worker.serve(asyncio.Event())
+    await until(lambda: names_of_threads() <= threads)
+    ledger = Ledger(path)
+    assert worker.executor.id not in [executor.id for executor in ledger.store.executors()]
+    ledger.close()
 
 
 @pytest.fixture(scope="module")
