@@ -162,7 +162,7 @@ class Workflow(Definition[T]):
         self.insights = insights
         self._places, self._calls = limiters(limits or Limits(), name)
         self._runs = Runs(name)
-        # Without the workflow, nobody can answer a paused run: it ends instead of being garbage-collected halfway.
+        # A paused run cannot be answered without its workflow: it is cancelled instead of being collected halfway.
         finalize(self, self._runs.cancel_all).atexit = False
         self._given_reasoner = None if model is None else reasoner_of(model)
         self._reasoner = self._given_reasoner or reasoner_of(None)
