@@ -6,111 +6,30 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue, ValidationError
 
-from operad.configs.flow import result_text
 from operad.runtime import events
 from operad.runtime.values.errors import InputError, InvalidError, OperadError, describe, did_you_mean
-from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage, new_id
-from operad.runtime.values.questions import Question
+from operad.runtime.values.message import NO_USAGE, Job, Usage, new_id
 from operad.runtime.values.valid_json import to_json
 from operad.server.api.event_log import EventLog
 from operad.server.api.experts import Offer
+from operad.server.api.served_run import ServedRun
 from operad.server.bounds import Bounds
 from operad.server.problems import RefusedError
 
 if TYPE_CHECKING:
     from operad.runtime.durable.rows import KeptRun
-    from operad.runtime.workflow.memory import Memory
-
-State = Literal["running", "asks", "finished", "failed", "cancelled"]
 
 TIMED_OUT = "took longer than the {:g} s that a run may take here"
 _RETRY_AFTER = 5
 _UNFINISHED = {"running", "paused"}
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass
-class ServedRun:
-    """A run of a server.
-
-    Attributes:
-        id: Id of the run.
-        offer: Its expert.
-        job: Its job.
-        answers: Answers known beforehand, by question ids.
-        log: Its events.
-        began: Start, in seconds since 1970.
-        task: Task that drives it; None if it is driven elsewhere.
-        state: Last known state, never ``asks``: see `shown_state`.
-        message: Its result.
-        usage: Its usage and cost.
-        error: Reason for the missing result.
-        timed_out: True if it was ended by its time limit.
-        ended: End, on the event loop's clock.
-        size: Approximate size in bytes, once the run has ended.
-        memory: Memory that shortens the turns of the job before the run starts; None to use all turns.
-        previous: Id of the run whose conversation this one continues; empty for none.
-        set_aside: Its questions, if it reached the time limit while waiting for a person. The run stays in the
-            database, does not count as open here, and resumes when a question is answered.
-    """
-
-    id: str
-    offer: Offer
-    job: Job
-    answers: Mapping[str, JsonValue]
-    log: EventLog
-    began: float
-    task: asyncio.Task[None] | None = None
-    state: State = "running"
-    message: WorkflowMessage | None = None
-    usage: Usage = NO_USAGE
-    error: str = ""
-    timed_out: bool = False
-    ended: float | None = None
-    size: int = 0
-    memory: Memory | None = None
-    previous: str = ""
-    set_aside: Sequence[Question] = ()
-
-    @property
-    def questions(self) -> Sequence[Question]:
-        """Questions without an answer."""
-        if self.set_aside:
-            return self.set_aside
-        if self.ended is None and self.task is not None:
-            with suppress(InputError):  # the run is ending
-                return self.offer.agent.workflow.questions(self.id)
-        return ()
-
-    @property
-    def text(self) -> str:
-        """Result for people: outputs of a workflow of typed nodes, text of others, or whichever exists."""
-        if self.message is None:
-            return ""
-        outputs, text = result_text(self.message.outputs), self.message.scratchpad
-        return (outputs or text) if self.offer.variables is not None else (text or outputs)
-
-    @property
-    def shown_state(self) -> State:
-        """State of the run, as displayed."""
-        return "asks" if self.questions else self.state
-
-    async def pause_or_end(self) -> None:
-        """Wait until the run asks a question or has ended."""
-        async with aclosing(self.log.follow()) as entries:
-            if self.questions:
-                return
-            async for _ in entries:
-                if self.questions:
-                    return
 
 
 class Runs:

@@ -1,0 +1,48 @@
+"""Runs of a server that are stored in a database, which may be slow, and shared with other processes."""
+
+import asyncio
+
+import pytest
+from serving import Code, echo, offered
+
+from operad.runtime.durable.ledger import Ledger
+from operad.server.api.runs import Runs
+from operad.server.bounds import DEFAULT_BOUNDS
+
+pytest.importorskip("dbos")
+
+
+async def wait(job):
+    await asyncio.Event().wait()
+
+
+@pytest.fixture
+def server(tmp_path):
+    """Return a function that makes the runs of a server; all servers have the same database."""
+    ledgers = []
+
+    def make(work=wait):
+        ledgers.append(Ledger(tmp_path / "runs.sqlite", source="expert"))
+        offer = offered(Code(work)).kept_in(ledgers[-1])
+        return Runs({offer.name: offer}, DEFAULT_BOUNDS), offer
+
+    yield make
+    for ledger in ledgers:
+        ledger.close()
+
+
+def job(offer, goal="go"):
+    return offer.job(goal, "", {})
+
+
+async def test_a_list_of_runs_does_not_wait_for_the_database(server, monkeypatch):
+    runs, offer = server(echo)
+
+    def read(run_id):
+        raise AssertionError("the database was read in the event loop")
+
+    monkeypatch.setattr(offer.ledger, "open_questions", read)
+    run, _ = await runs.begin(offer, job(offer))
+    assert [(each.id, each.shown_state) for each in runs.listed()] == [(run.id, "running")]  # its task has not begun
+    await run.task
+    assert run.shown_state == "finished"
