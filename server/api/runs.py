@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 TIMED_OUT = "took longer than the {:g} s that a run may take here"
 _RETRY_AFTER = 5
+_CANCEL_CHECKS = 25
+"""Number of checks for the end of a run that another process cancels; that process looks for requests every second."""
+_CANCEL_INTERVAL = 0.2
+"""Seconds between these checks."""
 _UNFINISHED = {"running", "paused"}
 
 _logger = logging.getLogger(__name__)
@@ -151,8 +155,15 @@ class Runs:
             raise RefusedError(409, str(error)) from error
 
     async def cancel(self, run: ServedRun, why: str = "was cancelled") -> None:
-        """Cancel a run, and wait for its end; nothing happens if it has ended already."""
-        if run.ended is not None or not (run.task or run.set_aside):
+        """Cancel a run, and wait for its end; nothing happens if it has ended already.
+
+        A run that another process drives is cancelled there; if it does not end within some seconds, it still has the
+        state ``running`` afterwards.
+        """
+        if run.ended is not None:
+            return
+        if run.task is None and not run.set_aside:
+            await self._cancel_elsewhere(run, why)
             return
         if run.task is not None:
             self._stop(run, why)
@@ -168,7 +179,7 @@ class Runs:
         """Cancel a run, and delete it from this server and from the database.
 
         Raises:
-            RefusedError: Another process drives the run.
+            RefusedError: Another process drives the run, and has not ended it yet.
         """
         await self.cancel(run)
         self._runs.pop(run.id, None)
@@ -293,6 +304,22 @@ class Runs:
             run.error = run.error or why
             run.task.cancel()
 
+    async def _cancel_elsewhere(self, run: ServedRun, why: str) -> None:
+        """Cancel a run of the database that this server does not drive, and wait some seconds for its end."""
+        ledger = run.offer.ledger
+        if ledger is None:
+            return
+        with suppress(InputError):  # it has ended meanwhile, or was deleted
+            await asyncio.to_thread(ledger.cancel, run.id)
+        with suppress(InputError):  # it was deleted
+            for _ in range(_CANCEL_CHECKS):
+                kept = await asyncio.to_thread(ledger.run, run.id)
+                if run.record_end(kept):
+                    run.message = await asyncio.to_thread(ledger.result, run.id)
+                    run.error = kept.error or (why if run.state == "cancelled" else "")
+                    return
+                await asyncio.sleep(_CANCEL_INTERVAL)
+
     def _time_out(self, run: ServedRun) -> None:
         if run.offer.ledger is not None and run.task is not None and (questions := run.questions):
             run.set_aside = questions
@@ -333,9 +360,7 @@ class Runs:
         run = ServedRun(run_id, offer, job, {}, log, kept.created, message=message, error=kept.error)
         with suppress(ValidationError):
             run.usage = Usage.model_validate_json(kept.usage)
-        for state in ("finished", "failed", "cancelled"):
-            if kept.state == state:
-                run.state, run.ended = state, asyncio.get_running_loop().time()
+        run.record_end(kept)
         return run
 
     @staticmethod

@@ -17,6 +17,7 @@ from operad.server.api.event_log import EventLog
 from operad.server.api.experts import Offer
 
 if TYPE_CHECKING:
+    from operad.runtime.durable.rows import KeptRun
     from operad.runtime.workflow.memory import Memory
 
 State = Literal["running", "asks", "finished", "failed", "cancelled"]
@@ -86,6 +87,13 @@ class ServedRun:
     def shown_state(self) -> State:
         """State of the run, as displayed."""
         return "asks" if self.questions else self.state
+
+    def record_end(self, kept: KeptRun) -> bool:
+        """Take over the state and the end of the run from the database; return True if it has ended."""
+        for state in ("finished", "failed", "cancelled"):
+            if kept.state == state:
+                self.state, self.ended = state, asyncio.get_running_loop().time()
+        return self.ended is not None
 
     async def pause_or_end(self) -> None:
         """Wait until the run asks a question or has ended."""

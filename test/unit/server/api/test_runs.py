@@ -35,6 +35,11 @@ def job(offer, goal="go"):
     return offer.job(goal, "", {})
 
 
+async def until_stored(offer, run_id, state="running"):
+    while (kept := await asyncio.to_thread(offer.ledger.store.run, run_id)) is None or kept.state != state:
+        await asyncio.sleep(0.02)
+
+
 async def test_a_list_of_runs_does_not_wait_for_the_database(server, monkeypatch):
     runs, offer = server(echo)
 
@@ -46,3 +51,18 @@ async def test_a_list_of_runs_does_not_wait_for_the_database(server, monkeypatch
     assert [(each.id, each.shown_state) for each in runs.listed()] == [(run.id, "running")]  # its task has not begun
     await run.task
     assert run.shown_state == "finished"
+
+
+async def test_a_run_of_another_process_is_cancelled_there(server):
+    runs, offer = server()
+    run, _ = await runs.begin(offer, job(offer), "r")
+    await until_stored(offer, "r")
+    others, _ = server()
+    found = await others.find("r")
+    assert found.task is None
+    await others.cancel(found)
+    assert (found.state, found.ended is not None) == ("cancelled", True)
+    await asyncio.wait_for(asyncio.wait([run.task]), 10)
+    assert run.error == "run 'r' was cancelled; to resume it: operad runs resume r"
+    await others.forget(found)
+    assert await asyncio.to_thread(offer.ledger.store.run, "r") is None
