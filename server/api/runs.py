@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from pydantic import JsonValue, ValidationError
 
@@ -54,7 +55,7 @@ class Runs:
         self.bounds = bounds
         self.ending = False
         self._runs: dict[str, ServedRun] = {}
-        self._start_lock = asyncio.Lock()
+        self._id_locks = WeakValueDictionary[str, asyncio.Lock]()  # of ids that are being started
 
     @property
     def open(self) -> list[ServedRun]:
@@ -90,21 +91,15 @@ class Runs:
         Raises:
             RefusedError: A run with the id has another job; there are too many runs; or the server is shutting down.
         """
-        async with self._start_lock:
-            known = None if run_id is None else await self._find_known(run_id)
+        if run_id is None:
+            return self._start_new(offer, job, new_id(), answers or {}, previous), True
+        async with self._id_locks.setdefault(run_id, asyncio.Lock()):
+            known = await self._find_known(run_id)
             if known is not None:
                 _check_same_request(known, offer, job)
                 if not await self._is_abandoned(known):
                     return known, False
-            if self.ending:
-                raise RefusedError(
-                    503, "the server is ending, and begins no more runs; ask again later", retry_after=30
-                )
-            self._check_room()
-            run = self._start(offer, job, run_id or new_id(), answers or {})
-            if previous is not None:
-                run.memory, run.previous = offer.memory(), previous.id
-            return run, True
+            return self._start_new(offer, job, run_id, answers or {}, previous), True
 
     async def find(self, run_id: str) -> ServedRun:
         """Return the run with an id.
@@ -237,6 +232,27 @@ class Runs:
                 "POST /runs/{id}/cancel",
                 retry_after=_RETRY_AFTER,
             )
+
+    def _start_new(
+        self,
+        offer: Offer,
+        job: Job,
+        run_id: str,
+        answers: Mapping[str, JsonValue],
+        previous: ServedRun | None,
+    ) -> ServedRun:
+        """Start a run, if there is room for it; without an await, so that requests at once cannot exceed the limit.
+
+        Raises:
+            RefusedError: There are too many runs, or the server is shutting down.
+        """
+        if self.ending:
+            raise RefusedError(503, "the server is ending, and begins no more runs; ask again later", retry_after=30)
+        self._check_room()
+        run = self._start(offer, job, run_id, answers)
+        if previous is not None:
+            run.memory, run.previous = offer.memory(), previous.id
+        return run
 
     def _start(
         self, offer: Offer, job: Job, run_id: str, answers: Mapping[str, JsonValue], began: float | None = None

@@ -1,6 +1,7 @@
 """Runs of a server that are stored in a database, which may be slow, and shared with other processes."""
 
 import asyncio
+import time
 
 import pytest
 from serving import Code, echo, offered
@@ -66,3 +67,33 @@ async def test_a_run_of_another_process_is_cancelled_there(server):
     assert run.error == "run 'r' was cancelled; to resume it: operad runs resume r"
     await others.forget(found)
     assert await asyncio.to_thread(offer.ledger.store.run, "r") is None
+
+
+async def test_a_run_whose_driver_is_unknown_does_not_delay_others(server, monkeypatch):
+    runs, offer = server()
+    first, _ = await runs.begin(offer, job(offer), "slow")
+    await until_stored(offer, "slow")
+    others, offer = server()
+    monkeypatch.setattr(offer.ledger, "is_driven", lambda kept: time.sleep(2) or True)
+    slow = asyncio.ensure_future(others.begin(offer, job(offer), "slow"))
+    same = asyncio.ensure_future(others.begin(offer, job(offer), "slow"))
+    await asyncio.sleep(0.2)
+    run, is_new = await asyncio.wait_for(others.begin(offer, job(offer), "fast"), 1)
+    assert is_new
+    assert not slow.done()
+    assert [is_new for _, is_new in await asyncio.gather(slow, same)] == [False, False]
+    await others.cancel(run)
+    await runs.cancel(first)
+
+
+async def test_an_abandoned_run_that_is_requested_twice_at_once_starts_once(server):
+    runs, offer = server()
+    first, _ = await runs.begin(offer, job(offer), "r")
+    await until_stored(offer, "r")
+    first.task.cancel()
+    await asyncio.wait([first.task])
+    others, offer = server()
+    both = await asyncio.gather(*(others.begin(offer, job(offer), "r") for _ in range(2)))
+    assert sorted(is_new for _, is_new in both) == [False, True]
+    assert both[0][0] is both[1][0]
+    await others.cancel(both[0][0])
