@@ -18,9 +18,9 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from operad.flows.formats.comfyui import Definitions, dump_code
-from operad.flows.formats.comfyui.order import in_order
 from operad.flows.formats.comfyui.parsing import load_code
 from operad.flows.formats.comfyui.written import NAME
+from operad.flows.formats.order import in_order
 from operad.flows.generation.comfyui.rules import digits, near_names
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.state import Repair
