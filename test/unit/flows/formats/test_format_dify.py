@@ -713,3 +713,20 @@ def test_the_format():
 def test_a_file_keeps_the_name_that_it_gives_its_workflow(said, name):
     text = f"kind: app\napp: {{{said}mode: workflow}}\nworkflow: {{graph: {{nodes: [], edges: []}}}}\n"
     assert DIFY.load(text.encode(), "file").name == name
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "", "null", "a text", "3", "[]", "- id: a", "{}", "a: 1", "nodes: {1: {type: start}}", "graph: {}", "kind: app",
+        "app: {mode: chat}", "workflow: {}", "workflow: [1]", "workflow: {graph: {nodes: [1]}}", "experts: []",
+        "workflow: {graph: {nodes: [{id: a}]}}", "graph: {nodes: [{data: {}}]}", '{"nodes": [{"id": "1"}], "edges": []}',
+        '{"nodes_info": []}', '{"3": {"class_type": "KSampler"}}',
+    ],
+)  # fmt: skip
+def test_the_lines_of_a_file_that_is_not_dify_s_are_an_error_as_its_workflow_is(data):
+    with pytest.raises(InvalidError) as of_workflow:
+        DIFY.load(data.encode(), "the file")
+    with pytest.raises(InvalidError) as of_lines:
+        DIFY.lines(data.encode())
+    assert str(of_lines.value) == str(of_workflow.value)
