@@ -220,7 +220,7 @@ experts: [{profile: {name: X}, workflow: [[begin, inside]]}]
         ("least: 2", "least: 0", "[param] :9 operators[2].params.least: must be at least 1, not 0"),
         ('text: "{{#draft.text#}}"\n', "", "[missing-param] :7 operators[2].params.text: is missing"),
         ("draft.text#}}\"\n", "drft.text#}}\"\n", "[undefined-node] :8 operators[2].params.text: 'text' of 'drft': there is no operator 'drft' (did you mean 'draft'?)"),
-        ("draft.text#}}\"\n", "cut.text#}}\"\n", "[not-before] :8 operators[2].params.text: 'text' of 'cut': reads 'cut', which does not come before it"),
+        ("draft.text#}}\"\n", "cut.text#}}\"\n", "[not-before] :8 operators[2].params.text: 'text' of 'cut': reads 'cut', which does not run before it"),
         ("draft.text#}}\"\n", "#}}\"\n", "[misshapen-reference] :7 operators[2].params: {{##}} names no variable; write {{#id.variable#}}"),
         ('">", "3"', '"contains", "3"', "[param] :10 operators[3].params.cases[0][1][0]: "),
         ("type: if-else, params: {cases: [[null, [[[count, count], \">\", \"3\"]]]]}}", "type: template-transform, params: {variables: [], template: \"{{ x\"}}", "[template] :10 operators[3].params.template: "),
