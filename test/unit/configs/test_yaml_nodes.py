@@ -226,6 +226,7 @@ experts: [{profile: {name: X}, workflow: [[begin, inside]]}]
         ("type: if-else, params: {cases: [[null, [[[count, count], \">\", \"3\"]]]]}}", "type: template-transform, params: {variables: [], template: \"{{ x\"}}", "[template] :10 operators[3].params.template: "),
         ("[text, draft]]]", "[text, draft]], [answer, [text, draft]]]", "[param] :13 operators[6].params.outputs: 'answer' is there 2 times"),
         ("[question, string]", "[question, text]", "[param] :3 operators[0].params.variables[0][1]: "),
+        ("{name: draft, instruction", "{name: dr/aft, instruction", "[value] :4 operators[1].name: must not contain '/', which separates ids in the paths"),
         ("{name: draft, instruction", "{name: draft, type: llm, instruction", "[unknown-key] :4 operators[1].instruction: an operator has either a `type`"),
         ("least: 2\n", "least: 2\n    ports: [a]\n", "remove 'ports' or `type`"),
         ("least: 2\n", "least: 2\n    retri: {}\n", "[unknown-key] :10 operators[2].retri: unknown key (did you mean 'retry'?)"),
