@@ -87,9 +87,15 @@ async def test_a_run_whose_driver_is_unknown_does_not_delay_others(server, monke
 
 
 async def test_an_abandoned_run_that_is_requested_twice_at_once_starts_once(server):
-    runs, offer = server()
+    began = asyncio.Event()
+
+    async def begin(job):
+        began.set()
+        await wait(job)
+
+    runs, offer = server(begin)
     first, _ = await runs.begin(offer, job(offer), "r")
-    await until_stored(offer, "r")
+    await asyncio.wait_for(began.wait(), 30)  # a run that is cancelled before keeps this process as its driver
     first.task.cancel()
     await asyncio.wait([first.task])
     others, offer = server()
