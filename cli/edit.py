@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -18,7 +20,7 @@ from operad.flows.formats.format import Format
 from operad.flows.formats.json_text import read_json, read_text
 from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import NodeGraph
-from operad.runtime.values.errors import InputError, Issue, did_you_mean
+from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 
 
 def edit(
@@ -85,13 +87,34 @@ def _operations(files: Sequence[str], texts: Sequence[str]) -> list[Operation]:
     """Return the operations of files and of options, in order.
 
     Raises:
-        InputError: A file cannot be read.
-        InvalidError: Operations are not valid; every issue is listed.
+        InputError: One file or option cannot be read.
+        InvalidError: Operations are not valid; every issue of every file and option is listed.
     """
-    of_files = [
-        operation for path in files for operation in read_operations(read_json(read_text(read_file(path), path), path))
-    ]
-    return [*of_files, *(operation for text in texts for operation in parse(text))]
+    operations, errors = list[Operation](), dict[str, InputError | InvalidError]()
+    readers = [(path, partial(_read_operations, path)) for path in files]
+    readers += [(f"--op {number}", partial(parse, text)) for number, text in enumerate(texts, 1)]
+    for place, read in readers:
+        try:
+            operations += read()
+        except (InputError, InvalidError) as error:
+            errors[place] = error
+    if len(errors) == 1:
+        raise next(iter(errors.values()))
+    if errors:
+        issues = [issue for place, error in errors.items() for issue in _issues_at(place, error)]
+        raise InvalidError("operations cannot be read", issues)
+    return operations
+
+
+def _read_operations(path: str) -> list[Operation]:
+    return read_operations(read_json(read_text(read_file(path), path), path))
+
+
+def _issues_at(place: str, error: InputError | InvalidError) -> Sequence[Issue]:
+    """Return the issues of an error, with the file or option that they are in."""
+    if isinstance(error, InputError):
+        return [Issue("input", str(error).removeprefix(f"{place}: "), place)]
+    return [replace(issue, where=f"{place}: {issue.where}" if issue.where else place) for issue in error.issues]
 
 
 def _read(file: str, format_: str | None) -> tuple[Format, NodeGraph]:

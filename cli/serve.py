@@ -25,12 +25,13 @@ from operad.cli.interruptible import end_children, signals_heard
 from operad.cli.remarks import Lossy
 from operad.cli.telemetry import MetricsHost, MetricsPort, Traced, listening
 from operad.cli.trust_store import Trusted, trusting
+from operad.configs.code import Trust, UntrustedError
 from operad.configs.models import model_line
 from operad.configs.printable import printable
 from operad.configs.runnable import Source
 from operad.runtime.observe.metrics import Metrics
 from operad.runtime.observe.metrics import serve as serve_metrics
-from operad.runtime.values.errors import InputError, MissingExtraError
+from operad.runtime.values.errors import InputError, InvalidError, Issue, MissingExtraError, OperadError
 from operad.server.api.experts import Offer, by_name, offers_of
 from operad.server.bounds import DEFAULT_BOUNDS, Bounds
 from operad.server.guard import LOOPBACK, SHORTEST_KEY, is_loopback, read_keys, read_origins
@@ -121,7 +122,7 @@ def serve(
     sources = [
         Source(file=file, model=model, base_url=base_url, services=services_path, lossy=lossy) for file in configs
     ]
-    found = trusting(lambda trusted: [offer for source in sources for offer in offers_of(source, trusted)], trust)
+    found = trusting(lambda trusted: _load_offers(sources, trusted), trust)
     offers = by_name(found)
     db = db if db is not None else os.environ.get("OPERAD_DB") or None
     if db is not None:
@@ -152,6 +153,35 @@ def serve(
         for offer, listener in product(offers.values(), listeners):
             offer.agent.workflow.add_listener(listener)
         asyncio.run(_serve(_Setting(offers, keys, host, bounds, grace, origins), sockets, serving_type, uvicorn))
+
+
+def _load_offers(sources: Sequence[Source], trust: Trust) -> list[Offer]:
+    """Return the experts of all files.
+
+    Raises:
+        UntrustedError: A file names code that is not trusted, and no file has a fault.
+        OperadError: Files cannot be served; every issue of every file is listed.
+    """
+    offers, errors, untrusted = list[Offer](), dict[str, OperadError](), list[UntrustedError]()
+    for source in sources:
+        try:
+            offers += offers_of(source, trust)
+        except UntrustedError as error:
+            untrusted.append(error)
+        except OperadError as error:
+            errors[source.file] = error
+    if len(set(map(str, errors.values()))) > 1:
+        issues = [issue for file, error in errors.items() for issue in _issues_of(file, error)]
+        raise InvalidError(f"{len(errors)} files cannot be served", list(dict.fromkeys(issues)))
+    for error in [*errors.values(), *untrusted]:
+        raise error
+    return offers
+
+
+def _issues_of(file: str, error: OperadError) -> Sequence[Issue]:
+    if isinstance(error, InvalidError):
+        return error.issues
+    return [Issue("input", "; ".join(map(str.strip, str(error).removeprefix(f"{file}: ").splitlines())), file)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ class Checker:
         """Read the parameters of all nodes; report unknown types and invalid parameters."""
         for node_id, count in Counter(spec.id for spec in self.graph.nodes).items():
             if count > 1:
-                self._report("duplicate-id", f"{count} nodes have this id; give each its own", node_id)
+                self._report("duplicate-id", f"{count} nodes have this id; each needs its own id", node_id)
         for spec in self.graph.nodes:
             if not self._check_id(spec):
                 continue
@@ -343,7 +343,7 @@ class Checker:
                 )
                 return
             if not self.comes_before(selector.node, peer):
-                source = "itself" if selector.node == node_id else f"{selector.node!r}, which does not come before it"
+                source = "itself" if selector.node == node_id else f"{selector.node!r}, which does not run before it"
                 self._report("not-before", f"{where}: {_describe_variable(selector)}: reads {source}", node_id)
                 return
             outputs = self.outputs.get(selector.node)

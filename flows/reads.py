@@ -73,7 +73,7 @@ class Reads:
         variable = f"{reference.selector.variable!r} of {other!r}"
         if other in self._graph.operators:
             if other not in self._before[node_id]:
-                source = "itself" if other == node_id else f"{other!r}, which does not come before it"
+                source = "itself" if other == node_id else f"{other!r}, which does not run before it"
                 return Fault(reference.where, f"{variable}: reads {source}", "not-before")
             outputs = self.outputs[other]
         elif other in self._given:

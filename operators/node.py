@@ -32,7 +32,7 @@ from pydantic import JsonValue, ValidationError
 
 from operad.operators.named_params import named_place
 from operad.operators.node_params import ADVANCED, Failure, Fault, NodeParams, Reference, param_faults, references_in
-from operad.operators.operator import Operator, OperatorConfig
+from operad.operators.operator import IMPORTED, Operator, OperatorConfig
 from operad.operators.services import Services
 from operad.operators.variables import (
     Selector,
@@ -200,7 +200,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
         writing: Writing | None = None,
     ) -> None:
         try:
-            config = OperatorConfig.model_validate({"instruction": summary(type(self)), "id": id})
+            config = OperatorConfig.model_validate({"instruction": summary(type(self)), "id": id}, context=IMPORTED)
         except ValidationError as error:
             raise InvalidError(
                 f"node {id!r} ({self.type})", [Issue("misshapen-id", "is not a valid id", id)]

@@ -17,6 +17,7 @@ from pydantic import (
     Field,
     JsonValue,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -39,7 +40,7 @@ from operad.runtime.tools.toolkit import Action, Recommendation, Toolkit, Tools
 from operad.runtime.values.arguments import known_arguments, short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue
 from operad.runtime.values.fingerprint import fingerprint, name_of
-from operad.runtime.values.ids import settled_id, slug
+from operad.runtime.values.ids import id_fault, settled_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import ANY_TEXT, Output
 from operad.runtime.values.schema import Schema, parse_output_schema, validate
@@ -48,6 +49,9 @@ from operad.runtime.values.value import Value, wrong_arguments
 T = TypeVar("T", default=Any, covariant=True)
 
 _logger = logging.getLogger(__name__)
+
+IMPORTED = "imported"
+"""Validation context for ids of typed nodes: files of other platforms may contain ``/`` in them."""
 
 PORT = "port"
 """Key of an answer for the port that is taken."""
@@ -113,6 +117,13 @@ class OperatorConfig(Value):
         if "id" not in self.model_fields_set:
             vars(self)["id"] = slug(self.instruction)
         return self
+
+    @field_validator("id")
+    @classmethod
+    def _check_id(cls, operator_id: str, info: ValidationInfo) -> str:
+        if info.context != IMPORTED and (fault := id_fault(operator_id)):
+            raise ValueError(fault)
+        return operator_id
 
     @field_validator("ports")
     @classmethod

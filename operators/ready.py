@@ -34,7 +34,7 @@ def web_reader(services: Services) -> Tool:
         """
         page = await services.fetch(url, services.guard)
         if page.status >= 400:
-            raise ToolError(f"the page answers with status {page.status}")
+            raise FetchError(f"the page answers with status {page.status}", transient=_is_transient(page.status))
         return _page_text(page)[:MOST_TEXT]
 
     return Tool.of(read_page, name="web_reader")
@@ -102,8 +102,13 @@ def _refusal(status: int, reason: str) -> FetchError:
     remedy = "; wait, or ask less often" if status == 429 else ""
     return FetchError(
         f"Wikipedia refuses the search ({status}): {one_line(reason) or 'no reason is given'}{remedy}",
-        transient=status == 429 or status >= 500,
+        transient=_is_transient(status),
     )
+
+
+def _is_transient(status: int) -> bool:
+    """Return True if the same request may succeed a little later."""
+    return status == 429 or status >= 500
 
 
 def current_time() -> Tool:

@@ -121,6 +121,11 @@ class Services:
     def _folder(self) -> Path:
         return self.folder or Path(tempfile.mkdtemp(prefix="operad-"))
 
+    @cached_property
+    def _next_numbers(self) -> dict[tuple[str, str], int]:
+        """The next number to try, by the stem and the suffix of a file name."""
+        return {}
+
     @property
     def made(self) -> Path | None:
         """The folder in which files were written; None if no file was."""
@@ -138,7 +143,7 @@ class Services:
             InputError: The file cannot be written.
         """
         stem = _UNSAFE.sub("_", name)[:100].strip("._") or "file"
-        number = 1
+        number = self._next_numbers.get((stem, suffix), 1)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             while True:
@@ -149,6 +154,7 @@ class Services:
                 except FileExistsError:
                     number += 1
                 else:
+                    self._next_numbers[stem, suffix] = number + 1
                     return FileDescriptor.of(path)
         except OSError as error:
             raise InputError(f"{self._folder}: {stem}{suffix} cannot be written: {error.strerror or error}") from error

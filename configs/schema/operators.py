@@ -25,6 +25,7 @@ from operad.runtime.graph.schedule import Join
 from operad.runtime.reasoning.task import Example
 from operad.runtime.values import errors
 from operad.runtime.values.errors import did_you_mean
+from operad.runtime.values.ids import id_fault
 
 _ALWAYS_FINAL = {"BudgetError", "MissingExtraError", "PausedError", "RunningLoopError"}
 
@@ -42,11 +43,19 @@ ERRORS: Mapping[str, type[Exception]] = {
 """The errors that `retry.on` may name."""
 
 
+def _without_slash(operator_id: str) -> str:
+    if fault := id_fault(operator_id):
+        raise ValueError(fault)
+    return operator_id
+
+
 def _known_error(name: str) -> str:
     if name not in ERRORS:
         raise ValueError(f"there is no error {name!r}{did_you_mean(name, ERRORS)}; known: {', '.join(sorted(ERRORS))}")
     return name
 
+
+OperatorId = Annotated[str, AfterValidator(_without_slash)]
 
 ErrorName = Annotated[str, AfterValidator(_known_error), WithJsonSchema({"enum": sorted(ERRORS)})]
 
@@ -227,7 +236,7 @@ _INPUTS = (
 class OperatorSpec(PolicySpec):
     """An operator, or an evaluator."""
 
-    name: str = Field(default="", description="Its id in the workflow; by default its anchor.")
+    name: OperatorId = Field(default="", description="Its id in the workflow; by default its anchor.")
     instruction: str = Field(description="Its role, aim and style.")
     model: ModelRef | None = Field(
         default=None,
@@ -296,7 +305,9 @@ class TypedSpec(PolicySpec):
 class FunctionSpec(PolicySpec):
     """A function as an operator: its parameters are bound by the names of the operators before it."""
 
-    name: str = Field(default="", description="Its id in the workflow; by default its anchor, or the function's name.")
+    name: OperatorId = Field(
+        default="", description="Its id in the workflow; by default its anchor, or the function's name."
+    )
     function: Dotted = Field(description="The function, as module.function; the module may lie beside this file.")
     inputs: Inputs = Field(default=[], description=_INPUTS)
     ports: list[Annotated[str, Field(min_length=1)]] = Field(
@@ -374,7 +385,7 @@ class WorkflowLikeSpec(Spec):
 class WorkflowSpec(WorkflowLikeSpec, GuardSpec):
     """A workflow as an operator of another."""
 
-    name: str = Field(default="", description="Its id in the workflow around it; by default its anchor.")
+    name: OperatorId = Field(default="", description="Its id in the workflow around it; by default its anchor.")
     inputs: Inputs = Field(default=[], description=_INPUTS)
     join: Join | None = Field(default=None, description=_JOIN)
     map: MapSpec | None = None

@@ -223,7 +223,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         ),
         "undefined-node": ("a reference to a node that is not there", "correct the id: `{{#1.text#}}`"),
         "undefined-variable": ("the node has no such variable", "`{{#1.review#}}` instead of `{{#1.reviews#}}`"),
-        "not-before": ("a reference to a node that does not come before", "add an edge that leads from it to here"),
+        "not-before": ("a reference to a node that does not run before", "add an edge that leads from it to here"),
         "wrong-type": (
             "a variable is of a type that cannot be used there",
             "read a file by a `document-extractor` first",

@@ -13,9 +13,9 @@ from typing import Literal
 
 from operad.evaluators.comfyflow.answer import Answer, read_answer
 from operad.flows.formats.comfyui import Definitions, check, executable, load
-from operad.flows.formats.comfyui.order import in_order
 from operad.flows.formats.comfyui.written import NAME
 from operad.flows.formats.json_text import read_text
+from operad.flows.formats.order import in_order
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.comfyui.reading import mapping_of
 from operad.runtime.values.errors import InputError, InvalidError, Issue, shorten

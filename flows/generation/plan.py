@@ -268,7 +268,7 @@ def _faults(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> Itera
         yield f"the plan has more than {MOST_NODES} nodes; say more in fewer"
         return
     for node_id in dict.fromkeys(duplicate for duplicate in ids if ids.count(duplicate) > 1):
-        yield f"node {node_id!r} is planned twice; give each its own id"
+        yield f"node {node_id!r} is planned twice; each node needs its own id"
     existing = base.by_id
     for node in plan.nodes:
         yield from _node_faults(node, base, plan, types)

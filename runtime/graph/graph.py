@@ -104,7 +104,7 @@ class WorkflowGraph:
         issues += [
             Issue(
                 "duplicate-id",
-                "two different operators have this id; give each its own (a workflow's is its name)",
+                "two different operators have this id; each needs its own id (that of a workflow is its name)",
                 node_id,
             )
             for node_id in self.duplicate_ids

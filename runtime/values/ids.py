@@ -6,8 +6,28 @@ import re
 from collections.abc import Collection
 from itertools import count
 
+from operad.runtime.values.errors import InputError
+
 MOST_WORDS = 4
 MOST_CHARACTERS = 40
+
+
+def id_fault(operator_id: str) -> str:
+    """Return the fault of an id that a user gave to an operator; empty if there is none."""
+    if "/" not in str(operator_id):
+        return ""
+    return "must not contain '/', which separates ids in the paths of events and questions; write '-' or '_' instead"
+
+
+def checked_id(operator_id: str) -> str:
+    """Return the id that a user gave to an operator.
+
+    Raises:
+        InputError: The id is not valid.
+    """
+    if fault := id_fault(operator_id):
+        raise InputError(f"operator(…): id: {fault}")
+    return operator_id
 
 
 def slug(text: str) -> str:

@@ -24,7 +24,7 @@ from operad.runtime.policies.policy import Policy
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, Issue, OperadError, PortError, did_you_mean, shorten
 from operad.runtime.values.fingerprint import fingerprint, name_of
-from operad.runtime.values.ids import as_name, settled_id, slug
+from operad.runtime.values.ids import as_name, checked_id, settled_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import Output, is_class, name
 from operad.runtime.values.sync import in_function_thread
@@ -115,7 +115,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         self.takes_one_port = bool(ports)
         self.policy = policy
         self._instruction = (inspect.getdoc(plain) or "").partition("\n")[0] if plain is not type(function) else ""
-        self._id = id or (own_name if own_name.isidentifier() else slug(own_name))
+        self._id = checked_id(id) or (own_name if own_name.isidentifier() else slug(own_name))
         self._settled = bool(id)
         self._bound: dict[Sequence[str], Mapping[str, str]] = {}
         self._text_bound: dict[Sequence[str], str] = {}

@@ -498,12 +498,20 @@ class Workflow(Definition[T]):
     # Runs that wait for a person
 
     def questions(self, run_id: str) -> Sequence[Question]:
-        """Return the open questions of a run.
+        """Return the open questions of a run; may block, if a ledger stores the runs.
 
         Raises:
             InputError: No run with this id is in progress.
         """
         return self._runs.questions(run_id)
+
+    def live_questions(self, run_id: str) -> Sequence[Question]:
+        """Return the open questions of a run in progress in this process, without a look into the database.
+
+        A run that is not in progress here has none.
+        """
+        live = self._runs.get(run_id)
+        return () if live is None else live.run.questions.open()
 
     async def answer(self, run_id: str, answers: JsonLike) -> None:
         """Answer questions of a run, and return once the answers are accepted; further events show the effect.

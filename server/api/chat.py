@@ -16,7 +16,8 @@ from operad.server.api.conversation import ChatRequest, answered_run, read_conve
 from operad.server.api.experts import find_offer
 from operad.server.api.plain import EVENTS, refusals
 from operad.server.api.replies import EventStream, json_reply, while_connected
-from operad.server.api.runs import Runs, ServedRun
+from operad.server.api.runs import Runs
+from operad.server.api.served_run import ServedRun
 from operad.server.api.spoken import GONE, RunNote, answer_of, note_on, stream_answer, until_closed
 from operad.server.problems import RefusedError
 

@@ -13,7 +13,8 @@ from pydantic.json_schema import SkipJsonSchema
 from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
 from operad.runtime.values.message import Turn
 from operad.runtime.values.questions import Question
-from operad.server.api.runs import Runs, ServedRun
+from operad.server.api.runs import Runs
+from operad.server.api.served_run import ServedRun
 from operad.server.problems import RefusedError
 
 _QUESTION_NOTE = re.compile(

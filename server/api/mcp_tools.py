@@ -21,7 +21,8 @@ from operad.runtime.values.message import WorkflowStatus
 from operad.runtime.values.valid_json import to_text
 from operad.runtime.values.value import Value
 from operad.server.api.experts import Offer
-from operad.server.api.runs import Runs, ServedRun
+from operad.server.api.runs import Runs
+from operad.server.api.served_run import ServedRun
 from operad.server.problems import RefusedError
 
 if TYPE_CHECKING:

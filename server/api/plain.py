@@ -15,7 +15,8 @@ from operad.runtime.values.valid_json import to_json
 from operad.runtime.values.value import Value
 from operad.server.api.experts import Offer, find_offer, leads
 from operad.server.api.replies import EventStream, json_reply
-from operad.server.api.runs import Runs, ServedRun, State
+from operad.server.api.runs import Runs
+from operad.server.api.served_run import ServedRun, State
 from operad.server.problems import ErrorReply, RefusedError
 
 RUN_ID = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,99}$"

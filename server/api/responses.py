@@ -26,7 +26,8 @@ from operad.server.api.response_types import (
     ResponseRequest,
     ResponseView,
 )
-from operad.server.api.runs import Runs, ServedRun
+from operad.server.api.runs import Runs
+from operad.server.api.served_run import ServedRun
 from operad.server.api.spoken import GONE, answer_of, note_on, stream_answer, until_closed
 from operad.server.problems import RefusedError
 

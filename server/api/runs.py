@@ -6,111 +6,35 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from pydantic import JsonValue, ValidationError
 
-from operad.configs.flow import result_text
 from operad.runtime import events
 from operad.runtime.values.errors import InputError, InvalidError, OperadError, describe, did_you_mean
-from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage, new_id
-from operad.runtime.values.questions import Question
+from operad.runtime.values.message import NO_USAGE, Job, Usage, new_id
 from operad.runtime.values.valid_json import to_json
 from operad.server.api.event_log import EventLog
 from operad.server.api.experts import Offer
+from operad.server.api.served_run import ServedRun
 from operad.server.bounds import Bounds
 from operad.server.problems import RefusedError
 
 if TYPE_CHECKING:
     from operad.runtime.durable.rows import KeptRun
-    from operad.runtime.workflow.memory import Memory
-
-State = Literal["running", "asks", "finished", "failed", "cancelled"]
 
 TIMED_OUT = "took longer than the {:g} s that a run may take here"
 _RETRY_AFTER = 5
+_CANCEL_CHECKS = 25
+"""Number of checks for the end of a run that another process cancels; that process looks for requests every second."""
+_CANCEL_INTERVAL = 0.2
+"""Seconds between these checks."""
 _UNFINISHED = {"running", "paused"}
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass
-class ServedRun:
-    """A run of a server.
-
-    Attributes:
-        id: Id of the run.
-        offer: Its expert.
-        job: Its job.
-        answers: Answers known beforehand, by question ids.
-        log: Its events.
-        began: Start, in seconds since 1970.
-        task: Task that drives it; None if it is driven elsewhere.
-        state: Last known state, never ``asks``: see `shown_state`.
-        message: Its result.
-        usage: Its usage and cost.
-        error: Reason for the missing result.
-        timed_out: True if it was ended by its time limit.
-        ended: End, on the event loop's clock.
-        size: Approximate size in bytes, once the run has ended.
-        memory: Memory that shortens the turns of the job before the run starts; None to use all turns.
-        previous: Id of the run whose conversation this one continues; empty for none.
-        set_aside: Its questions, if it reached the time limit while waiting for a person. The run stays in the
-            database, does not count as open here, and resumes when a question is answered.
-    """
-
-    id: str
-    offer: Offer
-    job: Job
-    answers: Mapping[str, JsonValue]
-    log: EventLog
-    began: float
-    task: asyncio.Task[None] | None = None
-    state: State = "running"
-    message: WorkflowMessage | None = None
-    usage: Usage = NO_USAGE
-    error: str = ""
-    timed_out: bool = False
-    ended: float | None = None
-    size: int = 0
-    memory: Memory | None = None
-    previous: str = ""
-    set_aside: Sequence[Question] = ()
-
-    @property
-    def questions(self) -> Sequence[Question]:
-        """Questions without an answer."""
-        if self.set_aside:
-            return self.set_aside
-        if self.ended is None and self.task is not None:
-            with suppress(InputError):  # the run is ending
-                return self.offer.agent.workflow.questions(self.id)
-        return ()
-
-    @property
-    def text(self) -> str:
-        """Result for people: outputs of a workflow of typed nodes, text of others, or whichever exists."""
-        if self.message is None:
-            return ""
-        outputs, text = result_text(self.message.outputs), self.message.scratchpad
-        return (outputs or text) if self.offer.variables is not None else (text or outputs)
-
-    @property
-    def shown_state(self) -> State:
-        """State of the run, as displayed."""
-        return "asks" if self.questions else self.state
-
-    async def pause_or_end(self) -> None:
-        """Wait until the run asks a question or has ended."""
-        async with aclosing(self.log.follow()) as entries:
-            if self.questions:
-                return
-            async for _ in entries:
-                if self.questions:
-                    return
 
 
 class Runs:
@@ -131,7 +55,7 @@ class Runs:
         self.bounds = bounds
         self.ending = False
         self._runs: dict[str, ServedRun] = {}
-        self._start_lock = asyncio.Lock()
+        self._id_locks = WeakValueDictionary[str, asyncio.Lock]()  # of ids that are being started
 
     @property
     def open(self) -> list[ServedRun]:
@@ -167,21 +91,15 @@ class Runs:
         Raises:
             RefusedError: A run with the id has another job; there are too many runs; or the server is shutting down.
         """
-        async with self._start_lock:
-            known = None if run_id is None else await self._find_known(run_id)
+        if run_id is None:
+            return self._start_new(offer, job, new_id(), answers or {}, previous), True
+        async with self._id_locks.setdefault(run_id, asyncio.Lock()):
+            known = await self._find_known(run_id)
             if known is not None:
                 _check_same_request(known, offer, job)
                 if not await self._is_abandoned(known):
                     return known, False
-            if self.ending:
-                raise RefusedError(
-                    503, "the server is ending, and begins no more runs; ask again later", retry_after=30
-                )
-            self._check_room()
-            run = self._start(offer, job, run_id or new_id(), answers or {})
-            if previous is not None:
-                run.memory, run.previous = offer.memory(), previous.id
-            return run, True
+            return self._start_new(offer, job, run_id, answers or {}, previous), True
 
     async def find(self, run_id: str) -> ServedRun:
         """Return the run with an id.
@@ -232,8 +150,15 @@ class Runs:
             raise RefusedError(409, str(error)) from error
 
     async def cancel(self, run: ServedRun, why: str = "was cancelled") -> None:
-        """Cancel a run, and wait for its end; nothing happens if it has ended already."""
-        if run.ended is not None or not (run.task or run.set_aside):
+        """Cancel a run, and wait for its end; nothing happens if it has ended already.
+
+        A run that another process drives is cancelled there; if it does not end within some seconds, it still has the
+        state ``running`` afterwards.
+        """
+        if run.ended is not None:
+            return
+        if run.task is None and not run.set_aside:
+            await self._cancel_elsewhere(run, why)
             return
         if run.task is not None:
             self._stop(run, why)
@@ -249,7 +174,7 @@ class Runs:
         """Cancel a run, and delete it from this server and from the database.
 
         Raises:
-            RefusedError: Another process drives the run.
+            RefusedError: Another process drives the run, and has not ended it yet.
         """
         await self.cancel(run)
         self._runs.pop(run.id, None)
@@ -307,6 +232,27 @@ class Runs:
                 "POST /runs/{id}/cancel",
                 retry_after=_RETRY_AFTER,
             )
+
+    def _start_new(
+        self,
+        offer: Offer,
+        job: Job,
+        run_id: str,
+        answers: Mapping[str, JsonValue],
+        previous: ServedRun | None,
+    ) -> ServedRun:
+        """Start a run, if there is room for it; without an await, so that requests at once cannot exceed the limit.
+
+        Raises:
+            RefusedError: There are too many runs, or the server is shutting down.
+        """
+        if self.ending:
+            raise RefusedError(503, "the server is ending, and begins no more runs; ask again later", retry_after=30)
+        self._check_room()
+        run = self._start(offer, job, run_id, answers)
+        if previous is not None:
+            run.memory, run.previous = offer.memory(), previous.id
+        return run
 
     def _start(
         self, offer: Offer, job: Job, run_id: str, answers: Mapping[str, JsonValue], began: float | None = None
@@ -374,6 +320,22 @@ class Runs:
             run.error = run.error or why
             run.task.cancel()
 
+    async def _cancel_elsewhere(self, run: ServedRun, why: str) -> None:
+        """Cancel a run of the database that this server does not drive, and wait some seconds for its end."""
+        ledger = run.offer.ledger
+        if ledger is None:
+            return
+        with suppress(InputError):  # it has ended meanwhile, or was deleted
+            await asyncio.to_thread(ledger.cancel, run.id)
+        with suppress(InputError):  # it was deleted
+            for _ in range(_CANCEL_CHECKS):
+                kept = await asyncio.to_thread(ledger.run, run.id)
+                if run.record_end(kept):
+                    run.message = await asyncio.to_thread(ledger.result, run.id)
+                    run.error = kept.error or (why if run.state == "cancelled" else "")
+                    return
+                await asyncio.sleep(_CANCEL_INTERVAL)
+
     def _time_out(self, run: ServedRun) -> None:
         if run.offer.ledger is not None and run.task is not None and (questions := run.questions):
             run.set_aside = questions
@@ -414,9 +376,7 @@ class Runs:
         run = ServedRun(run_id, offer, job, {}, log, kept.created, message=message, error=kept.error)
         with suppress(ValidationError):
             run.usage = Usage.model_validate_json(kept.usage)
-        for state in ("finished", "failed", "cancelled"):
-            if kept.state == state:
-                run.state, run.ended = state, asyncio.get_running_loop().time()
+        run.record_end(kept)
         return run
 
     @staticmethod

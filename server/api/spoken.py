@@ -13,7 +13,8 @@ from operad.runtime.values.valid_json import to_json
 from operad.runtime.workflow.answer_stream import AnswerStream
 from operad.server.api.conversation import question_text
 from operad.server.api.event_log import Entry
-from operad.server.api.runs import Runs, ServedRun
+from operad.server.api.runs import Runs
+from operad.server.api.served_run import ServedRun
 from operad.server.problems import RefusedError
 
 GONE = "was cancelled, for the client had gone"

@@ -65,6 +65,14 @@ WRONG = {
         lambda: Workflow(facts, durable=":memory:"),
         "SQLite in memory is not durable; name a file: sqlite:///runs.db",
     ),
+    "Operator('Say.', id='a/b')": (
+        lambda: Operator("Say.", id="a/b"),
+        "Operator(…): id: must not contain '/', which separates ids in the paths of events and questions; write '-' or '_'",
+    ),
+    "operator(f, id='a/b')": (
+        lambda: operator(lambda: "x", id="a/b"),
+        "operator(…): id: must not contain '/', which separates ids in the paths of events and questions; write '-' or '_'",
+    ),
     "Operator('Say.').run('a text')": (
         lambda: ask.run("Is this so?"),
         "Operator.run(…) got 'Is this so?' (str): an operator runs in a workflow: Workflow(Operator(…)).run(…)",

@@ -56,7 +56,7 @@ def dump_nodes(graph: NodeGraph) -> dict[str, Any]:
     if duplicates:
         raise InvalidError(
             graph.name,
-            [Issue("duplicate-id", "several nodes have this id; give each its own", each) for each in duplicates],
+            [Issue("duplicate-id", "several nodes have this id; each needs its own id", each) for each in duplicates],
         )
     document: dict[str, Any] = {}
     for node in graph.nodes:

@@ -72,7 +72,7 @@ def _structure_issues(graph: NodeGraph, path: str, definitions: Definitions) -> 
     """Yield duplicate ids, unassigned variables, edges with missing ends and unknown slots."""
     for node_id, count in Counter(spec.id for spec in graph.nodes).items():
         if count > 1:
-            yield Issue("duplicate-id", f"{count} nodes have this id; give each its own", path + node_id)
+            yield Issue("duplicate-id", f"{count} nodes have this id; each needs its own id", path + node_id)
     hints = Hints()
     known = graph.by_id
     for edge in graph.edges:

@@ -18,9 +18,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from operad.flows.formats.comfyui.definitions import Definitions, NodeDefinition, type_of
-from operad.flows.formats.comfyui.order import in_order
 from operad.flows.formats.comfyui.widgets import values_of
 from operad.flows.formats.comfyui.written import NAME, slots, title_of, ui_of
+from operad.flows.formats.order import in_order
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.comfyui.reading import mapping_of
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from operad.flows.formats.comfyui.definitions import Definitions, NodeDefinition
-from operad.flows.formats.comfyui.order import depths
 from operad.flows.formats.comfyui.widgets import follows_control, with_defaults
 from operad.flows.formats.comfyui.written import id_text, node_of, title_of, ui_of
+from operad.flows.formats.order import depths
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.comfyui.reading import list_of, mapping_of
 

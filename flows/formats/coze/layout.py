@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from operad.flows.formats.order import depths
 from operad.flows.formats.shapes import Fields
+from operad.flows.node_graph import Edge
 
 
 def places(ids: Sequence[str], edges: Iterable[Fields]) -> dict[str, tuple[int, int]]:
@@ -14,18 +16,7 @@ def places(ids: Sequence[str], edges: Iterable[Fields]) -> dict[str, tuple[int, 
         ids: The ids of the nodes.
         edges: The edges in Coze's form.
     """
-    predecessors: dict[str, set[str]] = {node_id: set() for node_id in ids}
-    for edge in edges:
-        if edge["target_node"] in predecessors and edge["source_node"] in predecessors:
-            predecessors[edge["target_node"]].add(edge["source_node"])
-    columns = dict.fromkeys(ids, 0)
-    for _ in range(min(len(ids), 60)):
-        updated = {
-            node_id: max((columns[source] + 1 for source in predecessors[node_id]), default=0) for node_id in ids
-        }
-        if updated == columns:
-            break
-        columns = updated
+    columns = depths(ids, (Edge(edge["source_node"], edge["target_node"]) for edge in edges))
     next_row: dict[int, int] = {}
     positions: dict[str, tuple[int, int]] = {}
     for node_id in ids:

@@ -1,8 +1,8 @@
 """Difference of two plain values, and its application; it keeps data that Operad would not write by itself.
 
-A change is a plain value itself, so that a file can hold it: ``{"was": hash of x, "is": y}`` for a different value,
-``{"is": y}`` for an additional value, ``{"at": {key: change}, "without": [key]}`` inside a mapping, and
-``{"items": [change or null]}`` inside a list of the same length.
+A change is a plain value itself, so that a file can hold it: ``{"was": x, "is": y}`` for a different value, with a digest
+in place of an `x` that is not short, ``{"is": y}`` for an additional value, ``{"at": {key: change}, "without": [key]}``
+inside a mapping, and ``{"items": [change or null]}`` inside a list of the same length.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from math import isfinite
 from typing import Any, cast
 
 Change = Mapping[str, Any]
+
+_MAX_SHOWN = 60
+"""Maximum length of a text that a change shows, in characters."""
 
 
 def change(made: Any, given: Any) -> Change | None:
@@ -27,7 +31,21 @@ def change(made: Any, given: Any) -> Change | None:
             return {"items": items} if any(item is not None for item in items) else None
     elif type(made) is type(given) and made == given:
         return None
-    return {"was": _hash(made), "is": given}
+    return {"was": made if _is_short(made) else _hash(made), "is": given}
+
+
+def _is_short(value: Any) -> bool:
+    """Return True if a change shows a value itself, for readers, and not a digest of it."""
+    if isinstance(value, str):
+        return len(value) <= _MAX_SHOWN and value.isprintable()
+    if isinstance(value, float):
+        return isfinite(value)
+    return value is None or isinstance(value, bool | int) or value in ([], {})
+
+
+def _is_same(made: Any, was: Any) -> bool:
+    """Return True if a value is the one that a change was made for."""
+    return (_is_short(made) and type(made) is type(was) and made == was) or _hash(made) == was
 
 
 def _hash(value: Any) -> str:
@@ -59,7 +77,7 @@ def apply_difference(made: Any, how: Any, *, sure: bool = False) -> Any:
     known = cast("Change", how)
     if "is" in known:
         # If the value is not the one that the change was made for, somebody has edited it, and the edit wins.
-        return known["is"] if sure or "was" not in known or _hash(made) == known["was"] else made
+        return known["is"] if sure or "was" not in known or _is_same(made, known["was"]) else made
     value = made
     if isinstance(value, dict):
         return _changed_mapping(cast("dict[str, Any]", value), known, sure)

@@ -153,7 +153,14 @@ def _take_texts(root: Fields, key: str) -> tuple[str, ...]:
 
 
 def line_of_nodes(text: YamlValues) -> dict[str, int]:
-    """Return the line of each node of a workflow, by Operad's id and by the id in the file."""
+    """Return the line of each node of a workflow, by Operad's id and by the id in the file.
+
+    Raises:
+        InvalidError: The values are not a Dify workflow; every issue is listed.
+    """
+    issues = list(faults(text))
+    if issues:
+        raise InvalidError(app_name(text) or "the file", issues)
     lines: dict[str, int] = {}
     for node in as_app(text.value)["workflow"]["graph"]["nodes"]:
         if not is_note(node):

@@ -18,9 +18,9 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from operad.flows.formats.comfyui import Definitions, dump_code
-from operad.flows.formats.comfyui.order import in_order
 from operad.flows.formats.comfyui.parsing import load_code
 from operad.flows.formats.comfyui.written import NAME
+from operad.flows.formats.order import in_order
 from operad.flows.generation.comfyui.rules import digits, near_names
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.state import Repair
@@ -132,7 +132,7 @@ def read_answer(said: str, definitions: Definitions, base: NodeGraph) -> Draft:
         AnswerError: The answer contains no readable code, or too much.
     """
     if len(said) > MAX_CODE:
-        raise AnswerError(f"the answer has {len(said):,} characters; {MAX_CODE:,} are the most")
+        raise AnswerError(f"the answer has {len(said):,} characters; at most {MAX_CODE:,} are allowed")
     fenced = max((match[2] for match in _FENCE.finditer(said)), key=len, default="")
     draft = read_lines(fenced if fenced.strip() else said, definitions, base, all_lines=bool(fenced.strip()))
     if not draft.graph.nodes:
@@ -155,7 +155,7 @@ def read_lines(text: str, definitions: Definitions, base: NodeGraph, *, all_line
     """
     text = textwrap.dedent(text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n")
     if text.count("\n") > 20 * MAX_LINES:
-        raise AnswerError(f"the code has {text.count(chr(10)):,} lines; {MAX_LINES} calls are the most")
+        raise AnswerError(f"the code has {text.count(chr(10)):,} lines; at most {20 * MAX_LINES:,} are allowed")
     loaded = _load(text)
     if isinstance(loaded, NodeGraph):
         readable, unread = text, []
@@ -171,7 +171,7 @@ def read_lines(text: str, definitions: Definitions, base: NodeGraph, *, all_line
         loaded = _load(readable)
     graph = loaded if isinstance(loaded, NodeGraph) else NodeGraph(name=base.name)
     if len(graph.nodes) + len(unread) > MAX_LINES:
-        raise AnswerError(f"the code has {len(graph.nodes) + len(unread):,} calls; {MAX_LINES} are the most")
+        raise AnswerError(f"the code has {len(graph.nodes) + len(unread):,} calls; at most {MAX_LINES} are allowed")
     graph, repairs = _with_variables_corrected(replace(graph, name=base.name), readable)
     return Draft(aligned(graph, base), unread, definitions, repairs)
 

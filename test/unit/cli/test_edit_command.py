@@ -89,6 +89,22 @@ def test_a_batch_that_is_refused_changes_no_file_and_tells_all(operad, tmp_path)
     )
 
 
+def test_all_operations_that_cannot_be_read_are_reported_at_once(operad, tmp_path):
+    (tmp_path / "ops.json").write_text('[{"op": "remove_node", "node": "2"}, {"op": "remove_node"}]')
+    before = (tmp_path / "operad").read_bytes()
+    arguments = ("--ops", "ops.json", "--ops", "none.json", "--op", "conect 1 2", "--op", "set 2 system x", "--op", '[{"op": "connect"}]')  # fmt: skip
+    status, out, err = operad("edit", "operad", *arguments)
+    assert (status, out, (tmp_path / "operad").read_bytes()) == (2, "", before)
+    assert err == (
+        "operad: operations cannot be read: 5 issues\n"
+        "ops.json: operation 2 (remove_node): node: is missing [missing-param]\n"
+        "none.json: no such file [input]\n"
+        "--op 1: 'conect 1 2': 'conect' is not an operation (did you mean 'connect'?) [input]\n"
+        "--op 3: operation 1 (connect): source: is missing [missing-param]\n"
+        "--op 3: operation 1 (connect): target: is missing [missing-param]\n"
+    )
+
+
 def test_operations_of_files_come_before_those_of_options(operad, tmp_path):
     operations = {"operations": [{"op": "insert_between", "source": "2", "target": "3", "id": "4", "type": "llm"}]}
     (tmp_path / "ops.json").write_text(json.dumps(operations))

@@ -11,7 +11,7 @@ from operad.flows.assemble import assemble
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators import Operator
 from operad.operators.nodes import NODE_TYPES
-from operad.operators.ready import wikipedia
+from operad.operators.ready import web_reader, wikipedia
 from operad.operators.services import Services
 from operad.operators.web.fetch import Guard
 from operad.operators.web.searches import DuckDuckGo, SearxNG, Tavily
@@ -113,6 +113,15 @@ async def test_an_error_of_wikipedia_is_not_the_absence_of_articles(web, status,
     with pytest.raises(FetchError) as caught:
         await tool.call({"query": "fig"})
     assert (str(caught.value), caught.value.transient) == (said, transient)
+
+
+@pytest.mark.parametrize(("status", "transient"), [(503, True), (429, True), (404, False)])
+async def test_an_error_of_a_page_is_tried_again_if_it_may_pass(web, status, transient):
+    address = await web.serve(web.reply(b"", status=status))
+    tool = web_reader(Services(guard=Guard(allowed_hosts=(address.removeprefix("http://"),))))
+    with pytest.raises(FetchError, match=f"the page answers with status {status}") as caught:
+        await tool.call({"url": address})
+    assert caught.value.transient is transient
 
 
 async def test_knowledge_of_the_file_is_found_by_its_name(tmp_path):

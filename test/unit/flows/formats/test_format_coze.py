@@ -5,6 +5,7 @@ import random
 import struct
 import zipfile
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from amounts import amount, sample
 from operad.flows.check import check
 from operad.flows.formats import chat2workflow
 from operad.flows.formats.coze import COZE, MAX_FILES, dump, is_it, load, losses
+from operad.flows.formats.coze.layout import places
 from operad.flows.formats.coze.names import normal_text
 from operad.flows.formats.coze.nodes import KINDS
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
@@ -532,3 +534,17 @@ def test_any_graph_is_written_and_read_again():
         graph = NodeGraph(nodes, edges, rng.choice(["a", "", "中文"]), rng.choice([{}, {"coze": rng.choice(ODD)}]))
         losses(graph)
         assert load(dump(graph)).name == graph.name or not graph.name
+
+
+def test_each_node_of_a_long_chain_has_a_column_of_its_own():
+    ids = [f"n{number}" for number in range(200)]
+    edges = [{"source_node": source, "target_node": target} for source, target in pairwise(ids)]
+    positions = places(ids[::-1], edges)
+    assert [positions[each] for each in ids] == [(460 * number, 0) for number in range(200)]
+
+
+def test_nodes_of_a_cycle_have_positions():
+    edges = [{"source_node": source, "target_node": target} for source, target in ("ab", "bc", "cb", "cd")]
+    positions = places("abcd", edges)
+    assert list(positions) == list("abcd")
+    assert len(set(positions.values())) == 4

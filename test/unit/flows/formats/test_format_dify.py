@@ -713,3 +713,36 @@ def test_the_format():
 def test_a_file_keeps_the_name_that_it_gives_its_workflow(said, name):
     text = f"kind: app\napp: {{{said}mode: workflow}}\nworkflow: {{graph: {{nodes: [], edges: []}}}}\n"
     assert DIFY.load(text.encode(), "file").name == name
+
+
+def test_a_difference_shows_short_values_and_no_digests_of_them():
+    made = {"x": 0, "title": "llm", "open": False, "none": None, "list": [], "long": "x" * 200, "more": {"a": 1}}
+    how = change(made, dict.fromkeys(made, "new"))
+    assert {key: each["was"] for key, each in how["at"].items() if key not in ("long", "more")} == {
+        "x": 0, "title": "llm", "open": False, "none": None, "list": [],
+    }  # fmt: skip
+    assert [len(how["at"][key]["was"]) for key in ("long", "more")] == [16, 16]
+    assert apply_difference(made, how) == dict.fromkeys(made, "new")
+    edited = {**made, "x": False, "title": "LLM", "open": 0, "list": [1], "long": "x" * 199}
+    assert apply_difference(edited, how) == {**edited, "none": "new", "more": "new"}
+
+
+def test_differences_of_files_with_digests_of_short_values_are_still_applied():
+    assert apply_difference({"x": 0}, {"at": {"x": {"was": "5feceb66ffc86f38", "is": 80}}}) == {"x": 80}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "", "null", "a text", "3", "[]", "- id: a", "{}", "a: 1", "nodes: {1: {type: start}}", "graph: {}", "kind: app",
+        "app: {mode: chat}", "workflow: {}", "workflow: [1]", "workflow: {graph: {nodes: [1]}}", "experts: []",
+        "workflow: {graph: {nodes: [{id: a}]}}", "graph: {nodes: [{data: {}}]}", '{"nodes": [{"id": "1"}], "edges": []}',
+        '{"nodes_info": []}', '{"3": {"class_type": "KSampler"}}',
+    ],
+)  # fmt: skip
+def test_the_lines_of_a_file_that_is_not_dify_s_are_an_error_as_its_workflow_is(data):
+    with pytest.raises(InvalidError) as of_workflow:
+        DIFY.load(data.encode(), "the file")
+    with pytest.raises(InvalidError) as of_lines:
+        DIFY.lines(data.encode())
+    assert str(of_lines.value) == str(of_workflow.value)

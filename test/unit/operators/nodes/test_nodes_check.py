@@ -59,7 +59,7 @@ CASES = {
     "duplicate-id": (
         [START, TEXT, TEXT, END],
         EDGES,
-        ("duplicate-id", "2", "2 nodes have this id; give each its own"),
+        ("duplicate-id", "2", "2 nodes have this id; each needs its own id"),
     ),
     "unknown type with a near name": (
         [START, ("2", "template-transfrom", {}), END],
@@ -136,7 +136,7 @@ CASES = {
         [START, ("2", "template-transform", {"variables": [["x", ["output", "3"]]], "template": "{{ x }}"}),
          ("3", "template-transform", {"variables": [], "template": "hi"}), END],
         [*EDGES, ("2", "3")],
-        ("not-before", "2", "variables[0].value: 'output' of '3': reads '3', which does not come before it"),
+        ("not-before", "2", "variables[0].value: 'output' of '3': reads '3', which does not run before it"),
     ),
     "itself": (
         [START, ("2", "template-transform", {"variables": [["x", ["output", "2"]]], "template": "{{ x }}"}), END],
@@ -146,7 +146,7 @@ CASES = {
     "a branch beside it": (
         [START, TEXT, ("3", "llm", {"system": "", "user": "{{#2.output#}}"}), END],
         [*EDGES, ("1", "3")],
-        ("not-before", "3", "user: 'output' of '2': reads '2', which does not come before it"),
+        ("not-before", "3", "user: 'output' of '2': reads '2', which does not run before it"),
     ),
     "an edge into an iteration": (
         [START, TEXT, EACH, FIRST, INNER, END],

@@ -7,6 +7,7 @@ import threading
 import wave
 from importlib import import_module
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 
@@ -352,3 +353,19 @@ def test_a_search_gives_what_was_found_in_both_forms():
     [organic], [found] = said["organic_results"], said["search_results"]
     assert organic == {"title": "Figs", "link": "https://example.org/figs", "snippet": "about figs"}
     assert (found["url"], found["content"], found["site_name"]) == ("https://example.org/figs", "about figs", "Example")
+
+
+def test_the_number_of_a_file_is_not_searched_from_the_start(tmp_path, monkeypatch):
+    services, opened, open_file = Services(folder=tmp_path), [], Path.open
+
+    def count(path, mode="r", *rest, **named):
+        opened.append(path)
+        return open_file(path, mode, *rest, **named)
+
+    monkeypatch.setattr(Path, "open", count)
+    (tmp_path / "chart-2.png").write_bytes(b"of another process")
+    opened.clear()
+    made = [Path(services.write("chart", ".png", b"data").path).name for _ in range(20)]
+    assert made == ["chart.png", *(f"chart-{number}.png" for number in range(3, 22))]
+    assert Path(services.write("chart", ".svg", b"data").path).name == "chart.svg"
+    assert len(opened) == 22

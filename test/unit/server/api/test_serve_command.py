@@ -250,6 +250,20 @@ def test_keys_of_a_file_let_in_and_are_nowhere(place, begun):
     assert "1 key)" in err
 
 
+def test_the_faults_of_all_files_are_reported_at_once(operad, place):
+    for name in ("one", "three"):
+        (place / f"{name}.yaml").write_text(TWO.replace("instruction: Last", "instructio: Last").replace("Two", name))
+    assert operad("one.yaml", "two.yaml", "missing.yaml", "three.yaml") == (
+        2,
+        "operad: 3 files cannot be served: 3 issues\n"
+        "one.yaml:4: operators[1].instructio: unknown key (did you mean 'instruction'?) [unknown-key]\n"
+        "missing.yaml: no such file [input]\n"
+        "three.yaml:4: operators[1].instructio: unknown key (did you mean 'instruction'?) [unknown-key]\n",
+    )
+    status, err = operad("two.yaml", "one.yaml")
+    assert (status, err.splitlines()[0]) == (2, "operad: one.yaml cannot be used: 1 issue")
+
+
 def test_runs_that_are_kept_are_found_again_and_go_on(place, begun):
     pytest.importorskip("dbos")
     (place / "b.asks").touch()

@@ -1,0 +1,105 @@
+"""A run of a server: its job, events, questions and result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import JsonValue
+
+from operad.configs.flow import result_text
+from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
+from operad.runtime.values.questions import Question
+from operad.server.api.event_log import EventLog
+from operad.server.api.experts import Offer
+
+if TYPE_CHECKING:
+    from operad.runtime.durable.rows import KeptRun
+    from operad.runtime.workflow.memory import Memory
+
+State = Literal["running", "asks", "finished", "failed", "cancelled"]
+
+
+@dataclass
+class ServedRun:
+    """A run of a server.
+
+    Attributes:
+        id: Id of the run.
+        offer: Its expert.
+        job: Its job.
+        answers: Answers known beforehand, by question ids.
+        log: Its events.
+        began: Start, in seconds since 1970.
+        task: Task that drives it; None if it is driven elsewhere.
+        state: Last known state, never ``asks``: see `shown_state`.
+        message: Its result.
+        usage: Its usage and cost.
+        error: Reason for the missing result.
+        timed_out: True if it was ended by its time limit.
+        ended: End, on the event loop's clock.
+        size: Approximate size in bytes, once the run has ended.
+        memory: Memory that shortens the turns of the job before the run starts; None to use all turns.
+        previous: Id of the run whose conversation this one continues; empty for none.
+        set_aside: Its questions, if it reached the time limit while waiting for a person. The run stays in the
+            database, does not count as open here, and resumes when a question is answered.
+    """
+
+    id: str
+    offer: Offer
+    job: Job
+    answers: Mapping[str, JsonValue]
+    log: EventLog
+    began: float
+    task: asyncio.Task[None] | None = None
+    state: State = "running"
+    message: WorkflowMessage | None = None
+    usage: Usage = NO_USAGE
+    error: str = ""
+    timed_out: bool = False
+    ended: float | None = None
+    size: int = 0
+    memory: Memory | None = None
+    previous: str = ""
+    set_aside: Sequence[Question] = ()
+
+    @property
+    def questions(self) -> Sequence[Question]:
+        """Questions without an answer; they are not read from the database, which would block the event loop."""
+        if self.set_aside:
+            return self.set_aside
+        if self.ended is None and self.task is not None:
+            return self.offer.agent.workflow.live_questions(self.id)
+        return ()
+
+    @property
+    def text(self) -> str:
+        """Result for people: outputs of a workflow of typed nodes, text of others, or whichever exists."""
+        if self.message is None:
+            return ""
+        outputs, text = result_text(self.message.outputs), self.message.scratchpad
+        return (outputs or text) if self.offer.variables is not None else (text or outputs)
+
+    @property
+    def shown_state(self) -> State:
+        """State of the run, as displayed."""
+        return "asks" if self.questions else self.state
+
+    def record_end(self, kept: KeptRun) -> bool:
+        """Take over the state and the end of the run from the database; return True if it has ended."""
+        for state in ("finished", "failed", "cancelled"):
+            if kept.state == state:
+                self.state, self.ended = state, asyncio.get_running_loop().time()
+        return self.ended is not None
+
+    async def pause_or_end(self) -> None:
+        """Wait until the run asks a question or has ended."""
+        async with aclosing(self.log.follow()) as entries:
+            if self.questions:
+                return
+            async for _ in entries:
+                if self.questions:
+                    return

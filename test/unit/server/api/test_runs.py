@@ -1,0 +1,105 @@
+"""Runs of a server that are stored in a database, which may be slow, and shared with other processes."""
+
+import asyncio
+import time
+
+import pytest
+from serving import Code, echo, offered
+
+from operad.runtime.durable.ledger import Ledger
+from operad.server.api.runs import Runs
+from operad.server.bounds import DEFAULT_BOUNDS
+
+pytest.importorskip("dbos")
+
+
+async def wait(job):
+    await asyncio.Event().wait()
+
+
+@pytest.fixture
+def server(tmp_path):
+    """Return a function that makes the runs of a server; all servers have the same database."""
+    ledgers = []
+
+    def make(work=wait):
+        ledgers.append(Ledger(tmp_path / "runs.sqlite", source="expert"))
+        offer = offered(Code(work)).kept_in(ledgers[-1])
+        return Runs({offer.name: offer}, DEFAULT_BOUNDS), offer
+
+    yield make
+    for ledger in ledgers:
+        ledger.close()
+
+
+def job(offer, goal="go"):
+    return offer.job(goal, "", {})
+
+
+async def until_stored(offer, run_id, state="running"):
+    while (kept := await asyncio.to_thread(offer.ledger.store.run, run_id)) is None or kept.state != state:
+        await asyncio.sleep(0.02)
+
+
+async def test_a_list_of_runs_does_not_wait_for_the_database(server, monkeypatch):
+    runs, offer = server(echo)
+
+    def read(run_id):
+        raise AssertionError("the database was read in the event loop")
+
+    monkeypatch.setattr(offer.ledger, "open_questions", read)
+    run, _ = await runs.begin(offer, job(offer))
+    assert [(each.id, each.shown_state) for each in runs.listed()] == [(run.id, "running")]  # its task has not begun
+    await run.task
+    assert run.shown_state == "finished"
+
+
+async def test_a_run_of_another_process_is_cancelled_there(server):
+    runs, offer = server()
+    run, _ = await runs.begin(offer, job(offer), "r")
+    await until_stored(offer, "r")
+    others, _ = server()
+    found = await others.find("r")
+    assert found.task is None
+    await others.cancel(found)
+    assert (found.state, found.ended is not None) == ("cancelled", True)
+    await asyncio.wait_for(asyncio.wait([run.task]), 10)
+    assert run.error == "run 'r' was cancelled; to resume it: operad runs resume r"
+    await others.forget(found)
+    assert await asyncio.to_thread(offer.ledger.store.run, "r") is None
+
+
+async def test_a_run_whose_driver_is_unknown_does_not_delay_others(server, monkeypatch):
+    runs, offer = server()
+    first, _ = await runs.begin(offer, job(offer), "slow")
+    await until_stored(offer, "slow")
+    others, offer = server()
+    monkeypatch.setattr(offer.ledger, "is_driven", lambda kept: time.sleep(2) or True)
+    slow = asyncio.ensure_future(others.begin(offer, job(offer), "slow"))
+    same = asyncio.ensure_future(others.begin(offer, job(offer), "slow"))
+    await asyncio.sleep(0.2)
+    run, is_new = await asyncio.wait_for(others.begin(offer, job(offer), "fast"), 1)
+    assert is_new
+    assert not slow.done()
+    assert [is_new for _, is_new in await asyncio.gather(slow, same)] == [False, False]
+    await others.cancel(run)
+    await runs.cancel(first)
+
+
+async def test_an_abandoned_run_that_is_requested_twice_at_once_starts_once(server):
+    began = asyncio.Event()
+
+    async def begin(job):
+        began.set()
+        await wait(job)
+
+    runs, offer = server(begin)
+    first, _ = await runs.begin(offer, job(offer), "r")
+    await asyncio.wait_for(began.wait(), 30)  # a run that is cancelled before keeps this process as its driver
+    first.task.cancel()
+    await asyncio.wait([first.task])
+    others, offer = server()
+    both = await asyncio.gather(*(others.begin(offer, job(offer), "r") for _ in range(2)))
+    assert sorted(is_new for _, is_new in both) == [False, True]
+    assert both[0][0] is both[1][0]
+    await others.cancel(both[0][0])
