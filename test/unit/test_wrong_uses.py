@@ -109,6 +109,23 @@ WRONG = {
         lambda: Operator("Say.", tools=["search"]),
         "expected a function or a tool, got 'search' (str)",
     ),
+    "tools=[operator]": (
+        lambda: Operator("Say.", tools=[facts]),
+        "'facts' is an operator; give the function, or write @tool",
+    ),
+    "@tool on an operator": (lambda: tool(facts), "'facts' is an operator; give the function, or write @tool"),
+    "@tool(…) on an operator": (
+        lambda: tool(approve=True)(facts),
+        "'facts' is an operator; give the function, or write @tool",
+    ),
+    "tools=[Operator(…)]": (
+        lambda: Operator("Say.", tools=[ask]),
+        "'ask' is an operator; a tool can run a workflow: async def ask(task: str) -> str: return (await flow.arun(task)).text",
+    ),
+    "tools=[workflow]": (
+        lambda: Operator("Say.", tools=[flow]),
+        "'flow' is a workflow; a tool can run a workflow: async def ask(task: str) -> str: return (await flow.arun(task)).text",
+    ),
     "ports='refund'": (
         lambda: Operator("Say.", ports="refund"),
         "Operator(…): ports: expected a list of names, got 'refund' (str)",
