@@ -162,6 +162,10 @@ WRONG = {
         lambda: Evaluator(42),
         "Evaluator(…) expects an instruction as text, or an OperatorConfig; got 42 (int)",
     ),
+    "Evaluator(output=…, ports=…)": (
+        lambda: Evaluator("Be good.", output=Claims, ports=["a"]),
+        "Evaluator(…) has no argument 'output', 'ports'; it has: instruction, id, tools, actions, examples, model,",
+    ),
     "MonoModelReasoner(42)": (
         lambda: MonoModelReasoner(42),
         "expected a model or its name, such as 'gpt-5'; got 42 (int)",
