@@ -16,6 +16,7 @@ from operad import (
     Policy,
     Take,
     Workflow,
+    WorkflowMessage,
     operator,
     tool,
 )
@@ -43,6 +44,24 @@ def facts(job: Job) -> str:
 
 def several(*values):
     return values
+
+
+class Upper(Operator):
+    def run(self, call):
+        return WorkflowMessage(scratchpad=call.job.goal.upper())
+
+
+class Lower(Operator):
+    def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        return job.goal.lower()
+
+
+class Plain:
+    def get_id(self):
+        return "plain"
+
+    def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        return job.goal
 
 
 ask = Operator("Say it.", id="ask")
@@ -306,6 +325,18 @@ WRONG = {
     "a function that returns bytes": (
         lambda: BuiltinWorkflow(operator(id="bad")(lambda job: b"\xff")).run("x"),
         "operator 'bad' of workflow 'workflow' failed on attempt 1: 'bad' returned b'\\xff' (bytes), which has no JSON form",
+    ),
+    "def run": (
+        lambda: BuiltinWorkflow(Upper("Shout.", id="a")).run("x"),
+        "operator 'a' of workflow 'workflow' failed on attempt 1: Upper.run must be async: write `async def run(self, …)`",
+    ),
+    "def execute": (
+        lambda: BuiltinWorkflow(Lower("Whisper.", id="a")).run("x"),
+        "operator 'a' of workflow 'workflow' failed on attempt 1: Lower.execute must be async: write `async def execute(",
+    ),
+    "def execute of another class": (
+        lambda: BuiltinWorkflow(Plain()).run("x"),
+        "operator 'plain' of workflow 'workflow' failed on attempt 1: Plain.execute must be async: write `async def",
     ),
     "result[42]": (lambda: flow.run("x")[42], "result[…] expects an operator or its id, got 42"),
 }
