@@ -176,8 +176,9 @@ class Tool(Value):
 
     async def _call(self, arguments: dict[str, Any]) -> Any:
         if inspect.iscoroutinefunction(self.function):
-            return await self.function(**arguments)
-        result = await in_function_thread(_call_in_thread, self.function, arguments)
+            result = await self.function(**arguments)
+        else:
+            result = await in_function_thread(_call_in_thread, self.function, arguments)
         return await result if inspect.isawaitable(result) else result
 
 
