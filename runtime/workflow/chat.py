@@ -22,7 +22,7 @@ from operad.runtime.values.message import Job, Turn, Usage, WorkflowMessage, new
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.answer_stream import answer_text, pieces
 from operad.runtime.workflow.chat_store import ChatStore
-from operad.runtime.workflow.event_stream import StreamedRun, run_events
+from operad.runtime.workflow.event_stream import StreamedRun, TextStream, run_events
 from operad.runtime.workflow.memory import DEFAULT_TOKENS, Memory
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.workflow import Workflow
@@ -108,7 +108,7 @@ class Chat(Generic[T]):
         Raises:
             RunningLoopError: An event loop is running here: await `asend` instead.
         """
-        return run_sync(partial(self.asend, message), instead=f"{type(self).__name__}.asend(…)")
+        return run_sync(partial(self.asend, message), instead="chat.asend(…)")
 
     async def asend(self, message: str | Job) -> Result[T]:
         """Send a message and return the result of the run that answers it; the usage includes a new summary.
@@ -130,11 +130,13 @@ class Chat(Generic[T]):
         usage = result.usage + exchange.usage
         return replace(result, message=result.message.model_copy(update={"usage": usage}))
 
-    async def stream(self, message: str | Job) -> AsyncGenerator[str, None]:
+    def stream(self, message: str | Job) -> TextStream:
         """Send a message and yield the text of the answer, piece by piece.
 
-            async for piece in chat.stream("Tell me a story."):
+            for piece in chat.stream("Tell me a story."):
                 print(piece, end="", flush=True)
+
+        In an event loop, iterate with ``async for``.
 
         The pieces come while the model writes if they are certain to be the answer: the last operator has no tools,
         ports or output type, and no evaluator can ask for another round. Otherwise they come at the end. The message is
@@ -145,10 +147,7 @@ class Chat(Generic[T]):
         Raises:
             AnswerError: The model broke off, and its repeated answer differs; `turns` has the new answer.
         """
-        events = self._events(message, streamed=False)
-        async with aclosing(pieces(self._workflow, self._reasoner, events)) as texts:
-            async for piece in texts:
-                yield piece
+        return TextStream(pieces(self._workflow, self._reasoner, self._events(message, streamed=False)))
 
     def events(self, message: str | Job) -> AsyncGenerator[Event, None]:
         """Send a message and yield the events of the run that answers it, as `Workflow.stream` does.

@@ -560,3 +560,12 @@ async def test_a_memory_without_anything_to_summarize_sends_all(scripted):
     assert (await memory.recall(turns, "m")).turns == turns
     assert (await memory.recall(turns[:1], "m" * 9_000)).turns == turns[:1]
     await flow.aexecute("go")
+
+
+def test_the_answer_streams_without_an_event_loop():
+    with ScriptedModel([Say("Good morning."), Say("Well.")]) as scripted:
+        chat = Workflow(answer(), model=scripted.model).chat("a")
+        assert [*chat.stream("Hello.")] == ["Good ", "morning."]
+        for _ in chat.stream("How are you?"):
+            break
+    assert [turn.text for turn in chat.turns] == ["Hello.", "Good morning."]
