@@ -20,7 +20,7 @@ from operad import (
     operator,
     tool,
 )
-from operad.runtime import BuiltinWorkflow
+from operad.runtime import BuiltinWorkflow, RunningLoopError
 
 
 class Claims(BaseModel):
@@ -251,6 +251,15 @@ WRONG = {
         lambda: Workflow(facts, evaluator="Be good."),
         "evaluator: expected an Evaluator, such as Evaluator('…'), or a function; got 'Be good.' (str)",
     ),
+    "Workflow(a, b)": (
+        lambda: Workflow(facts, several_words),
+        "workflow 'workflow': the second argument is max_rounds, a number; got the function several_words: for several "
+        "operators, write Workflow(a >> b) or Workflow([a, b]), and for an evaluator, evaluator=…",
+    ),
+    "Workflow(a, Evaluator(…))": (
+        lambda: Workflow(facts, Evaluator("Good?", id="good")),
+        "workflow 'workflow': the second argument is max_rounds, a number; got <Evaluator 'good'> (Evaluator): for several",
+    ),
     "engine='x'": (
         lambda: Workflow(facts, engine="x"),
         "workflow 'workflow': engine: expected 'dbgpt' or 'builtin', got 'x'",
@@ -350,6 +359,21 @@ def test_a_wrong_use_is_one_line_that_says_what_was_expected(use):
     text = str(caught.value)
     assert text.startswith(said)
     assert len(text.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "instead"),
+    [
+        (lambda: flow.run("x"), "flow.arun(…)"),
+        (lambda: flow.execute(Job("x")), "flow.aexecute(…)"),
+        (lambda: flow.resume("r", {}), "flow.aresume(…)"),
+        (lambda: flow.chat("c").send("x"), "chat.asend(…)"),
+    ],
+)
+async def test_a_call_that_would_block_a_loop_names_the_call_to_await(call, instead):
+    with pytest.raises(RunningLoopError) as caught:
+        call()
+    assert str(caught.value).endswith(f"use `await {instead}`")
 
 
 def test_two_operators_with_one_id_are_one_issue_and_no_cycle_besides():
