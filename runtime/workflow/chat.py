@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
@@ -53,7 +52,8 @@ class Chat(Generic[T]):
         print(chat.send("What is my name?").text)
 
     Each message is one run of the workflow. The prompt includes earlier turns as separate messages, within a budget of
-    tokens: the model summarizes older turns, and the summary is stored. One message is answered at a time. A message
+    tokens: the model summarizes older turns, and the summary is stored. One message is answered at a time, in
+    all chats of a process with the same store and id. A message
     whose run fails or is cancelled is not stored.
 
     Args:
@@ -87,7 +87,6 @@ class Chat(Generic[T]):
         self._reasoner = reasoner
         self._store = store if isinstance(store, ChatStore) else ChatStore(store)
         self._memory = Memory(workflow, reasoner, DEFAULT_TOKENS if memory is None else memory)
-        self._answering = Lock()
 
     def __repr__(self) -> str:
         return f"<Chat {self.id!r} with {self._workflow.name!r}>"
@@ -123,7 +122,7 @@ class Chat(Generic[T]):
                 runs.
             Exception: The errors of `Workflow.arun`. The message is not stored then, and can be sent again.
         """
-        with self._single_turn():
+        with self._store.single_turn(self.id):
             exchange = await self._opened(message)
             result = await self._workflow.arun(exchange.job, self._reasoner)
             await self._keep(exchange, result.message)
@@ -159,7 +158,7 @@ class Chat(Generic[T]):
         return self._events(message, streamed=True)
 
     async def _events(self, message: str | Job, *, streamed: bool) -> AsyncGenerator[Event, None]:
-        with self._single_turn():
+        with self._store.single_turn(self.id):
             exchange = await self._opened(message)
             call = OperatorCall(self._reasoner, exchange.job)
             start = partial(self._workflow._start, call, None)  # pyright: ignore[reportPrivateUsage]
@@ -171,21 +170,9 @@ class Chat(Generic[T]):
 
     def forget(self) -> None:
         """Remove all turns of the conversation from its store."""
-        with self._single_turn():
+        with self._store.single_turn(self.id):
             if self._store.turns(self.id):
                 self._store.forget(self.id)
-
-    @contextmanager
-    def _single_turn(self) -> Generator[None, None, None]:
-        """Hold the lock of the conversation, or raise InputError if another message is being answered."""
-        if not self._answering.acquire(blocking=False):
-            raise InputError(
-                f"chat {self.id!r}: a message is being answered; wait for its answer, and send the next then"
-            )
-        try:
-            yield
-        finally:
-            self._answering.release()
 
     async def _opened(self, message: str | Job) -> _Exchange:
         """Return a message as a job with the earlier turns; a new summary of them is stored at once."""
