@@ -383,9 +383,8 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             try:
                 values[parameter.name] = parameter.output.read(message)
             except ValueError as error:
-                raise InputError(
-                    f"input {parameter.name!r} of the job is not a valid {name(parameter.output.type)}: {error}"
-                ) from error
+                told = f"input {parameter.name!r} of the job is not a valid {name(parameter.output.type)}: {error}"
+                raise InputError(told + parameter.hint(given)) from error
         return values
 
     # The call

@@ -64,6 +64,10 @@ class Plain:
         return job.goal
 
 
+def spoken(said: Claims) -> str:
+    return ", ".join(said.claims)
+
+
 ask = Operator("Say it.", id="ask")
 flow = BuiltinWorkflow(facts, name="flow")
 
@@ -163,11 +167,11 @@ WRONG = {
     ),
     "retry=0": (
         lambda: Operator("Say.", id="a", retry=0),
-        "operator 'a': retry: expected a Retry or a number of attempts: attempts: 0 must be more than 0",
+        "operator 'a': retry: attempts: 0 must be more than 0",
     ),
     "retry='three'": (
         lambda: Operator("Say.", id="a", retry="three"),
-        "operator 'a': retry: expected a Retry or a number of attempts: retry: expected Retry, got 'three'",
+        "operator 'a': retry: expected a Retry or a number of attempts, got 'three'",
     ),
     "retry twice": (
         lambda: Operator("Say.", id="a", retry=3, policy=Policy(retry=2)),
@@ -327,6 +331,10 @@ WRONG = {
         lambda: Policy(retries=5),
         "Policy(…) has no argument 'retries' (did you mean 'retry'?); it has: retry, timeout, fallback, cache",
     ),
+    "run(text) for a model": (
+        lambda: BuiltinWorkflow(spoken).run("figs"),
+        "operator 'spoken' of workflow 'workflow' failed on attempt 1: input 'said' of the job is not a valid Claims: ",
+    ),
     "output=BaseModel": (
         lambda: Operator("Say.", output=BaseModel),
         "output: expected a subclass of BaseModel, whose fields are the answer's; got BaseModel itself",
@@ -374,6 +382,30 @@ async def test_a_call_that_would_block_a_loop_names_the_call_to_await(call, inst
     with pytest.raises(RunningLoopError) as caught:
         call()
     assert str(caught.value).endswith(f"use `await {instead}`")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda: Policy(timeout="1m"),
+            "Policy.timeout: expected a number of seconds, a timedelta or Timeout(…), got '1m'",
+        ),
+        (
+            lambda: Workflow(facts, listeners=[lambda: None]),
+            "cannot be called with an event: too many positional arguments",
+        ),
+    ],
+)
+def test_a_wrong_value_is_an_issue(call, said):
+    with pytest.raises(InvalidError) as caught:
+        call()
+    assert str(caught.value).endswith(said)
+
+
+def test_a_text_for_a_model_names_the_right_job():
+    with pytest.raises(OperadError, match=r"; write run\(Claims\(…\)\) or run\(\{'claims': …\}\)$"):
+        BuiltinWorkflow(spoken).run("figs")
 
 
 def test_two_operators_with_one_id_are_one_issue_and_no_cycle_besides():

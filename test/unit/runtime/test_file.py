@@ -141,3 +141,12 @@ def test_a_file_that_has_gone_since_cannot_be_read(write):
     file = write(b"x")
     file.path.unlink()
     assert error_of(file.read_text) == f"{file.path}: cannot be read: No such file or directory"
+
+
+def test_a_similar_file_of_another_type_is_not_suggested(tmp_path):
+    (tmp_path / "noise.py").touch()
+    with pytest.raises(InputError, match=r"nope\.yaml: no such file$"):
+        FileDescriptor.of(tmp_path / "nope.yaml")
+    (tmp_path / "noise.yml").touch()
+    with pytest.raises(InputError, match=r"no such file \(did you mean 'noise\.yml'\?\)$"):
+        FileDescriptor.of(tmp_path / "nope.yaml")
