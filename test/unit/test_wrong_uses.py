@@ -20,6 +20,7 @@ from operad import (
     operator,
     tool,
 )
+from operad.operators.mcp import StdioServer
 from operad.runtime import BuiltinWorkflow, RunningLoopError
 
 
@@ -196,7 +197,17 @@ WRONG = {
     "Action(tools=['x'])": (lambda: Action(name="a", tools=["x"]), "expected a function or a tool, got 'x' (str)"),
     "Job('a', 'b')": (
         lambda: Job("a", "b"),
-        "Job(…) expects the goal as its only positional argument; got 2 positional arguments",
+        "Job(…) takes at most one positional argument, 'goal': write Job(goal=…)",
+    ),
+    "Job('a', goal='b')": (lambda: Job("a", goal="b"), "Job(…) got 'goal' twice: by position and by name"),
+    "Job(files='a.txt')": (
+        lambda: Job("a", files="a.txt"),
+        "Job(…): files: expected a list, got 'a.txt': write files=['a.txt']",
+    ),
+    "Job(files=['no.txt'])": (lambda: Job("a", files=["/no/no.txt"]), "/no/no.txt: no such file"),
+    "StdioServer(args='s.py -v')": (
+        lambda: StdioServer(command="python", args="s.py -v"),
+        "args: expected a list, got 's.py -v': write args=['s.py', '-v']",
     ),
     "@tool on text": (lambda: tool("search"), "expected a function or a tool, got 'search' (str)"),
     "@operator on text": (lambda: operator("facts"), "operator(…) expects a function, got 'facts' (str)"),
