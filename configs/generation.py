@@ -187,7 +187,7 @@ class Designer:
         Raises:
             RunningLoopError: An event loop is running here: await `adesign` instead.
         """
-        return run_sync(lambda: self.adesign(instruction, base), instead="Designer.adesign(…)")
+        return run_sync(lambda: self.adesign(instruction, base), instead="designer.adesign(…)")
 
     async def adesign(self, instruction: str, base: NodeGraph = NOTHING) -> Design:
         """Generate or change a workflow: nodes that the instruction does not concern stay identical.

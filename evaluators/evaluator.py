@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
-from operad.operators import Operator
+from operad.operators import Operator, OperatorConfig
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.reasoning.reasoner import ask_until_read
+from operad.runtime.knowledge.knowledge import KnowledgeBase
+from operad.runtime.models.model import Model
+from operad.runtime.policies.policy import Policy, Retry
+from operad.runtime.reasoning.reasoner import Reasoner, ask_until_read
+from operad.runtime.reasoning.task import Example
 from operad.runtime.tools.connections import connections
+from operad.runtime.tools.toolkit import Action, Toolkit, Tools
+from operad.runtime.values.arguments import known_arguments
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import validate
 from operad.runtime.workflow.transcript import transcript
@@ -33,9 +39,37 @@ class Evaluator(Operator):
     This class asks the reasoner. An evaluator without a model is a subclass whose `execute` returns a message with the
     same fields: status, evaluation, lesson, blame, and optionally score; `transcript()` returns the messages of all
     operators.
+
+    Args:
+        instruction: What counts, as text; or an `OperatorConfig`.
+        id: Id of the evaluator; further arguments are those of `Operator`, except ``output`` and ``ports``, as the
+            answer is always a verdict.
+
+    Raises:
+        InputError: A value has another type, or an argument is unknown.
     """
 
     asks_model = True
+
+    @known_arguments
+    def __init__(
+        self,
+        instruction: OperatorConfig | str,
+        *,
+        id: str = "",
+        tools: Tools = (),
+        actions: Sequence[Action] = (),
+        examples: Sequence[Example] = (),
+        model: Model | Reasoner | str | None = None,
+        policy: Policy | None = None,
+        retry: Retry | int | Literal[False] | None = None,
+        memory: bool = True,
+        toolkit: Toolkit | None = None,
+        knowledge_base: KnowledgeBase | None = None,
+    ) -> None:
+        parts: dict[str, Any] = {"id": id, "tools": tools, "actions": actions, "examples": examples, "memory": memory}
+        parts |= {"model": model, "policy": policy, "retry": retry, "toolkit": toolkit}
+        super().__init__(instruction, knowledge_base=knowledge_base, **parts)
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask the reasoner for a verdict on the messages of the direct predecessors.

@@ -20,12 +20,12 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
-from pydantic import AliasChoices, ConfigDict, Field, JsonValue, PrivateAttr
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, JsonValue, PrivateAttr
 
 from operad.runtime.models.endpoint import MIN_KEY, split_login, without_login
 from operad.runtime.reasoning.prompt import cut
 from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource
-from operad.runtime.values.errors import MissingExtraError, ToolError, describe
+from operad.runtime.values.errors import InputError, MissingExtraError, ToolError, describe
 from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
@@ -78,6 +78,13 @@ class _Server(Value):
             yield name, getattr(self, "shown", {}).get(name, value)
 
 
+def _listed(args: Any) -> Any:
+    """Return arguments, unless they are one text."""
+    if isinstance(args, str):
+        raise InputError(f"args: expected a list, got {args!r}: write args={shlex.split(args)!r}")
+    return args
+
+
 class StdioServer(_Server):
     """A server that is started as a process and spoken to over its stdin and stdout.
 
@@ -90,7 +97,7 @@ class StdioServer(_Server):
 
     transport_type: Literal["STDIO"] = "STDIO"
     command: str = Field(min_length=1)
-    args: tuple[str, ...] = ()
+    args: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
     env: dict[str, str] = Field(default_factory=dict, repr=False)
     cwd: Path | None = None
     _folder: Path | None = PrivateAttr(default=None)

@@ -671,10 +671,12 @@ def _with_retry(policy: Policy | None, retry: Retry | int | Literal[False], oper
     try:
         return Policy(retry=retry).or_else(policy or NO_POLICY)
     except InvalidError as error:
-        faults = "; ".join(f"{issue.where.partition('.')[2]}: {issue.message}" for issue in error.issues)
-        raise InputError(
-            f"operator {operator_id!r}: retry: expected a Retry or a number of attempts: {faults}"
-        ) from error
+        wheres = [issue.where.replace("Policy.retry", "Retry.").partition(".")[2] for issue in error.issues]
+        faults = [
+            f"{where}: {issue.message}" if where else issue.message
+            for where, issue in zip(wheres, error.issues, strict=True)
+        ]
+        raise InputError(f"operator {operator_id!r}: retry: {'; '.join(faults)}") from error
 
 
 def routing_schema(schema: Schema | None, words: str, ports: Sequence[str]) -> Schema:

@@ -31,6 +31,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         ),
         "key": ("a key is not plain text, or is a merge key `<<`", "write the keys themselves instead of `<<: *base`"),
         "duplicate-key": ("a key stands twice", "keep one of the two lines"),
+        "input": ("a file or an option cannot be used, for the reason that is given", "give the file that is named"),
         "path": ("a file of an archive leads out of it", "pack it again without `../` in its names"),
         "value": ("a value does not fit its key", "`max_rounds: 3` instead of `max_rounds: many`"),
         "unknown-key": ("there is no such key here", "`instruction:` instead of `instrution:`"),

@@ -68,7 +68,7 @@ class Agent:
             RunningLoopError: An event loop is running here: await `aexecute` instead.
         """
         start = partial(self.aexecute, job, workflow_messages, lesson, run_id=run_id)
-        return run_sync(start, instead=f"{type(self).__name__}.aexecute(…)")
+        return run_sync(start, instead=f"{type(self).__name__.lower()}.aexecute(…)")
 
     async def aexecute(
         self,

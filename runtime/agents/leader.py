@@ -179,7 +179,7 @@ class Leader(Agent):
 
     def recover(self, job_id: str, *, run_id: str | None = None) -> WorkflowMessage:
         """Continue a job like `arecover`, and wait for it; for callers without an event loop."""
-        return run_sync(partial(self.arecover, job_id, run_id=run_id), instead="Leader.arecover(…)")
+        return run_sync(partial(self.arecover, job_id, run_id=run_id), instead="leader.arecover(…)")
 
 
 class _LeaderOperator(BaseOperator[Any]):

@@ -211,9 +211,14 @@ class Database:
                 f"{self.name}: a table or column is missing: {_first_line(error)}; the file was deleted, or changed by a program "
                 "other than operad: restore it from a copy, or name another database with --db"
             )
+        told = f"{self.name}: cannot be used for runs: {_first_line(error)}"
+        if "file is not a database" in told:
+            return InputError(f"{told}; the file was not changed: name another one")
+        if not self._is_sqlite and _is_unreachable(error):
+            return InputError(f"{told}; check that the server runs, and that the address is right")
         return InputError(
-            f"{self.name}: cannot be used for runs: {_first_line(error)}; kept runs are not lost: check that the "
-            "database exists and has space left, and run the same command again"
+            f"{told}; kept runs are not lost: check that the database exists and has space left, and run the same command "
+            "again"
         )
 
     def give_back_space(self, *, whole: bool = False) -> bool:
@@ -388,6 +393,14 @@ def passes(error: Exception) -> bool:
             "malformed",
             "could not decode",
         )
+    )
+
+
+def _is_unreachable(error: Exception) -> bool:
+    """Return True if no server answered; False if one refused the connection with a reason."""
+    text = str(error).lower()
+    return (
+        any(sign in text for sign in ("connection failed", "resolve host", "timeout expired")) and "fatal" not in text
     )
 
 

@@ -8,17 +8,25 @@ depend on it go on.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, TypeVar, get_origin, overload
 
 from operad.runtime import events
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.values.output import Output
 from operad.runtime.values.questions import Question
 from operad.runtime.values.schema import TYPE_WORDS, check_schema, parse_output_schema
 
+T = TypeVar("T")
 
-async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None) -> Any:
+
+@overload
+async def interrupt(question: str, schema: type[T]) -> T: ...
+@overload
+async def interrupt(question: str, schema: object = None) -> Any: ...
+async def interrupt(question: str, schema: Any = None) -> Any:
     """Ask a person and wait for the answer, from an operator or a tool.
 
         @tool
@@ -31,20 +39,22 @@ async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None
 
     Args:
         question: The question.
-        schema: Form of the answer: a JSON Schema, a word such as ``boolean``, or a text as for an `output_schema`; None
-            for any answer.
+        schema: Form of the answer: a type such as a pydantic model, a JSON Schema, a word such as ``boolean``, or a text
+            as for an `output_schema`; None for any answer.
 
     Returns:
-        The answer, which fits the schema.
+        The answer, which fits the schema; an instance of the type, if one is given.
 
     Raises:
-        InputError: No run is in progress.
+        InputError: No run is in progress, or the answer fits the JSON Schema of the type, but not the type itself.
         InvalidError: The schema cannot be used.
     """
     scope = events.current_scope()
     if scope is None:
         raise InputError("interrupt(…) asks on behalf of a run, and no run is in progress here; call it in an operator")
-    form = _form(schema)
+    output = Output.of(schema) if isinstance(schema, type) or get_origin(schema) is not None else None
+    asked: Any = schema if output is None else json.loads(output.schema or '{"type": "string"}')
+    form = _form(asked)
     questions = scope.run.questions
     scope.questions += 1
     path = "/".join(scope.path)
@@ -52,7 +62,13 @@ async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None
     while question_id in questions.asked:  # if an operator runs the same workflow twice concurrently
         scope.questions += 1
         question_id = f"{path}#{scope.questions}"
-    return await ask(scope, Question(id=question_id, text=question, schema_=form))
+    answer = await ask(scope, Question(id=question_id, text=question, schema_=form))
+    if output is None:
+        return answer
+    try:
+        return output.read_json(answer)
+    except ValueError as error:
+        raise InputError(f"the answer to {question!r} is not a valid {output.called}: {error}") from error
 
 
 async def ask(scope: events.Scope, question: Question) -> Any:
@@ -99,7 +115,8 @@ def _form(schema: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
         return None
     if not isinstance(schema, str | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(
-            f"the schema of a question: expected a JSON Schema, or a word such as 'boolean' or 'integer'; got {schema!r:.100}"
+            "the schema of a question: expected a type, a JSON Schema, or a word such as 'boolean' or 'integer'; "
+            f"got {schema!r:.100}"
         )
     try:
         if not isinstance(schema, str):
@@ -112,7 +129,9 @@ def _form(schema: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
     if form is None:  # a form that would not be checked is refused, unless it is declared as `any`
         hint = did_you_mean(word, TYPE_WORDS)
         issue = Issue(
-            "no-form", f"{word!r} is not a form of an answer{hint}; use {', '.join(TYPE_WORDS)}, or a JSON Schema"
+            "no-form",
+            f"{word!r} is not a form of an answer{hint}; use {', '.join(TYPE_WORDS)}, a choice such as 'yes | no', or a "
+            "JSON Schema",
         )
         raise InvalidError("the schema of a question", [issue])
     return form

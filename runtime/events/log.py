@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import time
+from contextlib import suppress
 from threading import RLock
 from typing import Protocol
 
@@ -152,8 +153,16 @@ def check_listener(listener: Listener, name: str) -> None:
         name: The workflow's name.
 
     Raises:
-        InvalidError: The listener is not callable, or is a coroutine function.
+        InvalidError: The listener is not callable with an event, or is a coroutine function.
     """
+    problem = ""
     if not callable(listener) or inspect.iscoroutinefunction(listener):
         problem = "is not a plain function of an event; listeners are called, and not awaited"
+    else:
+        with suppress(ValueError):  # of a function without a known signature, such as one in C
+            try:
+                inspect.signature(listener).bind(None)
+            except TypeError as error:
+                problem = f"cannot be called with an event: {error}"
+    if problem:
         raise InvalidError(f"workflow {name!r}", [Issue("listener", problem, repr(listener))])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from operad.runtime import events
 from operad.runtime.events import interrupts, journal
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +56,20 @@ class RunContext:
             idempotency_key=journal.idempotency_key(),
         )
 
-    async def ask(self, question: str, schema: Mapping[str, Any] | str | None = None) -> Any:
+    @overload
+    async def ask(self, question: str, schema: type[T]) -> T: ...
+    @overload
+    async def ask(self, question: str, schema: object = None) -> Any: ...
+    async def ask(self, question: str, schema: Any = None) -> Any:
         """Ask a person and wait for the answer; see `interrupt`.
 
         Args:
             question: The question.
-            schema: Form of the answer: a JSON Schema or a word such as ``boolean``; None for any answer.
+            schema: Form of the answer: a type such as a pydantic model, of which the answer is an instance; a JSON
+                Schema; or a word such as ``boolean``. None for any answer.
 
         Raises:
-            InputError: No run is in progress.
+            InputError: No run is in progress, or the answer fits the JSON Schema of the type, but not the type itself.
         """
         return await interrupts.interrupt(question, schema)
 

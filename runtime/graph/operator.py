@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -59,6 +60,10 @@ class BaseOperator(Step[T]):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         own = vars(cls)
+        for name in ("run", "execute"):
+            method = own.get(name)
+            if inspect.isfunction(method) and not inspect.iscoroutinefunction(inspect.unwrap(method)):
+                setattr(cls, name, _refusing_plain_answers(method))
         if "run" in own and "execute" not in own:
             cls.execute = _execute_from_run(own["run"])
         elif "execute" in own and "run" not in own:
@@ -224,6 +229,23 @@ def refusing_jobs(run: R) -> R:
     return cast("R", checked)
 
 
+def _refusing_plain_answers(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method `run` or `execute` that is no coroutine function with a check that its answer can be awaited."""
+
+    @functools.wraps(method)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _awaitable(method(self, *args, **kwargs), self, method.__name__)
+
+    return checked
+
+
+def _awaitable(answer: Any, owner: object, method: str) -> Awaitable[Answer]:
+    """Return the answer of a method, or raise InputError if it cannot be awaited."""
+    if inspect.isawaitable(answer):
+        return answer
+    raise InputError(f"{type(owner).__name__}.{method} must be async: write `async def {method}(self, …)`")
+
+
 def _execute_from_run(run: Callable[..., Awaitable[Answer]]) -> Any:
     """Return a method `execute` that calls the method `run`."""
 
@@ -281,13 +303,14 @@ class Adapted(BaseOperator[Any]):
 
     def run(self, call: OperatorCall) -> Any:
         """Do the work."""
-        return self._executable.execute(
+        answer = self._executable.execute(
             call.reasoner,
             call.job,
             workflow_messages=[*call.messages],
             previous_expert_outputs=[*call.previous],
             lesson=call.lesson,
         )
+        return _awaitable(answer, self._executable, "execute")
 
     @property
     def ports(self) -> Sequence[str]:

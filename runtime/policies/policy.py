@@ -276,10 +276,14 @@ class Policy:
         cache: Cache | Literal[False] | None = None,
     ) -> None:
         values: dict[str, Any] = {"retry": retry_of(retry), "timeout": _timeout_of(timeout), "cache": cache}
-        for name, kind in (("retry", Retry), ("timeout", Timeout), ("cache", Cache)):
+        for name, kind, wanted in (
+            ("retry", Retry, "a Retry or a number of attempts"),
+            ("timeout", Timeout, "a number of seconds, a timedelta or Timeout(…)"),
+            ("cache", Cache, "Cache(…)"),
+        ):
             part = values[name]
             if part is not None and part is not False and not isinstance(part, kind):
-                issue = Issue(name, f"expected {kind.__name__}, got {part!r}", f"Policy.{name}")
+                issue = Issue(name, f"expected {wanted}, got {part!r}", f"Policy.{name}")
                 raise InvalidError("Policy", [issue])
         is_fallback = (
             isinstance(fallback, str | WorkflowMessage) or hasattr(fallback, "execute") or hasattr(fallback, "complete")

@@ -176,7 +176,7 @@ class Conversation:
         turn = draft if draft and draft.text.strip() else await self._request_turn()
         if turn.text.strip():
             return turn.text
-        reason = ""
+        reason = ": ask it again, or use another model"
         if turn.tool_calls:
             reason = ": it called tools instead of answering"
         elif _was_cut(turn):
@@ -240,7 +240,9 @@ class Conversation:
 
     async def _tool_result(self, name: str, arguments: Mapping[str, Any]) -> str:
         if name not in self._tools:
-            raise ToolError(f"there is no tool {name!r}{did_you_mean(name, self._tools)}: {', '.join(self._tools)}")
+            raise ToolError(
+                f"there is no tool {name!r}{did_you_mean(name, self._tools)}; there are: {', '.join(self._tools)}"
+            )
         result = await self._tools[name].call(arguments)
         return result if isinstance(result, str) else _as_json(result)
 

@@ -8,6 +8,7 @@ runs produce given files. `run_on_fake_clock` runs a coroutine on an event loop 
 
 from operad.runtime.testing.fake_clock import DeadlockError, FakeClockLoop, run_on_fake_clock
 from operad.runtime.testing.fake_comfyui import FakeComfyUI
+from operad.runtime.testing.plausible import plausible
 from operad.runtime.testing.scripted_model import (
     BreakOff,
     CallTools,
@@ -20,7 +21,6 @@ from operad.runtime.testing.scripted_model import (
     ScriptedModel,
     Step,
     UnexpectedStepError,
-    plausible,
 )
 from operad.runtime.testing.scripted_reasoner import ScriptedReasoner
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,13 @@ def plausible(schema: Mapping[str, Any]) -> Any:
     References inside the schema are followed; patterns and formats are ignored.
     """
     return _plausible(schema, schema, 0)
+
+
+def plausible_answer(request: Mapping[str, Any]) -> str:
+    """Return JSON that fits the schema in a request, or a word if there is none."""
+    response_format: Any = request.get("response_format") or {}
+    schema = response_format.get("json_schema", {}).get("schema")
+    return "text" if schema is None else json.dumps(plausible(schema))
 
 
 def _plausible(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:

@@ -10,12 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import SecretStr
 
 from operad.runtime.models.model import Model
-from operad.runtime.testing.plausible import plausible
+from operad.runtime.testing.plausible import plausible_answer
 from operad.runtime.values.errors import OperadError, describe
 
 if TYPE_CHECKING:
@@ -79,15 +79,29 @@ class Say(Step):
 
 @dataclass(frozen=True, slots=True)
 class CallTools(Step):
-    """Step that calls tools, given as pairs of a name and arguments; arguments as text may be invalid JSON.
+    """Step that calls tools, given as pairs of a name and arguments, or as a dict; arguments as text may be invalid JSON.
 
     Example:
-        with ScriptedModel([CallTools([("search", {"claim": "x"})]), Say("done")]) as scripted:
+        with ScriptedModel([CallTools({"search": {"claim": "x"}}), Say("done")]) as scripted:
             Workflow(Operator("Check.", tools=[search]), model=scripted.model).run("x")
+
+    Raises:
+        TypeError: The calls have another form.
     """
 
-    calls: Sequence[tuple[str, Mapping[str, Any] | str]]
+    calls: Sequence[tuple[str, Mapping[str, Any] | str]] | Mapping[str, Mapping[str, Any] | str]
     text: str = ""
+
+    def __post_init__(self) -> None:
+        calls: Any = self.pairs
+        if not isinstance(calls, list | tuple) or not all(map(_is_call, cast("Sequence[Any]", calls))):
+            wanted = "CallTools([('search', {'claim': 'x'})]) or CallTools({'search': {'claim': 'x'}})"
+            raise TypeError(f"expected names of tools with their arguments, such as {wanted}; got {self.calls!r:.200}")
+
+    @property
+    def pairs(self) -> Sequence[tuple[str, Mapping[str, Any] | str]]:
+        """The calls as pairs of a name and arguments."""
+        return [*self.calls.items()] if isinstance(self.calls, Mapping) else self.calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +306,14 @@ def _step_of(value: Step | str) -> Step:
     return value
 
 
+def _is_call(pair: Any) -> bool:
+    match pair:
+        case str(), str() | Mapping():
+            return True
+        case _:
+            return False
+
+
 def _times(requests: Sequence[Any]) -> str:
     return f"{len(requests)} time" + ("s" if len(requests) != 1 else "")
 
@@ -325,7 +347,7 @@ class _Exchange(BaseHTTPRequestHandler):
     def _play(self, step: Step, request: Request) -> None:
         """Answer a request with a step."""
         if isinstance(step, Plausible):
-            step = Say(_plausible_text(request))
+            step = Say(plausible_answer(request))
         if isinstance(step, Hang):
             self.closed.wait()
             self.close_connection = True
@@ -372,15 +394,8 @@ class _Exchange(BaseHTTPRequestHandler):
         self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
 
 
-def _plausible_text(request: Request) -> str:
-    """Return JSON that fits the schema in a request, or a word if there is none."""
-    response_format: Any = request.get("response_format") or {}
-    schema = response_format.get("json_schema", {}).get("schema")
-    return "text" if schema is None else json.dumps(plausible(schema))
-
-
 def _calls(step: Say | CallTools) -> list[dict[str, Any]]:
-    calls = step.calls if isinstance(step, CallTools) else ()
+    calls = step.pairs if isinstance(step, CallTools) else ()
     return [
         {
             "index": index,

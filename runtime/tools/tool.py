@@ -103,8 +103,9 @@ class Tool(Value):
             approve: True to ask a person before each call, showing the arguments.
 
         Raises:
-            ToolError: The name is not valid for a tool, or a model cannot give a parameter.
+            ToolError: The name is not valid for a tool, a model cannot give a parameter, or `function` is an operator.
         """
+        _refuse_operators(function)
         signature = Signature(function, name)
         if not _NAME.fullmatch(signature.name):
             raise ToolError(
@@ -175,8 +176,9 @@ class Tool(Value):
 
     async def _call(self, arguments: dict[str, Any]) -> Any:
         if inspect.iscoroutinefunction(self.function):
-            return await self.function(**arguments)
-        result = await in_function_thread(_call_in_thread, self.function, arguments)
+            result = await self.function(**arguments)
+        else:
+            result = await in_function_thread(_call_in_thread, self.function, arguments)
         return await result if inspect.isawaitable(result) else result
 
 
@@ -285,6 +287,7 @@ def tool_of(function: Any, **options: Any) -> Tool:
         own_options: dict[str, Any] = {"name": function.name, "description": function.description or ""}
         return Tool.of(function.function, **{**own_options, **options})
     if isinstance(function, type) or not callable(function):
+        _refuse_operators(function)
         raise ToolError(f"expected a function or a tool, got {short_repr(function)}")
     return Tool.of(function, **options)
 
@@ -314,6 +317,18 @@ def is_described(tool: Any) -> TypeGuard[DescribedFunction]:
         getattr(tool, "description", None), str | None
     )
     return has_name and not isinstance(tool, type) and callable(getattr(tool, "function", None))
+
+
+def _refuse_operators(given: Any) -> None:
+    """Raise ToolError for an operator or a workflow, whose classes cannot be imported here."""
+    if isinstance(given, type):
+        return
+    recipe = "a tool can run a workflow: async def ask(task: str) -> str: return (await flow.arun(task)).text"
+    if callable(getattr(given, "arun", None)):
+        raise ToolError(f"{given.name!r} is a workflow; {recipe}")
+    if callable(getattr(given, "get_id", None)):
+        hint = "give the function, or write @tool" if hasattr(given, "function") else recipe
+        raise ToolError(f"{given.get_id()!r} is an operator; {hint}")
 
 
 def _with_timeout_in_seconds(options: Mapping[str, Any]) -> dict[str, Any]:

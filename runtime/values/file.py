@@ -145,10 +145,11 @@ def read_bytes(path: Path, max_bytes: int) -> bytes:
 
 
 def _near_file(path: Path) -> str:
-    """Return a hint with the most similar file name in the same folder; empty if the names differ beyond the suffix."""
+    """Return a hint with the most similar file name in the same folder, with the same suffix or the same stem."""
     by_stem: dict[str, list[str]] = {}
     for each in sorted(path.parent.iterdir()) if path.parent.is_dir() else ():
-        by_stem.setdefault(each.stem, []).append(each.name)
+        if each.suffix == path.suffix or each.stem == path.stem or {each.suffix, path.suffix} == {".yaml", ".yml"}:
+            by_stem.setdefault(each.stem, []).append(each.name)
     stem = near_name(path.stem, by_stem)
     names = by_stem.get(stem, [])
     return f" (did you mean {near_name(path.name, names) or names[0]!r}?)" if names else ""

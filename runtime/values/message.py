@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 from uuid import uuid4
 
 from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, field_serializer, model_validator
 
-from operad.runtime.values.errors import did_you_mean
+from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.json_like import as_json
 from operad.runtime.values.value import Value
@@ -282,6 +283,15 @@ class Turn(Value):
     text: str
 
 
+def _described(files: Any) -> Any:
+    """Return files with paths replaced by descriptions of the files."""
+    if isinstance(files, str | Path):
+        raise InputError(f"Job(…): files: expected a list, got {str(files)!r}: write files=[{str(files)!r}]")
+    if not isinstance(files, list | tuple):
+        return files
+    return [FileDescriptor.of(each) if isinstance(each, str | Path) else each for each in cast("Sequence[Any]", files)]
+
+
 class Job(Value):
     """Job: a task for a workflow.
 
@@ -293,7 +303,7 @@ class Job(Value):
         id: Id of the job.
         session_id: Id of the conversation.
         assigned_expert_name: Name of the assigned expert, if any.
-        files: Files for the task.
+        files: Files for the task; a path stands for ``FileDescriptor.of(path)``.
         inputs: Named values for the task.
         turns: Earlier turns of the conversation, oldest first; a model receives each as a separate message.
     """
@@ -303,7 +313,7 @@ class Job(Value):
     id: str = Field(default_factory=new_id)
     session_id: str = Field(default_factory=new_id)
     assigned_expert_name: str | None = None
-    files: tuple[FileDescriptor, ...] = ()
+    files: Annotated[tuple[FileDescriptor, ...], BeforeValidator(_described)] = ()
     inputs: Annotated[dict[str, JsonValue], BeforeValidator(as_json)] = Field(default_factory=dict)
     turns: tuple[Turn, ...] = ()
 

@@ -109,6 +109,19 @@ class Output(Generic[T]):
         except (ValidationError, TypeError, ValueError):
             raise ValueError(_error_text(fault)) from fault
 
+    def read_json(self, value: Any) -> T:
+        """Return a JSON value as an instance of the type.
+
+        Raises:
+            ValueError: The value does not fit the type; the text lists its faults on one line.
+        """
+        if self._adapter is None:
+            return value
+        try:
+            return self._adapter.validate_json(json.dumps(value))
+        except ValidationError as error:
+            raise ValueError(_error_text(error)) from error
+
     def written_schema(self) -> dict[str, Any] | None:
         """Return the JSON Schema of serialized values; None for text, for any value, and for types without a schema."""
         if self._adapter is None:

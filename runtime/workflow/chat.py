@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
@@ -22,7 +21,7 @@ from operad.runtime.values.message import Job, Turn, Usage, WorkflowMessage, new
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.answer_stream import answer_text, pieces
 from operad.runtime.workflow.chat_store import ChatStore
-from operad.runtime.workflow.event_stream import StreamedRun, run_events
+from operad.runtime.workflow.event_stream import StreamedRun, TextStream, run_events
 from operad.runtime.workflow.memory import DEFAULT_TOKENS, Memory
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.workflow import Workflow
@@ -53,7 +52,8 @@ class Chat(Generic[T]):
         print(chat.send("What is my name?").text)
 
     Each message is one run of the workflow. The prompt includes earlier turns as separate messages, within a budget of
-    tokens: the model summarizes older turns, and the summary is stored. One message is answered at a time. A message
+    tokens: the model summarizes older turns, and the summary is stored. One message is answered at a time, in
+    all chats of a process with the same store and id. A message
     whose run fails or is cancelled is not stored.
 
     Args:
@@ -87,7 +87,6 @@ class Chat(Generic[T]):
         self._reasoner = reasoner
         self._store = store if isinstance(store, ChatStore) else ChatStore(store)
         self._memory = Memory(workflow, reasoner, DEFAULT_TOKENS if memory is None else memory)
-        self._answering = Lock()
 
     def __repr__(self) -> str:
         return f"<Chat {self.id!r} with {self._workflow.name!r}>"
@@ -108,7 +107,7 @@ class Chat(Generic[T]):
         Raises:
             RunningLoopError: An event loop is running here: await `asend` instead.
         """
-        return run_sync(partial(self.asend, message), instead=f"{type(self).__name__}.asend(…)")
+        return run_sync(partial(self.asend, message), instead="chat.asend(…)")
 
     async def asend(self, message: str | Job) -> Result[T]:
         """Send a message and return the result of the run that answers it; the usage includes a new summary.
@@ -123,18 +122,20 @@ class Chat(Generic[T]):
                 runs.
             Exception: The errors of `Workflow.arun`. The message is not stored then, and can be sent again.
         """
-        with self._single_turn():
+        with self._store.single_turn(self.id):
             exchange = await self._opened(message)
             result = await self._workflow.arun(exchange.job, self._reasoner)
             await self._keep(exchange, result.message)
         usage = result.usage + exchange.usage
         return replace(result, message=result.message.model_copy(update={"usage": usage}))
 
-    async def stream(self, message: str | Job) -> AsyncGenerator[str, None]:
+    def stream(self, message: str | Job) -> TextStream:
         """Send a message and yield the text of the answer, piece by piece.
 
-            async for piece in chat.stream("Tell me a story."):
+            for piece in chat.stream("Tell me a story."):
                 print(piece, end="", flush=True)
+
+        In an event loop, iterate with ``async for``.
 
         The pieces come while the model writes if they are certain to be the answer: the last operator has no tools,
         ports or output type, and no evaluator can ask for another round. Otherwise they come at the end. The message is
@@ -145,10 +146,7 @@ class Chat(Generic[T]):
         Raises:
             AnswerError: The model broke off, and its repeated answer differs; `turns` has the new answer.
         """
-        events = self._events(message, streamed=False)
-        async with aclosing(pieces(self._workflow, self._reasoner, events)) as texts:
-            async for piece in texts:
-                yield piece
+        return TextStream(pieces(self._workflow, self._reasoner, self._events(message, streamed=False)))
 
     def events(self, message: str | Job) -> AsyncGenerator[Event, None]:
         """Send a message and yield the events of the run that answers it, as `Workflow.stream` does.
@@ -160,7 +158,7 @@ class Chat(Generic[T]):
         return self._events(message, streamed=True)
 
     async def _events(self, message: str | Job, *, streamed: bool) -> AsyncGenerator[Event, None]:
-        with self._single_turn():
+        with self._store.single_turn(self.id):
             exchange = await self._opened(message)
             call = OperatorCall(self._reasoner, exchange.job)
             start = partial(self._workflow._start, call, None)  # pyright: ignore[reportPrivateUsage]
@@ -172,21 +170,9 @@ class Chat(Generic[T]):
 
     def forget(self) -> None:
         """Remove all turns of the conversation from its store."""
-        with self._single_turn():
+        with self._store.single_turn(self.id):
             if self._store.turns(self.id):
                 self._store.forget(self.id)
-
-    @contextmanager
-    def _single_turn(self) -> Generator[None, None, None]:
-        """Hold the lock of the conversation, or raise InputError if another message is being answered."""
-        if not self._answering.acquire(blocking=False):
-            raise InputError(
-                f"chat {self.id!r}: a message is being answered; wait for its answer, and send the next then"
-            )
-        try:
-            yield
-        finally:
-            self._answering.release()
 
     async def _opened(self, message: str | Job) -> _Exchange:
         """Return a message as a job with the earlier turns; a new summary of them is stored at once."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, did_you_mean
@@ -24,6 +28,12 @@ _CHATS = FileKind(
     ),
     private=True,  # conversations are private
 )
+
+
+_answering: set[tuple[object, str]] = set()
+"""Conversations of this process in which a message is being answered, each as its store and its id."""
+
+_answering_lock = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,26 @@ class ChatStore:
     def close(self) -> None:
         """Close the file, which is opened again on the next use; conversations in memory are lost."""
         self._file.close()
+
+    @contextmanager
+    def single_turn(self, chat: str) -> Generator[None, None, None]:
+        """Exclude other messages of a conversation in this process, also those of other objects for the same file.
+
+        Raises:
+            InputError: Another message is being answered.
+        """
+        path = self._file.path
+        key = (id(self) if path == ":memory:" else os.path.realpath(path), chat)
+        with _answering_lock:
+            if key in _answering:
+                raise InputError(
+                    f"chat {chat!r}: a message is being answered; wait for its answer, and send the next then"
+                )
+            _answering.add(key)
+        try:
+            yield
+        finally:
+            _answering.discard(key)
 
     def turns(self, chat: str) -> list[Turn]:
         """Return all turns of a conversation, the oldest first, without summaries."""

@@ -244,6 +244,9 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         returned = await self.returned(call)
         if isinstance(returned, str) and not self._ports and self._returns.type in (str, None):
             return returned
+        if inspect.iscoroutine(returned):
+            returned.close()
+            raise InputError(f"{self._id!r} returned the coroutine {returned.__name__}: an `await` is missing")
         message = self._message(returned)
         self._check_return(cast("Take[Any]", returned).value if isinstance(returned, Take) else returned, message)
         return message
@@ -273,9 +276,8 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         try:
             return get_type_hints(target, localns=dict(self._names or {}), include_extras=True)
         except NameError as error:
-            raise InputError(
-                f"an annotation of {self._id!r} cannot be resolved: {error}; define it before it runs"
-            ) from error
+            told = f"an annotation of {self._id!r} cannot be resolved: {error}; define it before it runs"
+            raise InputError(told) from error
         except TypeError as error:
             raise InputError(f"an annotation of {self._id!r} cannot be read: {error}") from error
 
@@ -372,17 +374,14 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
                 given = job.inputs
             else:
                 hint = did_you_mean(parameter.name, job.inputs)
-                raise InputError(
-                    f"parameter {parameter.name!r} of {self._id!r} is not an input of the job{hint}; "
-                    f"its inputs: {shorten(list(job.inputs)) or 'none'}"
-                )
+                told = f"parameter {parameter.name!r} of {self._id!r} is not an input of the job{hint}; its inputs: "
+                raise InputError(told + (shorten(list(job.inputs)) or "none"))
             message = WorkflowMessage(scratchpad=given) if isinstance(given, str) else message_of(given)
             try:
                 values[parameter.name] = parameter.output.read(message)
             except ValueError as error:
-                raise InputError(
-                    f"input {parameter.name!r} of the job is not a valid {name(parameter.output.type)}: {error}"
-                ) from error
+                told = f"input {parameter.name!r} of the job is not a valid {name(parameter.output.type)}: {error}"
+                raise InputError(told + parameter.hint(given)) from error
         return values
 
     # The call
@@ -404,9 +403,8 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         try:
             self._returns.read(message)
         except ValueError as error:
-            raise InputError(
-                f"{self._id!r} is annotated to return {name(kind)}, and returned {short_repr(value)}: {error}"
-            ) from error
+            told = f"{self._id!r} is annotated to return {name(kind)}, and returned {short_repr(value)}: {error}"
+            raise InputError(told) from error
 
     def _message(self, returned: Any) -> WorkflowMessage:
         ports: tuple[str, ...] | None = None
@@ -419,10 +417,9 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             try:
                 message = message_of(returned, ports)
             except (PydanticSerializationError, UnicodeDecodeError) as error:
-                raise InputError(
-                    f"{self._id!r} returned {short_repr(returned)}, which has no JSON form; return text, a pydantic model, "
-                    "JSON values, Take(port, value) or a WorkflowMessage"
-                ) from error
+                wanted = "text, a pydantic model, JSON values, Take(port, value) or a WorkflowMessage"
+                told = f"{self._id!r} returned {short_repr(returned)}, which has no JSON form; return {wanted}"
+                raise InputError(told) from error
         if self.ports and message.ports is None:
             raise PortError(
                 f"{self._id!r} chose none of its ports; return Take({self.ports[0]!r}, …): {', '.join(self.ports)}"

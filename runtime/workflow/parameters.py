@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, is_dataclass
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, RootModel
 from pydantic_core import to_jsonable_python
@@ -75,6 +75,13 @@ class Parameter:
         kind: Any = self.output.type
         fields = getattr(kind, "model_fields", {"root": None})  # the only field of a `RootModel`
         return is_dataclass(kind) or is_typeddict(kind) or "root" not in fields
+
+    def hint(self, given: Any) -> str:
+        """Return advice on the job of a parameter that takes fields, and was given a text; otherwise an empty text."""
+        if not isinstance(given, str) or not self.takes_fields:
+            return ""
+        fields = ", ".join(f"{field!r}: …" for field in get_type_hints(self.output.type))
+        return f"; write run({name_of_type(self.output.type)}(…)) or run({{{fields}}})"
 
     def misfit(self, source: str, given: Any) -> str:
         """Return an error text if no answer of a type can be a value of the parameter, otherwise an empty text.

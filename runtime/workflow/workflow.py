@@ -18,7 +18,7 @@ from operad.runtime.events.log import check_listener
 from operad.runtime.events.stream import Buffer
 from operad.runtime.graph.build import Build, Engine
 from operad.runtime.graph.call import Executable, OperatorCall
-from operad.runtime.graph.edges import AwelNode, Function, Step, chain_of
+from operad.runtime.graph.edges import AwelNode, Function, Step, chain_of, is_executable
 from operad.runtime.graph.engines import INSTALL_AWEL, EngineName, awel_is_installed, engine_for
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.graph.schedule import Plan
@@ -54,6 +54,23 @@ E = TypeVar("E", bound=Event)
 
 ROUNDS_WITH_EVALUATOR = 3
 """Default of `max_rounds` for a workflow that is given an evaluator."""
+
+
+def _rounds(name: str, given: Any, evaluator: object) -> int:
+    """Return the maximum number of rounds, by default the one for a workflow with or without an evaluator.
+
+    Raises:
+        InputError: An operator or a function is given instead.
+    """
+    if given is None:
+        return 1 if evaluator is None else ROUNDS_WITH_EVALUATOR
+    got = short_repr(given)
+    if isinstance(given, Step) or callable(given) or is_executable(given):
+        raise InputError(
+            f"workflow {name!r}: the second argument is max_rounds, a number; got {got}: for several "
+            "operators, write Workflow(a >> b) or Workflow([a, b]), and for an evaluator, evaluator=…"
+        )
+    return given
 
 
 def _check_kinds(name: Any, policy: Any, budget: Any, limits: Any) -> None:
@@ -138,9 +155,8 @@ class Workflow(Definition[T]):
     ) -> None:
         if isinstance(graph, int):
             graph, max_rounds = None, graph  # in earlier versions, max_rounds was the first argument
-        if max_rounds is None:
-            max_rounds = 1 if evaluator is None else ROUNDS_WITH_EVALUATOR
-        check_positive(f"workflow {name!r}", ("max_rounds",), max_rounds=max_rounds)
+        rounds = _rounds(name, max_rounds, evaluator)
+        check_positive(f"workflow {name!r}", ("max_rounds",), max_rounds=rounds)
         self._engine = engine
         if engine is not None and engine != self.engine:
             ours = "'dbgpt' or 'builtin'" if type(self).engine is Workflow.engine else repr(self.engine)
@@ -156,7 +172,7 @@ class Workflow(Definition[T]):
             issue = Issue("insights", f"are given as Insights(path), not as {insights!r}", "insights")
             raise InvalidError(f"workflow {name!r}", [issue])
         super().__init__(name, NO_POLICY if policy is None else policy)
-        self.max_rounds = max_rounds
+        self.max_rounds = rounds
         self.budget = budget or NO_BUDGET
         self._listeners = tuple(listeners)
         self.insights = insights
@@ -215,7 +231,7 @@ class Workflow(Definition[T]):
         """
         return run_sync(
             partial(self.arun, job, reasoner, model=model, lesson=lesson, run_id=run_id),
-            instead=f"{type(self).__name__}.arun(…)",
+            instead="flow.arun(…)",
         )
 
     async def arun(
@@ -301,7 +317,7 @@ class Workflow(Definition[T]):
         """
         return run_sync(
             partial(self.aexecute, job, reasoner, workflow_messages, lesson, run_id=run_id),
-            instead=f"{type(self).__name__}.aexecute(…)",
+            instead="flow.aexecute(…)",
         )
 
     async def aexecute(
@@ -576,7 +592,7 @@ class Workflow(Definition[T]):
             RunningLoopError: An event loop is running here: await `aresume` instead.
         """
         self._runs.refuse_streamed(run_id)
-        return run_sync(partial(self.aresume, run_id, answers, model), instead=f"{type(self).__name__}.aresume(…)")
+        return run_sync(partial(self.aresume, run_id, answers, model), instead="flow.aresume(…)")
 
     async def cancel(self, run_id: str) -> None:
         """Cancel a run that is running or paused, and wait until it has ended.

@@ -170,3 +170,10 @@ class Label(Operator):
 
 label = Label(OperatorConfig(instruction="Write the label.", tools=[search, len]))
 assert_type(Workflow(label).run("x").output, Any)
+
+
+async def _answers_to_questions(context: RunContext) -> None:
+    assert_type(await context.ask("Sure?", bool), bool)
+    assert_type(await context.ask("Sure?", list[str]), list[str])
+    assert_type(await context.ask("Sure?", "boolean"), Any)
+    assert_type(await context.ask("Sure?"), Any)

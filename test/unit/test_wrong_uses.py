@@ -16,10 +16,12 @@ from operad import (
     Policy,
     Take,
     Workflow,
+    WorkflowMessage,
     operator,
     tool,
 )
-from operad.runtime import BuiltinWorkflow
+from operad.operators.mcp import StdioServer
+from operad.runtime import BuiltinWorkflow, RunningLoopError
 
 
 class Claims(BaseModel):
@@ -43,6 +45,28 @@ def facts(job: Job) -> str:
 
 def several(*values):
     return values
+
+
+class Upper(Operator):
+    def run(self, call):
+        return WorkflowMessage(scratchpad=call.job.goal.upper())
+
+
+class Lower(Operator):
+    def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        return job.goal.lower()
+
+
+class Plain:
+    def get_id(self):
+        return "plain"
+
+    def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        return job.goal
+
+
+def spoken(said: Claims) -> str:
+    return ", ".join(said.claims)
 
 
 ask = Operator("Say it.", id="ask")
@@ -117,6 +141,23 @@ WRONG = {
         lambda: Operator("Say.", tools=["search"]),
         "expected a function or a tool, got 'search' (str)",
     ),
+    "tools=[operator]": (
+        lambda: Operator("Say.", tools=[facts]),
+        "'facts' is an operator; give the function, or write @tool",
+    ),
+    "@tool on an operator": (lambda: tool(facts), "'facts' is an operator; give the function, or write @tool"),
+    "@tool(…) on an operator": (
+        lambda: tool(approve=True)(facts),
+        "'facts' is an operator; give the function, or write @tool",
+    ),
+    "tools=[Operator(…)]": (
+        lambda: Operator("Say.", tools=[ask]),
+        "'ask' is an operator; a tool can run a workflow: async def ask(task: str) -> str: return (await flow.arun(task)).text",
+    ),
+    "tools=[workflow]": (
+        lambda: Operator("Say.", tools=[flow]),
+        "'flow' is a workflow; a tool can run a workflow: async def ask(task: str) -> str: return (await flow.arun(task)).text",
+    ),
     "ports='refund'": (
         lambda: Operator("Say.", ports="refund"),
         "Operator(…): ports: expected a list of names, got 'refund' (str)",
@@ -135,11 +176,11 @@ WRONG = {
     ),
     "retry=0": (
         lambda: Operator("Say.", id="a", retry=0),
-        "operator 'a': retry: expected a Retry or a number of attempts: attempts: 0 must be more than 0",
+        "operator 'a': retry: attempts: 0 must be more than 0",
     ),
     "retry='three'": (
         lambda: Operator("Say.", id="a", retry="three"),
-        "operator 'a': retry: expected a Retry or a number of attempts: retry: expected Retry, got 'three'",
+        "operator 'a': retry: expected a Retry or a number of attempts, got 'three'",
     ),
     "retry twice": (
         lambda: Operator("Say.", id="a", retry=3, policy=Policy(retry=2)),
@@ -153,6 +194,10 @@ WRONG = {
         lambda: Evaluator(42),
         "Evaluator(…) expects an instruction as text, or an OperatorConfig; got 42 (int)",
     ),
+    "Evaluator(output=…, ports=…)": (
+        lambda: Evaluator("Be good.", output=Claims, ports=["a"]),
+        "Evaluator(…) has no argument 'output', 'ports'; it has: instruction, id, tools, actions, examples, model,",
+    ),
     "MonoModelReasoner(42)": (
         lambda: MonoModelReasoner(42),
         "expected a model or its name, such as 'gpt-5'; got 42 (int)",
@@ -160,7 +205,17 @@ WRONG = {
     "Action(tools=['x'])": (lambda: Action(name="a", tools=["x"]), "expected a function or a tool, got 'x' (str)"),
     "Job('a', 'b')": (
         lambda: Job("a", "b"),
-        "Job(…) expects the goal as its only positional argument; got 2 positional arguments",
+        "Job(…) takes at most one positional argument, 'goal': write Job(goal=…)",
+    ),
+    "Job('a', goal='b')": (lambda: Job("a", goal="b"), "Job(…) got 'goal' twice: by position and by name"),
+    "Job(files='a.txt')": (
+        lambda: Job("a", files="a.txt"),
+        "Job(…): files: expected a list, got 'a.txt': write files=['a.txt']",
+    ),
+    "Job(files=['no.txt'])": (lambda: Job("a", files=["/no/no.txt"]), "/no/no.txt: no such file"),
+    "StdioServer(args='s.py -v')": (
+        lambda: StdioServer(command="python", args="s.py -v"),
+        "args: expected a list, got 's.py -v': write args=['s.py', '-v']",
     ),
     "@tool on text": (lambda: tool("search"), "expected a function or a tool, got 'search' (str)"),
     "@operator on text": (lambda: operator("facts"), "operator(…) expects a function, got 'facts' (str)"),
@@ -218,6 +273,15 @@ WRONG = {
     "evaluator='text'": (
         lambda: Workflow(facts, evaluator="Be good."),
         "evaluator: expected an Evaluator, such as Evaluator('…'), or a function; got 'Be good.' (str)",
+    ),
+    "Workflow(a, b)": (
+        lambda: Workflow(facts, several_words),
+        "workflow 'workflow': the second argument is max_rounds, a number; got the function several_words: for several "
+        "operators, write Workflow(a >> b) or Workflow([a, b]), and for an evaluator, evaluator=…",
+    ),
+    "Workflow(a, Evaluator(…))": (
+        lambda: Workflow(facts, Evaluator("Good?", id="good")),
+        "workflow 'workflow': the second argument is max_rounds, a number; got <Evaluator 'good'> (Evaluator): for several",
     ),
     "engine='x'": (
         lambda: Workflow(facts, engine="x"),
@@ -286,6 +350,10 @@ WRONG = {
         lambda: Policy(retries=5),
         "Policy(…) has no argument 'retries' (did you mean 'retry'?); it has: retry, timeout, fallback, cache",
     ),
+    "run(text) for a model": (
+        lambda: BuiltinWorkflow(spoken).run("figs"),
+        "operator 'spoken' of workflow 'workflow' failed on attempt 1: input 'said' of the job is not a valid Claims: ",
+    ),
     "output=BaseModel": (
         lambda: Operator("Say.", output=BaseModel),
         "output: expected a subclass of BaseModel, whose fields are the answer's; got BaseModel itself",
@@ -293,6 +361,18 @@ WRONG = {
     "a function that returns bytes": (
         lambda: BuiltinWorkflow(operator(id="bad")(lambda job: b"\xff")).run("x"),
         "operator 'bad' of workflow 'workflow' failed on attempt 1: 'bad' returned b'\\xff' (bytes), which has no JSON form",
+    ),
+    "def run": (
+        lambda: BuiltinWorkflow(Upper("Shout.", id="a")).run("x"),
+        "operator 'a' of workflow 'workflow' failed on attempt 1: Upper.run must be async: write `async def run(self, …)`",
+    ),
+    "def execute": (
+        lambda: BuiltinWorkflow(Lower("Whisper.", id="a")).run("x"),
+        "operator 'a' of workflow 'workflow' failed on attempt 1: Lower.execute must be async: write `async def execute(",
+    ),
+    "def execute of another class": (
+        lambda: BuiltinWorkflow(Plain()).run("x"),
+        "operator 'plain' of workflow 'workflow' failed on attempt 1: Plain.execute must be async: write `async def",
     ),
     "result[42]": (lambda: flow.run("x")[42], "result[…] expects an operator or its id, got 42"),
 }
@@ -306,6 +386,45 @@ def test_a_wrong_use_is_one_line_that_says_what_was_expected(use):
     text = str(caught.value)
     assert text.startswith(said)
     assert len(text.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "instead"),
+    [
+        (lambda: flow.run("x"), "flow.arun(…)"),
+        (lambda: flow.execute(Job("x")), "flow.aexecute(…)"),
+        (lambda: flow.resume("r", {}), "flow.aresume(…)"),
+        (lambda: flow.chat("c").send("x"), "chat.asend(…)"),
+    ],
+)
+async def test_a_call_that_would_block_a_loop_names_the_call_to_await(call, instead):
+    with pytest.raises(RunningLoopError) as caught:
+        call()
+    assert str(caught.value).endswith(f"use `await {instead}`")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda: Policy(timeout="1m"),
+            "Policy.timeout: expected a number of seconds, a timedelta or Timeout(…), got '1m'",
+        ),
+        (
+            lambda: Workflow(facts, listeners=[lambda: None]),
+            "cannot be called with an event: too many positional arguments",
+        ),
+    ],
+)
+def test_a_wrong_value_is_an_issue(call, said):
+    with pytest.raises(InvalidError) as caught:
+        call()
+    assert str(caught.value).endswith(said)
+
+
+def test_a_text_for_a_model_names_the_right_job():
+    with pytest.raises(OperadError, match=r"; write run\(Claims\(…\)\) or run\(\{'claims': …\}\)$"):
+        BuiltinWorkflow(spoken).run("figs")
 
 
 def test_two_operators_with_one_id_are_one_issue_and_no_cycle_besides():

@@ -264,8 +264,14 @@ def until_said(process, words):
         (["worker", "tow.yaml"], "tow.yaml"),
         (["worker", "two.yaml", "--db", "nowhere/runs.sqlite"], "there is no folder"),
         (["worker", "two.yaml", "--db", "mysql://host/x"], "runs are kept in sqlite or postgresql, not in mysql"),
-        (["worker", "two.yaml", "--db", "two.yaml"], "two.yaml: cannot be used for runs: file is not a database"),
-        (["worker", "two.yaml", "--db", "postgresql://u:secret@localhost:1/x"], "cannot be used for runs"),
+        (
+            ["worker", "two.yaml", "--db", "two.yaml"],
+            "two.yaml: cannot be used for runs: file is not a database; the file was not changed: name another one",
+        ),
+        (
+            ["worker", "two.yaml", "--db", "postgresql://u:secret@localhost:1/x"],
+            "check that the server runs, and that the address is right",
+        ),
         (["worker", "two.yaml", "--services", "no.yaml"], "leave --services out"),
         (["workers", "--db", "none.sqlite"], "there is no such file"),
     ],

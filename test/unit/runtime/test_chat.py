@@ -492,13 +492,13 @@ def test_kill_9_during_an_answer_loses_that_message_only(child, tmp_path):
 async def test_of_two_programs_that_answer_at_once_one_is_told(tmp_path):
     with ScriptedModel(lambda request: Say("Yes.")) as model:
         flow = Workflow(answer(), model=model.model)
-        mine, other = (flow.chat("c", store=tmp_path / "chats.db") for _ in range(2))
+        mine = flow.chat("c", store=tmp_path / "chats.db")
         await mine.asend("One.")
 
         async def both():
             async for event in mine.events("Mine."):
                 if isinstance(event, events.OperatorStarted):
-                    await other.asend("Other's.")
+                    ChatStore(tmp_path / "chats.db").add("c", 2, "Other's.", "Yes.")  # as another process does
 
         with pytest.raises(InputError) as refused:
             await both()
@@ -578,3 +578,27 @@ async def test_a_memory_without_anything_to_summarize_sends_all(scripted):
     assert (await memory.recall(turns, "m")).turns == turns
     assert (await memory.recall(turns[:1], "m" * 9_000)).turns == turns[:1]
     await flow.aexecute("go")
+
+
+def test_the_answer_streams_without_an_event_loop():
+    with ScriptedModel([Say("Good morning."), Say("Well.")]) as scripted:
+        chat = Workflow(answer(), model=scripted.model).chat("a")
+        assert [*chat.stream("Hello.")] == ["Good ", "morning."]
+        for _ in chat.stream("How are you?"):
+            break
+    assert [turn.text for turn in chat.turns] == ["Hello.", "Good morning."]
+
+
+async def test_another_object_for_the_same_conversation_refuses_at_once(tmp_path):
+    async with ScriptedModel(lambda request: Say("Yes.")) as scripted:
+        flow = Workflow(answer(), model=scripted.model)
+
+        async def send(store, id="a"):
+            return (await flow.chat(id, store=store).asend("Well?")).text
+
+        path = tmp_path / "chats.db"
+        said = await asyncio.gather(send(path), send(str(path)), send(path, "b"), send(None), return_exceptions=True)
+        assert [said[0], *said[2:]] == ["Yes."] * 3
+        assert str(said[1]).startswith("chat 'a': a message is being answered; wait for its answer")
+        assert len(scripted.requests) == 3
+        assert await send(path) == "Yes."

@@ -6,6 +6,7 @@ import pytest
 
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import MAX_TEXT_BYTES, FileDescriptor
+from operad.runtime.values.message import Job
 
 
 @pytest.fixture
@@ -141,3 +142,19 @@ def test_a_file_that_has_gone_since_cannot_be_read(write):
     file = write(b"x")
     file.path.unlink()
     assert error_of(file.read_text) == f"{file.path}: cannot be read: No such file or directory"
+
+
+def test_a_similar_file_of_another_type_is_not_suggested(tmp_path):
+    (tmp_path / "noise.py").touch()
+    with pytest.raises(InputError, match=r"nope\.yaml: no such file$"):
+        FileDescriptor.of(tmp_path / "nope.yaml")
+    (tmp_path / "noise.yml").touch()
+    with pytest.raises(InputError, match=r"no such file \(did you mean 'noise\.yml'\?\)$"):
+        FileDescriptor.of(tmp_path / "nope.yaml")
+
+
+def test_a_job_takes_paths(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("hello")
+    described = FileDescriptor.of(path)
+    assert Job("Read.", files=[path, str(path), described]).files == (described,) * 3

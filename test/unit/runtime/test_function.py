@@ -687,3 +687,14 @@ async def test_sync_functions_that_run_workflows_leave_them_threads():
     flow = Workflow(Map(each=outer, over="numbers", concurrency=MOST_THREADS))
     result = await asyncio.wait_for(flow.arun({"numbers": [*range(MOST_THREADS)]}), 60)
     assert result.output == [str(number) for number in range(MOST_THREADS)]
+
+
+async def test_a_coroutine_that_an_operator_returns_lacks_an_await():
+    async def fetch():
+        return "rain"
+
+    async def weather(job):
+        return fetch()
+
+    with pytest.raises(OperatorError, match=r"'weather' returned the coroutine fetch: an `await` is missing$"):
+        await BuiltinWorkflow(weather).arun("x")

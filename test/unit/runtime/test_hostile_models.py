@@ -321,7 +321,7 @@ async def test_a_model_that_obeys_a_document_has_no_more_tools_and_turns_than_be
     offered = [[tool["function"]["name"] for tool in request["tools"]] for request in endpoint.requests]
     assert offered == [["echo"]] * 3
     assert [request["tool_choice"] for request in endpoint.requests] == ["auto", "auto", "none"]
-    assert endpoint.requests[1]["messages"][-1]["content"] == "ToolError: there is no tool 'shell': echo"
+    assert endpoint.requests[1]["messages"][-1]["content"] == "ToolError: there is no tool 'shell'; there are: echo"
     system, user = endpoint.requests[0]["messages"]
     assert DATA_RULE in system["content"]
     assert f"````\n{INJECTED}\n````" in user["content"]  # a longer fence than its own

@@ -149,7 +149,7 @@ async def test_instructions_in_a_tools_result_add_no_tool_and_lift_no_limit(in_a
     ] * 3
     assert [request["tool_choice"] for request in endpoint.requests] == ["auto", "auto", "none"]
     results = [event.result for event in heard if isinstance(event, ToolReturned)]
-    assert results == [page, "ToolError: there is no tool 'delete_all': give, other"]
+    assert results == [page, "ToolError: there is no tool 'delete_all'; there are: give, other"]
     assert [event.tool for event in heard if isinstance(event, ToolCalled)] == ["give", "delete_all"]
 
 

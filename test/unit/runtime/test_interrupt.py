@@ -6,11 +6,13 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import date
 from time import sleep
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from fake_operators import Echo, chain
+from pydantic import BaseModel, field_validator
 
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import (
@@ -30,6 +32,7 @@ from operad.runtime import (
     Policy,
     Result,
     Retry,
+    RunContext,
     RunningLoopError,
     Timeout,
     Tool,
@@ -480,6 +483,63 @@ async def test_a_schema_that_says_no_form_is_an_error_for_nobody_would_check_the
     with pytest.raises(OperatorError, match=rf"\[{code}\]") as raised:
         await chain(engine, ask("a", schema=words)).aexecute(JOB, NOBODY)
     assert isinstance(raised.value.__cause__, InvalidError)
+
+
+class Approval(BaseModel):
+    approve: bool
+    until: date | None = None
+
+    @field_validator("until")
+    @classmethod
+    def _check_until(cls, until):
+        if until is not None and until.year < 2000:
+            raise ValueError("too early")
+        return until
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "answer", "value"),
+    [
+        (Approval, {"approve": True, "until": "2026-01-02"}, Approval(approve=True, until=date(2026, 1, 2))),
+        (list[date], ["2026-01-02"], [date(2026, 1, 2)]),
+        (Literal["yes", "no"], "no", "no"),
+        (Approval | None, None, None),
+        (bool, False, False),
+        (str, "well", "well"),
+    ],
+    ids=str,
+)
+async def test_an_answer_is_an_instance_of_the_type_that_is_asked_for(kind, answer, value, durable, tmp_path):
+    got = []
+
+    async def order(context: RunContext) -> str:
+        got.append(await context.ask("Well?", kind))
+        return "done"
+
+    flow = BuiltinWorkflow(order, durable=tmp_path / "runs.db" if durable else None)
+    with pytest.raises(PausedError):
+        await flow.arun("x", run_id="r")
+    with pytest.raises(InvalidError, match="wrong-answer"):
+        await flow.aresume("r", {"order": {"approve": "perhaps"}})
+    await flow.aresume("r", {"order": answer})
+    assert got == [value]
+
+
+async def test_an_answer_that_only_the_type_refuses_is_an_error_of_the_operator():
+    async def order(context: RunContext) -> str:
+        return str(await context.ask("Well?", Approval))
+
+    flow = BuiltinWorkflow(order)
+    with pytest.raises(PausedError):
+        await flow.arun("x", run_id="r")
+    with pytest.raises(OperatorError, match=r"the answer to 'Well\?' is not a valid Approval: until: .*too early"):
+        await flow.aresume("r", {"order": {"approve": True, "until": "1999-01-01"}})
+
+
+async def test_words_that_are_no_form_name_the_form_of_a_choice():
+    with pytest.raises(OperatorError, match=r"a choice such as 'yes \| no', or a JSON Schema"):
+        await chain(BuiltinWorkflow, ask("a", schema="yes or no")).aexecute(JOB, NOBODY)
 
 
 @pytest.mark.parametrize("word", ["bool", "boolean"])

@@ -1222,11 +1222,11 @@ def test_callers_without_an_event_loop_have_a_door():
 
 async def test_the_door_is_shut_where_an_event_loop_runs():
     team = Team()
-    with pytest.raises(RunningLoopError, match=r"use `await Leader\.aexecute\(…\)`"):
+    with pytest.raises(RunningLoopError, match=r"use `await leader\.aexecute\(…\)`"):
         team.leader.execute(JOB)
-    with pytest.raises(RunningLoopError, match=r"use `await Leader\.arecover\(…\)`"):
+    with pytest.raises(RunningLoopError, match=r"use `await leader\.arecover\(…\)`"):
         team.leader.recover("J")
-    with pytest.raises(RunningLoopError, match=r"use `await Expert\.aexecute\(…\)`"):
+    with pytest.raises(RunningLoopError, match=r"use `await expert\.aexecute\(…\)`"):
         team.experts[0].execute(JOB)
 
 

@@ -137,7 +137,7 @@ def test_a_number_of_attempts_is_short_for_a_retry():
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [(0, "0 must be more than 0"), (2.5, "2.5 is not a whole number"), (True, "expected Retry, got True"), ("3", "expected Retry, got '3'")],
+    [(0, "0 must be more than 0"), (2.5, "2.5 is not a whole number"), (True, "expected a Retry or a number of attempts, got True"), ("3", "expected a Retry or a number of attempts, got '3'")],
 )  # fmt: skip
 def test_another_number_of_attempts_is_refused(wrong, said):
     with pytest.raises(InvalidError) as raised:

@@ -195,7 +195,7 @@ async def test_the_calls_of_one_turn_run_at_the_same_time():
     ("call", "result"),
     [
         (("fail", {"why": "no"}), "ZeroDivisionError: no"),
-        (("ad", {}), "ToolError: there is no tool 'ad' (did you mean 'add'?): add, fail"),
+        (("ad", {}), "ToolError: there is no tool 'ad' (did you mean 'add'?); there are: add, fail"),
         (("add", "{broken"), "ToolError: the arguments of 'add' are not JSON: "),
         (("add", "[1, 2]"), "ToolError: the arguments of 'add' are not a JSON object but [1, 2]"),
         (("add", {"a": "x", "b": 1}), "ToolError: "),
@@ -248,8 +248,8 @@ async def test_in_the_last_round_the_model_must_answer():
 @pytest.mark.parametrize(
     ("step", "why"),
     [
-        (Say(""), ""),
-        (Say(" \n"), ""),
+        (Say(""), ": ask it again, or use another model"),
+        (Say(" \n"), ": ask it again, or use another model"),
         (Say("", finish_reason="length"), ": it was cut off; raise max_tokens"),
         (CallTools([("add", {"a": 1, "b": 1})]), ": it called tools instead of answering"),
     ],

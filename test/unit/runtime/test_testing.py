@@ -8,6 +8,7 @@ from operad import Operator, Workflow
 from operad.runtime import testing
 from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import (
+    CallTools,
     Fail,
     LeftoverStepsError,
     Plausible,
@@ -38,6 +39,25 @@ def test_a_text_in_a_script_is_said():
 def test_a_script_that_holds_something_else_is_refused_at_once():
     with pytest.raises(TypeError, match=r"a script holds steps, such as Say\('…'\), texts and functions .*; got 3"):
         ScriptedModel([3])  # type: ignore[list-item]
+
+
+def search(q: str) -> str:
+    """Search."""
+    return f"found {q}"
+
+
+def test_tools_are_called_by_a_dict_of_names():
+    with ScriptedModel([CallTools({"search": {"q": "figs"}}), Say("ok")]) as scripted:
+        assert Workflow(Operator("Look.", tools=[search]), model=scripted.model).run("x").text == "ok"
+    assert scripted.requests[1]["messages"][-1]["content"] == "found figs"
+
+
+@pytest.mark.parametrize("calls", [["search"], "search", ["ab"], {"search": 3}, [("search", {}, 1)], 3])
+def test_calls_of_another_form_are_refused_at_once(calls):
+    with pytest.raises(
+        TypeError, match=r"expected names of tools with their arguments, such as CallTools\(\[\('search'"
+    ):
+        CallTools(calls)
 
 
 @pytest.mark.parametrize("wrong", [lambda request: 3, lambda request: {}["a"]])

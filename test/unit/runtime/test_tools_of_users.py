@@ -133,3 +133,17 @@ async def test_wrong_arguments_are_refused_before_anybody_is_asked():
     assert seen == [
         "ToolError: tool 'delete' was called with wrong arguments: 'path' is missing; 'file' is not an argument"
     ]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_coroutine_that_a_tool_returns_is_awaited(is_async):
+    async def fetch():
+        return "rain"
+
+    async def weather():
+        return fetch()
+
+    def weather_in_thread():
+        return fetch()
+
+    assert await tool(weather if is_async else weather_in_thread).call({}) == "rain"

@@ -717,7 +717,7 @@ def test_a_file_keeps_the_name_that_it_gives_its_workflow(said, name):
 
 def test_a_difference_shows_short_values_and_no_digests_of_them():
     made = {"x": 0, "title": "llm", "open": False, "none": None, "list": [], "long": "x" * 200, "more": {"a": 1}}
-    how = change(made, dict.fromkeys(made, "new"))
+    how: Any = change(made, dict.fromkeys(made, "new"))
     assert {key: each["was"] for key, each in how["at"].items() if key not in ("long", "more")} == {
         "x": 0, "title": "llm", "open": False, "none": None, "list": [],
     }  # fmt: skip
