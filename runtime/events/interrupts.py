@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Coroutine, Generator, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar, get_origin, overload
 
@@ -22,11 +22,46 @@ from operad.runtime.values.schema import TYPE_WORDS, check_schema, parse_output_
 T = TypeVar("T")
 
 
+class Asking(Coroutine[Any, Any, T]):
+    """Coroutine of a question, which cannot be mistaken for the answer: without ``await``, it would count as true."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any, /) -> Any:
+        """Resume the coroutine with a value."""
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error inside the coroutine."""
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        """Close the coroutine."""
+        self._coroutine.close()
+
+    def __bool__(self) -> bool:
+        raise self._not_awaited()
+
+    def __str__(self) -> str:
+        raise self._not_awaited()
+
+    def _not_awaited(self) -> InputError:
+        self.close()
+        return InputError(
+            "a question is used without its answer: write `await context.ask(…)` or `await interrupt(…)`, in a function "
+            "that is `async def`"
+        )
+
+
 @overload
-async def interrupt(question: str, schema: type[T]) -> T: ...
+def interrupt(question: str, schema: type[T]) -> Coroutine[Any, Any, T]: ...
 @overload
-async def interrupt(question: str, schema: object = None) -> Any: ...
-async def interrupt(question: str, schema: Any = None) -> Any:
+def interrupt(question: str, schema: object = None) -> Coroutine[Any, Any, Any]: ...
+def interrupt(question: str, schema: Any = None) -> Coroutine[Any, Any, Any]:
     """Ask a person and wait for the answer, from an operator or a tool.
 
         @tool
@@ -49,6 +84,10 @@ async def interrupt(question: str, schema: Any = None) -> Any:
         InputError: No run is in progress, or the answer fits the JSON Schema of the type, but not the type itself.
         InvalidError: The schema cannot be used.
     """
+    return Asking(_interrupt(question, schema))
+
+
+async def _interrupt(question: str, schema: Any) -> Any:
     scope = events.current_scope()
     if scope is None:
         raise InputError("interrupt(…) asks on behalf of a run, and no run is in progress here; call it in an operator")

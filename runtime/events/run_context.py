@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
@@ -57,10 +58,10 @@ class RunContext:
         )
 
     @overload
-    async def ask(self, question: str, schema: type[T]) -> T: ...
+    def ask(self, question: str, schema: type[T]) -> Coroutine[Any, Any, T]: ...
     @overload
-    async def ask(self, question: str, schema: object = None) -> Any: ...
-    async def ask(self, question: str, schema: Any = None) -> Any:
+    def ask(self, question: str, schema: object = None) -> Coroutine[Any, Any, Any]: ...
+    def ask(self, question: str, schema: Any = None) -> Coroutine[Any, Any, Any]:
         """Ask a person and wait for the answer; see `interrupt`.
 
         Args:
@@ -71,7 +72,7 @@ class RunContext:
         Raises:
             InputError: No run is in progress, or the answer fits the JSON Schema of the type, but not the type itself.
         """
-        return await interrupts.interrupt(question, schema)
+        return interrupts.interrupt(question, schema)
 
     def emit(self, event: events.Event) -> None:
         """Emit an event, such as ``events.Progress(done=1, total=3)``."""

@@ -36,6 +36,7 @@ from operad.runtime import (
     RunningLoopError,
     Timeout,
     Tool,
+    Workflow,
     WorkflowMessage,
     WorkflowStatus,
     events,
@@ -1325,3 +1326,28 @@ async def test_a_finished_run_does_not_remove_a_newer_one_with_its_id(engine):
     assert (await first).text == "a: 1"
     assert [question.id for question in workflow.questions("r")] == ["a"]
     await workflow.cancel("r")
+
+
+async def test_a_question_that_is_not_awaited_is_no_answer():
+    async def decide(context: RunContext) -> str:
+        return "paid" if context.ask("Pay?", "boolean") else "not paid"
+
+    def tell(context: RunContext) -> str:
+        return f"the answer: {context.ask('Which?')}"
+
+    for function in (decide, tell):
+        with pytest.raises(OperatorError, match=r"write `await context.ask\(…\)`"):
+            await Workflow(function).arun("figs")
+
+
+async def test_a_question_may_be_asked_in_a_task_of_its_own():
+    async def both(context: RunContext) -> str:
+        first, second = asyncio.create_task(context.ask("a?")), context.ask("b?")
+        return f"{await first} {await second}"
+
+    flow = Workflow(both)
+    with pytest.raises(PausedError):
+        await flow.arun("figs", run_id="r")
+    with pytest.raises(PausedError):
+        await flow.aresume("r", {"both": 1})
+    assert (await flow.aresume("r", {"both#2": 2})).text == "1 2"
