@@ -28,6 +28,7 @@ from operad.configs.runnable import Runnable, Source, lasting, make
 from operad.flows.check import OUTCOME
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime.agents.agent import Agent
+from operad.runtime.events.events_file import may_be_written
 from operad.runtime.values.errors import InputError, shorten
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
@@ -141,6 +142,7 @@ def run(
         lossy=lossy,
     )
     check_restart(restart_from, round_, run_id)
+    check_events_file(events_file)
     runnable, lines = trusting(lambda trusted: make(source, trusted), trust), Lines.of_stdin()
     given, missing = named_values("--input", "NAME", input_), list[StartVariable]()
     goal = job.strip() and job
@@ -213,6 +215,16 @@ def check_restart(operator: str | None, round: int, run_id: str | None) -> None:
 
 def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent) -> None:
     """Restart a run from an operator, and print which operators run again.
+
+def check_events_file(path: Path | None) -> None:
+    """Check that the file of --events replaces nothing but earlier events, such as the expert that is run.
+
+    Raises:
+        InputError: The file exists and contains something else.
+    """
+    if path is not None and not may_be_written(path):
+        raise InputError(f"--events {path}: is not a file of events, and was not changed; name another file")
+
 
     Raises:
         InputError: As `Ledger.restart_from`.

@@ -823,3 +823,26 @@ def test_ctrl_c_while_a_team_works_exits_130(tmp_path, team, forked):
     assert err.strip().endswith("operad: interrupted")
     assert "leader/facts/find: running" in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("target", ["expert.yaml", "notes.txt", "binary"])
+def test_events_replace_nothing_but_earlier_events(operad, expert, tmp_path, target):
+    (tmp_path / "notes.txt").write_text("Dear all,")
+    (tmp_path / "binary").write_bytes(b"\xff\0")
+    before = (tmp_path / target).read_bytes()
+    status, _, err = operad("run", expert, "--job", "Go.", "--events", target, "--base-url", "http://127.0.0.1:9/v1")
+    assert (status, err) == (
+        2, f"operad: --events {target}: is not a file of events, and was not changed; name another file\n"
+    )  # fmt: skip
+    assert (tmp_path / target).read_bytes() == before
+
+
+def test_events_replace_an_empty_file_and_earlier_events(operad, expert):
+    Path("run.jsonl").touch()
+    with ScriptedModel([Say("Hello!"), Say("Hello!")]) as endpoint:
+        for _ in range(2):
+            status, _, err = operad(
+                "run", expert, "--job", "Go.", "--base-url", endpoint.base_url, "--events", "run.jsonl"
+            )
+            assert status == 0, err
+    assert Path("run.jsonl").read_text().count("RunStarted") == 1
