@@ -145,6 +145,8 @@ def run(
     check_events_file(events_file)
     runnable, lines = trusting(lambda trusted: make(source, trusted), trust), Lines.of_stdin()
     given, missing = named_values("--input", "NAME", input_), list[StartVariable]()
+    if runnable.graph is None:  # lists of files of other workflows are given one by one
+        refuse_repeated("--input", given)
     goal = job.strip() and job
     if not goal and runnable.graph is None and not (file or given):
         raise _no_job(config, runnable)
@@ -153,7 +155,7 @@ def run(
         described = described.model_copy(update={"inputs": dict(given)})
     else:
         described, missing = job_of(runnable.graph, described, given, may_ask=lines.typed)
-    answers = dict(named_values("--answer", "ID", answer))
+    answers = refuse_repeated("--answer", named_values("--answer", "ID", answer))
     kept: Kept | None = None
     if durable or workers_ or any(given is not None for given in (db, run_id, files)):
         served = runnable.served() if workers_ else None
@@ -303,6 +305,20 @@ def named_values(option: str, what: str, texts: Iterable[str] | None) -> list[tu
 
 
 def _named_value(option: str, what: str, text: str) -> tuple[str, str]:
+def refuse_repeated(option: str, named: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return the values by name.
+
+    Raises:
+        InputError: A name is given twice.
+    """
+    values: dict[str, str] = {}
+    for name, value in named:
+        if name in values:
+            raise InputError(f"{option} {name}: is given twice; leave one out")
+        values[name] = value
+    return values
+
+
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise InputError(f"{option} {text!r}: write {what}=VALUE")

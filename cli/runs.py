@@ -15,7 +15,7 @@ import typer
 
 from operad.cli.ask import Lines
 from operad.cli.durable import Database, Kept, database_option, open_ledger, trusted
-from operad.cli.run import RestartFrom, Round, carry_out, check_events_file, check_restart, deliver, named_values, restart
+from operad.cli.run import RestartFrom, Round, carry_out, check_events_file, check_restart, deliver, named_values, refuse_repeated, restart
 from operad.cli.run_record import (
     ASKS,
     INTERRUPTED,
@@ -145,7 +145,7 @@ def resume_run(
     """
     check_restart(restart_from, round_, run_id)
     check_events_file(events_file)
-    given = dict(named_values("--answer", "ID", answer))
+    given = refuse_repeated("--answer", named_values("--answer", "ID", answer))
     ledger = open_ledger(db)
     kept = ledger.run(run_id)
     if kept.state == FINISHED and restart_from is None:

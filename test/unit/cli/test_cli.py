@@ -846,3 +846,9 @@ def test_events_replace_an_empty_file_and_earlier_events(operad, expert):
             )
             assert status == 0, err
     assert Path("run.jsonl").read_text().count("RunStarted") == 1
+
+
+@pytest.mark.parametrize("option", ["--input", "--answer"])
+def test_a_name_that_is_given_twice_is_an_error(operad, expert, option):
+    status, _, err = operad("run", expert, "--job", "x", option, "a=1", option, "a=2", "--base-url", "http://127.0.0.1:9/v1")
+    assert (status, err) == (2, f"operad: {option} a: is given twice; leave one out\n")
