@@ -21,7 +21,7 @@ from operad.cli.telemetry import Traced, listened
 from operad.cli.trust_store import Trusted, trusting
 from operad.cli.view import View, ViewPort, page_of, port_of
 from operad.configs.flow import result_text
-from operad.configs.inputs import job_of, start_variables
+from operad.configs.inputs import expert_inputs, job_of, start_variables
 from operad.configs.prices import PricesFile
 from operad.configs.printable import put
 from operad.configs.runnable import Runnable, Source, lasting, make
@@ -152,7 +152,7 @@ def run(
         raise _no_job(config, runnable)
     described = Job(goal=goal or runnable.goal, files=tuple(map(FileDescriptor.of, file or ())))
     if runnable.graph is None:
-        described = described.model_copy(update={"inputs": dict(given)})
+        described = described.model_copy(update={"inputs": expert_inputs(given)})
     else:
         described, missing = job_of(runnable.graph, described, given, may_ask=lines.typed)
     answers = refuse_repeated("--answer", named_values("--answer", "ID", answer))

@@ -848,6 +848,33 @@ def test_events_replace_an_empty_file_and_earlier_events(operad, expert):
     assert Path("run.jsonl").read_text().count("RunStarted") == 1
 
 
+MAPPED = """
+operators:
+  - &each {name: each, map: {over: items}, workflow: [[{name: say, instruction: Say it.}]]}
+experts:
+  - profile: {name: M}
+    workflow: [[*each]]
+"""
+
+
+def test_a_list_or_an_object_is_given_in_json(operad, expert):
+    expert.write_text(MAPPED)
+    with ScriptedModel([Say("1"), Say("2")]) as endpoint:
+        status, out, err = operad(
+            "run", expert, "--input", 'items=["a", "b"]', "--json", "--base-url", endpoint.base_url
+        )  # fmt: skip
+    assert (status, json.loads(out)["outputs"]["items"]) == (0, ["1", "2"]), err
+    assert "job: M (no --job is given; this is the name of the expert in " in err
+
+
+@pytest.mark.parametrize("value", ["a, b", "[a, b", "7"])
+def test_a_map_over_an_input_says_how_to_give_a_list(operad, expert, value):
+    expert.write_text(MAPPED)
+    status, _, err = operad("run", expert, "--input", f"items={value}", "--base-url", "http://127.0.0.1:9/v1")
+    assert status == 2
+    assert "'items' is not a list but str; a map needs a list; for operad run: --input items='[\"a\", \"b\"]'" in err
+
+
 @pytest.mark.parametrize("option", ["--input", "--answer"])
 def test_a_name_that_is_given_twice_is_an_error(operad, expert, option):
     status, _, err = operad("run", expert, "--job", "x", option, "a=1", option, "a=2", "--base-url", "http://127.0.0.1:9/v1")
