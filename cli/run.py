@@ -170,7 +170,8 @@ def run(
     if goal and runnable.graph is not None and (unread := _unread_job(runnable.graph, config)):
         say(Console(stderr=True), unread)
     if not goal and runnable.graph is None:
-        say(Console(stderr=True), f"job: {runnable.goal} (no --job is given; this is the description in {config})")
+        origin = "name of the expert" if runnable.goal == runnable.agent.profile.name else "description"
+        say(Console(stderr=True), f"job: {runnable.goal} (no --job is given; this is the {origin} in {config})")
     carry_out(
         runnable,
         described,
@@ -215,9 +216,6 @@ def check_restart(operator: str | None, round: int, run_id: str | None) -> None:
         raise InputError("--round goes with --restart-from OPERATOR")
 
 
-def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent) -> None:
-    """Restart a run from an operator, and print which operators run again.
-
 def check_events_file(path: Path | None) -> None:
     """Check that the file of --events replaces nothing but earlier events, such as the expert that is run.
 
@@ -227,6 +225,9 @@ def check_events_file(path: Path | None) -> None:
     if path is not None and not may_be_written(path):
         raise InputError(f"--events {path}: is not a file of events, and was not changed; name another file")
 
+
+def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent) -> None:
+    """Restart a run from an operator, and print which operators run again.
 
     Raises:
         InputError: As `Ledger.restart_from`.
@@ -304,7 +305,6 @@ def named_values(option: str, what: str, texts: Iterable[str] | None) -> list[tu
     return [_named_value(option, what, text) for text in texts or ()]
 
 
-def _named_value(option: str, what: str, text: str) -> tuple[str, str]:
 def refuse_repeated(option: str, named: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Return the values by name.
 
@@ -319,6 +319,7 @@ def refuse_repeated(option: str, named: Sequence[tuple[str, str]]) -> dict[str, 
     return values
 
 
+def _named_value(option: str, what: str, text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise InputError(f"{option} {text!r}: write {what}=VALUE")
