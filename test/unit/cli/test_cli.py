@@ -879,3 +879,11 @@ def test_a_map_over_an_input_says_how_to_give_a_list(operad, expert, value):
 def test_a_name_that_is_given_twice_is_an_error(operad, expert, option):
     status, _, err = operad("run", expert, "--job", "x", option, "a=1", option, "a=2", "--base-url", "http://127.0.0.1:9/v1")
     assert (status, err) == (2, f"operad: {option} a: is given twice; leave one out\n")
+
+
+def test_a_link_to_a_missing_file_is_named(operad, tmp_path):
+    (tmp_path / "l.yaml").symlink_to("nowhere")
+    for command in (["run", "l.yaml", "--job", "x"], ["check", "l.yaml"], ["show", "l.yaml"]):
+        status, out, err = operad(*command)
+        assert status == 2
+        assert "l.yaml: is a link to 'nowhere', which does not exist" in out.replace("l.yaml [", "") + err
