@@ -16,6 +16,7 @@ from operad.configs.runnable import Source
 from operad.runtime import events
 from operad.runtime.durable.places import SQLITE, check_id, database_url, shown
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import Job
 from operad.runtime.workflow.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -125,14 +126,19 @@ class Kept:
         self._resume = resume_command(run_id, db, base_url) + (" --trust" if trust else "")
         self._has_started = False
 
-    @property
-    def greeting(self) -> str:
-        """Line that is printed at the start of the run."""
+    def greeting(self, job: Job) -> str:
+        """Return the line that is printed at the start of the run.
+
+        Raises:
+            InputError: The run has finished with another job.
+        """
+        from operad.runtime.durable.ledger import refuse_other_job
         from operad.runtime.durable.rows import FAILED, FINISHED
 
         kept = self.ledger.store.run(self.run_id)
         state_text = ""
         if kept is not None and kept.state == FINISHED:
+            refuse_other_job(self.run_id, self.ledger.job(self.run_id), job)
             state_text = "; it has finished, and this is its result"
         elif kept is not None and kept.state != FAILED and not self.ledger.is_driven(kept):
             state_text = "; it is resumed"
