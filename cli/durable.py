@@ -14,7 +14,8 @@ import typer
 
 from operad.configs.runnable import Source
 from operad.runtime import events
-from operad.runtime.durable.places import SQLITE, check_id, database_url, shown
+from operad.runtime.durable import places
+from operad.runtime.durable.places import SQLITE, check_id, database_url
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job
 from operad.runtime.workflow.workflow import Workflow
@@ -86,10 +87,7 @@ def open_ledger(
 
 def database_option(db: str | None) -> str:
     """Return the option for commands on the same database; a URL, which may hold a password, is abbreviated."""
-    if db is None:
-        return ""
-    url = database_url(db)
-    return f" --db {shlex.quote(shown(url)) if url.get_backend_name() == SQLITE else 'URL'}"
+    return "" if db is None else places.database_option(database_url(db))
 
 
 def new_run_id(workflow: str) -> str:

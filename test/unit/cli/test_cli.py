@@ -887,3 +887,10 @@ def test_a_link_to_a_missing_file_is_named(operad, tmp_path):
         status, out, err = operad(*command)
         assert status == 2
         assert "l.yaml: is a link to 'nowhere', which does not exist" in out.replace("l.yaml [", "") + err
+
+
+def test_the_experts_to_choose_from_come_with_the_option(operad, expert):
+    expert.write_text(EXPERT + "  - profile: {name: Second}\n    workflow: [[*greet]]\n")
+    status, _, err = operad("run", expert, "--job", "x")
+    assert status == 2
+    assert "choose one: Greeter, Second (on the command line: --expert Greeter)" in err
