@@ -881,6 +881,15 @@ def test_a_name_that_is_given_twice_is_an_error(operad, expert, option):
     assert (status, err) == (2, f"operad: {option} a: is given twice; leave one out\n")
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "services"), [("--output", "out1", "{folder: out1}"), ("--services", "s.yaml", "…")]
+)
+def test_services_of_an_expert_are_written_in_its_file(operad, expert, option, value, services):
+    status, _, err = operad("run", expert, "--job", "x", option, value)
+    assert status == 2
+    assert f"configures experts; write `services: {services}` in it" in err
+
+
 def test_a_link_to_a_missing_file_is_named(operad, tmp_path):
     (tmp_path / "l.yaml").symlink_to("nowhere")
     for command in (["run", "l.yaml", "--job", "x"], ["check", "l.yaml"], ["show", "l.yaml"]):
