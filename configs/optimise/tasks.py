@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 from pydantic import Field, JsonValue, ValidationError
 
@@ -17,7 +17,7 @@ from operad.configs.optimise.verify import Verifier, VerifySpec, make_verifier
 from operad.configs.schema import Spec
 from operad.configs.static_code import is_own
 from operad.runtime.values.document import MAX_BYTES, Document, Path_, parse_document
-from operad.runtime.values.errors import InputError, InvalidError, Issue
+from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job
 
@@ -81,10 +81,10 @@ def read_tasks(path: str | Path, *, trust: Trust = False) -> Cases:
         InvalidError: The file is not valid; every issue has its line.
         UntrustedError: The file names code that is not trusted; none of the code was run.
     """
-    document, spec, code = _read(path)
+    document, tasks, code = _read(path)
     if is_trusted(trust, code):
-        return _build_cases(document, spec, code, LoadedModules(code))
-    _build_cases(document, spec, code, StandIns(code))  # faults of the file are reported before missing trust
+        return _build_cases(document, tasks, code, LoadedModules(code))
+    _build_cases(document, tasks, code, StandIns(code))  # faults of the file are reported before missing trust
     raise UntrustedError(code)
 
 
@@ -94,34 +94,63 @@ def code_in_tasks(path: str | Path) -> Code:
     Raises:
         InputError, InvalidError: As `read_tasks`.
     """
-    document, spec, code = _read(path)
-    _build_cases(document, spec, code, StandIns(code))
+    document, tasks, code = _read(path)
+    _build_cases(document, tasks, code, StandIns(code))
     return code
 
 
-def _read(path: str | Path) -> tuple[Document, TasksSpec, Code]:
+def _read(path: str | Path) -> tuple[Document, Mapping[int, TaskSpec], Code]:
+    """Return the file, its tasks by their numbers, and the code that it names.
+
+    Raises:
+        InputError, InvalidError: As `read_tasks`.
+    """
     file = FileDescriptor.of(path)
     text, name = file.read_text(MAX_BYTES), str(path)
     is_lines = file.path.suffix.lower() in JSON_LINES
-    document = _parse_lines(text, name) if is_lines else parse_document(text, name, list_as="tasks")
-    try:
-        spec = TasksSpec.model_validate(document.data)
-    except ValidationError as error:
-        faults = Faults(document, TasksSpec)
-        faults.report_validation((), error)
-        raise faults.error() from error
-    named = [Named(*task.verify.class_.rpartition(".")[::2]) for task in spec.tasks if task.verify.class_]
-    users_classes = [reference for reference in named if reference.module and not is_own(reference.module)]
-    return document, spec, code_of(name, document.data, file.path.resolve().parent, users_classes)
-
-
-def _build_cases(document: Document, spec: TasksSpec, code: Code, modules: Modules) -> Cases:
+    unread: dict[Path_, str] = {}
+    document = _parse_lines(text, name, unread) if is_lines else parse_document(text, name, list_as="tasks")
     faults = Faults(document, TasksSpec)
-    cases = tuple(_build_case(task, number, code.folder, modules, faults) for number, task in enumerate(spec.tasks))
+    for place, message in unread.items():
+        faults.report(place, "json", message)
+    faults.leave_out(list(unread))
+    tasks = _valid_tasks(document, faults)
+    named = [Named(*task.verify.class_.rpartition(".")[::2]) for task in tasks.values() if task.verify.class_]
+    users_classes = [reference for reference in named if reference.module and not is_own(reference.module)]
+    code = code_of(name, document.data, file.path.resolve().parent, users_classes)
+    if faults:
+        _build_cases(document, tasks, code, StandIns(code), faults)  # reports the faults of the valid tasks as well
+    return document, tasks, code
+
+
+def _valid_tasks(document: Document, faults: Faults) -> Mapping[int, TaskSpec]:
+    """Return the valid tasks by their numbers; faults of the others are reported.
+
+    Raises:
+        InvalidError: The file has another form.
+    """
+    try:
+        return dict(enumerate(TasksSpec.model_validate(document.data).tasks))
+    except ValidationError as error:
+        faults.report_validation((), error)
+        places = [problem["loc"] for problem in error.errors()]
+        if any(len(place) < 2 for place in places):  # not a list of tasks
+            raise faults.error() from error
+        faulty = {place[1] for place in places}
+    tasks: list[Any] = document.data["tasks"]
+    return {number: TaskSpec.model_validate(task) for number, task in enumerate(tasks) if number not in faulty}
+
+
+def _build_cases(
+    document: Document, tasks: Mapping[int, TaskSpec], code: Code, modules: Modules, faults: Faults | None = None
+) -> Cases:
+    faults = faults or Faults(document, TasksSpec)
+    cases = tuple(_build_case(task, number, code.folder, modules, faults) for number, task in tasks.items())
     first: dict[str, int] = {}
-    for number, case in enumerate(cases):
-        if first.setdefault(case.id, number) != number:
-            faults.report(("tasks", number, "id"), "duplicate-id", f"another task is called {case.id!r} too")
+    for number, task in enumerate(document.data["tasks"]):
+        name = cast("dict[str, Any]", task).get("id") if isinstance(task, dict) else None
+        if isinstance(name, str) and first.setdefault(name, number) != number:
+            faults.report(("tasks", number, "id"), "duplicate-id", f"another task is called {name!r} too")
     if faults:
         raise faults.error()
     files = [file.fingerprint() for case in cases for file in case.job.files]
@@ -141,11 +170,13 @@ def _build_case(task: TaskSpec, number: int, folder: Path, modules: Modules, fau
     return Case(task.id, job, verifier)
 
 
-def _parse_lines(text: str, name: str) -> Document:
-    """Return a document with the tasks of JSON lines, as if they were a list in YAML."""
+def _parse_lines(text: str, name: str, unread: dict[Path_, str]) -> Document:
+    """Return a document with the tasks of JSON lines, as if they were a list in YAML.
+
+    A line that is not JSON becomes None, and its error is added to `unread`.
+    """
     tasks: list[Any] = []
     lines: dict[Path_, int] = {}
-    issues: list[Issue] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -154,9 +185,8 @@ def _parse_lines(text: str, name: str) -> Document:
             tasks.append(json.loads(line, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys))
         except (ValueError, RecursionError) as error:
             why = "nested too deep" if isinstance(error, RecursionError) else str(error)
-            issues.append(Issue("json", f"is not JSON: {why}", f"{name}:{number}"))
-    if issues:
-        raise InvalidError(f"{name} cannot be read", issues)
+            unread["tasks", len(tasks)] = f"is not JSON: {why}"
+            tasks.append(None)
     if not tasks:
         raise InputError(f"{name}: is empty")
     return Document(name, {"tasks": tasks}, {}, lines)
