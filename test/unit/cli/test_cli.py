@@ -903,3 +903,27 @@ def test_the_experts_to_choose_from_come_with_the_option(operad, expert):
     status, _, err = operad("run", expert, "--job", "x")
     assert status == 2
     assert "choose one: Greeter, Second (on the command line: --expert Greeter)" in err
+
+
+def test_rounds_of_a_search_are_0_or_more(operad, expert, tmp_path):
+    (tmp_path / "tasks.jsonl").write_text('{"id": "a", "job": "x", "verify": {"contains": "x"}}')
+    status, _, err = operad("optimise", expert, "--tasks", "tasks.jsonl", "--rounds", "-1")
+    assert status == 2
+    assert "'--rounds'" in err
+    assert "greater than or equal to 0" in " ".join(err.replace("│", " ").split())
+
+
+def test_a_search_refuses_a_node_workflow_by_name(operad, tmp_path):
+    (tmp_path / "tasks.jsonl").write_text('{"id": "a", "job": "x", "verify": {"contains": "x"}}')
+    (tmp_path / "flow.yaml").write_text(NODES)
+    status, _, err = operad("optimise", "flow.yaml", "--tasks", "tasks.jsonl")
+    assert (status, err) == (2, "operad: flow.yaml: is a node workflow; operad optimise takes experts\n")
+
+
+NODES = """
+workflow: greet
+nodes:
+  1: {type: start, variables: {name: string}}
+  2: {type: llm, after: 1, system: '', user: 'Greet {{#1.name#}}.'}
+  3: {type: end, after: 2, outputs: {greeting: 2.text}}
+"""
