@@ -20,11 +20,11 @@ from operad.cli.formats import (
     definitions_of,
     picture_kind,
     read_workflow,
-    refuse_unwritable,
     target_format,
     write_file,
 )
 from operad.cli.generate_run import named_input, run_design, services_for
+from operad.cli.generate_targets import check_targets
 from operad.cli.generate_told import Told
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.comfyui_generation import COMFYUI_DESIGNER, ComfyDesigner
@@ -37,7 +37,7 @@ from operad.configs.services import services_of_environment
 from operad.flows.formats.comfyui import Definitions
 from operad.flows.formats.format import Format
 from operad.flows.formats.outline import outline
-from operad.flows.formats.table import COMFYUI_FORMATS, find_format, formats
+from operad.flows.formats.table import COMFYUI_FORMATS, formats
 from operad.flows.generation.offer import offer_of
 from operad.flows.node_graph import NodeGraph
 from operad.flows.picture import draw
@@ -47,9 +47,6 @@ from operad.runtime.values.errors import BudgetError, InputError, Issue, OperadE
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 
 EXIT_UNFINISHED = 1
-
-ARCHIVES = ("coze",)
-"""Formats whose files are archives."""
 
 BEGINS = "What is the workflow given, what does it do, what does it output? (an empty line ends)"
 CHANGES = "What is to change? (undo takes the last step back; an empty line ends)"
@@ -123,7 +120,7 @@ def generate(
     found, graph = _read_base(base, known) if base else (None, NOTHING)
     file = output if output != STDOUT else None
     wanted = _output_format(output, to, found, known)
-    _check_targets(file, base, picture, wanted, known, as_json=as_json)
+    check_targets(file, base, picture, wanted, known, as_json=as_json)
     if COMFYUI_FORMATS.intersection(format_.name for format_ in (found, wanted) if format_):
         _check_comfyui(definitions, found, wanted, run, store)
         config = COMFYUI_DESIGNER if designer == DESIGNER else designer
@@ -159,37 +156,6 @@ def generate(
         raise typer.Exit(EXIT_UNFINISHED)
     status = run_design(design.graph, given, model, base_url, lines, services) if run else WorkflowStatus.SUCCESS
     raise typer.Exit(0 if status is WorkflowStatus.SUCCESS else EXIT_UNFINISHED)
-
-
-def _check_targets(
-    file: str | None,
-    base: str | None,
-    picture: str | None,
-    wanted: Format,
-    known: Mapping[str, Format],
-    *,
-    as_json: bool,
-) -> None:
-    """Raise InputError if an output cannot be written as requested."""
-    if as_json and not file and wanted.name in ARCHIVES:
-        raise InputError(f"--json cannot contain {wanted.name}, which is an archive; use -o FILE")
-    if picture:
-        picture_kind(picture, "--picture")
-    for path in filter(None, (file, picture)):
-        refuse_unwritable(path)
-    if file:
-        _refuse_overwriting(file, base, known)
-
-
-def _refuse_overwriting(file: str, base: str | None, known: Mapping[str, Format]) -> None:
-    """Raise InputError if the output is a file of experts, or, without --continue, an existing workflow."""
-    if not Path(file).expanduser().is_file():
-        return
-    data = read_file(file)
-    if is_configuration(data):
-        raise InputError(f"-o {file}: configures experts, and was not changed; name another file")
-    if base is None and find_format(data, known) is not None:
-        raise InputError(f"-o {file}: holds a workflow; change it with --continue {file}, or name another file")
 
 
 def _refuse_embedded(reasoner: Reasoner) -> None:

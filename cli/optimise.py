@@ -38,7 +38,9 @@ def optimise(
         typer.Option("-o", "--output", metavar="FOLDER", help="Folder of the search; by default, NAME.optimised."),
     ] = None,
     budget: Annotated[int | None, typer.Option(help="Maximum number of tokens for the search.")] = None,
-    rounds: Annotated[int, typer.Option(min=0, help="Number of changes to try; 0 scores the expert as it is.")] = ROUNDS,
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Number of changes to try; 0 scores the expert as it is.")
+    ] = ROUNDS,
     sample: Annotated[
         int | None, typer.Option(help="Number of random tasks on which each change is tried; by default, all.")
     ] = None,
@@ -61,7 +63,6 @@ def optimise(
     command continues from there. The candidates go to stdout; progress and errors go to stderr. Exit status:
     0, also if no better workflow was found; 2 bad input or an error; 130 interrupted.
     """
-
     _refuse_node_workflow(expert)
 
     def loaded(trusted: Trust) -> tuple[Configuration, Trust]:

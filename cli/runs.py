@@ -15,7 +15,17 @@ import typer
 
 from operad.cli.ask import Lines
 from operad.cli.durable import Database, Kept, database_option, open_ledger, trusted
-from operad.cli.run import RestartFrom, Round, carry_out, check_events_file, check_restart, deliver, named_values, refuse_repeated, restart
+from operad.cli.run import (
+    RestartFrom,
+    Round,
+    carry_out,
+    check_events_file,
+    check_restart,
+    deliver,
+    named_values,
+    refuse_repeated,
+    restart,
+)
 from operad.cli.run_record import (
     ASKS,
     INTERRUPTED,

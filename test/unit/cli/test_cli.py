@@ -877,7 +877,9 @@ def test_a_map_over_an_input_says_how_to_give_a_list(operad, expert, value):
 
 @pytest.mark.parametrize("option", ["--input", "--answer"])
 def test_a_name_that_is_given_twice_is_an_error(operad, expert, option):
-    status, _, err = operad("run", expert, "--job", "x", option, "a=1", option, "a=2", "--base-url", "http://127.0.0.1:9/v1")
+    status, _, err = operad(
+        "run", expert, "--job", "x", option, "a=1", option, "a=2", "--base-url", "http://127.0.0.1:9/v1"
+    )
     assert (status, err) == (2, f"operad: {option} a: is given twice; leave one out\n")
 
 

@@ -224,7 +224,7 @@ def test_the_runs_of_a_database_are_listed(operad, tmp_path):
         assert (status, err) == (
             2,
             "operad: no run has the id 'won' (did you mean 'one'?); to list the runs: "
-            f"operad runs list --db {Path('runs.sqlite').absolute()}\n",
+            f"operad runs list --db {tmp_path / 'runs.sqlite'}\n",
         )
     with operad("view", "one", "--db", "runs.sqlite", "--port", "0") as command:
         assert command.page.endswith("/runs/one/")
