@@ -233,7 +233,7 @@ async def test_a_step_that_is_broken_off_is_done_again(desk):
 
 
 async def test_a_negative_number_of_rounds_is_an_error(desk):
-    with pytest.raises(InputError, match=r"optimise\.rounds: -1 must be 0 or more"):
+    with pytest.raises(InvalidError, match=r"optimise\.rounds: -1 must be 0 or more"):
         await searched(desk, rounds=-1)
 
 
