@@ -134,7 +134,7 @@ async def aoptimise(
         OperadError: The search ended early, for example because the model cannot be reached; its results are kept.
     """
     if isinstance(rounds, int) and rounds < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-        issue = Issue("negative", f"{rounds} must be 0 or more", "optimise.rounds")
+        issue = Issue("not-positive", f"{rounds} must be 0 or more", "optimise.rounds")
         raise InvalidError("optimise", [issue])
     given = {"at_once": at_once, "budget": budget, "sample": sample} | ({"rounds": rounds} if rounds != 0 else {})
     check_positive("optimise", tuple(given), **given)
