@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from operad.configs.code import Code, Named, Trust, UntrustedError, code_of, is_trusted
 from operad.configs.faults import Faults
@@ -148,7 +149,10 @@ def _build_cases(
     cases = tuple(_build_case(task, number, code.folder, modules, faults) for number, task in tasks.items())
     first: dict[str, int] = {}
     for number, task in enumerate(document.data["tasks"]):
-        name = cast("dict[str, Any]", task).get("id") if isinstance(task, dict) else None
+        fields = cast("dict[str, Any]", task) if isinstance(task, dict) else {}
+        if number not in tasks:
+            _check_parts(fields, ("tasks", number), code.folder, modules, faults)
+        name = fields.get("id")
         if isinstance(name, str) and first.setdefault(name, number) != number:
             faults.report(("tasks", number, "id"), "duplicate-id", f"another task is called {name!r} too")
     if faults:
@@ -157,17 +161,31 @@ def _build_cases(
     return Cases(cases, sha256(json.dumps([document.data, files], sort_keys=True, default=str).encode()).hexdigest())
 
 
+def _check_parts(fields: Mapping[str, Any], path: Path_, folder: Path, modules: Modules, faults: Faults) -> None:
+    """Report the faults of the valid parts of a task that is not valid as a whole."""
+    with suppress(ValidationError):
+        _files(TypeAdapter(list[str]).validate_python(fields.get("files", [])), folder, path, faults)
+    with suppress(ValidationError):
+        make_verifier(VerifySpec.model_validate(fields.get("verify")), modules, faults, (*path, "verify"))
+
+
 def _build_case(task: TaskSpec, number: int, folder: Path, modules: Modules, faults: Faults) -> Case:
     path: Path_ = ("tasks", number)
+    files = _files(task.files, folder, path, faults)
+    verifier = make_verifier(task.verify, modules, faults, (*path, "verify"))
+    job = Job(goal=task.job, context=task.context, inputs=task.inputs, files=files, id=task.id)
+    return Case(task.id, job, verifier)
+
+
+def _files(names: Sequence[str], folder: Path, path: Path_, faults: Faults) -> tuple[FileDescriptor, ...]:
+    """Return the files of a task; missing ones are reported and left out."""
     files: list[FileDescriptor] = []
-    for file_number, name in enumerate(task.files):
+    for number, name in enumerate(names):
         try:
             files.append(FileDescriptor.of(folder / Path(name).expanduser()))
         except (InputError, RuntimeError) as error:
-            faults.report((*path, "files", file_number), "file", str(error))
-    verifier = make_verifier(task.verify, modules, faults, (*path, "verify"))
-    job = Job(goal=task.job, context=task.context, inputs=task.inputs, files=tuple(files), id=task.id)
-    return Case(task.id, job, verifier)
+            faults.report((*path, "files", number), "file", str(error))
+    return tuple(files)
 
 
 def _parse_lines(text: str, name: str, unread: dict[Path_, str]) -> Document:

@@ -128,6 +128,8 @@ def test_faults_of_every_kind_are_told_at_once(tmp_path):
         {"id": "a", "job": "x", "verify": {"matches": "("}}
         {bad
         {"id": "c", "job": "x", "files": ["none.txt"], "verify": {"contains": "x"}}
+        {"id": "d", "job": "x", "files": ["none.txt"]}
+        {"id": "e", "jbo": "x", "verify": {"matches": "("}}
         """,
         "tasks.jsonl",
     )
@@ -141,6 +143,10 @@ def test_faults_of_every_kind_are_told_at_once(tmp_path):
         ("pattern", ":2 tasks[1].verify.matches"),
         ("json", ":3 tasks[2]"),
         ("file", ":4 tasks[3].files[0]"),
+        ("missing-key", ":5 tasks[4].verify"),
+        ("file", ":5 tasks[4].files[0]"),
+        ("unknown-key", ":6 tasks[5].jbo"),
+        ("pattern", ":6 tasks[5].verify.matches"),
     }
 
 
