@@ -266,7 +266,7 @@ def until_said(process, words):
         (["worker", "two.yaml", "--db", "mysql://host/x"], "runs are kept in sqlite or postgresql, not in mysql"),
         (["worker", "two.yaml", "--db", "two.yaml"], "two.yaml: cannot be used for runs: file is not a database"),
         (["worker", "two.yaml", "--db", "postgresql://u:secret@localhost:1/x"], "cannot be used for runs"),
-        (["worker", "two.yaml", "--services", "no.yaml"], "leave --services out"),
+        (["worker", "two.yaml", "--services", "no.yaml"], "two.yaml configures experts; write `services: …` in it"),
         (["workers", "--db", "none.sqlite"], "there is no such file"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
