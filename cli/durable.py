@@ -14,8 +14,10 @@ import typer
 
 from operad.configs.runnable import Source
 from operad.runtime import events
-from operad.runtime.durable.places import SQLITE, check_id, database_url, shown
+from operad.runtime.durable import places
+from operad.runtime.durable.places import SQLITE, check_id, database_url
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import Job
 from operad.runtime.workflow.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -85,10 +87,7 @@ def open_ledger(
 
 def database_option(db: str | None) -> str:
     """Return the option for commands on the same database; a URL, which may hold a password, is abbreviated."""
-    if db is None:
-        return ""
-    url = database_url(db)
-    return f" --db {shlex.quote(shown(url)) if url.get_backend_name() == SQLITE else 'URL'}"
+    return "" if db is None else places.database_option(database_url(db))
 
 
 def new_run_id(workflow: str) -> str:
@@ -125,14 +124,19 @@ class Kept:
         self._resume = resume_command(run_id, db, base_url) + (" --trust" if trust else "")
         self._has_started = False
 
-    @property
-    def greeting(self) -> str:
-        """Line that is printed at the start of the run."""
+    def greeting(self, job: Job) -> str:
+        """Return the line that is printed at the start of the run.
+
+        Raises:
+            InputError: The run has finished with another job.
+        """
+        from operad.runtime.durable.ledger import refuse_other_job
         from operad.runtime.durable.rows import FAILED, FINISHED
 
         kept = self.ledger.store.run(self.run_id)
         state_text = ""
         if kept is not None and kept.state == FINISHED:
+            refuse_other_job(self.run_id, self.ledger.job(self.run_id), job)
             state_text = "; it has finished, and this is its result"
         elif kept is not None and kept.state != FAILED and not self.ledger.is_driven(kept):
             state_text = "; it is resumed"

@@ -21,6 +21,9 @@ def main() -> None:
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # at exit there is nothing left to interrupt
     gc.set_threshold(_IMPORT_THRESHOLD)
     try:
+        from operad.cli import streams
+
+        streams.guard()
         from operad.cli import main as cli
 
         cli.main()
@@ -37,5 +40,7 @@ def imports_done() -> None:
 
 def _leave(number: int, frame: object) -> None:
     """Exit at once: an exception could be raised at any point of the code, also where it cannot be caught."""
-    os.write(2, b"operad: interrupted\n")
-    os._exit(130)
+    try:
+        os.write(2, b"operad: interrupted\n")
+    finally:
+        os._exit(130)

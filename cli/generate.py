@@ -20,11 +20,11 @@ from operad.cli.formats import (
     definitions_of,
     picture_kind,
     read_workflow,
-    refuse_unwritable,
     target_format,
     write_file,
 )
 from operad.cli.generate_run import named_input, run_design, services_for
+from operad.cli.generate_targets import check_targets
 from operad.cli.generate_told import Told
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.comfyui_generation import COMFYUI_DESIGNER, ComfyDesigner
@@ -47,9 +47,6 @@ from operad.runtime.values.errors import BudgetError, InputError, Issue, OperadE
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 
 EXIT_UNFINISHED = 1
-
-ARCHIVES = ("coze",)
-"""Formats whose files are archives."""
 
 BEGINS = "What is the workflow given, what does it do, what does it output? (an empty line ends)"
 CHANGES = "What is to change? (undo takes the last step back; an empty line ends)"
@@ -123,7 +120,7 @@ def generate(
     found, graph = _read_base(base, known) if base else (None, NOTHING)
     file = output if output != STDOUT else None
     wanted = _output_format(output, to, found, known)
-    _check_targets(file, picture, wanted, as_json=as_json)
+    check_targets(file, base, picture, wanted, known, as_json=as_json)
     if COMFYUI_FORMATS.intersection(format_.name for format_ in (found, wanted) if format_):
         _check_comfyui(definitions, found, wanted, run, store)
         config = COMFYUI_DESIGNER if designer == DESIGNER else designer
@@ -159,16 +156,6 @@ def generate(
         raise typer.Exit(EXIT_UNFINISHED)
     status = run_design(design.graph, given, model, base_url, lines, services) if run else WorkflowStatus.SUCCESS
     raise typer.Exit(0 if status is WorkflowStatus.SUCCESS else EXIT_UNFINISHED)
-
-
-def _check_targets(file: str | None, picture: str | None, wanted: Format, *, as_json: bool) -> None:
-    """Raise InputError if an output cannot be written as requested."""
-    if as_json and not file and wanted.name in ARCHIVES:
-        raise InputError(f"--json cannot contain {wanted.name}, which is an archive; use -o FILE")
-    if picture:
-        picture_kind(picture, "--picture")
-    for path in filter(None, (file, picture)):
-        refuse_unwritable(path)
 
 
 def _refuse_embedded(reasoner: Reasoner) -> None:

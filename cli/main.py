@@ -19,6 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import operad
 from operad.cli.entry import imports_done
+from operad.cli.streams import StdoutError
 from operad.configs.printable import printable, put
 from operad.runtime.values.errors import BudgetError, InvalidError, OperadError, OperatorError, describe, shorten
 
@@ -203,6 +204,19 @@ def _options(  # pyright: ignore[reportUnusedFunction] - Typer calls it
 
 def main() -> None:
     """Run the command; every error becomes one message on stderr and an exit status."""
+    try:
+        try:
+            _run_command()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        sys.exit(1)
+    except StdoutError as error:
+        print(f"operad: stdout cannot be written: {error.strerror}", file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
+
+
+def _run_command() -> None:
     if hasattr(sys.stdout, "reconfigure"):
         cast("TextIOWrapper", sys.stdout).reconfigure(
             errors="backslashreplace"
@@ -214,6 +228,8 @@ def main() -> None:
             put(_error_json(error))
         print(f"operad: {_error_text(error)}", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
+    except (StdoutError, BrokenPipeError):
+        raise
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             _exit_with_internal_error(error)

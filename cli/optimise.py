@@ -15,6 +15,7 @@ from operad.cli.progress import used
 from operad.cli.tables import Report, Table, show
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.code import Trust
+from operad.configs.flow import is_configuration, read_file
 from operad.configs.loader import Configuration, load
 from operad.configs.optimise.folder import BEST
 from operad.configs.optimise.search import AT_ONCE, ROUNDS, Optimised, aoptimise, proposing
@@ -23,6 +24,7 @@ from operad.configs.optimise.tasks import read_tasks
 from operad.configs.prices import PricesFile
 from operad.configs.printable import printable
 from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Usage
 
 EXIT_INTERRUPTED = 130
@@ -36,7 +38,9 @@ def optimise(
         typer.Option("-o", "--output", metavar="FOLDER", help="Folder of the search; by default, NAME.optimised."),
     ] = None,
     budget: Annotated[int | None, typer.Option(help="Maximum number of tokens for the search.")] = None,
-    rounds: Annotated[int, typer.Option(help="Number of changes to try; 0 scores the expert as it is.")] = ROUNDS,
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Number of changes to try; 0 scores the expert as it is.")
+    ] = ROUNDS,
     sample: Annotated[
         int | None, typer.Option(help="Number of random tasks on which each change is tried; by default, all.")
     ] = None,
@@ -59,6 +63,7 @@ def optimise(
     command continues from there. The candidates go to stdout; progress and errors go to stderr. Exit status:
     0, also if no better workflow was found; 2 bad input or an error; 130 interrupted.
     """
+    _refuse_node_workflow(expert)
 
     def loaded(trusted: Trust) -> tuple[Configuration, Trust]:
         read_tasks(tasks, trust=trusted)
@@ -88,6 +93,16 @@ def optimise(
     show(report(found), as_json=as_json, plot=None)
     if not as_json:
         print(_summary_text(found))
+
+
+def _refuse_node_workflow(file: Path) -> None:
+    data = read_file(file)
+    if is_configuration(data):
+        return
+    from operad.flows.formats.table import find_format  # not at import: experts need no formats
+
+    if find_format(data) is not None:
+        raise InputError(f"{file}: is a node workflow; operad optimise takes experts")
 
 
 def report(found: Optimised) -> Report:

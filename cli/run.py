@@ -21,13 +21,14 @@ from operad.cli.telemetry import Traced, listened
 from operad.cli.trust_store import Trusted, trusting
 from operad.cli.view import View, ViewPort, page_of, port_of
 from operad.configs.flow import result_text
-from operad.configs.inputs import job_of, start_variables
+from operad.configs.inputs import expert_inputs, job_of, start_variables
 from operad.configs.prices import PricesFile
 from operad.configs.printable import put
 from operad.configs.runnable import Runnable, Source, lasting, make
 from operad.flows.check import OUTCOME
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime.agents.agent import Agent
+from operad.runtime.events.events_file import may_be_written
 from operad.runtime.values.errors import InputError, shorten
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
@@ -141,17 +142,20 @@ def run(
         lossy=lossy,
     )
     check_restart(restart_from, round_, run_id)
+    check_events_file(events_file)
     runnable, lines = trusting(lambda trusted: make(source, trusted), trust), Lines.of_stdin()
     given, missing = named_values("--input", "NAME", input_), list[StartVariable]()
+    if runnable.graph is None:  # lists of files of other workflows are given one by one
+        refuse_repeated("--input", given)
     goal = job.strip() and job
     if not goal and runnable.graph is None and not (file or given):
         raise _no_job(config, runnable)
     described = Job(goal=goal or runnable.goal, files=tuple(map(FileDescriptor.of, file or ())))
     if runnable.graph is None:
-        described = described.model_copy(update={"inputs": dict(given)})
+        described = described.model_copy(update={"inputs": expert_inputs(given)})
     else:
         described, missing = job_of(runnable.graph, described, given, may_ask=lines.typed)
-    answers = dict(named_values("--answer", "ID", answer))
+    answers = refuse_repeated("--answer", named_values("--answer", "ID", answer))
     kept: Kept | None = None
     if durable or workers_ or any(given is not None for given in (db, run_id, files)):
         served = runnable.served() if workers_ else None
@@ -166,7 +170,8 @@ def run(
     if goal and runnable.graph is not None and (unread := _unread_job(runnable.graph, config)):
         say(Console(stderr=True), unread)
     if not goal and runnable.graph is None:
-        say(Console(stderr=True), f"job: {runnable.goal} (no --job is given; this is the description in {config})")
+        origin = "name of the expert" if runnable.goal == runnable.agent.profile.name else "description"
+        say(Console(stderr=True), f"job: {runnable.goal} (no --job is given; this is the {origin} in {config})")
     carry_out(
         runnable,
         described,
@@ -209,6 +214,16 @@ def check_restart(operator: str | None, round: int, run_id: str | None) -> None:
         raise InputError("--restart-from needs the run: --run-id ID (operad runs list shows the ids)")
     if operator is None and round != 1:
         raise InputError("--round goes with --restart-from OPERATOR")
+
+
+def check_events_file(path: Path | None) -> None:
+    """Check that the file of --events replaces nothing but earlier events, such as the expert that is run.
+
+    Raises:
+        InputError: The file exists and contains something else.
+    """
+    if path is not None and not may_be_written(path):
+        raise InputError(f"--events {path}: is not a file of events, and was not changed; name another file")
 
 
 def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent) -> None:
@@ -288,6 +303,20 @@ def named_values(option: str, what: str, texts: Iterable[str] | None) -> list[tu
         InputError: A value has another form.
     """
     return [_named_value(option, what, text) for text in texts or ()]
+
+
+def refuse_repeated(option: str, named: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return the values by name.
+
+    Raises:
+        InputError: A name is given twice.
+    """
+    values: dict[str, str] = {}
+    for name, value in named:
+        if name in values:
+            raise InputError(f"{option} {name}: is given twice; leave one out")
+        values[name] = value
+    return values
 
 
 def _named_value(option: str, what: str, text: str) -> tuple[str, str]:

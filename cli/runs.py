@@ -15,7 +15,17 @@ import typer
 
 from operad.cli.ask import Lines
 from operad.cli.durable import Database, Kept, database_option, open_ledger, trusted
-from operad.cli.run import RestartFrom, Round, carry_out, check_restart, deliver, named_values, restart
+from operad.cli.run import (
+    RestartFrom,
+    Round,
+    carry_out,
+    check_events_file,
+    check_restart,
+    deliver,
+    named_values,
+    refuse_repeated,
+    restart,
+)
 from operad.cli.run_record import (
     ASKS,
     INTERRUPTED,
@@ -144,7 +154,8 @@ def resume_run(
     process drives receives the answers, and continues there. Exit status as for operad run.
     """
     check_restart(restart_from, round_, run_id)
-    given = dict(named_values("--answer", "ID", answer))
+    check_events_file(events_file)
+    given = refuse_repeated("--answer", named_values("--answer", "ID", answer))
     ledger = open_ledger(db)
     kept = ledger.run(run_id)
     if kept.state == FINISHED and restart_from is None:

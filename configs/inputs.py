@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 
 from pydantic import JsonValue
 
@@ -15,6 +17,18 @@ from operad.runtime.values.message import Job
 T = VariableType
 Say = Callable[[str], None]
 NextLine = Callable[[], Awaitable[str | None]]
+
+
+def expert_inputs(given: Iterable[tuple[str, str]]) -> dict[str, JsonValue]:
+    """Return inputs of an expert, which declares no types: lists and objects in JSON as such, other values as text."""
+    return {name: _json_or_text(value) for name, value in given}
+
+
+def _json_or_text(text: str) -> JsonValue:
+    if text.lstrip()[:1] in ("[", "{"):
+        with suppress(ValueError, RecursionError):
+            return json.loads(text)
+    return text
 
 
 def start_variables(graph: NodeGraph) -> Sequence[StartVariable]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -135,7 +136,10 @@ class Configuration:
             raise InputError(f"{self.name}: configures no experts; add one under `experts`")
         if name is None:
             if len(names) > 1:
-                raise InputError(f"{self.name}: configures {len(names)} experts; choose one: {', '.join(names)}")
+                raise InputError(
+                    f"{self.name}: configures {len(names)} experts; choose one: {', '.join(names)} "
+                    f"(on the command line: --expert {shlex.quote(names[0])})"
+                )
             name = names[0]
         if name not in names:
             raise InputError(

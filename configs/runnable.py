@@ -116,8 +116,9 @@ def make(source: Source, trust: Trust = False) -> Runnable:
     if graph is None and Path(source.file).suffix == ".py" and Path(source.file).is_file():
         raise InputError(f"{source.file}: is a Python file; run it with: python {source.file}")
     if graph is None:
-        _refuse_options(source.file, {"--output": source.out, "--services": source.services}, "has its own `services`")
         configuration = load(source.file, trust=trust)
+        if source.out is not None or source.services is not None:
+            raise _services_in_file(source)
         agent = configuration.agent(source.expert, model_name=model, base_url=base_url)
         _check_model(agent, source)
         goal = configuration.spec.app.desc or agent.profile.description or agent.profile.name
@@ -136,6 +137,13 @@ def make(source: Source, trust: Trust = False) -> Runnable:
     agent = flow_expert(graph, services, model, base_url, lossy=True)
     _check_model(agent, source)
     return Runnable(agent, graph.name, graph, services, Path(source.file).stem, [agent])
+
+
+def _services_in_file(source: Source) -> InputError:
+    """Return the error for an option whose value belongs into the file of experts."""
+    option = "--services" if source.out is None else "--output"
+    value = "…" if source.out is None else f"{{folder: {source.out}}}"
+    return InputError(f"{option}: {source.file} configures experts; write `services: {value}` in it instead")
 
 
 def _check_model(agent: Agent, source: Source) -> None:

@@ -28,6 +28,7 @@ from operad.runtime.values.errors import (
     BudgetError,
     InputError,
     InvalidError,
+    Issue,
     MissingExtraError,
     OperadError,
     OperatorError,
@@ -132,6 +133,9 @@ async def aoptimise(
         InvalidError: A file or a numeric argument is not valid.
         OperadError: The search ended early, for example because the model cannot be reached; its results are kept.
     """
+    if isinstance(rounds, int) and rounds < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        issue = Issue("not-positive", f"{rounds} must be 0 or more", "optimise.rounds")
+        raise InvalidError("optimise", [issue])
     given = {"at_once": at_once, "budget": budget, "sample": sample} | ({"rounds": rounds} if rounds != 0 else {})
     check_positive("optimise", tuple(given), **given)
     search = _Search.of(expert, read_tasks(tasks, trust=trust), name, sample, seed, reasoner, proposer, trust)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from operad.configs.code import Code, Named, Trust, UntrustedError, code_of, is_trusted
 from operad.configs.faults import Faults
@@ -17,7 +18,7 @@ from operad.configs.optimise.verify import Verifier, VerifySpec, make_verifier
 from operad.configs.schema import Spec
 from operad.configs.static_code import is_own
 from operad.runtime.values.document import MAX_BYTES, Document, Path_, parse_document
-from operad.runtime.values.errors import InputError, InvalidError, Issue
+from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job
 
@@ -81,10 +82,10 @@ def read_tasks(path: str | Path, *, trust: Trust = False) -> Cases:
         InvalidError: The file is not valid; every issue has its line.
         UntrustedError: The file names code that is not trusted; none of the code was run.
     """
-    document, spec, code = _read(path)
+    document, tasks, code = _read(path)
     if is_trusted(trust, code):
-        return _build_cases(document, spec, code, LoadedModules(code))
-    _build_cases(document, spec, code, StandIns(code))  # faults of the file are reported before missing trust
+        return _build_cases(document, tasks, code, LoadedModules(code))
+    _build_cases(document, tasks, code, StandIns(code))  # faults of the file are reported before missing trust
     raise UntrustedError(code)
 
 
@@ -94,58 +95,106 @@ def code_in_tasks(path: str | Path) -> Code:
     Raises:
         InputError, InvalidError: As `read_tasks`.
     """
-    document, spec, code = _read(path)
-    _build_cases(document, spec, code, StandIns(code))
+    document, tasks, code = _read(path)
+    _build_cases(document, tasks, code, StandIns(code))
     return code
 
 
-def _read(path: str | Path) -> tuple[Document, TasksSpec, Code]:
+def _read(path: str | Path) -> tuple[Document, Mapping[int, TaskSpec], Code]:
+    """Return the file, its tasks by their numbers, and the code that it names.
+
+    Raises:
+        InputError, InvalidError: As `read_tasks`.
+    """
     file = FileDescriptor.of(path)
     text, name = file.read_text(MAX_BYTES), str(path)
     is_lines = file.path.suffix.lower() in JSON_LINES
-    document = _parse_lines(text, name) if is_lines else parse_document(text, name, list_as="tasks")
-    try:
-        spec = TasksSpec.model_validate(document.data)
-    except ValidationError as error:
-        faults = Faults(document, TasksSpec)
-        faults.report_validation((), error)
-        raise faults.error() from error
-    named = [Named(*task.verify.class_.rpartition(".")[::2]) for task in spec.tasks if task.verify.class_]
-    users_classes = [reference for reference in named if reference.module and not is_own(reference.module)]
-    return document, spec, code_of(name, document.data, file.path.resolve().parent, users_classes)
-
-
-def _build_cases(document: Document, spec: TasksSpec, code: Code, modules: Modules) -> Cases:
+    unread: dict[Path_, str] = {}
+    document = _parse_lines(text, name, unread) if is_lines else parse_document(text, name, list_as="tasks")
     faults = Faults(document, TasksSpec)
-    cases = tuple(_build_case(task, number, code.folder, modules, faults) for number, task in enumerate(spec.tasks))
+    for place, message in unread.items():
+        faults.report(place, "json", message)
+    faults.leave_out(list(unread))
+    tasks = _valid_tasks(document, faults)
+    named = [Named(*task.verify.class_.rpartition(".")[::2]) for task in tasks.values() if task.verify.class_]
+    users_classes = [reference for reference in named if reference.module and not is_own(reference.module)]
+    code = code_of(name, document.data, file.path.resolve().parent, users_classes)
+    if faults:
+        _build_cases(document, tasks, code, StandIns(code), faults)  # reports the faults of the valid tasks as well
+    return document, tasks, code
+
+
+def _valid_tasks(document: Document, faults: Faults) -> Mapping[int, TaskSpec]:
+    """Return the valid tasks by their numbers; faults of the others are reported.
+
+    Raises:
+        InvalidError: The file has another form.
+    """
+    try:
+        return dict(enumerate(TasksSpec.model_validate(document.data).tasks))
+    except ValidationError as error:
+        faults.report_validation((), error)
+        places = [problem["loc"] for problem in error.errors()]
+        if any(len(place) < 2 for place in places):  # not a list of tasks
+            raise faults.error() from error
+        faulty = {place[1] for place in places}
+    tasks: list[Any] = document.data["tasks"]
+    return {number: TaskSpec.model_validate(task) for number, task in enumerate(tasks) if number not in faulty}
+
+
+def _build_cases(
+    document: Document, tasks: Mapping[int, TaskSpec], code: Code, modules: Modules, faults: Faults | None = None
+) -> Cases:
+    faults = faults or Faults(document, TasksSpec)
+    cases = tuple(_build_case(task, number, code.folder, modules, faults) for number, task in tasks.items())
     first: dict[str, int] = {}
-    for number, case in enumerate(cases):
-        if first.setdefault(case.id, number) != number:
-            faults.report(("tasks", number, "id"), "duplicate-id", f"another task is called {case.id!r} too")
+    for number, task in enumerate(document.data["tasks"]):
+        fields = cast("dict[str, Any]", task) if isinstance(task, dict) else {}
+        if number not in tasks:
+            _check_parts(fields, ("tasks", number), code.folder, modules, faults)
+        name = fields.get("id")
+        if isinstance(name, str) and first.setdefault(name, number) != number:
+            faults.report(("tasks", number, "id"), "duplicate-id", f"another task is called {name!r} too")
     if faults:
         raise faults.error()
     files = [file.fingerprint() for case in cases for file in case.job.files]
     return Cases(cases, sha256(json.dumps([document.data, files], sort_keys=True, default=str).encode()).hexdigest())
 
 
+def _check_parts(fields: Mapping[str, Any], path: Path_, folder: Path, modules: Modules, faults: Faults) -> None:
+    """Report the faults of the valid parts of a task that is not valid as a whole."""
+    with suppress(ValidationError):
+        _files(TypeAdapter(list[str]).validate_python(fields.get("files", [])), folder, path, faults)
+    with suppress(ValidationError):
+        make_verifier(VerifySpec.model_validate(fields.get("verify")), modules, faults, (*path, "verify"))
+
+
 def _build_case(task: TaskSpec, number: int, folder: Path, modules: Modules, faults: Faults) -> Case:
     path: Path_ = ("tasks", number)
-    files: list[FileDescriptor] = []
-    for file_number, name in enumerate(task.files):
-        try:
-            files.append(FileDescriptor.of(folder / Path(name).expanduser()))
-        except (InputError, RuntimeError) as error:
-            faults.report((*path, "files", file_number), "file", str(error))
+    files = _files(task.files, folder, path, faults)
     verifier = make_verifier(task.verify, modules, faults, (*path, "verify"))
-    job = Job(goal=task.job, context=task.context, inputs=task.inputs, files=tuple(files), id=task.id)
+    job = Job(goal=task.job, context=task.context, inputs=task.inputs, files=files, id=task.id)
     return Case(task.id, job, verifier)
 
 
-def _parse_lines(text: str, name: str) -> Document:
-    """Return a document with the tasks of JSON lines, as if they were a list in YAML."""
+def _files(names: Sequence[str], folder: Path, path: Path_, faults: Faults) -> tuple[FileDescriptor, ...]:
+    """Return the files of a task; missing ones are reported and left out."""
+    files: list[FileDescriptor] = []
+    for number, name in enumerate(names):
+        try:
+            files.append(FileDescriptor.of(folder / Path(name).expanduser()))
+        except (InputError, RuntimeError) as error:
+            faults.report((*path, "files", number), "file", str(error))
+    return tuple(files)
+
+
+def _parse_lines(text: str, name: str, unread: dict[Path_, str]) -> Document:
+    """Return a document with the tasks of JSON lines, as if they were a list in YAML.
+
+    A line that is not JSON becomes None, and its error is added to `unread`.
+    """
     tasks: list[Any] = []
     lines: dict[Path_, int] = {}
-    issues: list[Issue] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -154,9 +203,8 @@ def _parse_lines(text: str, name: str) -> Document:
             tasks.append(json.loads(line, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys))
         except (ValueError, RecursionError) as error:
             why = "nested too deep" if isinstance(error, RecursionError) else str(error)
-            issues.append(Issue("json", f"is not JSON: {why}", f"{name}:{number}"))
-    if issues:
-        raise InvalidError(f"{name} cannot be read", issues)
+            unread["tasks", len(tasks)] = f"is not JSON: {why}"
+            tasks.append(None)
     if not tasks:
         raise InputError(f"{name}: is empty")
     return Document(name, {"tasks": tasks}, {}, lines)

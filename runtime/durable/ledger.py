@@ -235,15 +235,7 @@ class Ledger(Records):
 
     def _check_same(self, kept: KeptRun, graph: Any, call: OperatorCall) -> None:
         """Raise InputError if a stored run has another job or another workflow."""
-        job = self._call_of(kept, call.reasoner).job
-        if different := [name for name in ("goal", "context", "inputs", "files") if _differs(job, call.job, name)]:
-            *most, last = different
-            names = f"{', '.join(most)} and {last}" if most else last
-            differ = "differs" if not most and last not in ("inputs", "files") else "differ"
-            raise InputError(
-                f"run {kept.run_id!r} has another job: its {names} {differ}; to run this job, give another run id; to "
-                "get the result of that run or to resume it, give the same job"
-            )
+        refuse_other_job(kept.run_id, self._call_of(kept, call.reasoner).job, call.job)
         refuse_changed(kept, graph)
 
     def to_resume(self, run_id: str, workflow: Any, reasoner: Reasoner) -> OperatorCall | None:
@@ -376,6 +368,18 @@ class Ledger(Records):
                     self.steps.cancel(replay.run_id)
 
         await asyncio.shield(asyncio.ensure_future(in_thread(record)))
+
+
+def refuse_other_job(run_id: str, kept: Job, given: Job) -> None:
+    """Raise InputError if a stored run has another job."""
+    if different := [name for name in ("goal", "context", "inputs", "files") if _differs(kept, given, name)]:
+        *most, last = different
+        names = f"{', '.join(most)} and {last}" if most else last
+        differ = "differs" if not most and last not in ("inputs", "files") else "differ"
+        raise InputError(
+            f"run {run_id!r} has another job: its {names} {differ}; to run this job, give another run id; to "
+            "get the result of that run or to resume it, give the same job"
+        )
 
 
 def _differs(kept: Job, given: Job, name: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import socket
 from importlib import import_module, metadata
 from importlib.util import find_spec
@@ -113,6 +114,11 @@ def shown(url: URL) -> str:
     if url.get_backend_name() == SQLITE:
         return str(url.database)
     return url.set(query={}).render_as_string(hide_password=True)
+
+
+def database_option(url: URL) -> str:
+    """Return the option for commands on a database; a URL, which may hold a password, is abbreviated."""
+    return f" --db {shlex.quote(shown(url)) if url.get_backend_name() == SQLITE else 'URL'}"
 
 
 def sqlalchemy() -> Any:

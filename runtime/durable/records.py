@@ -16,7 +16,7 @@ from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.database import BREATH
 from operad.runtime.durable.description import Description, changes, describe_workflow, leaves
 from operad.runtime.durable.history import history
-from operad.runtime.durable.places import database_url, file_store
+from operad.runtime.durable.places import database_option, database_url, file_store
 from operad.runtime.durable.recording import filled, is_whole, recorded
 from operad.runtime.durable.replay import question_of
 from operad.runtime.durable.restart import (
@@ -130,7 +130,8 @@ class Records:
         kept = self.store.run(run_id)
         if kept is None:
             hint = did_you_mean(run_id, [run.run_id for run in self.store.runs(_MOST_NAMES)])
-            raise InputError(f"no run has the id {run_id!r}{hint}; to list the runs: operad runs list")
+            option = "" if self.url == database_url(None) else database_option(self.url)
+            raise InputError(f"no run has the id {run_id!r}{hint}; to list the runs: operad runs list{option}")
         return kept
 
     def run(self, run_id: str) -> KeptRun:

@@ -20,6 +20,21 @@ def line_of(event: Event) -> str:
     return json.dumps(event.as_dict(), ensure_ascii=False, default=str) + "\n"
 
 
+def may_be_written(path: Path) -> bool:
+    """Return True if a file of events may be written to a path: nothing, an empty file or earlier events are there."""
+    try:
+        if not path.is_file():
+            return True
+        with path.open("rb") as file:
+            first = file.readline(MAX_LINE)
+        value: Any = json.loads(first or b'{"event": ""}')
+    except OSError:
+        return True  # writing reports the reason
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and isinstance(cast("dict[str, Any]", value).get("event"), str)
+
+
 @dataclass(slots=True)
 class EventsFile:
     """A file of events that may still be written.

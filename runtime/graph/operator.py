@@ -230,7 +230,7 @@ def refusing_jobs(run: R) -> R:
 
 
 def _refusing_plain_answers(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method `run` or `execute` that is no coroutine function with a check that its answer can be awaited."""
+    """Return a method `run` or `execute` that is not ``async``, with a check that its answer can be awaited."""
 
     @functools.wraps(method)
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:

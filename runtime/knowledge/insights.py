@@ -189,7 +189,8 @@ class Insights:
     Workflows, threads and event loops may share a store; processes may share a file.
 
     Args:
-        path: An SQLite file, created if it does not exist, readable by its owner only; None to keep insights in memory.
+        path: An SQLite file, readable by its owner only; the first run creates it if it does not exist. None to keep
+            insights in memory.
 
     Attributes:
         id: Id of the store in events, valid in this process only.
@@ -313,8 +314,10 @@ class _File:
 
     def __init__(self, path: str | Path) -> None:
         self._file = SqliteFile(path, _INSIGHTS)
-        with self._file.connection():  # raises the faults of the file before any run
-            pass
+        place = Path(self._file.path)
+        if place.exists() or not place.parent.is_dir():  # a new file is created by the first run
+            with self._file.connection():  # raises the faults of the file before any run
+                pass
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="insights")
 
     def load(self, operator: str | None = None) -> list[KeptInsight]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import mimetypes
+import os
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -73,6 +74,8 @@ class FileDescriptor(BaseModel):
                 raise InputError(f"{path}: is a folder; name the files in it")
             if path.exists():
                 raise InputError(f"{path}: is not a regular file; write its output into one")
+            if path.is_symlink():
+                raise InputError(f"{path}: is a link to {os.readlink(path)!r}, which does not exist")
             raise InputError(f"{path}: no such file{_near_file(path)}")
         mime_type = mimetypes.guess_type(path.name)[0] or _MIME_TYPES.get(
             path.suffix.lower(), "application/octet-stream"

@@ -267,8 +267,9 @@ class Map(BaseOperator[list[Any]]):
             )
         found = known[self._over]
         if not isinstance(found, list | tuple):
+            hint = "" if self._over in values else f'; for operad run: --input {self._over}=\'["a", "b"]\''
             raise InputError(
-                f"map {self._id!r}: {self._over!r} is not a list but {type(found).__name__}; a map needs a list"
+                f"map {self._id!r}: {self._over!r} is not a list but {type(found).__name__}; a map needs a list{hint}"
             )
         return cast("Sequence[Any]", found)
 

@@ -139,7 +139,11 @@ def _unnamed_values(graph: NodeGraph, definitions: Definitions) -> Iterator[Issu
     for spec in graph.nodes:
         written = list_of(node_of(spec).get("widgets_values"))
         if written and not places(spec, definitions.get(spec.type)):
-            yield Issue("loss", "its values, as the file does not tell their names; give definitions", spec.id)
+            yield Issue(
+                "loss",
+                "its values, as the file does not tell their names; give the classes of the server with --object-info",
+                spec.id,
+            )
 
 
 def _skipped_nodes(graph: NodeGraph) -> Iterator[Issue]:

@@ -823,3 +823,109 @@ def test_ctrl_c_while_a_team_works_exits_130(tmp_path, team, forked):
     assert err.strip().endswith("operad: interrupted")
     assert "leader/facts/find: running" in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("target", ["expert.yaml", "notes.txt", "binary"])
+def test_events_replace_nothing_but_earlier_events(operad, expert, tmp_path, target):
+    (tmp_path / "notes.txt").write_text("Dear all,")
+    (tmp_path / "binary").write_bytes(b"\xff\0")
+    before = (tmp_path / target).read_bytes()
+    status, _, err = operad("run", expert, "--job", "Go.", "--events", target, "--base-url", "http://127.0.0.1:9/v1")
+    assert (status, err) == (
+        2, f"operad: --events {target}: is not a file of events, and was not changed; name another file\n"
+    )  # fmt: skip
+    assert (tmp_path / target).read_bytes() == before
+
+
+def test_events_replace_an_empty_file_and_earlier_events(operad, expert):
+    Path("run.jsonl").touch()
+    with ScriptedModel([Say("Hello!"), Say("Hello!")]) as endpoint:
+        for _ in range(2):
+            status, _, err = operad(
+                "run", expert, "--job", "Go.", "--base-url", endpoint.base_url, "--events", "run.jsonl"
+            )
+            assert status == 0, err
+    assert Path("run.jsonl").read_text().count("RunStarted") == 1
+
+
+MAPPED = """
+operators:
+  - &each {name: each, map: {over: items}, workflow: [[{name: say, instruction: Say it.}]]}
+experts:
+  - profile: {name: M}
+    workflow: [[*each]]
+"""
+
+
+def test_a_list_or_an_object_is_given_in_json(operad, expert):
+    expert.write_text(MAPPED)
+    with ScriptedModel([Say("1"), Say("2")]) as endpoint:
+        status, out, err = operad(
+            "run", expert, "--input", 'items=["a", "b"]', "--json", "--base-url", endpoint.base_url
+        )  # fmt: skip
+    assert (status, sorted(json.loads(out)["outputs"]["items"])) == (0, ["1", "2"]), err
+    assert "job: M (no --job is given; this is the name of the expert in " in err
+
+
+@pytest.mark.parametrize("value", ["a, b", "[a, b", "7"])
+def test_a_map_over_an_input_says_how_to_give_a_list(operad, expert, value):
+    expert.write_text(MAPPED)
+    status, _, err = operad("run", expert, "--input", f"items={value}", "--base-url", "http://127.0.0.1:9/v1")
+    assert status == 2
+    assert "'items' is not a list but str; a map needs a list; for operad run: --input items='[\"a\", \"b\"]'" in err
+
+
+@pytest.mark.parametrize("option", ["--input", "--answer"])
+def test_a_name_that_is_given_twice_is_an_error(operad, expert, option):
+    status, _, err = operad(
+        "run", expert, "--job", "x", option, "a=1", option, "a=2", "--base-url", "http://127.0.0.1:9/v1"
+    )
+    assert (status, err) == (2, f"operad: {option} a: is given twice; leave one out\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "services"), [("--output", "out1", "{folder: out1}"), ("--services", "s.yaml", "…")]
+)
+def test_services_of_an_expert_are_written_in_its_file(operad, expert, option, value, services):
+    status, _, err = operad("run", expert, "--job", "x", option, value)
+    assert status == 2
+    assert f"configures experts; write `services: {services}` in it" in err
+
+
+def test_a_link_to_a_missing_file_is_named(operad, tmp_path):
+    (tmp_path / "l.yaml").symlink_to("nowhere")
+    for command in (["run", "l.yaml", "--job", "x"], ["check", "l.yaml"], ["show", "l.yaml"]):
+        status, out, err = operad(*command)
+        assert status == 2
+        assert "l.yaml: is a link to 'nowhere', which does not exist" in out.replace("l.yaml [", "") + err
+
+
+def test_the_experts_to_choose_from_come_with_the_option(operad, expert):
+    expert.write_text(EXPERT + "  - profile: {name: Second}\n    workflow: [[*greet]]\n")
+    status, _, err = operad("run", expert, "--job", "x")
+    assert status == 2
+    assert "choose one: Greeter, Second (on the command line: --expert Greeter)" in err
+
+
+def test_rounds_of_a_search_are_0_or_more(operad, expert, tmp_path):
+    (tmp_path / "tasks.jsonl").write_text('{"id": "a", "job": "x", "verify": {"contains": "x"}}')
+    status, _, err = operad("optimise", expert, "--tasks", "tasks.jsonl", "--rounds", "-1")
+    assert status == 2
+    assert "'--rounds'" in err
+    assert "greater than or equal to 0" in " ".join(err.replace("│", " ").split())
+
+
+def test_a_search_refuses_a_node_workflow_by_name(operad, tmp_path):
+    (tmp_path / "tasks.jsonl").write_text('{"id": "a", "job": "x", "verify": {"contains": "x"}}')
+    (tmp_path / "flow.yaml").write_text(NODES)
+    status, _, err = operad("optimise", "flow.yaml", "--tasks", "tasks.jsonl")
+    assert (status, err) == (2, "operad: flow.yaml: is a node workflow; operad optimise takes experts\n")
+
+
+NODES = """
+workflow: greet
+nodes:
+  1: {type: start, variables: {name: string}}
+  2: {type: llm, after: 1, system: '', user: 'Greet {{#1.name#}}.'}
+  3: {type: end, after: 2, outputs: {greeting: 2.text}}
+"""

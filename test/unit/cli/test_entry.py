@@ -141,3 +141,45 @@ def test_a_sandbox_that_computes_ends_with_the_command(tmp_path):
     while state_and_ticks(sandbox)[0] not in {"gone", "Z"} and state_and_ticks(sandbox)[1] < 500:
         time.sleep(0.02)
     assert state_and_ticks(sandbox)[1] < 500  # of 1,000, its limit
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", "expert.yaml"],
+        ["show", "expert.yaml"],
+        ["run", "--trust", "expert.yaml", "--job", "Wait."],
+        ["chat", "--trust", "expert.yaml"],
+    ],
+    ids=lambda arguments: " ".join(arguments),
+)
+@pytest.mark.parametrize(
+    ("redirection", "why"), [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")]
+)
+def test_a_stdout_that_cannot_be_written_is_one_line(arguments, redirection, why, tmp_path):
+    done = _run_redirected(arguments, redirection, tmp_path)
+    last = done.stderr.splitlines()[-1]
+    assert (done.returncode, last) == (2, f"operad: stdout cannot be written: {why}"), done.stderr
+    assert "internal error" not in done.stderr
+
+
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"])
+def test_a_stderr_that_cannot_be_written_does_not_cost_the_result(redirection, tmp_path):
+    done = _run_redirected(["run", "--trust", "expert.yaml", "--job", "Wait."], redirection, tmp_path)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert _run_redirected(["check", "missing.yaml"], redirection, tmp_path).returncode == 2
+
+
+def test_a_reader_that_ends_early_is_no_error(tmp_path):
+    done = _run_redirected(["schema"], "| head -c 1 >&2", tmp_path)
+    assert done.stderr == "{"
+
+
+def _run_redirected(arguments, redirection, folder):
+    """Run the command by a shell that redirects its streams, beside an expert without a model."""
+    (folder / "expert.yaml").write_text(EXPERT)
+    (folder / "waiting.py").write_text(OPERATOR.format(work="pass"))
+    return subprocess.run(
+        ["sh", "-c", f'"$@" {redirection}', "sh", *COMMAND, *arguments],
+        cwd=folder, input="Wait.\n", capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip

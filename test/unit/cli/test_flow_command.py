@@ -241,7 +241,7 @@ def test_one_result_is_its_text_and_several_stand_under_their_names(tmp_path):
 def test_options_for_workflows_are_refused_for_a_configuration(operad):
     status, _, err = operad("run", "designer", "--output", "made")
     assert status == 2
-    assert "designer has its own `services`; leave --output out" in err
+    assert "--output: designer configures experts; write `services: {folder: made}` in it instead" in err
 
 
 # Services

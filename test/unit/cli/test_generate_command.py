@@ -38,6 +38,9 @@ def operad(tmp_path, monkeypatch, capsysbinary):
     return operad
 
 
+EXPERTS = "operators: [&a {instruction: Hi.}]\nexperts: [{profile: {name: A}, workflow: [[*a]]}]\n"
+
+
 @pytest.fixture
 def generate(operad):
     """Runs `operad generate` with a scripted model."""
@@ -68,6 +71,23 @@ def made(generate, stages, paper, tmp_path):
 
 
 # What it writes
+
+
+def test_an_existing_workflow_is_replaced_only_with_continue(operad, generate, stages, paper, made):
+    file = made("flow.yaml")
+    before = file.read_bytes()
+    status, _, err = operad("generate", "x", "-o", "flow.yaml", "--base-url", "http://127.0.0.1:9/v1")
+    assert status == 2
+    assert "-o flow.yaml: holds a workflow; change it with --continue flow.yaml, or name another file" in err
+    assert file.read_bytes() == before
+
+
+def test_a_file_of_experts_is_never_replaced(operad, tmp_path):
+    (tmp_path / "expert.yaml").write_text(EXPERTS)
+    status, _, err = operad("generate", "x", "-o", "expert.yaml", "--base-url", "http://127.0.0.1:9/v1")
+    assert status == 2
+    assert "-o expert.yaml: configures experts, and was not changed; name another file" in err
+    assert (tmp_path / "expert.yaml").read_text() == EXPERTS
 
 
 def test_without_a_file_the_workflow_goes_to_stdout_and_runs_from_there(generate, stages, paper):

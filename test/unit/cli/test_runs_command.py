@@ -131,6 +131,25 @@ def rows(out):
 # Beginning, and going on
 
 
+def test_the_id_of_a_finished_run_with_another_job_is_an_error_only(operad):
+    assert operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")[0] == 0
+    status, out, err = operad("run", "three.yaml", "--job", "Greet Bob.", "--run-id", "one")
+    assert (status, out) == (2, "")
+    assert "run 'one' has another job: its goal differs" in err
+    assert "this is its result" not in err
+    assert "this is its result" in operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")[2]
+
+
+def test_the_hint_for_an_unknown_run_names_the_database(operad, tmp_path):
+    assert operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one", "--db", "q.db")[0] == 0
+    status, _, err = operad("runs", "show", "oen", "--db", "q.db")
+    assert (status, err) == (
+        2,
+        "operad: no run has the id 'oen' (did you mean 'one'?); to list the runs: "
+        f"operad runs list --db {tmp_path / 'q.db'}\n",
+    )
+
+
 def test_a_run_is_kept_and_its_id_goes_on_or_prints_what_is_kept(operad, monkeypatch):
     monkeypatch.setenv("FAIL", "c")
     status, out, err = operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")

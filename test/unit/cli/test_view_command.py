@@ -223,7 +223,8 @@ def test_the_runs_of_a_database_are_listed(operad, tmp_path):
         status, _, err = command.ends()
         assert (status, err) == (
             2,
-            "operad: no run has the id 'won' (did you mean 'one'?); to list the runs: operad runs list\n",
+            "operad: no run has the id 'won' (did you mean 'one'?); to list the runs: "
+            f"operad runs list --db {tmp_path / 'runs.sqlite'}\n",
         )
     with operad("view", "one", "--db", "runs.sqlite", "--port", "0") as command:
         assert command.page.endswith("/runs/one/")

@@ -272,7 +272,7 @@ def until_said(process, words):
             ["worker", "two.yaml", "--db", "postgresql://u:secret@localhost:1/x"],
             "check that the server runs, and that the address is right",
         ),
-        (["worker", "two.yaml", "--services", "no.yaml"], "leave --services out"),
+        (["worker", "two.yaml", "--services", "no.yaml"], "two.yaml configures experts; write `services: …` in it"),
         (["workers", "--db", "none.sqlite"], "there is no such file"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -1274,8 +1274,15 @@ def test_the_path_of_insights_is_seen_from_the_files_folder_and_may_be_absolute(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert files_after(write, "{insights: 'true.sqlite'}") == ({"true.sqlite"}, True)
-    load(write(with_insights(f"{{insights: '{tmp_path}/elsewhere/absolute.sqlite'}}")))
+    files_after(write, f"{{insights: '{tmp_path}/elsewhere/absolute.sqlite'}}")
     assert (tmp_path / "elsewhere" / "absolute.sqlite").exists()
+
+
+def test_a_file_of_insights_is_created_by_a_run_and_not_by_loading(write):
+    file = write(with_insights("{insights: true}"))
+    preview(file)
+    load(file)
+    assert not (file.parent / "expert.insights.sqlite").exists()
 
 
 def test_what_an_expert_learns_is_known_when_the_file_is_loaded_again(write):

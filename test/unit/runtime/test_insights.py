@@ -955,6 +955,7 @@ def test_a_file_that_breaks_stops_no_run_and_is_reported_once_a_run(tmp_path, ca
 
 def test_rows_that_make_no_sense_stop_no_run(tmp_path, caplog):
     store = Insights(tmp_path / "i")
+    assert store.recall(OP) == []  # creates the file
     with closing(sqlite3.connect(tmp_path / "i")) as connection, connection:
         connection.execute("INSERT INTO insights VALUES (?, 'k', 'op', x'ff', '', 'many', 'few', 0)", (OP,))
     connection.close()

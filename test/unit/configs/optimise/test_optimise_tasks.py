@@ -120,6 +120,36 @@ def test_all_faults_are_told_at_once_with_their_lines(tmp_path):
     }
 
 
+def test_faults_of_every_kind_are_told_at_once(tmp_path):
+    path = written(
+        tmp_path,
+        """\
+        {"id": "a", "jbo": "x", "verify": {"contain": ["x"]}}
+        {"id": "a", "job": "x", "verify": {"matches": "("}}
+        {bad
+        {"id": "c", "job": "x", "files": ["none.txt"], "verify": {"contains": "x"}}
+        {"id": "d", "job": "x", "files": ["none.txt"]}
+        {"id": "e", "jbo": "x", "verify": {"matches": "("}}
+        """,
+        "tasks.jsonl",
+    )
+    with pytest.raises(InvalidError) as error:
+        read_tasks(path)
+    places = {(issue.code, issue.where.removeprefix(str(path))) for issue in error.value.issues}
+    assert places == {
+        ("unknown-key", ":1 tasks[0].jbo"),
+        ("unknown-key", ":1 tasks[0].verify.contain"),
+        ("duplicate-id", ":2 tasks[1].id"),
+        ("pattern", ":2 tasks[1].verify.matches"),
+        ("json", ":3 tasks[2]"),
+        ("file", ":4 tasks[3].files[0]"),
+        ("missing-key", ":5 tasks[4].verify"),
+        ("file", ":5 tasks[4].files[0]"),
+        ("unknown-key", ":6 tasks[5].jbo"),
+        ("pattern", ":6 tasks[5].verify.matches"),
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "messages"),
     [
@@ -146,8 +176,8 @@ def test_a_file_that_is_none_of_tasks(tmp_path, text, messages):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"id": "a"', r":1: is not JSON"),
-        ("{}\n[\n", ":2: is not JSON"),
+        ('{"id": "a"', r":1 tasks\[0\]: is not JSON"),
+        ("{}\n[\n", r":2 tasks\[1\]: is not JSON"),
         ('{"id": "a", "id": "b"}', "duplicate key 'id'"),
         ('{"id": NaN}', "NaN is not a JSON number"),
         ("[" * 100_000, "nested too deep"),

@@ -1,0 +1,76 @@
+"""Standard streams of the command: an error of stdout is told apart from other errors, errors of stderr are ignored."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Any
+
+
+class StdoutError(OSError):
+    """Stdout cannot be written: the disk is full, or it is closed."""
+
+
+class _Stream(io.RawIOBase):
+    """Stream that discards everything after the first failed write.
+
+    Args:
+        raw: The stream to write to.
+        ignore: True to ignore the first error as well; otherwise it is raised.
+    """
+
+    mode = "wb"
+
+    def __init__(self, raw: Any, *, ignore: bool) -> None:
+        self._raw, self._ignore, self._failed = raw, ignore, False
+
+    @property
+    def name(self) -> Any:
+        return getattr(self._raw, "name", None)
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return self._raw.isatty()
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
+    def write(self, data: Any, /) -> int | None:
+        if not self._failed:
+            try:
+                return self._raw.write(data)
+            except OSError as error:
+                self._failed = True
+                if isinstance(error, BrokenPipeError) and not self._ignore:
+                    raise  # the reader has seen enough
+                if not self._ignore:
+                    raise StdoutError(error.errno, error.strerror) from error
+        return memoryview(data).nbytes
+
+
+def guard() -> None:
+    """Replace the streams of this process, also those that were closed before it started."""
+    sys.stdout = _guarded(sys.stdout, 1, os.O_RDONLY, ignore=False)
+    sys.stderr = _guarded(sys.stderr, 2, os.O_WRONLY, ignore=True)
+
+
+def _guarded(stream: Any, number: int, mode: int, *, ignore: bool) -> Any:
+    if stream is None:  # no other file may get this number; one that is open for reading cannot be written
+        null = os.open(os.devnull, mode)
+        if null != number:
+            os.dup2(null, number)
+        raw = _Stream(io.FileIO(number, "w", closefd=False), ignore=ignore)
+        return io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace")
+    raw = _Stream(getattr(stream.buffer, "raw", stream.buffer), ignore=ignore)
+    has_buffer = hasattr(stream.buffer, "raw")  # not with python -u
+    buffer: Any = io.BufferedWriter(raw) if has_buffer else raw
+    return io.TextIOWrapper(
+        buffer,
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=not has_buffer,
+    )
