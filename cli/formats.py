@@ -58,7 +58,7 @@ class Report(NamedTuple):
         issues: Its faults, and differences that may change its results.
         read: True if it could be read.
         notes: Differences from its platform that do not affect its results.
-        remarks: Properties that only running its code would show.
+        remarks: Properties that only running its code would show, and parts without effect.
     """
 
     file: str
