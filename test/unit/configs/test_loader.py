@@ -1669,3 +1669,14 @@ def test_a_name_and_an_output_that_are_left_empty_are_faults(write):
         ),
         (":7 experts[0].profile.name", "must not be empty, not ''"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (MINIMAL + "    evaluator: {instruction: Judge., function: my_module.judge}\n", ":8 experts[0].evaluator.instruction"),
+        (MINIMAL.replace("Greet.\n", "Greet.\n    function: my_module.greet\n"), ":4 operators[0].instruction"),
+    ],
+)  # fmt: skip
+def test_an_operator_has_an_instruction_or_a_function(write, beside, text, where):
+    assert issues(write(text)) == [("unknown-key", where, "write instruction or function, not both")]
