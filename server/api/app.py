@@ -193,6 +193,8 @@ def _fault_text(fault: Any) -> str:
     match fault["type"]:
         case "missing":
             return "is missing"
+        case "extra_forbidden" if fault["loc"] == ("body", "job"):
+            return "give goal or job, not both"
         case "extra_forbidden":
             return "there is no such field"
         case _:

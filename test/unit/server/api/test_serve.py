@@ -356,6 +356,32 @@ async def test_a_question_is_answered_over_http():
     assert run["result"] == "figs: ordered"
 
 
+async def test_the_usage_of_a_run_that_asks_covers_the_models_called_so_far():
+    with ScriptedModel(lambda request: Say("figs")) as model:
+        offer = offered(words(), Code(order), reasoner=MonoModelReasoner(model.model))
+        async with served(offer) as here, here.openai() as client:
+            chat = await client.chat.completions.create(model="Expert", messages=[HELLO])
+            response = await client.responses.create(model="Expert", input="Hello")
+            begun = (await here.http.post("/runs", json={"expert": "Expert", "goal": "figs"})).json()
+            run = await here.until(begun["id"], "asks")
+            (question,) = run["questions"]
+            await here.http.post(f"/runs/{run['id']}/answers/{question['id']}", json={"answer": True})
+            ended = await here.ended(run["id"])
+    assert chat.usage.completion_tokens > 0
+    assert response.usage.output_tokens > 0
+    assert run["usage"] == ended["usage"]
+    assert run["usage"]["calls"] == 1
+
+
+async def test_a_goal_that_is_given_under_both_of_its_names_is_refused():
+    async with served(offered(Code(echo))) as here:
+        reply = await here.http.post("/runs", json={"expert": "Expert", "goal": "a", "job": "a"})
+    assert (reply.status_code, reply.json()["error"]["message"]) == (
+        400,
+        "the request: 1 issue\n  body.job: give goal or job, not both",
+    )
+
+
 async def test_answers_may_be_given_beforehand_and_a_wrong_one_ends_the_run():
     async with served(offered(Code(order))) as here:
         runs = []
