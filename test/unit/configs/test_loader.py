@@ -1303,7 +1303,7 @@ def test_what_an_expert_learns_is_known_when_the_file_is_loaded_again(write):
         ("{insights: expert.yaml}", "insights", ":9 env.insights", "file is not a database"),
         ("{insights: .}", "insights", ":9 env.insights", "cannot be used"),
         ("{insights: ':memory:'}", "insights", ":9 env.insights", "name one, or leave `insights` out"),
-        ("{insights: ''}", "value", ":9 env.insights", "at least 1 character"),
+        ("{insights: ''}", "value", ":9 env.insights", "must not be empty"),
         ("{insights: 5}", "value", ":9 env.insights", "must be text, not 5"),
         ("{insights: {path: a}}", "value", ":9 env.insights", "must be text"),
         ("{insigts: true}", "unknown-key", ":9 env.insigts", "did you mean 'insights'?"),
