@@ -9,6 +9,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
@@ -58,7 +59,7 @@ class Report(NamedTuple):
         issues: Its faults, and differences that may change its results.
         read: True if it could be read.
         notes: Differences from its platform that do not affect its results.
-        remarks: Properties that only running its code would show.
+        remarks: Properties that only running its code would show, and parts without effect.
     """
 
     file: str
@@ -197,7 +198,7 @@ def report(file: str, known: Mapping[str, Format] | None = None) -> Report:
         with found_file(file) as path:
             data = read_file(path)
     except InputError as error:
-        return Report(file, "", [Placed("unreadable", str(error).removeprefix(f"{file}: "))], read=False)
+        return Report(file, "", [_input_issue("unreadable", error, file)], read=False)
     if is_configuration(data):
         return _report_on_configuration(file)
     from operad.flows.formats.table import find_format, load_as
@@ -236,9 +237,21 @@ def _report_on_configuration(file: str) -> Report:
     except InvalidError as error:
         return Report(file, CONFIGURATION, [placed(issue, file) for issue in error.issues])
     except InputError as error:
-        return Report(file, CONFIGURATION, [Placed("input", str(error).removeprefix(f"{file}: "))])
+        return Report(file, CONFIGURATION, [_input_issue("input", error, file)])
     none = [] if found.profiles else [Placed("no-experts", "configures no experts; add one under `experts`")]
     return Report(file, CONFIGURATION, none, remarks=found.remarks)
+
+
+def _input_issue(code: str, error: InputError, file: str) -> Placed:
+    """Return an error on a file as an issue, whose message does not repeat the path."""
+    message, paths = str(error), [file]
+    with suppress(OSError, RuntimeError, ValueError):  # a symlink loop; no such user's home; a zero byte
+        paths.append(str(Path(file).expanduser().resolve()))
+    for path in paths:
+        if message.startswith(f"{path}:"):
+            line, _, rest = message.removeprefix(f"{path}:").partition(": ")
+            return Placed(code, rest, line=int(line)) if line.isdigit() else Placed(code, message[len(path) + 2 :])
+    return Placed(code, message)
 
 
 def _issue_lines(reports: Sequence[Report]) -> Iterator[str]:

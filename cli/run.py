@@ -154,7 +154,7 @@ def run(
     if runnable.graph is None:
         described = described.model_copy(update={"inputs": expert_inputs(given)})
     else:
-        described, missing = job_of(runnable.graph, described, given, may_ask=lines.typed)
+        described, missing = job_of(runnable.graph, described, given, may_ask=lines.typed, file=config)
     answers = refuse_repeated("--answer", named_values("--answer", "ID", answer))
     kept: Kept | None = None
     if durable or workers_ or any(given is not None for given in (db, run_id, files)):

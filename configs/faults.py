@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from operad.configs.schema import KINDS, NODE, OPERATOR, OTHER_NAMES, SEVERAL, ConfigSpec, OperatorSpec
+from operad.configs.schema import FUNCTION, KINDS, NODE, OPERATOR, OTHER_NAMES, SEVERAL, ConfigSpec, OperatorSpec
 from operad.runtime.values.document import Document, Path_
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 from operad.runtime.values.near_names import near_name
@@ -101,18 +101,7 @@ def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]
     """Return the issue code and the message for a problem that pydantic found in a value of type `spec`."""
     path, value = problem["loc"], problem["input"]
     if problem["type"] == "extra_forbidden":
-        known = sorted(_known_keys(spec, path[:-1]))
-        if path[-2:-1] == (NODE,) and path[-1] in _OPERATOR_KEYS:
-            return "unknown-key", (
-                f"an operator has either a `type` with `params`, or an `instruction`; remove {path[-1]!r} or `type`"
-            )
-        if path[-1] == "type" and "instruction" in known:
-            return "unknown-key", "a typed node can be neither an evaluator nor a fallback"
-        if meant := meant_key(problem, spec):
-            return "unknown-key", f"unknown key (did you mean {meant!r}?)"
-        if value is None and " " in str(path[-1]):  # {instruction: Say hi, then go}
-            return "unknown-key", "unknown key; a comma ends a text in { }: put the text in quotes"
-        return "unknown-key", f"unknown key; known: {', '.join(known) or 'none'}"
+        return "unknown-key", _unknown_key(problem, spec)
     if problem["type"] == "missing":
         return "missing-key", "this key is missing"
     if problem["type"] == "value_error":
@@ -126,6 +115,23 @@ def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]
     if problem["type"] == "string_type" and isinstance(value, bool | int | float):
         shown += "; put it in quotes"  # to YAML, yes and no are true and false
     return "value", f"{requirement(problem)}{shown}"
+
+
+def _unknown_key(problem: Any, spec: type[BaseModel]) -> str:
+    """Return the message on an unknown key."""
+    path, value = problem["loc"], problem["input"]
+    known = sorted(_known_keys(spec, path[:-1]))
+    if path[-2:-1] == (NODE,) and path[-1] in _OPERATOR_KEYS:
+        return f"an operator has either a `type` with `params`, or an `instruction`; remove {path[-1]!r} or `type`"
+    if path[-2:-1] == (FUNCTION,) and path[-1] == "instruction":
+        return "write instruction or function, not both"
+    if path[-1] == "type" and "instruction" in known:
+        return "a typed node can be neither an evaluator nor a fallback"
+    if meant := meant_key(problem, spec):
+        return f"unknown key (did you mean {meant!r}?)"
+    if value is None and " " in str(path[-1]):  # {instruction: Say hi, then go}
+        return "unknown key; a comma ends a text in { }: put the text in quotes"
+    return f"unknown key; known: {', '.join(known) or 'none'}"
 
 
 def _is_chain(problem: Any) -> bool:

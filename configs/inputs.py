@@ -15,6 +15,16 @@ from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job
 
 T = VariableType
+_EXAMPLES = {
+    T.OBJECT: """'{"key":"value"}'""",
+    T.ARRAY: "'[1,2]'",
+    T.ARRAY_STRING: """'["a","b"]'""",
+    T.ARRAY_NUMBER: "'[1,2]'",
+    T.ARRAY_BOOLEAN: "'[true,false]'",
+    T.ARRAY_OBJECT: """'[{"key":"value"}]'""",
+}
+"""Values of inputs that are JSON, as they are written at the command line."""
+
 Say = Callable[[str], None]
 NextLine = Callable[[], Awaitable[str | None]]
 
@@ -42,7 +52,13 @@ def _start_params(graph: NodeGraph) -> StartParams:
 
 
 def job_of(
-    graph: NodeGraph, job: Job, given: Iterable[tuple[str, str]], *, may_ask: bool, option: str = "--input"
+    graph: NodeGraph,
+    job: Job,
+    given: Iterable[tuple[str, str]],
+    *,
+    may_ask: bool,
+    option: str = "--input",
+    file: str = "",
 ) -> tuple[Job, list[StartVariable]]:
     """Return the job with the given inputs, and the variables that have no value yet.
 
@@ -52,6 +68,7 @@ def job_of(
         given: Names and values as typed; the name of a list of files may occur several times.
         may_ask: True if missing inputs can be asked for.
         option: The command's option for inputs.
+        file: The file of the workflow, for errors; by default, its name.
 
     Raises:
         InputError: Inputs are invalid, or missing and cannot be asked for; all are named.
@@ -82,7 +99,7 @@ def job_of(
         faults.append(str(error).removeprefix("the workflow's inputs: "))
     faults += [_missing_message(unasked, option)] if unasked else []
     if faults:
-        raise InputError(f"{graph.name}: " + "; ".join(faults))
+        raise InputError(f"{file or graph.name}: " + "; ".join(faults))
     return _with_inputs(job, inputs), missing
 
 
@@ -143,9 +160,16 @@ def _missing_variables(variables: Sequence[StartVariable], given: Iterable[str],
 
 def _missing_message(missing: Sequence[StartVariable], option: str) -> str:
     named = ", ".join(f"{name!r} ({kind.value})" for name, kind in missing)
-    options = " ".join(f"{option} {name}={'PATH' if kind.is_file else kind.value.upper()}" for name, kind in missing)
+    options = " ".join(f"{option} {name}={_example(kind)}" for name, kind in missing)
     subject = "input is" if len(missing) == 1 else "inputs are"
     return f"{len(missing)} {subject} missing: {named}; write {options}, with nothing after the = for none"
+
+
+def _example(kind: VariableType) -> str:
+    """Return a value of an input as it is written at the command line."""
+    if kind.is_file:
+        return "PATH"
+    return _EXAMPLES.get(kind, kind.value.upper())
 
 
 def _with_inputs(job: Job, inputs: dict[str, JsonValue]) -> Job:

@@ -19,6 +19,7 @@ from operad.configs.models import make_model, override
 from operad.configs.names import name_functions, name_operators, name_tools, unknown_operators
 from operad.configs.partial import sound_part
 from operad.configs.policies import make_budget
+from operad.configs.remarks import remarks_on
 from operad.configs.schema import ConfigSpec, ExpertSpec, LeaderSpec
 from operad.operators import Services
 from operad.runtime.agents.agent import Agent, Expert, Profile
@@ -45,7 +46,7 @@ class Configuration:
         toolkit: The graph of the file's actions and tools.
         services: Services of the typed nodes.
         code: The code that the file names.
-        remarks: Properties that a `preview` could not determine without running code.
+        remarks: Properties that a `preview` could not determine without running code, and parts without effect.
     """
 
     name: str
@@ -242,7 +243,7 @@ def _preview(document: Document, spec: ConfigSpec, code: Code) -> Configuration:
     modules = StandIns(code)
     configuration = _build(document, spec, code, modules)
     not_run = [f"names code, which was not run: {', '.join(code.lines)}"] if code else []
-    return replace(configuration, remarks=(*not_run, *modules.remarks))
+    return replace(configuration, remarks=(*not_run, *modules.remarks, *remarks_on(spec, document)))
 
 
 def _spec_and_code(document: Document, folder: Path) -> tuple[ConfigSpec, Code]:

@@ -10,6 +10,7 @@ from operad.configs.schema.file import KINDS, ConfigSpec, DurableSpec, ExpertSpe
 from operad.configs.schema.models import EmbeddingsSpec, LimitsSpec, MakerSpec, ModelSpec
 from operad.configs.schema.operators import (
     ERRORS,
+    FUNCTION,
     NEEDS_NODES,
     NODE,
     OPERATOR,
@@ -33,6 +34,7 @@ from operad.configs.schema.tools import ActionSpec, LocalToolSpec, McpToolSpec, 
 
 __all__ = [
     "ERRORS",
+    "FUNCTION",
     "KINDS",
     "NEEDS_NODES",
     "NODE",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import (
     BaseModel,
@@ -47,7 +47,13 @@ def title(name: str) -> str:
 
 
 class Spec(BaseModel):
-    """A part of a configuration file. An unknown key is an error; a known one without a value is as good as none."""
+    """A part of a configuration file. An unknown key is an error; a known one without a value is as good as none.
+
+    Attributes:
+        needs_value: Optional keys that must not be left empty.
+    """
+
+    needs_value: ClassVar[frozenset[str]] = frozenset()
 
     # The whole file is validated by one model: the validators of its parts are built only where a part is read alone.
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
@@ -59,7 +65,7 @@ class Spec(BaseModel):
             return data
         known = {*cls.model_fields, *(field.alias for field in cls.model_fields.values()), *OTHER_NAMES.values()}
         pairs = cast("dict[str, Any]", data).items()
-        given = {key: value for key, value in pairs if value is not None or key not in known}
+        given = {key: value for key, value in pairs if value is not None or key not in known or key in cls.needs_value}
         for name, other in OTHER_NAMES.items():
             if name in cls.model_fields and other in given:
                 if name in given:

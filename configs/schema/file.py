@@ -68,7 +68,7 @@ InsightsRef = Annotated[
 class ProfileSpec(Spec):
     """Profile of an expert."""
 
-    name: str = Field(description="What it is called, and chosen by.")
+    name: str = Field(min_length=1, description="What it is called, and chosen by.")
     desc: str = Field(default="", description="What it can do, for the leader that gives out jobs.")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import (
     AfterValidator,
@@ -216,6 +216,10 @@ class MapSpec(Spec):
 def _is_form(value: Any) -> Any:
     if not isinstance(value, str | dict | list):
         raise ValueError(f"must be text, a mapping or a list, not {value!r}")
+    if value == {}:
+        raise ValueError(
+            "has no fields; name them, such as {claims: [string]}, or remove the key for an answer in text"
+        )
     return cast("Any", value)
 
 
@@ -369,11 +373,21 @@ class BudgetSpec(Spec):
     seconds: Seconds | None = Field(default=None, description="From its start, waiting for a person not counted.")
 
 
+def _some_evaluator(value: Any) -> Any:
+    if value is None:
+        raise ValueError("is left empty, so that nothing judges the result; name an evaluator, or remove the key")
+    return value
+
+
 class WorkflowLikeSpec(Spec):
     """Operators in their order, and what holds for all of them."""
 
+    needs_value: ClassVar[frozenset[str]] = frozenset({"evaluator"})
+
     workflow: list[list[ChainItem]] = Field(description="Chains: each operator comes after the one before it.")
-    evaluator: EvaluatorRefs | None = Field(default=None, description="What judges the result; a list, if several do.")
+    evaluator: Annotated[EvaluatorRefs | None, BeforeValidator(_some_evaluator)] = Field(
+        default=None, description="What judges the result; a list, if several do."
+    )
     max_rounds: int = Field(default=3, ge=1, description="How often the operators run until the evaluator is content.")
     policy: PolicySpec = Field(default=PolicySpec(), description="How its operators run, where they say nothing else.")
     limits: LimitsSpec | None = Field(

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any, cast
 
 from operad.runtime.values.errors import InvalidError, Issue
+from operad.runtime.values.file import conversion
 from operad.runtime.values.valid_json import repeated_keys
 
 MAX_BYTES = 16 * 2**20
@@ -32,7 +33,9 @@ def read_text(content: bytes, name: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidError(name, [Issue("format", f"is not UTF-8: {error.reason}", f"byte {error.start}")]) from error
+        raise InvalidError(
+            name, [Issue("format", f"is not UTF-8: {error.reason}; {conversion(content)}", f"byte {error.start}")]
+        ) from error
 
 
 def read_json(text: str, name: str) -> Any:

@@ -10,6 +10,7 @@ import yaml
 
 from operad.runtime.values.document import MAX_BYTES, YamlValues, parse_yaml
 from operad.runtime.values.errors import InvalidError, Issue
+from operad.runtime.values.file import conversion
 
 
 def read_yaml(data: bytes, name: str) -> YamlValues:
@@ -27,7 +28,9 @@ def read_yaml(data: bytes, name: str) -> YamlValues:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidError(name, [Issue("encoding", f"is not UTF-8: {error.reason}", f"byte {error.start}")]) from error
+        raise InvalidError(
+            name, [Issue("encoding", f"is not UTF-8: {error.reason}; {conversion(data)}", f"byte {error.start}")]
+        ) from error
     try:
         return parse_yaml(text, name)
     except InvalidError as error:

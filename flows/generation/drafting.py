@@ -149,6 +149,8 @@ def _declared_value(annotation: Any, value: Any, nodes: Collection[str]) -> Any:
         return next(
             (_declared_value(argument, value, nodes) for argument in arguments if _fits(argument, value)), value
         )
+    if kind in (list, Sequence) and isinstance(value, Mapping):
+        value = _records(arguments[0], cast("Mapping[str, Any]", value))
     if isinstance(value, list) and arguments:
         return [_declared_value(arguments[0], each, nodes) for each in cast("list[Any]", value)]
     if isinstance(value, Mapping) and len(arguments) > 1:
@@ -156,6 +158,14 @@ def _declared_value(annotation: Any, value: Any, nodes: Collection[str]) -> Any:
             key: _declared_value(arguments[1], each, nodes) for key, each in cast("Mapping[str, Any]", value).items()
         }
     return cast("Any", value)
+
+
+def _records(item: Any, named: Mapping[str, Any]) -> Any:
+    """Return the list that a mapping stands for, as in Operad's YAML: names with a value each, or one record."""
+    fields = list(places(_without_annotations(item)))
+    if len(fields) != 2 or fields[0] != "name":
+        return named
+    return [named] if set(named) == set(fields) else [dict(zip(fields, pair, strict=True)) for pair in named.items()]
 
 
 def _has_default(annotation: Any, index: int) -> bool:

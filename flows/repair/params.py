@@ -15,6 +15,7 @@ from operad.flows.repair.references import as_selector, by_node
 from operad.flows.repair.state import Proposal, State, params_of, with_params
 from operad.flows.repair.walk import fields_of, is_literal, is_record, params_type_of
 from operad.operators.conditions import fault_of
+from operad.operators.named_params import in_lists
 from operad.operators.variables import Selector, Text, VariableType, as_text
 
 T = VariableType
@@ -121,11 +122,11 @@ def _as_list(item: Any, given: Any, graph: NodeGraph) -> Any:
     """Return a value as a list of items of a declared type; unchanged if it has no known form."""
     if is_record(item):
         match given:
-            case {"name": _} | {"variable": _}:
+            case {"name": _} | {"variable": _} if len(cast("dict[str, Any]", given)) > 1:
                 return [given]
             case {**named} if named:
                 names = list(fields_of(item))
-                return [[name, value] for name, value in cast("dict[str, Any]", named).items()] if len(names) == 2 else given  # fmt: skip
+                return in_lists(list[item], cast("Any", named)) if len(names) == 2 else given
             case [str(), [str(), str()]] if len(fields_of(item)) == 2:
                 return [given]
             case _:

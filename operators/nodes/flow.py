@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 from pydantic import Field, JsonValue
 
@@ -20,6 +20,7 @@ from operad.operators.variables import (
     as_text,
     fits,
     short_json,
+    type_of,
     whole,
 )
 from operad.runtime.values.errors import InputError, OperadError, did_you_mean
@@ -171,6 +172,7 @@ def read_value(given: JsonValue, kind: VariableType) -> Any:
     if kind is T.ARRAY_FILE:
         return [_file(path) for path in (given if isinstance(given, list) else [given])]
     value: Any = given
+    why = ""
     if kind is T.STRING:
         value = whole(as_text(given))
     elif kind is T.BOOLEAN and isinstance(given, str):
@@ -180,9 +182,18 @@ def read_value(given: JsonValue, kind: VariableType) -> Any:
     elif isinstance(given, str):
         is_text = kind is T.ARRAY_STRING and not given.lstrip().startswith("[")  # not a list with a missing bracket
         value = _json_or(given, [whole(given)] if is_text else given)
+        why = ", which is not JSON" if value is given and given.lstrip()[:1] in ("[", "{") else ""
     if not fits(value, kind):
-        raise InputError(f"expected {kind.value}, got {short_json(given)}")
+        raise InputError(f"expected {kind.value}, got {short_json(given)}{why or _unfit_item(value, kind)}")
     return value
+
+
+def _unfit_item(value: Any, kind: VariableType) -> str:
+    """Return the first item of a list that has not the type of the list's items, as the end of a message."""
+    if kind.item is None or not isinstance(value, list):
+        return ""
+    items = enumerate(cast("list[Any]", value))
+    return next((f"; its item [{i}] is of type {type_of(each)}" for i, each in items if not fits(each, kind.item)), "")
 
 
 def _json_or(text: str, otherwise: Any) -> Any:

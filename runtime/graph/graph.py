@@ -112,9 +112,9 @@ class WorkflowGraph:
         taken = {*self.operators, END}
         for evaluator_id in (evaluator.get_id() for evaluator in self.evaluators):
             if evaluator_id in taken:
-                issues.append(
-                    Issue("duplicate-id", "an evaluator has the id of an operator, or of another", evaluator_id)
-                )
+                other = "an operator" if evaluator_id in self.operators else "another evaluator"
+                message = f"an evaluator has the id of {other}: {evaluator_id!r}"
+                issues.append(Issue("duplicate-id", message, evaluator_id))
             taken.add(evaluator_id)
         if END in self.operators:
             issues.append(Issue("duplicate-id", "this id is reserved for the end of the workflow", END))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,8 @@ _COLLECTIONS = {None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 _SCALARS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "timestamp")}
 _TEXTS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "value", "merge")}
 """Tags of text; a bare `=` or `<<` is text, except for a key `<<`."""
+
+_ANCHOR = re.compile(r"[&*]([^\s,\[\]{}]+)")
 
 Path_ = tuple["str | int", ...]
 
@@ -367,9 +370,19 @@ def _syntax_issue(error: yaml.YAMLError, text: str, name: str) -> Issue:
     if context and context_mark is not None and context_mark.line != row:
         context = f"{context} that begins in line {context_mark.line + 1}"
     problem = " ".join(filter(None, (context, getattr(error, "problem", None))))
+    line = "".join(text.splitlines()[row : row + 1])
+    before = line[:column]
     if problem.startswith("mapping values are not allowed"):
+        deeper = row > 0 and ": " not in before
         problem = "a second `: ` in one line; put a text that contains `: ` in quotes"
-    if "\t" in "".join(text.splitlines()[row : row + 1])[: column + 1]:
+        problem = "wrong indentation: indent this line as the key above" if deeper else problem
+    if problem.startswith("while parsing a block") and not before.strip():
+        problem = "wrong indentation: indent this line as the keys of the item above"
+    if problem.startswith(("while scanning an anchor", "while scanning an alias")):
+        anchor = _ANCHOR.match(line, max(before.rfind("&"), before.rfind("*"), 0))
+        hint = f"; write `name: {anchor[1][:80]}`" if anchor else ""
+        problem = f"anchors take A–Z, a–z, 0–9, _ and -{hint}"
+    if "\t" in line[: column + 1]:
         problem = "a tab; YAML indents with spaces only"
     return Issue("yaml", _with_excerpt(problem, text, row), f"{name}:{row + 1}:{column + 1}")
 

@@ -30,6 +30,10 @@ _SUFFIXES = {
 """Suffixes that Python's own table lacks or changes between versions."""
 
 
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""Byte order marks of UTF-16."""
+
+
 def suffix_of(mime_type: str) -> str:
     """Return the suffix of file names for a type, with the dot; ``.bin`` for an unknown type."""
     return _SUFFIXES.get(mime_type) or mimetypes.guess_extension(mime_type) or ".bin"
@@ -119,6 +123,8 @@ class FileDescriptor(BaseModel):
         data = self.read_bytes(max_bytes)
         if data.startswith(b"\x1f\x8b"):
             raise InputError(f"{self.path}: is compressed; unpack it, for example with: gunzip -k")
+        if data.startswith(_UTF_16):
+            raise InputError(f"{self.path}: is UTF-16 text; {conversion(data)}")
         if b"\0" in data:
             raise InputError(f"{self.path}: is binary (it holds a zero byte); a text file is needed")
         try:
@@ -127,8 +133,14 @@ class FileDescriptor(BaseModel):
             line = data.count(b"\n", 0, error.start) + 1
             raise InputError(
                 f"{self.path}:{line}: is not UTF-8 text (byte {data[error.start]:#04x} at offset {error.start}); "
-                "convert it, for example with: iconv -f LATIN1 -t UTF-8"
+                f"{conversion(data)}"
             ) from error
+
+
+def conversion(data: bytes) -> str:
+    """Return the advice how to convert text that is not UTF-8."""
+    encoding = "UTF-16" if data.startswith(_UTF_16) else "LATIN1"
+    return f"convert it, for example with: iconv -f {encoding} -t UTF-8"
 
 
 def read_bytes(path: Path, max_bytes: int) -> bytes:

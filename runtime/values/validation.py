@@ -21,15 +21,24 @@ _REQUIREMENTS: Mapping[str, str] = {
     "int_from_float": "must be a whole number",
     "int_parsing": "must be a whole number",
     "int_type": "must be a whole number",
+    "json_invalid": "is not JSON",
     "less_than": "must be less than {lt}",
     "less_than_equal": "must be at most {le}",
     "list_type": "must be a list",
     "literal_error": "must be {expected}",
+    "model_attributes_type": "must be a mapping of keys to values",
     "model_type": "must be a mapping of keys to values",
-    "string_too_short": "must not be empty",
+    "string_pattern_mismatch": "must match the pattern {pattern}",
     "string_type": "must be text",
 }
 """Requirements by pydantic's type of error; fields in braces come from the error's context."""
+_LENGTHS: Mapping[str, tuple[str, str, str]] = {
+    "string_too_long": ("at most", "max_length", "character"),
+    "string_too_short": ("at least", "min_length", "character"),
+    "too_long": ("at most", "max_length", "item"),
+    "too_short": ("at least", "min_length", "item"),
+}
+"""Words for limits of lengths, by pydantic's type of error: the limit, its name in the context, and the unit."""
 _CHOICE = re.compile(r"'([^']*)'")
 
 
@@ -49,6 +58,12 @@ def requirement(fault: Mapping[str, Any]) -> str:
     Returns:
         The requirement, or pydantic's message for kinds of faults that this module does not know.
     """
+    if fault["type"] in _LENGTHS:
+        limit, name, unit = _LENGTHS[fault["type"]]
+        number = fault["ctx"][name]
+        if limit == "at least" and number == 1:
+            return "must not be empty"
+        return f"must have {limit} {number} {unit}{'' if number == 1 else 's'}"
     template = _REQUIREMENTS.get(fault["type"])
     if template is None:
         return str(fault["msg"]).removeprefix("Value error, ")

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from operad.runtime.events import Event, current_scope
 from operad.runtime.events.stream import Buffer
@@ -27,6 +27,9 @@ from operad.runtime.values.sync import run_sync, running_loop
 from operad.runtime.workflow.given import answers_of
 from operad.runtime.workflow.live import LiveRun
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 Item = TypeVar("Item")
 E = TypeVar("E", bound=Event)
 
@@ -34,7 +37,13 @@ E = TypeVar("E", bound=Event)
 class RunStream(AsyncGenerator[Item, None]):
     """Stream of a run's items, iterated by ``async for``, or by ``for`` without an event loop.
 
-    Closing the stream, or leaving the loop over it, stops the run; a durable run can be resumed.
+        async with flow.stream("two figs") as stream:
+            async for event in stream:
+                if isinstance(event, events.OperatorFinished):
+                    break  # the end of the `async with` block stops the run
+
+    Closing the stream stops the run; a durable run can be resumed. A `for` loop closes it when the loop is left. An
+    ``async for`` loop that is left by ``break`` or an error does not: use ``async with``, or call `aclose`.
 
     Args:
         items: The items.
@@ -55,6 +64,36 @@ class RunStream(AsyncGenerator[Item, None]):
         """Close the stream, which stops the run unless it has ended."""
         await self._items.aclose()
 
+    def close(self) -> None:
+        """Close the stream without an event loop, which stops the run unless it has ended.
+
+        Raises:
+            RunningLoopError: An event loop is running here: use ``await stream.aclose()``.
+        """
+        run_sync(self._items.aclose, "aclose()")
+
+    async def __aenter__(self) -> Self:
+        """Return the stream, which is closed at the end of the ``async with`` block."""
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Close the stream."""
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        """Return the stream, which is closed at the end of the ``with`` block.
+
+        Raises:
+            RunningLoopError: An event loop is running here: use ``async with``.
+        """
+        if running_loop() is not None:
+            raise RunningLoopError("an event loop is running here: write `async with` instead of `with`")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the stream."""
+        self.close()
+
     def __iter__(self) -> Iterator[Item]:
         """Iterate without an event loop.
 
@@ -68,7 +107,7 @@ class RunStream(AsyncGenerator[Item, None]):
             while (item := run_sync(next_item, "anext(…)")) is not None:
                 yield item
         finally:
-            run_sync(self._items.aclose, "aclose()")
+            self.close()
 
 
 @dataclass(slots=True)

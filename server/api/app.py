@@ -10,19 +10,22 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Route
 
+from operad.configs.faults import meant_key, real_path
 from operad.runtime.durable.places import version_here
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.validation import requirement
+from operad.runtime.values.near_names import near_name
+from operad.runtime.values.validation import nearest_choice, requirement
 from operad.runtime.values.value import Value
 from operad.server.api.chat import chat_routes
 from operad.server.api.experts import Offer
 from operad.server.api.mcp_tools import McpDoor
 from operad.server.api.page import page_reply
-from operad.server.api.plain import PlainDoor, refusals
+from operad.server.api.plain import RUN_ID, PlainDoor, refusals
 from operad.server.api.replies import error_reply, json_reply
 from operad.server.api.responses import response_routes
 from operad.server.api.runs import Runs
@@ -178,7 +181,8 @@ async def _on_refused(request: Request, error: Exception) -> Response:
 
 async def _on_invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101
-    faults = [(".".join(map(str, fault["loc"])), _fault_text(fault)) for fault in error.errors()]
+    schema = _body_type(request)
+    faults = [(_place(fault, error.body), _fault_text(fault, schema)) for fault in error.errors()]
     if any(where == "body" for where, _ in faults):
         faults.append(("body", "send a JSON object, with Content-Type: application/json"))
     lines = [f"{where}: {fault_text}" for where, fault_text in dict.fromkeys(faults)]
@@ -189,14 +193,39 @@ async def _on_invalid_request(request: Request, error: Exception) -> Response:
     )
 
 
-def _fault_text(fault: Any) -> str:
-    match fault["type"]:
-        case "missing":
-            return "is missing"
-        case "extra_forbidden":
-            return "there is no such field"
-        case _:
-            return requirement(fault)
+def _body_type(request: Request) -> type[BaseModel] | None:
+    """Return the type of the body of a request; None if the request takes no body."""
+    field = getattr(request.scope.get("route"), "body_field", None)
+    annotation = field.field_info.annotation if field else None
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+def _place(fault: Any, body: Any) -> str:
+    """Return the place of a fault in a request, without the parts of the path that pydantic inserts."""
+    part, *path = fault["loc"]
+    if part == "body":
+        path = () if fault["type"] == "json_invalid" else real_path(path, body)
+    return ".".join(map(str, (part, *path)))
+
+
+def _fault_text(fault: Any, schema: type[BaseModel] | None) -> str:
+    path, kind = fault["loc"][1:], fault["type"]
+    if kind == "missing":
+        given = [str(key) for key in fault["input"] or ()] if isinstance(fault["input"], dict) else []
+        similar = (
+            near_name(str(path[-1]), given) if path and schema and schema.model_config.get("extra") == "allow" else ""
+        )
+        return f"is missing; there is no field {similar!r} (did you mean {path[-1]!r}?)" if similar else "is missing"
+    if kind == "extra_forbidden" and path == ("job",):
+        return "give goal or job, not both"
+    if kind == "extra_forbidden":
+        meant = meant_key({**fault, "loc": path}, schema) if schema else ""
+        return f"there is no such field{f' (did you mean {meant!r}?)' if meant else ''}"
+    if kind == "json_invalid":
+        return f"{requirement(fault)} (character {int(path[0]) + 1})"
+    if kind == "string_pattern_mismatch" and fault["ctx"]["pattern"] == RUN_ID:
+        return "takes letters, digits, _, - and ., and begins with a letter, a digit or _"
+    return requirement(fault) + nearest_choice(fault)
 
 
 async def _on_internal_error(request: Request, error: Exception) -> Response:

@@ -77,7 +77,7 @@ class RunView(Value):
     evaluation: str
     lesson: str
     score: float | None
-    usage: Usage = Field(description="What it has cost, once it has ended.")
+    usage: Usage = Field(description="What its model calls have cost so far.")
     error: str = Field(description="Why there is no result.")
     questions: list[QuestionView]
 

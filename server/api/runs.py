@@ -299,11 +299,14 @@ class Runs:
         if run.memory is not None:
             recalled = await run.memory.recall(run.job.turns, run.job.goal)
             run.job, memory_usage = run.job.model_copy(update={"turns": recalled.turns}), recalled.usage
+            run.usage = memory_usage
         async with aclosing(run.offer.agent.stream(run.job, run_id=run.id)) as stream:
             async for event in stream:
                 run.log.add(event)
                 if isinstance(event, events.Interrupted) and event.interrupt_id in run.answers:
                     await self._give_known_answer(run, event)
+                elif isinstance(event, events.ModelAnswered):
+                    run.usage += event.usage
                 elif isinstance(event, events.RunFailed):
                     run.usage = event.usage + memory_usage
                 elif isinstance(event, events.RunFinished):

@@ -37,7 +37,7 @@ class ServedRun:
         task: Task that drives it; None if it is driven elsewhere.
         state: Last known state, never ``asks``: see `shown_state`.
         message: Its result.
-        usage: Its usage and cost.
+        usage: Its usage and cost so far.
         error: Reason for the missing result.
         timed_out: True if it was ended by its time limit.
         ended: End, on the event loop's clock.

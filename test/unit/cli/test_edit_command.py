@@ -159,3 +159,10 @@ def test_what_cannot_be_edited_is_refused(arguments, said, operad, tmp_path):
 
 def test_the_format_may_be_said(operad):
     assert operad("edit", "operad", "--op", "set 2 system x", "--format", "operad", "--dry-run")[0] == 0
+
+
+def test_a_file_that_is_not_of_the_named_format_is_named_in_the_error(operad, tmp_path):
+    (tmp_path / "e.yaml").write_bytes((tmp_path / "operad").read_bytes())
+    status, _, err = operad("edit", "e.yaml", "--format", "dify", "--op", "disconnect 1 2")
+    assert (status, err.startswith("operad: e.yaml cannot be read: ")) == (2, True), err
+    assert all(line.startswith("e.yaml:") for line in err.splitlines()[1:])

@@ -417,3 +417,28 @@ def test_a_job_that_an_input_takes_needs_no_remark(operad, folder):
     status, out, err = operad("run", "echo.operad.yaml", "--job", "Hi.")
     assert (status, out) == (0, "Hi.\n")
     assert "--job" not in err
+
+
+LISTS = """
+nodes:
+  - {id: "1", type: start, params: {variables: {names: "array[string]", size: object, age: number}}}
+  - {id: "2", type: end, params: {outputs: {all: 1.names}}}
+edges: [{from: "1", to: "2"}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], """write --input names='["a","b"]' --input size='{"key":"value"}' --input age=NUMBER, with nothing"""),
+        (['names=["Ann"', "size={}", "age=1"], 'expected array[string], got "[\\"Ann\\"", which is not JSON\n'),
+        (['names=["Ann", 3]', "size={}", "age=1"], "; its item [1] is of type number\n"),
+        (["names=Ann", "size=x", "age=1"], "input 'size': expected object, got \"x\"\n"),
+    ],
+)
+def test_inputs_in_json_are_shown_and_their_faults_are_named(operad, tmp_path, given, message):
+    (tmp_path / "lists.yaml").write_text(LISTS)
+    options = [option for each in given for option in ("--input", each)]
+    status, _, err = operad("run", "lists.yaml", *options)
+    assert (status, err.startswith("operad: lists.yaml: ")) == (2, True), err
+    assert message in err

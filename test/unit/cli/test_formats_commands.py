@@ -7,6 +7,8 @@ from itertools import pairwise
 import pytest
 
 from operad.cli import main as cli
+from operad.cli.formats import report
+from operad.configs.issues import issue_line
 from operad.flows.formats.table import FORMATS, find_format, read
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.values.errors import InvalidError
@@ -314,3 +316,19 @@ def test_check_and_run_and_serve_print_the_same_issues_and_exit_2(file, operad, 
     if file == "b.json":
         status, out, err = operad("convert", file, "--to", "dify")
         assert (status, out, err.splitlines()[1:]) == (2, "", issues)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ("operators: ü".encode("latin-1"), "e.yaml:1: is not UTF-8 text (byte 0xfc at offset 11); convert it, for example with: iconv -f LATIN1 -t UTF-8 [input]"),
+        ("operators: x".encode("utf-16"), "e.yaml: byte 0: is not UTF-8: invalid start byte; convert it, for example with: iconv -f UTF-16 -t UTF-8 [format]"),
+        (b"a" * (2**24 + 1), "e.yaml: larger than the maximum of 16,777,216 bytes [unreadable]"),
+    ],
+    ids=["Latin-1", "UTF-16", "large"],
+)  # fmt: skip
+def test_a_file_that_cannot_be_read_is_named_once(tmp_path, monkeypatch, data, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "e.yaml").write_bytes(data)
+    [issue] = report("e.yaml").issues
+    assert issue_line(issue, "e.yaml") == said

@@ -1310,7 +1310,7 @@ def test_what_an_expert_learns_is_known_when_the_file_is_loaded_again(write):
         ("{insights: expert.yaml}", "insights", ":9 env.insights", "file is not a database"),
         ("{insights: .}", "insights", ":9 env.insights", "cannot be used"),
         ("{insights: ':memory:'}", "insights", ":9 env.insights", "name one, or leave `insights` out"),
-        ("{insights: ''}", "value", ":9 env.insights", "at least 1 character"),
+        ("{insights: ''}", "value", ":9 env.insights", "must not be empty"),
         ("{insights: 5}", "value", ":9 env.insights", "must be text, not 5"),
         ("{insights: {path: a}}", "value", ":9 env.insights", "must be text"),
         ("{insigts: true}", "unknown-key", ":9 env.insigts", "did you mean 'insights'?"),
@@ -1547,7 +1547,9 @@ def test_what_is_wrong_with_one_of_several_evaluators_is_told_at_its_place(write
 def test_an_evaluator_that_is_named_twice_or_is_an_operator_too_is_refused(write, twice):
     [(code, where, message)] = issues(write(JUDGES + f"      - *polite\n      - {twice}"))
     assert (code, where.split()[1]) == ("duplicate-id", "experts[0].evaluator[1]")
-    assert message == "an evaluator has the id of an operator, or of another"
+    name = twice.removeprefix("*")
+    other = "an operator" if name == "greet" else "another evaluator"
+    assert message == f"an evaluator has the id of {other}: {name!r}"
 
 
 def test_faults_of_all_evaluators_are_told_at_once(write):
@@ -1610,3 +1612,78 @@ def test_a_number_is_the_time_limit_of_an_attempt(write):
 def test_an_evaluator_under_a_misspelt_key_is_one_issue(write):
     file = write(MINIMAL + "    evaluater: {instruction: Be nice.}\n")
     assert [code for code, _, _ in issues(file)] == ["unknown-key"]
+
+
+# Remarks on parts without effect
+
+
+WITH_PARTS = """
+operators:
+  - &greet
+    instruction: "Greet {{#ask.text#}}."
+    ports: [kind, curt]
+  - &ask
+    instruction: Ask.
+    fallback: {operator: backup}
+  - &spare
+    instruction: Do something else.
+  - &judge
+    instruction: Judge.
+  - &backup
+    instruction: Greet.
+experts:
+  - profile: {name: Greeter}
+    workflow: [[{operator: *greet, port: kind}, *ask]]
+    evaluator: *judge
+"""
+
+
+def test_parts_without_effect_are_remarks(write):
+    assert preview(write(WITH_PARTS)).remarks == (
+        "line 9: operator 'spare' never runs: no chain, evaluator or fallback names it",
+        "line 3: operator 'greet': instructions take no {{#…#}}; the operator sees the messages of those before it",
+        "line 3: no chain follows port 'curt' of operator 'greet'; if it is chosen, nothing runs after it",
+    )
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["", "\n      - [greet, ask]", "\n      - [{operator: greet, port: curt}, {instruction: Go., name: go}]"],
+    ids=["without chain", "any port", "each port"],
+)
+def test_ports_that_chains_follow_and_used_operators_are_no_remarks(write, more):
+    text = MINIMAL.replace("Greet.\n", "Greet.\n    ports: [kind, curt]\n  - &ask\n    instruction: Ask.\n")
+    first = "[{operator: *greet, port: kind}, *ask]" if more else "[*greet, *ask]"
+    assert preview(write(text.replace(" [[*greet]]", f"\n      - {first}{more}"))).remarks == ()
+
+
+def test_an_evaluator_that_is_left_empty_is_a_fault(write):
+    assert issues(write(MINIMAL + "    evaluator:\n")) == [
+        (
+            "value",
+            ":8 experts[0].evaluator",
+            "is left empty, so that nothing judges the result; name an evaluator, or remove the key",
+        )
+    ]
+
+
+def test_a_name_and_an_output_that_are_left_empty_are_faults(write):
+    text = MINIMAL.replace("Greeter", '""').replace("Greet.\n", "Greet.\n    output: {}\n")
+    assert [(where, message) for _, where, message in issues(write(text))] == [
+        (
+            ":5 operators[0].output",
+            "has no fields; name them, such as {claims: [string]}, or remove the key for an answer in text",
+        ),
+        (":7 experts[0].profile.name", "must not be empty, not ''"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (MINIMAL + "    evaluator: {instruction: Judge., function: my_module.judge}\n", ":8 experts[0].evaluator.instruction"),
+        (MINIMAL.replace("Greet.\n", "Greet.\n    function: my_module.greet\n"), ":4 operators[0].instruction"),
+    ],
+)  # fmt: skip
+def test_an_operator_has_an_instruction_or_a_function(write, beside, text, where):
+    assert issues(write(text)) == [("unknown-key", where, "write instruction or function, not both")]

@@ -124,6 +124,18 @@ def test_all_readers_tell_of_a_duplicate_key_in_the_same_words():
     ("text", "message"),
     [
         ("a: 1\nb: {c: 1,\n  d: 2\ne: 3\n", "while parsing a flow mapping that begins in line 2 did not find expected"),
+        (
+            "a:\n  - b: 1\n   c: 2\n",
+            "wrong indentation: indent this line as the keys of the item above: 'c: 2'",
+        ),
+        (
+            "a:\n  b: 1\n c: 2\n",
+            "wrong indentation: indent this line as the keys of the item above: 'c: 2'",
+        ),
+        ("a:\n- b: 1\n   c: 2\n", "wrong indentation: indent this line as the key above: 'c: 2'"),
+        ('- "a" b\n', "did not find expected"),
+        ("a: &お金\n  b: 1\n", "anchors take A–Z, a–z, 0–9, _ and -; write `name: お金`: 'a: &お金'"),
+        ("a: [*b.c, 1]\n", "anchors take A–Z, a–z, 0–9, _ and -; write `name: b.c`: 'a: [*b.c, 1]'"),
         ("a: [1, 2\nb: 3\n", "while parsing a flow sequence that begins in line 1 did not find expected"),
     ],
 )

@@ -107,6 +107,13 @@ def test_a_binary_file_is_no_text(write):
     assert error_of(file.read_text) == f"{file.path}: is binary (it holds a zero byte); a text file is needed"
 
 
+def test_utf_16_text_is_an_error_with_the_remedy(write):
+    file = write("Müller".encode("utf-16"))
+    assert error_of(file.read_text) == (
+        f"{file.path}: is UTF-16 text; convert it, for example with: iconv -f UTF-16 -t UTF-8"
+    )
+
+
 def test_another_encoding_is_an_error_with_line_byte_and_remedy(write):
     file = write("first\nsecond\nMüller\n".encode("latin-1"))
     assert error_of(file.read_text) == (

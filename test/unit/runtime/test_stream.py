@@ -220,6 +220,26 @@ async def test_a_consumer_that_just_leaves_ends_the_run(engine):
     await asyncio.wait_for(ended.wait(), RENDEZVOUS)
 
 
+async def test_the_end_of_an_async_with_block_ends_the_run_at_once_though_the_stream_is_still_held(engine):
+    cleaned = []
+
+    async def work():
+        token("t")
+        try:
+            await asyncio.sleep(100)
+        finally:
+            await asyncio.sleep(0.01)
+            cleaned.append("a")
+
+    async with chain(engine, Do("a", work)).stream(JOB, NOBODY) as stream:
+        async for event in stream:
+            if isinstance(event, events.TokenStreamed):
+                break
+    assert cleaned == ["a"]
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
+
+
 async def test_an_error_of_a_run_whose_consumer_has_left_is_not_left_lying_about(engine, caplog):
     async def work():
         token("t")
@@ -538,9 +558,40 @@ def test_without_an_event_loop_a_stream_is_iterated_as_it_is_and_leaving_it_canc
     assert ended.wait(RENDEZVOUS)
 
 
-async def test_with_an_event_loop_it_says_how_to_iterate():
+@pytest.mark.parametrize("by_with", [True, False], ids=["with", "close"])
+def test_without_an_event_loop_a_stream_is_closed_by_with_or_close(by_with):
+    ended = []
+
+    async def wait(said: str) -> str:
+        token("t")
+        try:
+            await asyncio.sleep(RENDEZVOUS)
+        finally:
+            ended.append(said)
+        return said
+
+    stream = Workflow([wait]).stream("go", only=events.TokenStreamed)
+    if by_with:
+        with stream:
+            iterator = iter(stream)
+            next(iterator)
+    else:
+        iterator = iter(stream)
+        next(iterator)
+        stream.close()
+    assert ended == ["go"]
+    assert list(iterator) == []
+    stream.close()
+
+
+async def test_with_an_event_loop_it_says_how_to_iterate_and_to_close():
+    stream = Workflow([shout]).stream("go")
     with pytest.raises(RunningLoopError, match="write `async for` instead of `for`"):
-        list(Workflow([shout]).stream("go"))
+        list(stream)
+    with pytest.raises(RunningLoopError, match="write `async with` instead of `with`"), stream:
+        pass
+    with pytest.raises(RunningLoopError, match=r"use `await aclose\(\)`"):
+        stream.close()
 
 
 def test_what_is_no_filter_is_refused_at_the_call():

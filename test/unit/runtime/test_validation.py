@@ -44,7 +44,10 @@ def refuse(value: int) -> int:
         (Literal["any", "all"], 3, "must be 'any' or 'all'"),
         (Colour, "gren", "must be 'red' or 'green' (did you mean 'green'?)"),
         (Annotated[int, AfterValidator(refuse)], 1, "it is odd"),
-        (Annotated[str, Field(min_length=2)], "a", "String should have at least 2 characters"),
+        (Annotated[str, Field(min_length=2)], "a", "must have at least 2 characters"),
+        (Annotated[str, Field(max_length=1)], "ab", "must have at most 1 character"),
+        (Annotated[list[int], Field(min_length=1)], [], "must not be empty"),
+        (Annotated[str, Field(pattern="^a$")], "b", "must match the pattern ^a$"),
     ],
 )
 def test_a_fault_is_told_by_what_the_value_must_be(kind: Any, value: Any, text: str) -> None:

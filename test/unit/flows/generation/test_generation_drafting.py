@@ -69,3 +69,12 @@ def test_whatever_is_drafted_is_read_without_a_crash(name, value):
     node_type = NODE_TYPES[name]
     params_of(node_type, dict.fromkeys(node_type.params_type.model_fields, value))
     drafted(node_type, dict.fromkeys(node_type.params_type.model_fields, value))
+
+
+def test_mappings_of_names_are_read_as_in_yaml():
+    outputs = [["greeting", ["text", "2"]], ["french", ["text", "4"]]]
+    assert params_of(NODE_TYPES["end"], {"outputs": {"greeting": "2.text", "french": "4.text"}}) == {"outputs": outputs}
+    assert params_of(NODE_TYPES["end"], {"outputs": {"name": "greeting", "value": "2.text"}}) == {
+        "outputs": outputs[:1]
+    }
+    assert params_of(NODE_TYPES["start"], {"variables": {"name": "string"}}) == {"variables": [["name", "string"]]}

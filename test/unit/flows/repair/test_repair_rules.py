@@ -427,3 +427,16 @@ def test_what_runs_inside_of_a_renamed_node_is_renamed_with_it():
         ("x", "2-2"),
     ]
     assert moved.edges == [Edge("2-2-1", "x")]
+
+
+def test_mappings_of_names_are_read_as_in_yaml():
+    value = flow(
+        node("1", "start", variables={"name": "string"}),
+        node("2", "llm", system="", user="{{#1.name#}}"),
+        node("9", "end", outputs={"greeting": "2.text"}),
+    )
+    result = mended(value)
+    assert (param(result, "1")["variables"], param(result, "9")["outputs"]) == (
+        [["name", "string"]],
+        [["greeting", ["text", "2"]]],
+    )

@@ -181,7 +181,7 @@ async def test_what_cannot_stream_comes_at_the_end_in_pieces():
         ({"model": "Exprt"}, "did you mean 'Expert'"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]}, r"messages\[0\]\.content\[0\]: is 'image_url'"),
         ({"messages": [{"role": "system", "content": "x"}]}, "none of the role 'user' has text"),
-        ({"messages": []}, "at least 1"),
+        ({"messages": []}, "must not be empty"),
         ({"n": 2}, "body.n: must be at most 1"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools: .* leave it out"),
         ({"response_format": {"type": "json_object"}}, "response_format: .* leave it out"),
@@ -354,6 +354,53 @@ async def test_a_question_is_answered_over_http():
     assert "'perhaps' is not of type 'boolean'" in wrong.json()["error"]["message"]
     assert "open questions: shop#1/é" in other.json()["error"]["message"]
     assert run["result"] == "figs: ordered"
+
+
+async def test_the_usage_of_a_run_that_asks_covers_the_models_called_so_far():
+    with ScriptedModel(lambda request: Say("figs")) as model:
+        offer = offered(words(), Code(order), reasoner=MonoModelReasoner(model.model))
+        async with served(offer) as here, here.openai() as client:
+            chat = await client.chat.completions.create(model="Expert", messages=[HELLO])
+            response = await client.responses.create(model="Expert", input="Hello")
+            begun = (await here.http.post("/runs", json={"expert": "Expert", "goal": "figs"})).json()
+            run = await here.until(begun["id"], "asks")
+            (question,) = run["questions"]
+            await here.http.post(f"/runs/{run['id']}/answers/{question['id']}", json={"answer": True})
+            ended = await here.ended(run["id"])
+    assert chat.usage.completion_tokens > 0
+    assert response.usage.output_tokens > 0
+    assert run["usage"] == ended["usage"]
+    assert run["usage"]["calls"] == 1
+
+
+async def test_a_goal_that_is_given_under_both_of_its_names_is_refused():
+    async with served(offered(Code(echo))) as here:
+        reply = await here.http.post("/runs", json={"expert": "Expert", "goal": "a", "job": "a"})
+    assert (reply.status_code, reply.json()["error"]["message"]) == (
+        400,
+        "the request: 1 issue\n  body.job: give goal or job, not both",
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "faults"),
+    [
+        ("/runs", '{"expert": "Expert", "gaol": "x"}', ["body.goal: is missing", "body.gaol: there is no such field (did you mean 'goal'?)"]),
+        ("/runs", '{"expert": "Expert", "goal": "x", "id": "a b"}', ["body.id: takes letters, digits, _, - and ., and begins with a letter, a digit or _"]),
+        ("/runs", "[]", ["body: must be a mapping of keys to values", "body: send a JSON object, with Content-Type: application/json"]),
+        ("/runs", '{"expert": x}', ["body: is not JSON (character 12)", "body: send a JSON object, with Content-Type: application/json"]),
+        ("/runs/x/answers/y", '{"anser": 1}', ["body.answer: is missing", "body.anser: there is no such field (did you mean 'answer'?)"]),
+        ("/v1/chat/completions", '{"model": "m", "mesages": []}', ["body.messages: is missing; there is no field 'mesages' (did you mean 'messages'?)"]),
+        ("/v1/chat/completions", '{"model": "m", "messages": []}', ["body.messages: must not be empty"]),
+        ("/v1/chat/completions", '{"model": "m", "messages": [{"role": "usr"}]}', ["body.messages.0.role: must be 'system', 'developer', 'user', 'assistant' or 'tool' (did you mean 'user'?)"]),
+        ("/v1/responses", '{"model": "m", "input": 3}', ["body.input: must be text", "body.input: must be a list"]),
+    ],
+)  # fmt: skip
+async def test_faults_of_a_body_are_in_words_with_near_names(path, body, faults):
+    async with served(offered(Code(echo))) as here:
+        reply = await here.http.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert reply.status_code == 400
+    assert reply.json()["error"]["message"].split("\n  ")[1:] == faults
 
 
 async def test_answers_may_be_given_beforehand_and_a_wrong_one_ends_the_run():

@@ -1,0 +1,96 @@
+"""Remarks on a valid configuration: parts that have no effect, or another one than their author may expect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, cast
+
+from operad.configs.names import places
+from operad.configs.schema import (
+    ConfigSpec,
+    FunctionSpec,
+    OperatorSpec,
+    StepSpec,
+    TypedSpec,
+    WorkflowLikeSpec,
+)
+from operad.runtime.values.document import Document
+
+_REFERENCE = re.compile(r"\{\{#[^#{}]+#\}\}")
+
+
+def remarks_on(spec: ConfigSpec, document: Document) -> Iterator[str]:
+    """Yield the remarks on a configuration, each with its line.
+
+    Args:
+        spec: The content of the file.
+        document: The file.
+    """
+    lines: dict[str, int] = {}
+    used: set[str] = set()
+    for kind, path, value in places(document.data):
+        name = str(cast("dict[str, Any]", value)["name"]) if isinstance(value, dict) else str(value)
+        if isinstance(value, dict):
+            lines.setdefault(name, document.line(path))
+        if kind != "operator":
+            used.add(name)
+    if spec.experts:
+        for operator in spec.operators:
+            if operator.name not in used:
+                yield (
+                    f"line {lines[operator.name]}: operator {operator.name!r} never runs: "
+                    "no chain, evaluator or fallback names it"
+                )
+    told: set[str] = set()
+    for _, _, value in places(document.data):
+        definition = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        name = str(definition.get("name", ""))
+        if name not in told and _REFERENCE.search(str(definition.get("instruction"))):
+            told.add(name)
+            yield (
+                f"line {lines[name]}: operator {name!r}: instructions take no {{{{#…#}}}}; "
+                "the operator sees the messages of those before it"
+            )
+    yield from dict.fromkeys(
+        f"line {lines[name]}: no chain follows port {port!r} of operator {name!r}; if it is chosen, nothing runs after it"
+        for workflow in _workflows(spec)
+        for name, port in _ports_without_successor(workflow, spec)
+    )
+
+
+def _workflows(spec: ConfigSpec) -> Iterator[WorkflowLikeSpec]:
+    """Yield all workflows of a file, also nested ones."""
+    pending: list[Any] = [*spec.experts, *spec.operators]
+    while pending:
+        each = pending.pop(0)
+        if isinstance(each, StepSpec):
+            pending.append(each.operator)
+        elif isinstance(each, WorkflowLikeSpec):
+            yield each
+            pending += [item for chain in each.workflow for item in chain]
+
+
+def _ports_without_successor(workflow: WorkflowLikeSpec, spec: ConfigSpec) -> Iterator[tuple[str, str]]:
+    """Yield the operators and ports that no chain of a workflow follows, where chains follow only other ports."""
+    named = {operator.name: operator for operator in spec.operators}
+    operators: dict[str, OperatorSpec | FunctionSpec] = {}
+    followed: dict[str, set[str]] = {}
+    followed_by_all: set[str] = set()
+    for chain in workflow.workflow:
+        for number, item in enumerate(chain):
+            ref = item.operator if isinstance(item, StepSpec) else item
+            operator = named.get(ref) if isinstance(ref, str) else ref
+            if operator is None:
+                continue
+            if isinstance(operator, OperatorSpec | FunctionSpec):
+                operators[operator.name] = operator
+            if not isinstance(operator, TypedSpec):
+                followed_by_all.update(operator.inputs)
+            if isinstance(item, StepSpec):
+                followed.setdefault(operator.name, set()).add(item.port)
+            elif number + 1 < len(chain):
+                followed_by_all.add(operator.name)
+    for name, ports in followed.items():
+        if name in operators and name not in followed_by_all:
+            yield from ((name, port) for port in operators[name].ports if port not in ports)
