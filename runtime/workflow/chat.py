@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,8 @@ from operad.runtime.events import Event, RunFinished
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.arguments import short_repr
-from operad.runtime.values.errors import InputError
+from operad.runtime.values.errors import InputError, PausedError
+from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import Job, Turn, Usage, WorkflowMessage, new_id
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.answer_stream import answer_text, pieces
@@ -53,8 +54,7 @@ class Chat(Generic[T]):
 
     Each message is one run of the workflow. The prompt includes earlier turns as separate messages, within a budget of
     tokens: the model summarizes older turns, and the summary is stored. One message is answered at a time, in
-    all chats of a process with the same store and id. A message
-    whose run fails or is cancelled is not stored.
+    all chats of a process with the same store and id. A message whose run fails or is cancelled is not stored.
 
     Args:
         workflow: The workflow that answers.
@@ -86,6 +86,7 @@ class Chat(Generic[T]):
         self._workflow = workflow
         self._reasoner = reasoner
         self._store = store if isinstance(store, ChatStore) else ChatStore(store)
+        self._paused: tuple[str, _Exchange] | None = None
         self._memory = Memory(workflow, reasoner, DEFAULT_TOKENS if memory is None else memory)
 
     def __repr__(self) -> str:
@@ -118,16 +119,53 @@ class Chat(Generic[T]):
         Raises:
             InputError: The message has another type; another message is being answered; or another program has added
                 to the conversation meanwhile.
-            PausedError: The run asks a person. It stays paused, and the message is not stored. Use `events` for such
-                runs.
+            PausedError: The run asks a person. It stays paused; `aresume` continues it. If another message is sent
+                instead, this one is not stored.
             Exception: The errors of `Workflow.arun`. The message is not stored then, and can be sent again.
         """
         with self._store.single_turn(self.id):
             exchange = await self._opened(message)
-            result = await self._workflow.arun(exchange.job, self._reasoner)
-            await self._keep(exchange, result.message)
-        usage = result.usage + exchange.usage
-        return replace(result, message=result.message.model_copy(update={"usage": usage}))
+            with self._pausing(exchange):
+                result = await self._workflow.arun(exchange.job, self._reasoner)
+            return await self._answered(exchange, result)
+
+    def resume(self, answers: JsonLike) -> Result[T]:
+        """Answer the questions of the last message, and return its result; for callers without an event loop.
+
+            try:
+                result = chat.send("Pay 9 euros.")
+            except PausedError as paused:
+                print(paused)
+                result = chat.resume("yes")
+
+        Arguments and errors are those of `aresume`.
+
+        Raises:
+            RunningLoopError: An event loop is running here: await `aresume` instead.
+        """
+        return run_sync(partial(self.aresume, answers), instead="chat.aresume(…)")
+
+    async def aresume(self, answers: JsonLike) -> Result[T]:
+        """Answer the questions of the last message, whose run is paused, and return its result.
+
+        Args:
+            answers: Answers by question id; some questions may stay open. A value that is not a dict is the answer to
+                the only open question.
+
+        Raises:
+            InputError: No message waits for answers: `asend` and `stream` of this object have raised no `PausedError`,
+                or another message was sent since.
+            InvalidError: An answer does not fit its question's schema, or the question is unknown.
+            PausedError: The run waits for more answers.
+            Exception: The errors of `Workflow.arun`. The message is not stored then.
+        """
+        if self._paused is None:
+            raise InputError(f"chat {self.id!r}: no message waits for answers")
+        run_id, exchange = self._paused
+        with self._store.single_turn(self.id):
+            result = await self._workflow.aresume(run_id, answers, self._reasoner)
+            self._paused = None
+            return await self._answered(exchange, result)
 
     def stream(self, message: str | Job) -> TextStream:
         """Send a message and yield the text of the answer, piece by piece.
@@ -162,11 +200,12 @@ class Chat(Generic[T]):
             exchange = await self._opened(message)
             call = OperatorCall(self._reasoner, exchange.job)
             start = partial(self._workflow._start, call, None)  # pyright: ignore[reportPrivateUsage]
-            async with aclosing(run_events(start, StreamedRun(pauses=not streamed))) as events:
-                async for event in events:
-                    if isinstance(event, RunFinished) and not event.path:
-                        await self._keep(exchange, event.message)
-                    yield event
+            with self._pausing(exchange):
+                async with aclosing(run_events(start, StreamedRun(pauses=not streamed))) as events:
+                    async for event in events:
+                        if isinstance(event, RunFinished) and not event.path:
+                            await self._keep(exchange, event.message)
+                        yield event
 
     def forget(self) -> None:
         """Remove all turns of the conversation from its store."""
@@ -188,6 +227,22 @@ class Chat(Generic[T]):
             await asyncio.to_thread(self._store.summarize, self.id, last - newer, recalled.turns[0].text)
         job = job.model_copy(update={"turns": recalled.turns, "session_id": self.id})
         return _Exchange(last + 1, job, recalled.usage)
+
+    @contextmanager
+    def _pausing(self, exchange: _Exchange) -> Generator[None, None, None]:
+        """Remember the run of the message if it pauses."""
+        self._paused = None
+        try:
+            yield
+        except PausedError as paused:
+            self._paused = paused.run_id, exchange
+            raise
+
+    async def _answered(self, exchange: _Exchange, result: Result[T]) -> Result[T]:
+        """Store the answer, and return the result with the usage of the summary."""
+        await self._keep(exchange, result.message)
+        usage = result.usage + exchange.usage
+        return replace(result, message=result.message.model_copy(update={"usage": usage}))
 
     async def _keep(self, exchange: _Exchange, message: WorkflowMessage) -> None:
         """Store a message of the user with the answer in the run's message."""

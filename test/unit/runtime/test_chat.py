@@ -18,6 +18,7 @@ from operad.runtime import (
     ChatStore,
     Example,
     InputError,
+    InvalidError,
     Job,
     ModelError,
     MonoModelReasoner,
@@ -285,6 +286,43 @@ async def test_closing_the_stream_cancels_the_run_and_keeps_nothing(scripted):
     await stream.aclose()
     assert chat.turns == []
     assert len([piece async for piece in chat.stream("Again.")]) == 1000
+
+
+@operator
+async def pay(job: Job, context: RunContext) -> str:
+    if not await context.ask(f"Pay {job.goal}?", "boolean"):
+        return "Not paid."
+    return "Paid." if await context.ask("Are you sure?", "boolean") else "Not paid."
+
+
+@pytest.mark.parametrize("way", ["send", "stream"])
+def test_a_message_whose_run_asks_a_person_is_kept_once_it_is_answered(way):
+    chat = Workflow(pay).chat("ada")
+    with pytest.raises(InputError, match="chat 'ada': no message waits for answers"):
+        chat.resume(True)
+    with pytest.raises(PausedError):
+        chat.send("9 euros") if way == "send" else list(chat.stream("9 euros"))
+    with pytest.raises(InvalidError, match="wrong-answer"):
+        chat.resume("perhaps")
+    with pytest.raises(PausedError):
+        chat.resume(True)
+    assert chat.turns == []
+    assert chat.resume(True).text == "Paid."
+    assert [turn.text for turn in chat.turns] == ["9 euros", "Paid."]
+    with pytest.raises(InputError, match="no message waits for answers"):
+        chat.resume(True)
+
+
+def test_another_message_takes_the_place_of_a_paused_one():
+    flow = Workflow(pay)
+    chat = flow.chat()
+    with pytest.raises(PausedError) as paused:
+        chat.send("9 euros")
+    with pytest.raises(PausedError):
+        chat.send("8 euros")
+    assert chat.resume(False).text == "Not paid."
+    assert [turn.text for turn in chat.turns] == ["8 euros", "Not paid."]
+    assert flow.resume(paused.value.run_id, False).text == "Not paid."
 
 
 async def test_a_message_whose_run_asks_a_person_raises_is_not_kept_and_leaves_the_chat_free():
