@@ -49,10 +49,9 @@ from operad.runtime.durable.steps import KeptStep, kept_step
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.watch import Watch
 from operad.runtime.events import Event
-from operad.runtime.values.errors import InputError, did_you_mean, shorten
+from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean, shorten
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.questions import Question
-from operad.runtime.values.schema import faults
+from operad.runtime.values.questions import Question, check_answers
 from operad.runtime.workflow.workflow import Workflow
 
 GIVEN = ("job", "messages", "previous", "lesson")
@@ -225,21 +224,23 @@ class Records:
     def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
         """Answer questions of a run; its driver, or the run when it is resumed, receives the answers.
 
+        An answer that was given before changes nothing, so that a call which was interrupted can be repeated.
+
         Raises:
-            InputError: The run or a question is unknown, or an answer does not fit its JSON Schema.
+            InputError: The run is unknown.
+            InvalidError: A question is unknown or has another answer already, or an answer does not fit its schema. No
+                answer was accepted then.
         """
         questions = {question.id: question for question in self.questions(run_id)}
-        wrong: list[str] = []
-        for question_id, value in answers.items():
-            if question_id not in questions:
-                hint = did_you_mean(question_id, questions)
-                known = ", ".join(questions) or "none"
-                wrong.append(f"{question_id!r}: there is no open question with this id{hint}; open: {known}")
-            elif schema := question_of(questions[question_id]).schema_:
-                wrong += [f"{question_id!r}: {fault}" for fault in faults(schema, value)]
-        if wrong:
-            raise InputError("\n  ".join(["the answers are not accepted:", *wrong]))
-        for question_id, value in answers.items():
+        new = dict(answers)
+        for question in self.store.questions(run_id):
+            if question.answer is None or question.id in questions or question.id not in new:
+                continue
+            if json.loads(question.answer) != new.pop(question.id):
+                told = f"was answered already; to continue the run: resume({run_id!r}, {{}})"
+                raise InvalidError("the answers", [Issue("unknown-question", told, question.id)])
+        check_answers(new, [question_of(question) for question in questions.values()])
+        for question_id, value in new.items():
             self.store.answer(run_id, questions[question_id].step, question_id, json.dumps(value))
 
     def retry(self, run_id: str, workflow: Workflow | None = None) -> None:

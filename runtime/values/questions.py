@@ -72,26 +72,26 @@ class Questions:
         Raises:
             InvalidError: An answer does not fit the question's schema, or no open question has the id.
         """
-        open_questions = {question.id: question for question in self.open()}
-        issues: list[Issue] = []
-        for question_id, value in answers.items():
-            question = open_questions.get(question_id)
-            if question is None:
-                hint = did_you_mean(question_id, open_questions)
-                issues.append(
-                    Issue(
-                        "unknown-question",
-                        f"there is no open question with this id{hint}; open: {_listed_ids(open_questions)}",
-                        question_id,
-                    )
-                )
-            elif question.schema_ is not None:
-                issues += [Issue("wrong-answer", fault, question_id) for fault in faults(question.schema_, value)]
-        if issues:
-            raise InvalidError("the answers", issues)
+        check_answers(answers, self.open())
         for question_id, value in answers.items():
             self.asked[question_id][1].set_result(value)
 
 
-def _listed_ids(asked: Mapping[str, Question]) -> str:
-    return ", ".join(asked) or "none"
+def check_answers(answers: Mapping[str, JsonValue], questions: Sequence[Question]) -> None:
+    """Check answers, by question id, to open questions.
+
+    Raises:
+        InvalidError: An answer does not fit the question's schema, or no open question has the id.
+    """
+    by_id = {question.id: question for question in questions}
+    issues: list[Issue] = []
+    for question_id, value in answers.items():
+        question = by_id.get(question_id)
+        if question is None:
+            hint, known = did_you_mean(question_id, by_id), ", ".join(by_id) or "none"
+            told = f"there is no open question with this id{hint}; open: {known}"
+            issues.append(Issue("unknown-question", told, question_id))
+        elif question.schema_ is not None:
+            issues += [Issue("wrong-answer", fault, question_id) for fault in faults(question.schema_, value)]
+    if issues:
+        raise InvalidError("the answers", issues)

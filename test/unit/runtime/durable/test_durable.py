@@ -35,6 +35,7 @@ from operad.runtime import (
     FaultError,
     InputError,
     Insights,
+    InvalidError,
     Job,
     Leader,
     Map,
@@ -823,10 +824,16 @@ async def test_a_question_is_answered_while_nobody_drives_the_run(new, ledger, r
     await gone(run_id, ledger)
     assert ledger.run(run_id).state == PAUSED
     assert [(q.id, q.text) for q in ledger.open_questions(run_id)] == [("ask", "Which?")]
-    for wrong, said in (({"ask": "green"}, "'ask': "), ({"aks": "red"}, "did you mean 'ask'.*open: ask")):
-        with pytest.raises(InputError, match=said):
+    for wrong, said in (
+        ({"ask": "green"}, r"\[wrong-answer\] ask: "),
+        ({"aks": "red"}, "did you mean 'ask'.*open: ask"),
+    ):
+        with pytest.raises(InvalidError, match=said):
             ledger.answer(run_id, wrong)
-    ledger.answer(run_id, {"ask": "red"})
+    for _ in range(2):  # the second time, as after a process that ended right after it had stored the answer
+        ledger.answer(run_id, {"ask": "red"})
+    with pytest.raises(InvalidError, match=f"ask: was answered already; to continue the run: resume.'{run_id}"):
+        ledger.answer(run_id, {"ask": "blue"})
     stage = Stage()
     with pytest.raises(PausedError) as paused:
         await shape(stage, new).aexecute(JOB, NOBODY, run_id=run_id)
