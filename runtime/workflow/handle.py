@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Sequence
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
@@ -26,7 +26,7 @@ class RunHandle(Generic[T]):
         run: RunHandle[str] = flow.start("Is this so? The moon has air.")
         async for event in run:
             if isinstance(event, events.Interrupted):
-                await run.answer({event.interrupt_id: True})
+                run.answer({event.interrupt_id: True})
         result = await run
 
     Iterating yields the events of the run. Until the first iteration, only the last 1,000 events are kept. A consumer
@@ -44,6 +44,7 @@ class RunHandle(Generic[T]):
         self._buffer = buffer
         self._make = result
         self._readers = 0
+        self._left = asyncio.Event()
         live.task.add_done_callback(lambda _: buffer.close())
 
     def __repr__(self) -> str:
@@ -55,7 +56,7 @@ class RunHandle(Generic[T]):
         return f"<RunHandle {self.run_id!r}: {state}>"
 
     def __await__(self) -> Generator[Any, None, Result[T]]:
-        """Wait for the result.
+        """Wait for the result; if the caller is cancelled, so is the run.
 
         Raises:
             PausedError: The run waits for a person, and its events have no consumer. Await the handle again after
@@ -77,8 +78,8 @@ class RunHandle(Generic[T]):
         """Open questions of the run."""
         return () if self.done else self._live.run.questions.open()
 
-    async def answer(self, answers: JsonLike) -> None:
-        """Answer questions of the run.
+    def answer(self, answers: JsonLike) -> Awaitable[None]:
+        """Answer questions of the run, at once; the awaitable that is returned need not be awaited.
 
         Args:
             answers: Answers by question id; some questions may stay open. A value that is not a dict is the answer to
@@ -89,19 +90,30 @@ class RunHandle(Generic[T]):
             InvalidError: An answer does not fit its question's schema, or the question is unknown. No answer was
                 accepted then.
         """
-        await self._live.answer(answers_of(answers, self.run_id, lambda: self.questions))
+        self._live.answer_soon(answers_of(answers, self.run_id, lambda: self.questions))
+        done: asyncio.Future[None] = self._live.loop.create_future()
+        done.set_result(None)
+        return done
 
     async def cancel(self) -> None:
         """Cancel the run, and wait until it has ended."""
         await self._live.cancel()
 
     async def _result(self) -> Result[T]:
-        if self._readers:  # the readers learn of questions from the events, so the run is not paused
-            return self._make(await asyncio.shield(self._live.task))
+        while self._readers and not self.done:  # the readers learn of questions from the events: the run is not paused
+            left = asyncio.ensure_future(self._left.wait())
+            try:
+                await asyncio.wait([self._live.task, left], return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                await self.cancel()
+                raise
+            finally:
+                left.cancel()
         return self._make(await self._live.outcome())
 
     async def _events(self) -> AsyncGenerator[Event, None]:
         self._readers += 1
+        self._left.clear()
         self._buffer.slows = True
         try:
             while (event := await self._buffer.get()) is not None:
@@ -110,5 +122,7 @@ class RunHandle(Generic[T]):
                 await self._live.task
         finally:
             self._readers -= 1
+            if not self._readers:
+                self._left.set()
             self._buffer.slows = bool(self._readers)
             self._buffer.look()

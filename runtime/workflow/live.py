@@ -108,7 +108,11 @@ class LiveRun:
         self.run.check_paused()
 
     async def answer(self, answers: Mapping[str, JsonValue]) -> None:
-        """Answer questions of the run, which continues; further events show the effect.
+        """Answer questions of the run; see `answer_soon`."""
+        self.answer_soon(answers)
+
+    def answer_soon(self, answers: Mapping[str, JsonValue]) -> None:
+        """Answer questions of the run, from a task of its event loop; it continues without a caller that waits for it.
 
         Raises:
             InvalidError: An answer is not valid. No answer was accepted then.

@@ -31,7 +31,7 @@ async def main() -> None:
     async for event in run:
         if isinstance(event, events.Interrupted):
             answer = await asyncio.to_thread(input, f"{event.question}\nyes, no or always: ")
-            await run.answer({event.interrupt_id: answer})
+            run.answer({event.interrupt_id: answer})
     print((await run).text)
     print(ORDERS)
 

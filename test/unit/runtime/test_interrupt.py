@@ -1351,3 +1351,38 @@ async def test_a_question_may_be_asked_in_a_task_of_its_own():
     with pytest.raises(PausedError):
         await flow.aresume("r", {"both": 1})
     assert (await flow.aresume("r", {"both#2": 2})).text == "1 2"
+
+
+async def test_a_handle_is_answered_with_and_without_await_and_awaited_after_a_reader_has_left(engine):
+    run = chain(engine, ask("a"), ask("b"), Echo("c")).start(JOB, NOBODY)
+    reader = aiter(run)
+    async for event in reader:
+        if isinstance(event, events.Interrupted):
+            break
+    run.answer({"a": 1})
+    waiting = asyncio.ensure_future(_awaited(run))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()  # the reader may still answer
+    await reader.aclose()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    with pytest.raises(PausedError):
+        await asyncio.wait_for(waiting, RENDEZVOUS)
+    await run.answer(2)
+    assert (await run).text == "c(b: 2)"
+
+
+@pytest.mark.parametrize("read", [False, True])
+async def test_a_run_ends_when_the_wait_for_its_handle_is_cancelled(engine, read):
+    async def work():
+        await asyncio.sleep(60)
+
+    run = chain(engine, Echo("a", work)).start(JOB, NOBODY)
+    reader = aiter(run)
+    if read:
+        await anext(reader)
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(_awaited(run), 0.05)
+    assert run.done
+
+
+async def _awaited(run):
+    return await run
