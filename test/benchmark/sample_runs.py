@@ -183,10 +183,10 @@ async def _brief(heard: list[events.Event]) -> None:
     async def approve(*_: object) -> str:
         question = "Publish figures of a competitor?"
         form = {"type": "object", "properties": {"approve": {"type": "boolean"}, "why": {"type": "string"}}}
-        asyncio.get_running_loop().call_later(
-            4.0, lambda: workflow.resume("brief-2024", {"approve": {"approve": True, "why": "They are public."}})
-        )
-        answer = await interrupt(question, form)
+        asking = asyncio.ensure_future(interrupt(question, form))
+        await asyncio.sleep(4.0)
+        await workflow.answer("brief-2024", {"approve": {"approve": True, "why": "They are public."}})
+        answer = await asking
         return f"approved: {answer['why']}"
 
     plan = Code(
@@ -318,15 +318,16 @@ def hostile() -> list[events.Event]:
     async def run(heard: list[events.Event]) -> None:
         workflow = BuiltinWorkflow(name=HOSTILE[1], max_rounds=2, listeners=[heard.append])
         before: list[Any] = []
-        for text in HOSTILE:
-            operator = ask(text, text)
+        names = [text.replace("/", "\u2215") for text in HOSTILE]  # ids must not contain a slash
+        for name, text in zip(names, HOSTILE, strict=True):
+            operator = ask(name, text)
             workflow.add_operator(operator, previous_ops=before)
             before = [operator]
         workflow.set_evaluator(
             Judge(
                 HOSTILE[0] + " judge",
                 WorkflowMessage(
-                    status=WorkflowStatus.EXECUTION_ERROR, evaluation=HOSTILE[1], lesson=HOSTILE[0], blame=(HOSTILE[2],)
+                    status=WorkflowStatus.EXECUTION_ERROR, evaluation=HOSTILE[1], lesson=HOSTILE[0], blame=(names[2],)
                 ),
                 WorkflowMessage(evaluation=HOSTILE[0]),
             )

@@ -142,7 +142,7 @@ def test_a_parameter_that_fits_nothing_is_told_with_near_names_also_without_runn
     ("key", "message"),
     [
         ("funtion: steps.split", "unknown key (did you mean 'function'?)"),
-        ("function: steps.split, instruction: Do.", "unknown key"),
+        ("function: steps.split, instruction: Do.", "write instruction or function, not both"),
     ],
 )
 def test_a_wrong_key_of_a_function_is_told(write, key, message):

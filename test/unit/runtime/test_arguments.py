@@ -49,7 +49,7 @@ def test_run_takes_the_model_by_keyword_and_by_position_but_not_both():
         ),
         (
             lambda: unchecked(Evaluator)("A", nme="x"),
-            "Evaluator(…) has no argument 'nme'; it has: instruction, id, output, tools, ",
+            "Evaluator(…) has no argument 'nme'; it has: instruction, id, tools, ",
         ),
         (
             lambda: unchecked(Workflow)(rounds=2),

@@ -38,6 +38,7 @@ PLAIN_MESSAGE = {
     "blame": [],
     "score": None,
     "item": None,
+    "over": None,
     "job_id": "",
     "operator_id": "",
     "usage": PLAIN_USAGE,

@@ -162,7 +162,7 @@ def test_faults_of_every_kind_are_told_at_once(tmp_path):
         ("- {id: a, job: x, verify: {contain: x}}", ["did you mean 'contains'"]),
         ("- {id: 1, job: x, verify: {contains: x}}", ["put it in quotes"]),
         ("hello", ["must be a mapping"]),
-        ("[]", ["at least 1"]),
+        ("[]", ["tasks: must not be empty"]),
         ("tasks: 3", ["must be a list"]),
         ("- [", ["yaml"]),
     ],

@@ -574,7 +574,7 @@ def test_operations_are_the_same_as_json_and_in_words():
             [{"op": "connect", "source": "1", "target": "2"}, {"op": "connect", "sorce": "1", "target": 2}],
             "operation 2 (connect): sorce: is not a parameter (did you mean 'source'?)",
         ),
-        ({"op": "add_node", "id": "a.b", "type": "llm"}, "id: string should match pattern"),
+        ({"op": "add_node", "id": "a.b", "type": "llm"}, "id: must match the pattern"),
         ({"operations": [], "more": 1}, "more: beside operations there are no other keys"),
     ],
 )

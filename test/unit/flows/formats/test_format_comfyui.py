@@ -85,7 +85,7 @@ def test_values_of_an_unknown_class_keep_the_names_that_the_file_tells():
     named = {"id": 2, "type": "New", "widgets_values": [1], "widgets_values_named": {"by": 1}}
     graph = load(page([{"id": 1, "type": "New", "widgets_values": [1]}, named]))
     assert [spec.params for spec in graph.nodes] == [{}, {"by": 1}]
-    assert [issue.where for issue in COMFYUI_API.losses(graph) if "definitions" in issue.message] == ["1"]
+    assert [issue.where for issue in COMFYUI_API.losses(graph) if "--object-info" in issue.message] == ["1"]
 
 
 LOAD, SAVE = node(1, "Load", outputs=["IMAGE", "MASK"]), node(9, "Save", [("image", "IMAGE", 9)])

@@ -116,7 +116,7 @@ def test_other_variables_of_the_environment_are_no_tokens():
     [issue] = check(graph_of(token_env="OPENAI_API_KEY"), NODE_TYPES)
     assert (issue.where, issue.message.split(",")[0]) == (
         "2",
-        "token_env: string should match pattern '^(COMFYUI_[A-Z0-9_]+)?$'",
+        "token_env: must match the pattern ^(COMFYUI_[A-Z0-9_]+)?$",
     )
 
 
