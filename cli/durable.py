@@ -23,7 +23,7 @@ from operad.runtime.workflow.workflow import Workflow
 if TYPE_CHECKING:
     from operad.configs.schema import DurableSpec
     from operad.runtime.durable.ledger import Ledger
-    from operad.runtime.durable.served import Served
+    from operad.runtime.durable.shared_agents import Served
 
 Database = Annotated[
     str | None,

@@ -23,9 +23,9 @@ from operad.cli.formats import (
     target_format,
     write_file,
 )
+from operad.cli.generate_events import Told
 from operad.cli.generate_run import named_input, run_design, services_for
 from operad.cli.generate_targets import check_targets
-from operad.cli.generate_told import Told
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.comfyui_generation import COMFYUI_DESIGNER, ComfyDesigner
 from operad.configs.flow import is_configuration, read_file

@@ -24,7 +24,7 @@ from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.places import shown
 from operad.runtime.durable.replay import question_of
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, RUNNING, KeptQuestion, KeptRun
-from operad.runtime.durable.steps import KeptStep
+from operad.runtime.durable.step_timeline import KeptStep
 from operad.runtime.events.journal import bare
 from operad.runtime.policies.policy import causes
 from operad.runtime.values.errors import InputError, OperadError, describe

@@ -29,7 +29,7 @@ from operad.configs.runnable import Source, make
 from operad.runtime.durable.places import shown
 from operad.runtime.durable.rows import Executor
 from operad.runtime.durable.run_owner import LIMIT
-from operad.runtime.durable.served import Served
+from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.worker import MOST_COUNTED, Worker
 from operad.runtime.observe.metrics import Metrics, serve
 from operad.runtime.values.errors import InputError, describe

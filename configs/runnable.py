@@ -23,7 +23,7 @@ from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
     from operad.runtime.durable.rows import KeptRun
-    from operad.runtime.durable.served import Served
+    from operad.runtime.durable.shared_agents import Served
 
 
 class Source(Value):
@@ -91,7 +91,7 @@ class Runnable:
 
     def served(self) -> Served:
         """Return the agents that workers serve."""
-        from operad.runtime.durable.served import Served  # not at import: it loads the database layer
+        from operad.runtime.durable.shared_agents import Served  # not at import: it loads the database layer
 
         return Served(self.name, self.team)
 

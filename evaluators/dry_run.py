@@ -19,7 +19,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from operad.evaluators import stand_ins
+from operad.evaluators import dry_run_services
 from operad.evaluators.branches import Branch, MadeUpValues, after, branches_of, values_for_branch, variants
 from operad.flows.assemble import assemble
 from operad.flows.formats.shapes import fields_of
@@ -180,11 +180,11 @@ async def _run_in_folder(
     finished = set[str]()
     # code runs in a thread: the limit ends code that still runs when the dry run is over, one second later
     limits = CodeLimits(seconds=min(CodeLimits().seconds, seconds + 1))
-    services = replace(stand_ins.services(folder / "made", graph, made_up), code=limits)
+    services = replace(dry_run_services.services(folder / "made", graph, made_up), code=limits)
     workflow = assemble(graph, NODE_TYPES, services=services, lossy=True)
     start = next((node.id for node in graph.nodes if node.type == "start"), "")
-    values = await stand_ins.inputs_of(graph, folder, {**inputs, **made_up.of(start)})
-    stream = workflow.stream(Job(goal=graph.name, inputs=values), stand_ins.Answers.for_workflow(graph, made_up))
+    values = await dry_run_services.inputs_of(graph, folder, {**inputs, **made_up.of(start)})
+    stream = workflow.stream(Job(goal=graph.name, inputs=values), dry_run_services.Answers.for_workflow(graph, made_up))
     async for event in stream:
         match event:
             case events.OperatorFinished():

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from operad.flows.elsewhere import FOREIGN_TYPE_ADVICE
+from operad.flows.foreign_types import FOREIGN_TYPE_ADVICE
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.named_params import named_place
 from operad.operators.node import Fault, NodeOperator, Reference, references_in

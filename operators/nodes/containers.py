@@ -39,8 +39,8 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe, did_you_mean
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.workflow.items import for_each
-from operad.runtime.workflow.within import run_nested
+from operad.runtime.workflow.map_items import for_each
+from operad.runtime.workflow.nested import run_nested
 from operad.runtime.workflow.workflow import Workflow
 
 T = VariableType

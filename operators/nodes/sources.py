@@ -27,7 +27,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.tools.connections import connections
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.message import Job
-from operad.runtime.workflow.within import run_nested
+from operad.runtime.workflow.nested import run_nested
 from operad.runtime.workflow.workflow import Workflow
 
 T = VariableType

@@ -35,8 +35,8 @@ from operad.runtime.values.errors import (
 from operad.runtime.values.message import NO_USAGE, Job, SubJob, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.memory import DEFAULT_TOKENS
+from operad.runtime.workflow.nested import run_nested
 from operad.runtime.workflow.verdict import fault_in
-from operad.runtime.workflow.within import run_nested
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 MAX_OPEN_JOBS = 1_000

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from operad.runtime.durable.ledger import Ledger
-    from operad.runtime.durable.served import Served
+    from operad.runtime.durable.shared_agents import Served
     from operad.runtime.durable.worker import Worker
     from operad.runtime.durable.workflow import DurableWorkflow
 
@@ -14,7 +14,7 @@ __all__ = ["DurableWorkflow", "Ledger", "Served", "Worker"]
 _HOMES = {
     "DurableWorkflow": "operad.runtime.durable.workflow",
     "Ledger": "operad.runtime.durable.ledger",
-    "Served": "operad.runtime.durable.served",
+    "Served": "operad.runtime.durable.shared_agents",
     "Worker": "operad.runtime.durable.worker",
 }
 """Module of each public name, imported on first use to keep the start-up of commands short."""

@@ -8,10 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from operad.runtime.durable.group_commit import GroupCommit
+from operad.runtime.durable.outcome_waiter import Waiting
 from operad.runtime.durable.rows import EndedWork
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.threads import in_thread
-from operad.runtime.durable.waiting import Waiting
 from operad.runtime.durable.wakeups import wakeups
 
 if TYPE_CHECKING:

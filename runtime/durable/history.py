@@ -20,7 +20,7 @@ from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.description import Description
 from operad.runtime.durable.restart import ITEM, following
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, KeptQuestion, KeptRun
-from operad.runtime.durable.steps import KeptStep, moments
+from operad.runtime.durable.step_timeline import KeptStep, moments
 from operad.runtime.events import Event
 from operad.runtime.events.journal import bare
 from operad.runtime.values.errors import describe

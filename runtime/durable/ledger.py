@@ -36,7 +36,7 @@ from operad.runtime.durable.rows import (
     Retention,
 )
 from operad.runtime.durable.run_owner import BEAT, LIMIT, Held, RunOwner, leave, owner_of
-from operad.runtime.durable.served import Served
+from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.step_table import taken_over
 from operad.runtime.durable.threads import in_thread

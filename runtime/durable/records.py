@@ -16,6 +16,7 @@ from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.database import BREATH
 from operad.runtime.durable.description import Description, changes, describe_workflow, leaves
 from operad.runtime.durable.history import history
+from operad.runtime.durable.liveness import Watch
 from operad.runtime.durable.places import database_option, database_url, file_store
 from operad.runtime.durable.recording import filled, is_whole, recorded
 from operad.runtime.durable.replay import question_of
@@ -45,9 +46,8 @@ from operad.runtime.durable.rows import (
 )
 from operad.runtime.durable.step_records import StepRecords
 from operad.runtime.durable.step_table import batched
-from operad.runtime.durable.steps import KeptStep, kept_step
+from operad.runtime.durable.step_timeline import KeptStep, kept_step
 from operad.runtime.durable.store import Store
-from operad.runtime.durable.watch import Watch
 from operad.runtime.events import Event
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean, shorten
 from operad.runtime.values.message import Job, WorkflowMessage

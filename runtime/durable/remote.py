@@ -11,7 +11,7 @@ from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.dispatch import Dispatch, Request
 from operad.runtime.durable.replay import question_of
 from operad.runtime.durable.rows import DONE, Executor, text_of
-from operad.runtime.durable.served import Served
+from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.shared_limits import name_in
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.threads import in_thread

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from operad.runtime.durable.codec import Codec, Outcome
+from operad.runtime.durable.liveness import Watch
 from operad.runtime.durable.places import (
     database_url,
     file_store,
@@ -30,12 +31,11 @@ from operad.runtime.durable.remote import MAX_DEATHS
 from operad.runtime.durable.replay import kept_question, outcome_of_work
 from operad.runtime.durable.rows import Executor
 from operad.runtime.durable.run_owner import BEAT, LIMIT
-from operad.runtime.durable.served import Found, Served
+from operad.runtime.durable.shared_agents import Found, Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.durable.wakeups import wakeups
-from operad.runtime.durable.watch import Watch
 from operad.runtime.events import (
     Listener,
     OperatorCancelled,

@@ -36,9 +36,9 @@ from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.function_evaluator import FunctionEvaluator
+from operad.runtime.workflow.nested import Within
 from operad.runtime.workflow.setting import setting
 from operad.runtime.workflow.taken_ids import TakenIds
-from operad.runtime.workflow.within import Within
 
 if TYPE_CHECKING:
     from operad.runtime.workflow.map import Map

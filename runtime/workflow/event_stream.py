@@ -24,8 +24,8 @@ from operad.runtime.values.errors import (
 from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import run_sync, running_loop
-from operad.runtime.workflow.given import answers_of
 from operad.runtime.workflow.live import LiveRun
+from operad.runtime.workflow.run_input import answers_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -13,9 +13,9 @@ from operad.runtime.events.stream import Buffer
 from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.questions import Question
-from operad.runtime.workflow.given import answers_of
 from operad.runtime.workflow.live import LiveRun
 from operad.runtime.workflow.result import Result
+from operad.runtime.workflow.run_input import answers_of
 
 T = TypeVar("T", default=Any, covariant=True)
 

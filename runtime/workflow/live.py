@@ -17,8 +17,8 @@ from operad.runtime.values.errors import InputError, PausedError, did_you_mean
 from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.questions import Question
-from operad.runtime.workflow.given import answers_of
 from operad.runtime.workflow.run import Run
+from operad.runtime.workflow.run_input import answers_of
 from operad.runtime.workflow.run_store import RunStore
 
 T = TypeVar("T")

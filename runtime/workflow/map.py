@@ -22,11 +22,11 @@ from operad.runtime.values.errors import (
 from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.output import plain_value
-from operad.runtime.workflow.declared import declared, fault_in_list
 from operad.runtime.workflow.function import FunctionOperator
-from operad.runtime.workflow.items import Calls, ItemError, OnError, for_each
+from operad.runtime.workflow.list_types import declared, fault_in_list
+from operad.runtime.workflow.map_items import Calls, ItemError, OnError, for_each
+from operad.runtime.workflow.nested import contains
 from operad.runtime.workflow.parameters import is_item
-from operad.runtime.workflow.within import contains
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 _as_json = json.JSONEncoder(ensure_ascii=False, default=str).encode

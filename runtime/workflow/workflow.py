@@ -35,11 +35,11 @@ from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import run_sync, running_loop
 from operad.runtime.workflow.definition import Definition
 from operad.runtime.workflow.event_stream import EventStream, StreamedRun, TextStream, event_filter, run_events
-from operad.runtime.workflow.given import JobLike, ReasonerLike, call_of, one_of
 from operad.runtime.workflow.handle import RunHandle
 from operad.runtime.workflow.live import LiveRun, Runs
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.run import Run
+from operad.runtime.workflow.run_input import JobLike, ReasonerLike, call_of, one_of
 from operad.runtime.workflow.run_store import RunStore, run_store_of
 from operad.runtime.workflow.setting import setting
 from operad.runtime.workflow.start import check_models, check_reasoner, check_start, new_run, with_insights

@@ -27,7 +27,7 @@ from operad.runtime.reasoning.reasoner import MonoModelReasoner
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorError, describe
 from operad.runtime.values.message import WorkflowStatus
 from operad.runtime.values.valid_json import to_json
-from operad.server.studio.drawn import changes_json, document
+from operad.server.studio.file_json import changes_json, document
 from operad.server.studio.files.open_file import OpenFile, ReadonlyError, StaleError
 from operad.server.studio.requests import number, text
 from operad.server.view.http import json_body, json_response

@@ -16,7 +16,7 @@ from operad.flows.picture import PictureTarget, draw
 from operad.operators.media.mermaid import render_mermaid
 from operad.operators.variables import plain
 from operad.runtime.values.errors import InputError, did_you_mean
-from operad.server.studio.drawn import inputs_of, losses_json
+from operad.server.studio.file_json import inputs_of, losses_json
 from operad.server.studio.files.folder import called
 from operad.server.studio.files.open_file import Content, OpenFile
 

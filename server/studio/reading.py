@@ -11,7 +11,7 @@ from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import FILE_PARTS, VariableType
 from operad.runtime.values.errors import InputError, did_you_mean
-from operad.server.studio.drawn import title_of_node
+from operad.server.studio.file_json import title_of_node
 from operad.server.studio.unfinished import outputs_of
 
 

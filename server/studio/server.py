@@ -23,9 +23,9 @@ from operad.operators.services import Services
 from operad.runtime.models.model import Model
 from operad.runtime.values.errors import InvalidError, MissingExtraError, OperadError
 from operad.runtime.values.valid_json import to_json
-from operad.server.studio.drawn import changes_json, document
 from operad.server.studio.experts import graph as experts
 from operad.server.studio.export import export, targets
+from operad.server.studio.file_json import changes_json, document
 from operad.server.studio.files.folder import Folder, as_rows
 from operad.server.studio.files.new_files import examples, new_file
 from operad.server.studio.files.open_file import OpenFile, ReadonlyError, StaleError

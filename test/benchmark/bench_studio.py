@@ -25,7 +25,7 @@ from typing import Any
 from operad.flows.edit import read_operations
 from operad.flows.formats.operad import OPERAD
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.server.studio.drawn import document
+from operad.server.studio.file_json import document
 from operad.server.studio.files.folder import Folder
 from operad.server.studio.files.open_file import OpenFile
 from operad.server.studio.server import Studio

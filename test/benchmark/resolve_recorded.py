@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from operad.evaluators import stand_ins
+from operad.evaluators import dry_run_services
 from operad.evaluators.chat2workflow import Dataset, RecordedCase, read_dataset, read_run
 from operad.evaluators.chat2workflow.resolve_rate import CaseVerdict, files_of, graph_of, resolve
 from operad.flows.node_graph import NodeGraph
@@ -43,17 +43,17 @@ async def make_files(data: Dataset, folder: Path) -> Path:
         for case in subtask.cases:
             for name in files_of(case):
                 kind = name.rpartition(".")[2].lower()
-                made[kind] = made.get(kind) or await stand_ins.file(kind)
+                made[kind] = made.get(kind) or await dry_run_services.file(kind)
                 (folder / name).write_bytes(made[kind])
     return folder
 
 
-def about(text: str) -> stand_ins.Answers:
+def about(text: str) -> dry_run_services.Answers:
     """Answers for the workflow of a response."""
     try:
-        return stand_ins.Answers.for_workflow(graph_of(text))
+        return dry_run_services.Answers.for_workflow(graph_of(text))
     except InvalidError:
-        return stand_ins.Answers.for_workflow(NodeGraph())
+        return dry_run_services.Answers.for_workflow(NodeGraph())
 
 
 def came_through(case: RecordedCase) -> bool:
@@ -81,7 +81,7 @@ async def run_all(paths: Sequence[Path], data: Dataset, folder: Path, own_only: 
                     subtask,
                     reasoner=about(record.response.text),
                     judge=judge,
-                    services=stand_ins.services(folder / "made"),
+                    services=dry_run_services.services(folder / "made"),
                     folder=files,
                     seconds=LONGEST_RUN,
                 )

@@ -28,7 +28,7 @@ from operad.runtime import (
     WorkflowMessage,
     WorkflowStatus,
 )
-from operad.runtime.durable.served import Served
+from operad.runtime.durable.shared_agents import Served
 from operad.runtime.events.journal import idempotency_key
 
 Dice = Callable[[str], str]

@@ -20,9 +20,9 @@ import re
 from pathlib import Path
 
 from operad.flows.formats.dify.losses import losses_of
+from operad.flows.formats.dify.node_positions import keep_positions
 from operad.flows.formats.dify.plugins import Model, Plugins, Tool
 from operad.flows.formats.dify.read import app_name, as_app, line_of_nodes, read
-from operad.flows.formats.dify.settled import keep_positions
 from operad.flows.formats.dify.write import kept, values_of
 from operad.flows.formats.format import Format, content_of
 from operad.flows.formats.shapes import fields_of

@@ -17,7 +17,7 @@ from operad.flows.formats.dify.layout import Place, places
 from operad.flows.formats.dify.names import STARTS, Names, dify_ids
 from operad.flows.formats.dify.nodes import MAPPED, handles
 from operad.flows.formats.dify.nodes.failure import read_failure, write_failure
-from operad.flows.formats.dify.nodes.mapped import NodeContext, NodeMapping
+from operad.flows.formats.dify.nodes.node_mapping import NodeContext, NodeMapping
 from operad.flows.formats.dify.nodes.sources import http_type
 from operad.flows.formats.dify.nodes.tools import of_tool, tool_type
 from operad.flows.formats.dify.overlay import apply_difference, change

@@ -30,7 +30,7 @@ from operad.runtime.values.errors import InputError, shorten
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job
 from operad.runtime.values.valid_json import to_json
-from operad.server.studio.drawn import titles_of
+from operad.server.studio.file_json import titles_of
 from operad.server.studio.files.folder import Folder
 from operad.server.studio.files.open_file import OpenFile
 from operad.server.studio.requests import mapping, optional_text, text

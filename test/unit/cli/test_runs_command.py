@@ -25,7 +25,7 @@ from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.places import database_url
 from operad.runtime.durable.rows import KeptRun
 from operad.runtime.durable.run_owner import leave
-from operad.runtime.durable.steps import KeptStep, Outcome
+from operad.runtime.durable.step_timeline import KeptStep, Outcome
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 
 STEPS = """

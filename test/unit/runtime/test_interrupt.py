@@ -44,7 +44,7 @@ from operad.runtime import (
 )
 from operad.runtime.events.stream import CROWDED
 from operad.runtime.testing import CallTools, Say, ScriptedModel, ScriptedReasoner, run_on_fake_clock
-from operad.runtime.workflow import items as items_of_maps
+from operad.runtime.workflow import map_items as items_of_maps
 
 JOB = Job(goal="goal")
 NOBODY = ScriptedReasoner([])

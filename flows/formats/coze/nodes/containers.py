@@ -7,7 +7,7 @@ from typing import Any
 
 from operad.flows.formats.coze.inputs import input_of, literal
 from operad.flows.formats.coze.names import Names
-from operad.flows.formats.coze.nodes.kind import Kind
+from operad.flows.formats.coze.nodes.node_mapping import Kind
 from operad.flows.formats.shapes import Fields
 from operad.operators.nodes.containers import IterationParams, LoopParams
 

@@ -8,7 +8,7 @@ from typing import Any
 from operad.flows.formats.coze.inputs import declared, input_of, operad_type
 from operad.flows.formats.coze.names import Names
 from operad.flows.formats.coze.nodes.conditions import read_condition, write_condition
-from operad.flows.formats.coze.nodes.kind import Kind
+from operad.flows.formats.coze.nodes.node_mapping import Kind
 from operad.flows.formats.shapes import Fields
 from operad.operators.nodes.flow import EndParams, IfElseParams, StartParams
 

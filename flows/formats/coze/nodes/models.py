@@ -7,7 +7,7 @@ from typing import Any
 
 from operad.flows.formats.coze.inputs import by_name, coze_type, declared, input_of, literal, operad_type
 from operad.flows.formats.coze.names import Names
-from operad.flows.formats.coze.nodes.kind import Kind
+from operad.flows.formats.coze.nodes.node_mapping import Kind
 from operad.flows.formats.shapes import Fields
 from operad.operators.nodes.files import ImageParams
 from operad.operators.nodes.models import ClassifierParams, ExtractorParams, LLMParams

@@ -12,8 +12,8 @@ from operad.flows.formats.dify.nodes.agents import AGENTS
 from operad.flows.formats.dify.nodes.containers import CONTAINERS
 from operad.flows.formats.dify.nodes.failure import FAIL_BRANCH, branches
 from operad.flows.formats.dify.nodes.flow import FLOW
-from operad.flows.formats.dify.nodes.mapped import NodeMapping
 from operad.flows.formats.dify.nodes.models import MODELS
+from operad.flows.formats.dify.nodes.node_mapping import NodeMapping
 from operad.flows.formats.dify.nodes.sources import SOURCES
 from operad.flows.formats.dify.nodes.tools import TOOL
 from operad.flows.formats.dify.nodes.values import VALUES

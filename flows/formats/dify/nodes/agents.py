@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from operad.flows.formats.dify.nodes.mapped import NodeContext, NodeMapping
+from operad.flows.formats.dify.nodes.node_mapping import NodeContext, NodeMapping
 from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, pairs_of, text_of
 from operad.operators.nodes.models import SAMPLING
 

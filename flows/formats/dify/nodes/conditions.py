@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from operad.flows.formats.dify.nodes.mapped import NodeContext
+from operad.flows.formats.dify.nodes.node_mapping import NodeContext
 from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, text_of
 from operad.operators.conditions import normal
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from operad.flows.formats.dify.names import OUTSIDE, outside_type
 from operad.flows.formats.dify.nodes.conditions import read_condition, write_condition
-from operad.flows.formats.dify.nodes.mapped import NodeContext, NodeMapping, convert_fields
+from operad.flows.formats.dify.nodes.node_mapping import NodeContext, NodeMapping, convert_fields
 from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, pairs_of
 
 INPUTS: Mapping[str, str] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from operad.flows.formats.dify.nodes.mapped import NodeContext, NodeMapping, convert_fields
+from operad.flows.formats.dify.nodes.node_mapping import NodeContext, NodeMapping, convert_fields
 from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, list_of, pairs_of, text_of
 from operad.operators.nodes.models import CONTEXT, SAMPLING
 from operad.operators.variables import Selector

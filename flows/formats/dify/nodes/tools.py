@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from operad.flows.formats.dify.nodes.mapped import NodeContext, NodeMapping, unchanged
+from operad.flows.formats.dify.nodes.node_mapping import NodeContext, NodeMapping, unchanged
 from operad.flows.formats.dify.plugins import Plugins
 from operad.flows.formats.shapes import Fields, fields_of, is_selector, text_of
 from operad.operators.variables import Selector

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from operad.flows.formats.dify.nodes.conditions import read_condition
-from operad.flows.formats.dify.nodes.mapped import NodeContext, NodeMapping, convert_fields, unchanged
+from operad.flows.formats.dify.nodes.node_mapping import NodeContext, NodeMapping, convert_fields, unchanged
 from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, list_of, pairs_of, text_of
 from operad.operators.conditions import normal
 

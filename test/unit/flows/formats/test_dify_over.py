@@ -9,7 +9,7 @@ import yaml
 from operad.flows.edit.batch import apply
 from operad.flows.edit.short import parse
 from operad.flows.formats.dify import DIFY, load
-from operad.flows.formats.dify.settled import keep_positions
+from operad.flows.formats.dify.node_positions import keep_positions
 
 DATA = Path(__file__).parents[2] / "data"
 OTHER_FORMS = ("form-", "refused-", "app-")

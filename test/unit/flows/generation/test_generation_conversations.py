@@ -6,7 +6,7 @@ import pytest
 from pydantic import JsonValue
 
 from operad.configs.generation import Designer
-from operad.evaluators import stand_ins
+from operad.evaluators import dry_run_services
 from operad.flows.assemble import assemble
 from operad.flows.formats.table import FORMATS
 from operad.operators.nodes import NODE_TYPES
@@ -49,7 +49,7 @@ async def ran(graph, run, folder, model):
         name: [placed.get(each, each) for each in value] if isinstance(value, list) else placed.get(value, value)
         for name, value in run["inputs"].items()
     }
-    workflow = assemble(graph, NODE_TYPES, services=stand_ins.services(folder / "made"))
+    workflow = assemble(graph, NODE_TYPES, services=dry_run_services.services(folder / "made"))
     with ScriptedModel(model) as scripted:
         message = await workflow.aexecute(Job(goal="run", inputs=inputs), MonoModelReasoner(scripted.model))
     return {name: shown(value) for name, value in message.outputs.items()}

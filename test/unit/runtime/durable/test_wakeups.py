@@ -18,14 +18,14 @@ import pytest
 pytest.importorskip("dbos")
 
 from operad.runtime import InputError
-from operad.runtime.durable import waiting, wakeups
+from operad.runtime.durable import outcome_waiter, wakeups
 from operad.runtime.durable.database import Database
 from operad.runtime.durable.dbos_details import check_details
 from operad.runtime.durable.dispatch import Request
 from operad.runtime.durable.group_commit import GroupCommit
+from operad.runtime.durable.outcome_waiter import Waiting
 from operad.runtime.durable.places import database_url
 from operad.runtime.durable.rows import DONE, EndedWork
-from operad.runtime.durable.waiting import Waiting
 from operad.runtime.durable.wakeups import LONGEST_TEXT, PipeWakeups, ServerWakeups, channel
 from operad.runtime.durable.work_signal import WorkSignal
 
@@ -278,7 +278,7 @@ async def ended(outcome):
 
 
 async def test_an_outcome_that_is_announced_is_the_only_one_looked_for(waits, outcomes, monkeypatch):
-    monkeypatch.setattr(waiting, "SAFETY_LOOK", 1000.0)
+    monkeypatch.setattr(outcome_waiter, "SAFETY_LOOK", 1000.0)
     with waits.expecting("a") as first, waits.expecting("b"):
         await asyncio.to_thread(outcomes.looks.get)
         outcomes.ended = {"a", "b"}
@@ -288,7 +288,7 @@ async def test_an_outcome_that_is_announced_is_the_only_one_looked_for(waits, ou
 
 
 async def test_an_outcome_that_is_announced_before_it_can_be_read_is_found(waits, outcomes, monkeypatch):
-    monkeypatch.setattr(waiting, "SAFETY_LOOK", 1000.0)
+    monkeypatch.setattr(outcome_waiter, "SAFETY_LOOK", 1000.0)
     with waits.expecting("a") as outcome:
         await asyncio.to_thread(outcomes.looks.get)
         waits._hear("", "a")
@@ -298,7 +298,7 @@ async def test_an_outcome_that_is_announced_before_it_can_be_read_is_found(waits
 
 
 async def test_an_outcome_whose_announcement_is_lost_is_found_by_the_next_look_at_all(waits, outcomes, monkeypatch):
-    monkeypatch.setattr(waiting, "SAFETY_LOOK", 0.05)
+    monkeypatch.setattr(outcome_waiter, "SAFETY_LOOK", 0.05)
     with waits.expecting("a") as outcome:
         await asyncio.to_thread(outcomes.looks.get)
         outcomes.ended = {"a"}
@@ -306,7 +306,7 @@ async def test_an_outcome_whose_announcement_is_lost_is_found_by_the_next_look_a
 
 
 async def test_an_outcome_is_looked_for_all_the_time_while_wakeups_do_not_arrive(waits, outcomes, monkeypatch):
-    monkeypatch.setattr(waiting, "SAFETY_LOOK", 1000.0)
+    monkeypatch.setattr(outcome_waiter, "SAFETY_LOOK", 1000.0)
     waits.wakeups.listening = False
     with waits.expecting("a") as outcome:
         for _ in range(3):

@@ -11,9 +11,9 @@ import pytest
 
 from operad.runtime import BuiltinWorkflow, Job
 from operad.runtime.durable import Ledger
+from operad.runtime.durable.liveness import Watch
 from operad.runtime.durable.places import process_identity
 from operad.runtime.durable.rows import Executor
-from operad.runtime.durable.watch import Watch
 
 ELSEWHERE = "another-boot pid:[1] 7 7"
 

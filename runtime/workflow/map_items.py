@@ -17,7 +17,7 @@ from operad.runtime.values.concurrently import concurrently
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorError, describe
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.value import Value
-from operad.runtime.workflow.within import inside
+from operad.runtime.workflow.nested import inside
 from operad.runtime.workflow.workflow import Workflow
 
 OnError = Literal["fail", "skip", "keep"]
