@@ -221,7 +221,13 @@ class WorkflowMessage(Value):
 
     @classmethod
     def of_text(
-        cls, text: str, operator_id: str, job_id: str, usage: Usage = NO_USAGE, outputs: dict[str, Any] | None = None
+        cls,
+        text: str,
+        operator_id: str,
+        job_id: str,
+        usage: Usage = NO_USAGE,
+        outputs: dict[str, Any] | None = None,
+        over: tuple[str, ...] | None = None,
     ) -> WorkflowMessage:
         """Return the message of an operator with this text and these outputs, without validation."""
         message = cls.__new__(cls)
@@ -232,6 +238,7 @@ class WorkflowMessage(Value):
             "operator_id": operator_id,
             "job_id": job_id,
             "usage": usage,
+            "over": over,
         }
         _set(message, "__dict__", fields)
         _set(message, "__pydantic_fields_set__", _TEXT_AND_OUTPUTS if outputs else _TEXT)

@@ -236,8 +236,7 @@ class Map(BaseOperator[list[Any]]):
 
     def _message(self, job: Job, item: Any, index: int, over: tuple[str, ...]) -> WorkflowMessage:
         text = item if isinstance(item, str) else _as_json(item)
-        message = WorkflowMessage.of_text(text, self._id, job.id, outputs={"item": item, "index": index})
-        return message.changed(over=over)
+        return WorkflowMessage.of_text(text, self._id, job.id, outputs={"item": item, "index": index}, over=over)
 
     def _items(self, job: Job, before: Sequence[WorkflowMessage]) -> Sequence[Any]:
         """Return the list that `over` names, given the messages of the predecessors."""

@@ -237,23 +237,27 @@ def unknown_beside_item(free: Sequence[Parameter], before: Iterable[str]) -> lis
 
 
 def values_for_item(
-    free: Sequence[Parameter], item: tuple[WorkflowMessage, WorkflowMessage], answers: Mapping[str, WorkflowMessage]
+    free: Sequence[Parameter], item: WorkflowMessage, answers: Mapping[str, WorkflowMessage]
 ) -> dict[str, Any]:
     """Return the values of the parameters of a map's body; see `unknown_beside_item`.
 
     Args:
         free: The parameters that take answers.
-        item: Messages with the item and the index.
+        item: The message with which the map passes the item.
         answers: The messages of the operators before the map, by id.
 
     Raises:
         InputError: A required parameter has no value.
     """
-    before = [operator_id for operator_id in answers if operator_id != item[0].operator_id]
+    if len(free) == 1:
+        return {free[0].name: free[0].value(_with_output(item, "item"))}
+    before = [operator_id for operator_id in answers if operator_id != item.operator_id]
     if faults := unknown_beside_item(free, before):
         raise InputError("; ".join(faults))
-    named = {"index": item[1]} | {as_name(operator_id): answers[operator_id] for operator_id in before}
-    named[_taking_item(free, named)] = item[0]
+    named = {"index": _with_output(item, "index")} | {
+        as_name(operator_id): answers[operator_id] for operator_id in before
+    }
+    named[_taking_item(free, named)] = _with_output(item, "item")
     return {parameter.name: parameter.value(named[parameter.name]) for parameter in free if parameter.name in named}
 
 
@@ -271,14 +275,13 @@ def as_value(message: WorkflowMessage, scope: Scope | None) -> WorkflowMessage:
     Other messages are returned unchanged.
     """
     if message.outputs.keys() == {"items"} and message.parts:
-        return message.model_copy(update={"outputs": {"output": message.outputs["items"]}})
+        return _with_output(message, "items")
     return message if not _is_item_around(message, scope) else _with_output(message, "item")
 
 
-def item_in(messages: Sequence[WorkflowMessage], scope: Scope | None) -> tuple[WorkflowMessage, WorkflowMessage] | None:
-    """Return messages with the item and the index from the map around this workflow; None if there is no such map."""
-    found = next((message for message in messages if _is_item_around(message, scope)), None)
-    return None if found is None else (_with_output(found, "item"), _with_output(found, "index"))
+def item_in(messages: Sequence[WorkflowMessage], scope: Scope | None) -> WorkflowMessage | None:
+    """Return the message with which the map around this workflow passes its item; None if there is no such map."""
+    return next((message for message in messages if _is_item_around(message, scope)), None)
 
 
 def is_item(message: WorkflowMessage) -> bool:
@@ -292,7 +295,7 @@ def _is_item_around(message: WorkflowMessage, scope: Scope | None) -> bool:
 
 
 def _with_output(message: WorkflowMessage, name: str) -> WorkflowMessage:
-    return message.model_copy(update={"outputs": {"output": message.outputs[name]}, "over": None})
+    return message.changed(outputs={"output": message.outputs[name]}, over=None)
 
 
 def message_of(value: Any, ports: tuple[str, ...] | None = None) -> WorkflowMessage:

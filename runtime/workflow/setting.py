@@ -9,18 +9,13 @@ if TYPE_CHECKING:
 
 
 class Setting:
-    """Descriptor of an attribute of a workflow; an assignment has the workflow built again at its next run."""
+    """Descriptor of an attribute of a workflow; an assignment has the workflow built again at its next run.
+
+    Without `__get__`, the attribute is read from the instance as fast as any other.
+    """
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
-
-    def __get__(self, workflow: Definition[Any] | None, owner: type) -> Any:
-        if workflow is None:
-            return self
-        try:
-            return vars(workflow)[self._name]
-        except KeyError:
-            raise AttributeError(f"{type(workflow).__name__!r} object has no attribute {self._name!r}") from None
 
     def __set__(self, workflow: Definition[Any], value: object) -> None:
         with workflow._lock:  # pyright: ignore[reportPrivateUsage]
