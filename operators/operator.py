@@ -27,7 +27,7 @@ from operad.runtime.events import InsightsRecalled, KnowledgeRetrieved, current_
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import Answer, BaseOperator, refusing_jobs
 from operad.runtime.knowledge.insights import about, relevant
-from operad.runtime.knowledge.knowledge import Insight, Knowledge, KnowledgeBase, Passage
+from operad.runtime.knowledge.knowledge import NO_KNOWLEDGE, Insight, Knowledge, KnowledgeBase, Passage
 from operad.runtime.knowledge.run_insights import RunInsights, current_insights
 from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import cache_key
@@ -433,27 +433,33 @@ class Operator(BaseOperator[T]):
         Raises:
             AnswerError: No answer fits the operator's type, or none chooses one of the operator's ports.
         """
+        if not (self.config.actions or self.config.tools):
+            return await self._infer(call, None)
         async with connections() as opened:
-            task, output, operator_id = await self._build_task(call, opened), self._output, self.get_id()
-            read: Callable[[str], WorkflowMessage] = partial(self._message_without_port, call.job, operator_id)
-            if self.ports:
-                routed = routing_schema(self.schema, self.config.output_schema, self.ports)
-                task = task.model_copy(update={"output_schema": json.dumps(routed, ensure_ascii=False)})
-                read = partial(self._message_with_port, call.job, operator_id, routed)
+            return await self._infer(call, opened)
 
-            def fitting(text: str) -> WorkflowMessage:
-                message = read(text)
-                output.read(message)
-                return message
+    async def _infer(self, call: OperatorCall, opened: Connections | None) -> WorkflowMessage:
+        """Ask the reasoner; `opened` has the tools, if there are any."""
+        task, output, operator_id = await self._build_task(call, opened), self._output, self.get_id()
+        read: Callable[[str], WorkflowMessage] = partial(self._message_without_port, call.job, operator_id)
+        if self.ports:
+            routed = routing_schema(self.schema, self.config.output_schema, self.ports)
+            task = task.model_copy(update={"output_schema": json.dumps(routed, ensure_ascii=False)})
+            read = partial(self._message_with_port, call.job, operator_id, routed)
 
-            return await ask_until_read(
-                self.thinker(call.reasoner),
-                task,
-                read if output.type is str else fitting,
-                who=f"operator {operator_id!r}",
-                wanted=output.called,
-                operator_id=operator_id,
-            )
+        def fitting(text: str) -> WorkflowMessage:
+            message = read(text)
+            output.read(message)
+            return message
+
+        return await ask_until_read(
+            self.thinker(call.reasoner),
+            task,
+            read if output.type is str else fitting,
+            who=f"operator {operator_id!r}",
+            wanted=output.called,
+            operator_id=operator_id,
+        )
 
     def _message_without_port(self, job: Job, operator_id: str, text: str) -> WorkflowMessage:
         """Return the message for an answer without a port."""
@@ -513,7 +519,7 @@ class Operator(BaseOperator[T]):
         without and with the user's previous message, and their passages are taken alternately.
         """
         if self._knowledge_base is None:
-            return Knowledge()
+            return NO_KNOWLEDGE
         query = f"{job.goal}\n{job.context}".strip()
         knowledge = self._knowledge_base.retrieve(query)
         previous = next((turn.text for turn in reversed(job.turns) if turn.role == "user"), "") if self.memory else ""
@@ -598,7 +604,7 @@ class Operator(BaseOperator[T]):
             else recommendation
         )
 
-    async def _build_task(self, call: OperatorCall, opened: Connections) -> Task:
+    async def _build_task(self, call: OperatorCall, opened: Connections | None) -> Task:
         """Return the task for the reasoner: configuration, recommendation, knowledge and insights for a call."""
         config, job = self.config, call.job
         recommended = self._recommend()
@@ -611,7 +617,7 @@ class Operator(BaseOperator[T]):
             examples=tuple(config.examples),
             output_schema=config.output_schema,
             actions=recommended.actions,
-            tools=await opened.tools(recommended.tools) if recommended.tools else (),
+            tools=await opened.tools(recommended.tools) if opened and recommended.tools else (),
             workflow_messages=call.messages,
             previous_expert_outputs=call.previous,
             knowledge=knowledge,

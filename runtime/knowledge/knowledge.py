@@ -34,6 +34,10 @@ class Knowledge(Value):
     passages: tuple[Passage, ...] = ()
 
 
+NO_KNOWLEDGE = Knowledge()
+"""Knowledge without passages."""
+
+
 class Insight(Value):
     """Insight of earlier runs about the environment.
 

@@ -11,7 +11,7 @@ from operad.runtime.tools.tool import Tool
 from operad.runtime.tools.toolkit import Action
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, StepRecord, SubJob, WorkflowMessage, WorkflowStatus
-from operad.runtime.values.value import Value
+from operad.runtime.values.value import Record, Value
 
 
 class Example(Value):
@@ -29,7 +29,7 @@ class Example(Value):
     output: str
 
 
-class Task(Value):
+class Task(Record):
     """Request of an operator to a reasoner (Chat2Graph, Workflow module, section 2.2).
 
         task = Task(job=Job("The moon has air."), instruction="List what the text claims.")

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from operad.runtime.tools.tool import DescribedFunction, Tool, ToolGroup, ToolSource, as_tools
 from operad.runtime.values.errors import ToolError, did_you_mean
 from operad.runtime.values.message import new_id
-from operad.runtime.values.value import Value
+from operad.runtime.values.value import Record, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ class Action(Value):
     id: str = Field(default_factory=new_id)
 
 
-class Recommendation(Value):
+class Recommendation(Record):
     """Recommendation of a toolkit.
 
     Attributes:

@@ -11,6 +11,25 @@ from operad.runtime.values.arguments import ArgumentError, short_repr, unknown_a
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.validation import nearest_choice, requirement
 
+
+class Record(BaseModel):
+    """A frozen value that Operad constructs in each call of an operator, as fast as pydantic does; see `Value`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64")
+
+    _indifferent: ClassVar[frozenset[str]] = frozenset({"id"})
+    """Fields that the fingerprint omits: those that do not influence answers, and secrets."""
+
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """Return plain values that are equal for instances that behave alike: type and fields, without ids and secrets.
+
+        Raises:
+            InputError: A field has no JSON form.
+        """
+        fields = type(self).model_fields.keys() - self._indifferent
+        return {"type": name_of(type(self))} | {name: fingerprint(getattr(self, name)) for name in fields}
+
+
 if TYPE_CHECKING:  # type checkers take the arguments from the fields
     from pydantic._internal._model_construction import ModelMetaclass as _ValueType
 else:
@@ -38,29 +57,15 @@ else:
             return {name: args[0], **fields}
 
 
-class Value(BaseModel, metaclass=_ValueType):
+class Value(Record, metaclass=_ValueType):
     """A frozen value that rejects unknown fields.
 
     Raises:
         ArgumentError: An argument is unknown, missing, or has another type.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64")
-
     _positional: ClassVar[str] = ""
     """Name of the field that can be given by position; empty for none."""
-
-    _indifferent: ClassVar[frozenset[str]] = frozenset({"id"})
-    """Fields that the fingerprint omits: those that do not influence answers, and secrets."""
-
-    def fingerprint(self) -> dict[str, JsonValue]:
-        """Return plain values that are equal for instances that behave alike: type and fields, without ids and secrets.
-
-        Raises:
-            InputError: A field has no JSON form.
-        """
-        fields = type(self).model_fields.keys() - self._indifferent
-        return {"type": name_of(type(self))} | {name: fingerprint(getattr(self, name)) for name in fields}
 
 
 def wrong_arguments(
