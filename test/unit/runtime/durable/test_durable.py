@@ -319,7 +319,7 @@ def raced(stage, new):
     """Whoever is first is waited for."""
 
     async def late(_):
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(5)  # cancelled once the other has won, also if a busy disk delays that
         return "late"
 
     workflow = flow(Do(stage, "slow", late), into=new())
