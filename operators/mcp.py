@@ -81,7 +81,7 @@ class _Server(Value):
 def _listed(args: Any) -> Any:
     """Return arguments, unless they are one text."""
     if isinstance(args, str):
-        raise InputError(f"args: expected a list, got {args!r}: write args={shlex.split(args)!r}")
+        raise InputError('args: expected a list, got a text: write args=["server.py", "--port", "8000"]')
     return args
 
 
@@ -226,6 +226,8 @@ class McpTools(ToolSource):
         prefix: Prefix of the tools' names, for servers with equal tool names.
         approve: True if a person is asked before each call of its tools, and shown the arguments.
     """
+
+    model_config = ConfigDict(hide_input_in_errors=True)  # the server may hold tokens
 
     server: McpServer
     prefix: str = ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, cast
 from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from operad.operators.web.fetch import Fetched, Guard, fetch
 from operad.runtime.models.endpoint import one_line, without_key
@@ -59,6 +59,8 @@ class SerpApi(Value):
         base_url: URL of the API; may be on this machine.
         timeout: Maximum duration of a search, in seconds.
     """
+
+    model_config = ConfigDict(hide_input_in_errors=True)  # the key, and a URL with a password
 
     api_key: ApiKey
     base_url: str = "https://serpapi.com/search.json"

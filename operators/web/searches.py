@@ -9,7 +9,7 @@ from html import unescape
 from typing import Any, ClassVar, cast
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from operad.operators.web.fetch import Fetched, Guard, fetch
 from operad.operators.web.search import SearchResult
@@ -29,6 +29,8 @@ class _Provider(Value):
         base_url: URL of the provider; may be on this machine.
         timeout: Maximum duration of a search, in seconds.
     """
+
+    model_config = ConfigDict(hide_input_in_errors=True)  # keys, and URLs with passwords
 
     base_url: str
     timeout: float = Field(default=30.0, gt=0)

@@ -215,7 +215,7 @@ WRONG = {
     "Job(files=['no.txt'])": (lambda: Job("a", files=["/no/no.txt"]), "/no/no.txt: no such file"),
     "StdioServer(args='s.py -v')": (
         lambda: StdioServer(command="python", args="s.py -v"),
-        "args: expected a list, got 's.py -v': write args=['s.py', '-v']",
+        'args: expected a list, got a text: write args=["server.py", "--port", "8000"]',
     ),
     "@tool on text": (lambda: tool("search"), "expected a function or a tool, got 'search' (str)"),
     "@operator on text": (lambda: operator("facts"), "operator(…) expects a function, got 'facts' (str)"),

@@ -12,9 +12,12 @@ from pydantic import SecretStr, ValidationError
 from operad.cli import main as cli
 from operad.operators.mcp import McpTools, SseServer, StdioServer, StreamableHttpServer
 from operad.operators.web.fetch import FetchError, Guard, fetch
+from operad.operators.web.search import SerpApi
+from operad.operators.web.searches import Tavily
+from operad.runtime.models.embedding import EmbeddingModel
 from operad.runtime.models.model import Model
 from operad.runtime.testing import Fail, Raw, Say, ScriptedModel
-from operad.runtime.values.errors import ModelError, ToolError
+from operad.runtime.values.errors import ModelError, OperadError, ToolError
 
 CANARY = "canary-9f8e7d6c5b4a"
 HELLO = [{"role": "user", "content": "hello there"}]
@@ -333,3 +336,18 @@ async def test_a_header_for_a_page_that_cannot_be_fetched_is_nowhere(place, web,
     assert web.requests[0].headers["authorization"] == f"Bearer {CANARY}"
     place.hold(raised.value)
     assert place.leaks() == []
+
+
+@pytest.mark.parametrize(
+    "kind", [EmbeddingModel, McpTools, Model, SerpApi, SseServer, StdioServer, StreamableHttpServer, Tavily]
+)
+def test_a_key_in_a_wrong_argument_is_in_no_error(kind):
+    told: list[str] = []
+    for field in kind.model_fields:
+        for value in (CANARY, [CANARY], {"key": [CANARY]}):
+            try:
+                kind(**{field: value})
+            except OperadError as error:
+                told.append(str(error))
+    assert len(told) > 5
+    assert [text for text in told if CANARY in text] == []
