@@ -14,7 +14,6 @@ from operad.runtime.models.model import Model
 from operad.runtime.policies.policy import Policy, Retry
 from operad.runtime.reasoning.reasoner import Reasoner, ask_until_read
 from operad.runtime.reasoning.task import Example
-from operad.runtime.tools.connections import connections
 from operad.runtime.tools.toolkit import Action, Toolkit, Tools
 from operad.runtime.values.arguments import known_arguments
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
@@ -90,7 +89,7 @@ class Evaluator(Operator):
         operators = [step.operator_id for step in steps] or [message.operator_id for message in judged]
         schema = verdict_schema([*operators, *(message.operator_id for message in previous)], bool(previous))
         operator_id = self.get_id()
-        async with connections() as opened:
+        async with self._connections() as opened:
             task = (await self._build_task(call, opened)).model_copy(
                 update={
                     "instruction": _instruction(self.config.instruction, schema["properties"]["status"]["enum"]),

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from copy import copy
 from functools import cached_property, partial
 from itertools import zip_longest
@@ -49,6 +50,8 @@ from operad.runtime.values.value import Value, wrong_arguments
 T = TypeVar("T", default=Any, covariant=True)
 
 _logger = logging.getLogger(__name__)
+
+_NO_CONNECTIONS = nullcontext()
 
 IMPORTED = "imported"
 """Validation context for ids of typed nodes: files of other platforms may contain ``/`` in them."""
@@ -433,18 +436,11 @@ class Operator(BaseOperator[T]):
         Raises:
             AnswerError: No answer fits the operator's type, or none chooses one of the operator's ports.
         """
-        if not (self.config.actions or self.config.tools):
-            return await self._infer(call, None)
-        async with connections() as opened:
-            return await self._infer(call, opened)
-
-    async def _infer(self, call: OperatorCall, opened: Connections | None) -> WorkflowMessage:
-        """Ask the reasoner; `opened` has the tools, if there are any."""
-        task, output, operator_id = await self._build_task(call, opened), self._output, self.get_id()
+        output, operator_id, ports = self._output, self.get_id(), self.ports
         read: Callable[[str], WorkflowMessage] = partial(self._message_without_port, call.job, operator_id)
-        if self.ports:
-            routed = routing_schema(self.schema, self.config.output_schema, self.ports)
-            task = task.model_copy(update={"output_schema": json.dumps(routed, ensure_ascii=False)})
+        routed: Schema = {}
+        if ports:
+            routed = routing_schema(self.schema, self.config.output_schema, ports)
             read = partial(self._message_with_port, call.job, operator_id, routed)
 
         def fitting(text: str) -> WorkflowMessage:
@@ -452,19 +448,27 @@ class Operator(BaseOperator[T]):
             output.read(message)
             return message
 
-        return await ask_until_read(
-            self.thinker(call.reasoner),
-            task,
-            read if output.type is str else fitting,
-            who=f"operator {operator_id!r}",
-            wanted=output.called,
-            operator_id=operator_id,
-        )
+        async with self._connections() as opened:
+            task = await self._build_task(call, opened)
+            if ports:
+                task = task.model_copy(update={"output_schema": json.dumps(routed, ensure_ascii=False)})
+            return await ask_until_read(
+                self.thinker(call.reasoner),
+                task,
+                read if output.type is str else fitting,
+                who=f"operator {operator_id!r}",
+                wanted=output.called,
+                operator_id=operator_id,
+            )
+
+    def _connections(self) -> AbstractAsyncContextManager[Connections | None]:
+        """Return the connections of the run; a context with None for an operator without tools."""
+        return connections() if self.config.actions or self.config.tools else _NO_CONNECTIONS
 
     def _message_without_port(self, job: Job, operator_id: str, text: str) -> WorkflowMessage:
         """Return the message for an answer without a port."""
         outputs = _outputs_from(text) if self.config.output_schema else {}
-        return WorkflowMessage(scratchpad=text, outputs=outputs, job_id=job.id, operator_id=operator_id)
+        return WorkflowMessage.of_text(text, operator_id, job.id, outputs=outputs)
 
     def thinker(self, reasoner: Reasoner) -> Reasoner:
         """Return the reasoner with the operator's own model, if it has one, otherwise the given reasoner of the run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -34,15 +34,17 @@ class Form:
     Attributes:
         schema: JSON Schema of the answer.
         enclosed: True to ask the model for an object with the single key ``answer``, because endpoints require objects.
+        check: Further check of an answer that fits the schema, such as the validators of a pydantic model.
     """
 
     schema: Schema
     enclosed: bool = False
+    check: Callable[[str], object] | None = None
 
     @classmethod
-    def of(cls, schema: Schema) -> Form:
+    def of(cls, schema: Schema, check: Callable[[str], object] | None = None) -> Form:
         """Return the form for a schema, enclosed if the schema is not one of objects."""
-        return cls(schema, enclosed=schema.get("type", "object") != "object")
+        return cls(schema, enclosed=schema.get("type", "object") != "object", check=check)
 
     @property
     def asked(self) -> Schema:
@@ -59,12 +61,19 @@ class Form:
             **moved,
         }
 
-    def read(self, text: str, *, repair: bool = True) -> Any:
-        """Return the value of an answer, with or without the enclosing object.
+    def read(self, text: str, *, repair: bool = True) -> str:
+        """Return an answer as normalised JSON, without the enclosing object.
 
         Raises:
             SchemaMismatch: The answer does not fit the schema.
+            ValueError: The check rejects the answer.
         """
+        answer = _as_json(self._value(text, repair=repair))
+        if self.check:
+            self.check(answer)
+        return answer
+
+    def _value(self, text: str, *, repair: bool) -> Any:
         if not self.enclosed:
             return validate(self.schema, text, repair=repair)
         try:
@@ -144,23 +153,25 @@ class Conversation:
             return await self._text_answer(draft)
         if draft and draft.text:
             try:
-                return _as_json(_read(form, draft))
+                return _read(form, draft)
             except SchemaMismatch:
                 self.say(_schema_request(form))
+            except ValueError as error:
+                self.say(_repair_request(str(error), form))
         elif not self.model.structured or self._messages[-1]["role"] == "assistant":
             self.say(_schema_request(form))
         fault, turn = "", Completion()
         for attempt in range(1, max_repairs + 2):
             turn = await self._request_turn(form)
             try:
-                return _as_json(_read(form, turn))
-            except SchemaMismatch as mismatch:
+                return _read(form, turn)
+            except (SchemaMismatch, ValueError) as mismatch:
                 fault = str(mismatch)
                 if _was_cut(turn):
                     fault = f"the answer was cut off at the most tokens it may have; be shorter\n{fault}"
             if attempt <= max_repairs:
                 emit(AnswerRejected(error=fault, repair=attempt))
-                self.say(f"That answer does not fit:\n{fault}\n\n{_schema_request(form)}")
+                self.say(_repair_request(fault, form))
         excerpt = turn.text if len(turn.text) <= MAX_EXCERPT else turn.text[:MAX_EXCERPT] + "…"
         raise AnswerError(
             f"{self.model.name} gave no answer that fits its schema in {max_repairs + 1} tries; "
@@ -251,7 +262,7 @@ def _was_cut(turn: Completion) -> bool:
     return turn.finish_reason == "length"
 
 
-def _read(form: Form, turn: Completion) -> Any:
+def _read(form: Form, turn: Completion) -> str:
     # Repairing an answer that was cut off would hide the missing rest.
     return form.read(turn.text, repair=not _was_cut(turn))
 
@@ -302,6 +313,10 @@ async def _concurrently(*calls: Any) -> list[str]:
 
 def _schema_request(form: Form) -> str:
     return f"Answer with JSON alone, which fits this JSON Schema:\n{json.dumps(form.asked, ensure_ascii=False)}"
+
+
+def _repair_request(fault: str, form: Form) -> str:
+    return f"That answer does not fit:\n{fault}\n\n{_schema_request(form)}"
 
 
 def _object_schema(properties: Schema) -> Schema:

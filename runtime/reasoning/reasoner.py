@@ -59,17 +59,31 @@ class Reasoner(Protocol):
 
 
 async def ask(reasoner: Reasoner, task: Task) -> str:
-    """Return the reasoner's answer to a task, after emitting a `TaskBuilt` event."""
+    """Return the reasoner's answer to a task, after emitting a `TaskBuilt` event.
+
+    Raises:
+        InputError: The reasoner's `infer` is not async, or returns something else than text.
+    """
     scope = current_scope()
     if scope is not None and scope.heard:
         emit(TaskBuilt(task=task.shown()))
-    return await reasoner.infer(task)
+    pending: Any = reasoner.infer(task)
+    if not hasattr(pending, "__await__"):
+        raise InputError(f"{type(reasoner).__name__}.infer must be async: write `async def infer(self, task)`")
+    answer: Any = await pending
+    if not isinstance(answer, str):
+        raise InputError(
+            f"{type(reasoner).__name__}.infer returned {short_repr(answer)}; expected text, or JSON as text"
+        )
+    return answer
 
 
 async def ask_until_read(
     reasoner: Reasoner, task: Task, read: Callable[[str], T], *, who: str, wanted: str, operator_id: str = ""
 ) -> T:
     """Ask until an answer can be parsed, and return its value; faults of earlier answers are added to the lesson.
+
+    The parser is also the task's `check`, so a reasoner that calls it is asked once.
 
     Args:
         reasoner: The reasoner.
@@ -85,7 +99,7 @@ async def ask_until_read(
     lessons = [task.lesson] if task.lesson else []
     answer, fault = "", ""
     for _ in range(MAX_TRIES):
-        answer = await ask(reasoner, task.model_copy(update={"lesson": "\n".join(lessons)}))
+        answer = await ask(reasoner, task.model_copy(update={"lesson": "\n".join(lessons), "check": read}))
         try:
             return read(answer)
         except (ValueError, SchemaMismatch) as error:
@@ -182,7 +196,7 @@ class MonoModelReasoner:
 
         Raises:
             ModelError: The model's endpoint fails.
-            AnswerError: No answer fits the task's `output_schema`, or the answer is empty.
+            AnswerError: No answer fits the task's `output_schema` and `check`, or the answer is empty.
             InvalidError: The `output_schema` is invalid.
         """
         form = _form(task)
@@ -280,8 +294,8 @@ class DualModelReasoner:
 
         Raises:
             ModelError: A model's endpoint fails.
-            AnswerError: No answer fits the task's `output_schema`, no turn of the thinker fits its schema, or the
-                actor's answer is empty.
+            AnswerError: No answer fits the task's `output_schema` and `check`, no turn of the thinker fits its schema,
+                or the actor's answer is empty.
             InvalidError: The `output_schema` is invalid.
         """
         form = _form(task)
@@ -332,7 +346,7 @@ def _at_least(minimum: int, **numbers: int) -> None:
 
 def _form(task: Task) -> Form | None:
     schema = parse_output_schema(task.output_schema)
-    return None if schema is None else Form.of(schema)
+    return None if schema is None else Form.of(schema, task.check)
 
 
 async def _opening_messages(task: Task, model: Model) -> list[dict[str, Any]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from operad.runtime.knowledge.knowledge import Insight, Knowledge
 from operad.runtime.tools.tool import Tool
@@ -50,6 +50,8 @@ class Task(Record):
         insights: Insights of earlier runs.
         lesson: Lesson from the last attempt.
         files: Files of the job.
+        check: Parser of the answer, which raises ValueError for an unusable one. A reasoner that calls it can ask the
+            model again in the same conversation, so that tools are not called again.
     """
 
     job: Job
@@ -65,6 +67,7 @@ class Task(Record):
     insights: tuple[Insight, ...] = ()
     lesson: str = ""
     files: tuple[FileDescriptor, ...] = ()
+    check: Callable[[str], object] | None = Field(default=None, exclude=True, repr=False)
 
     def shown(self) -> dict[str, JsonValue]:
         """Return the task as plain values for display, without empty fields."""

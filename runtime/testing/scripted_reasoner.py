@@ -33,7 +33,7 @@ def _validated(task: Task, answer: str) -> str:
     if schema is None:
         return answer
     try:
-        return json.dumps(Form.of(schema).read(answer), ensure_ascii=False)
+        return Form.of(schema).read(answer)
     except SchemaMismatch as mismatch:
         raise AnswerError(
             f"the script's answer {answer[:80]!r} to {task.instruction[:80]!r} does not fit its output_schema: {mismatch}"

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, field_serial
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.json_like import as_json
-from operad.runtime.values.value import Value
+from operad.runtime.values.value import Record, Value
 
 if TYPE_CHECKING:
     Ids = Sequence[str]  # constructors accept a list; the field is a tuple
@@ -250,7 +250,7 @@ class WorkflowMessage(Value):
 _DEFAULTS = vars(WorkflowMessage())
 
 
-class StepRecord(Value):
+class StepRecord(Record):
     """Record of an operator in a run.
 
         class Short(Evaluator):

@@ -31,7 +31,7 @@ from operad import (
 from operad.runtime import AnswerError, BuiltinWorkflow, OperatorError, RunningLoopError, Usage
 from operad.runtime.durable import Ledger
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.testing import CallTools, ScriptedModel, ScriptedReasoner
 
 
 class Claims(BaseModel):
@@ -164,6 +164,40 @@ def test_an_answer_that_no_validator_accepts_is_asked_for_again_with_what_is_wro
         OperatorError, match=r"got no Even in 3 tries; the last answer was .*: n: Value error, 1 is odd"
     ):
         never.run("x")
+
+
+def test_an_answer_that_a_validator_rejects_is_repaired_in_the_same_conversation_which_has_the_results_of_tools():
+    charged: list[int] = []
+
+    def charge(amount: int) -> str:
+        """Charge an amount."""
+        charged.append(amount)
+        return "charged"
+
+    with ScriptedModel([CallTools({"charge": {"amount": 5}}), '{"n": 1}', '{"n": 3}', '{"n": 2}']) as model:
+        flow = Workflow(Operator("Charge.", id="pay", output=Even, tools=[charge]), model=model.model)
+        assert flow.run("x").output.n == 2
+        assert charged == [5]
+        messages = model.requests[-1]["messages"]
+        assert [message["content"] for message in messages if message["role"] == "tool"] == ["charged"]
+        assert "n: Value error, 3 is odd" in messages[-1]["content"]
+
+
+def test_a_reasoner_of_a_wrong_form_is_an_error_that_names_it():
+    class Dicts:
+        async def infer(self, task):
+            return {"a": 1}
+
+    class Sync:
+        def infer(self, task):
+            return "a"
+
+    for reasoner, told in (
+        (Dicts(), r"Dicts.infer returned \{'a': 1\} .dict.; expected text"),
+        (Sync(), "Sync.infer must be async"),
+    ):
+        with pytest.raises(OperatorError, match=told):
+            Workflow(Operator("Say."), model=reasoner).run("x")
 
 
 def test_an_operator_with_a_type_and_ports_has_both():
