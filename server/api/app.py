@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cache, partial
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -25,7 +25,7 @@ from operad.server.api.chat import chat_routes
 from operad.server.api.experts import Offer
 from operad.server.api.mcp_tools import McpDoor
 from operad.server.api.page import page_reply
-from operad.server.api.plain import RUN_ID, PlainDoor, refusals
+from operad.server.api.plain import RUN_ID, PlainDoor, operation_id, refusals
 from operad.server.api.replies import error_reply, json_reply
 from operad.server.api.responses import response_routes
 from operad.server.api.runs import Runs
@@ -76,12 +76,11 @@ class Serving:
             docs_url=None,
             redoc_url=None,
             lifespan=self._lifespan,
-            generate_unique_id_function=_operation_id,
+            generate_unique_id_function=operation_id,
         )
         routers = [PlainDoor(self.runs).router(), chat_routes(self.runs), response_routes(self.runs)]
-        for router in routers:
-            api.include_router(router)
         self._routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
+        api.router.routes.extend(self._routes)  # `include_router` would build each route a second time
         api.router.routes.append(Route("/mcp", self._door, include_in_schema=False))
         api.router.routes.append(Route("/", _show_page, include_in_schema=False))
         self._add_health(api)
@@ -89,8 +88,7 @@ class Serving:
         api.add_exception_handler(HTTPException, self._on_http_error)
         api.add_exception_handler(RequestValidationError, _on_invalid_request)
         api.add_exception_handler(Exception, _on_internal_error)
-        document = _document(api, list(offers), with_keys=bool(keys))
-        api.openapi = lambda: document
+        api.openapi = cache(partial(_document, api, list(offers), with_keys=bool(keys)))
         self.app = _with_cors(Guard(api, keys, hosts, bounds, origins), origins)
 
     async def drain(self, grace: float) -> None:
@@ -149,10 +147,6 @@ def _with_cors(app: App, origins: Sequence[str]) -> App:
 
 async def _show_page(request: Request) -> Response:
     return page_reply()
-
-
-def _operation_id(route: APIRoute) -> str:
-    return route.name
 
 
 def _document(api: FastAPI, names: Sequence[str], *, with_keys: bool) -> dict[str, Any]:

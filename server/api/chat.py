@@ -14,7 +14,7 @@ from operad.runtime.values.message import Usage
 from operad.runtime.values.valid_json import to_json
 from operad.server.api.conversation import ChatRequest, answered_run, read_conversation, refuse_unable
 from operad.server.api.experts import find_offer
-from operad.server.api.plain import EVENTS, refusals
+from operad.server.api.plain import EVENTS, operation_id, refusals
 from operad.server.api.replies import EventStream, json_reply, while_connected
 from operad.server.api.runs import Runs
 from operad.server.api.served_run import ServedRun
@@ -81,7 +81,7 @@ def chat_routes(runs: Runs) -> APIRouter:
     Args:
         runs: Runs of the server.
     """
-    router = APIRouter(prefix="/v1", tags=["chat"])
+    router = APIRouter(prefix="/v1", tags=["chat"], generate_unique_id_function=operation_id)
 
     @router.get("/models", response_model=ModelList, responses=refusals())
     async def list_models() -> Response:  # pyright: ignore[reportUnusedFunction]

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi.routing import APIRoute
 from pydantic import AliasChoices, ConfigDict, Field, JsonValue
 
 from operad.runtime.values.message import Usage, WorkflowStatus
@@ -128,6 +129,11 @@ EVENTS: dict[str, Any] = {
 }
 
 
+def operation_id(route: APIRoute) -> str:
+    """Return the operation id of a route in the OpenAPI document: the name of its function."""
+    return route.name
+
+
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the error responses of a path for the OpenAPI document, including those common to all paths."""
     descriptions = {
@@ -205,7 +211,7 @@ class PlainDoor:
 
     def router(self) -> APIRouter:
         """Return the routes."""
-        router = APIRouter(tags=["runs"])
+        router = APIRouter(tags=["runs"], generate_unique_id_function=operation_id)
         as_view: dict[str, Any] = {"response_model": RunView}
         begin_responses = {200: {"description": "It was begun before.", "model": RunView}, **refusals(404, 409, 503)}
         router.get("/experts", response_model=ExpertList, responses=refusals())(self.list_experts)

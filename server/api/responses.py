@@ -13,7 +13,7 @@ from operad.runtime.values.message import Turn
 from operad.runtime.values.valid_json import to_json
 from operad.server.api.conversation import Said, answer_question, answered_run, request_in
 from operad.server.api.experts import find_offer
-from operad.server.api.plain import EVENTS, refusals
+from operad.server.api.plain import EVENTS, operation_id, refusals
 from operad.server.api.replies import EventStream, json_reply, while_connected
 from operad.server.api.response_types import (
     PREFIX,
@@ -38,7 +38,7 @@ def response_routes(runs: Runs) -> APIRouter:
     Args:
         runs: The runs of the server.
     """
-    router = APIRouter(prefix="/v1/responses", tags=["responses"])
+    router = APIRouter(prefix="/v1/responses", tags=["responses"], generate_unique_id_function=operation_id)
 
     @router.post(
         "",
