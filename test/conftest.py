@@ -16,7 +16,6 @@ gc.disable()  # while tests are collected: a fifth of that time
 def pytest_collection_finish() -> None:
     """Leave what was collected, some hundred megabytes, to no further garbage collection: 5% of the suite's time."""
     gc.enable()
-    gc.collect()
     gc.freeze()
 
 

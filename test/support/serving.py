@@ -3,12 +3,12 @@
 import asyncio
 import json
 import socket
-import ssl
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import httpx2
 import uvicorn
+from local_http import NO_AUTHORITIES
 from openai import AsyncOpenAI
 
 from operad.configs.runnable import Source
@@ -18,9 +18,6 @@ from operad.runtime.agents.agent import Expert, Profile
 from operad.runtime.testing import ScriptedReasoner
 from operad.server.api.app import Serving
 from operad.server.api.experts import Offer, by_name
-
-NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Context without certificates, whose loading takes 20 ms; the servers of tests speak HTTP."""
 
 HELLO = {"role": "user", "content": "Hello"}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from local_http import NO_AUTHORITIES
 
 from operad.cli import main as cli
 from operad.cli.trust_store import TrustStore
@@ -460,7 +461,7 @@ def test_nor_beside_a_file_that_is_served(trapped, folder):
         assert process.stderr is not None
         found = (re.match(r"(http://\S+) \(/v1,", line) for line in process.stderr)
         url = next(each[1] for each in found if each)
-        assert httpx.get(f"{url}/v1/models", trust_env=False).status_code == 200
+        assert httpx.get(f"{url}/v1/models", trust_env=False, verify=NO_AUTHORITIES).status_code == 200
     finally:
         process.kill()
         process.communicate()

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from forked import OPERAD_COMMAND
+from local_http import NO_AUTHORITIES
 from trusting import with_trust
 
 from operad.cli import main as cli
@@ -105,11 +106,11 @@ def operad(tmp_path, forked):
 
 
 def get(url):
-    return httpx.get(url, timeout=30, trust_env=False)
+    return httpx.get(url, timeout=30, trust_env=False, verify=NO_AUTHORITIES)
 
 
 def post(url, **said):
-    return httpx.post(url, json=said, timeout=30, trust_env=False)
+    return httpx.post(url, json=said, timeout=30, trust_env=False, verify=NO_AUTHORITIES)
 
 
 def question(url, name):
@@ -140,7 +141,9 @@ def test_a_file_is_shown_until_ctrl_c_with_browsers_still_there(operad, tmp_path
     (tmp_path / "run.jsonl").write_text(STARTED)
     with (
         operad("view", "run.jsonl", "--port", "0") as command,
-        httpx.stream("GET", f"{command.page}data/changes", timeout=30, trust_env=False) as stream,
+        httpx.stream(
+            "GET", f"{command.page}data/changes", timeout=30, trust_env=False, verify=NO_AUTHORITIES
+        ) as stream,
     ):
         told = next(line for line in stream.iter_lines() if line.startswith("data: "))
         assert json.loads(told.removeprefix("data: "))["goal"] == "go"
@@ -273,7 +276,7 @@ def test_a_run_that_is_cancelled_on_the_page_ends_as_by_ctrl_c_and_browsers_see_
     with operad("run", "asker.yaml", "--job", "Go.", "--view", "--db", "runs.sqlite", "--run-id", "one") as command:
         url = command.page
         question(url, "pay")
-        with httpx.stream("GET", f"{url}data/changes", timeout=30, trust_env=False) as stream:
+        with httpx.stream("GET", f"{url}data/changes", timeout=30, trust_env=False, verify=NO_AUTHORITIES) as stream:
             lines = stream.iter_lines()
             next(line for line in lines if line.startswith("data: "))
             post(f"{url}data/cancel")

@@ -735,9 +735,10 @@ def test_the_json_schema_has_a_dialect_an_id_and_titles_and_takes_both_names_of_
         "Greet.\n", "Greet.\n    output: {why: string}\n    retry: 3\n    tools: [m.f]\n    inputs: [x]\n"
     )
     text = text.replace("name: Greeter", "name: Greeter, description: Greets.") + "tools: [my_module.search]\n"
-    jsonschema.validate(yaml.safe_load(text), schema)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    VALIDATOR.validate(yaml.safe_load(text))
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(yaml.safe_load(text.replace("my_module.search", "search")), schema)
+        VALIDATOR.validate(yaml.safe_load(text.replace("my_module.search", "search")))
 
 
 def test_a_description_is_read_under_both_of_its_names(write):
@@ -1147,6 +1148,7 @@ def test_a_class_that_takes_no_knowledge_base_says_how_to_leave_it_out(write, li
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGES = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("configuration.md", "leader.md"))
+VALIDATOR = jsonschema.Draft202012Validator(json_schema())  # `jsonschema.validate` would check the schema each time
 EXAMPLES = [text for text in re.findall(r"^```yaml\n(.*?)^```$", PAGES, re.M | re.S) if "experts:" in text]
 
 
@@ -1156,7 +1158,7 @@ def test_the_examples_of_the_documentation_load_and_fit_the_printed_schema(write
     (tmp_path / "my_steps.py").write_text("def shout(claim): ...\ndef bullets(shout): ...\n")
     (tmp_path / "my_checks.py").write_text("def three(draft): ...\n")
     assert load(write(text)).profiles
-    jsonschema.validate(parse_document(text, "page").data, json_schema())
+    VALIDATOR.validate(parse_document(text, "page").data)
 
 
 def test_the_documentation_has_examples():

@@ -192,10 +192,11 @@ def test_a_reasoner_of_a_wrong_form_is_an_error_that_names_it():
         def infer(self, task):
             return "a"
 
-    for reasoner, told in (
+    wrong: list[tuple[Any, str]] = [
         (Dicts(), r"Dicts.infer returned \{'a': 1\} .dict.; expected text"),
         (Sync(), "Sync.infer must be async"),
-    ):
+    ]
+    for reasoner, told in wrong:
         with pytest.raises(OperatorError, match=told):
             Workflow(Operator("Say."), model=reasoner).run("x")
 

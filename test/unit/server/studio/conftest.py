@@ -4,6 +4,7 @@ from contextlib import ExitStack
 
 import httpx
 import pytest
+from local_http import NO_AUTHORITIES
 from studios import FIVE, Client
 
 from operad.server.studio.files.folder import Folder
@@ -21,7 +22,9 @@ def serve(tmp_path):
             folder.mkdir(exist_ok=True)
             site = Studio(Folder(folder, only), tmp_path / "histories", **named)
             url = stack.enter_context(PageServer(site)).url
-            return Client(url, folder, stack.enter_context(httpx.Client(timeout=60, trust_env=False)))
+            return Client(
+                url, folder, stack.enter_context(httpx.Client(timeout=60, trust_env=False, verify=NO_AUTHORITIES))
+            )
 
         yield serve
 

@@ -7,6 +7,7 @@ import re
 
 import httpx
 import pytest
+from local_http import NO_AUTHORITIES
 from studios import FIVE
 
 from operad.server.studio.files.folder import Folder
@@ -19,7 +20,7 @@ def refusal(answer):
 def test_without_the_token_nothing_is_served(studio):
     root = studio.url.rsplit("/", 2)[0]
     for path in ("/", "/data/files", "/wrong-token/data/files"):
-        status, told = refusal(httpx.get(f"{root}{path}", trust_env=False))
+        status, told = refusal(httpx.get(f"{root}{path}", trust_env=False, verify=NO_AUTHORITIES))
         assert status == 404
         assert "token" in told
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from local_http import NO_AUTHORITIES
 from studio_page import AXE, SERIOUS
 
 from operad.runtime import BuiltinWorkflow, InputError, Job, events, interrupt
@@ -94,11 +95,11 @@ def file_page(tmp_path, open_page):
 
 
 def get(url, **named):
-    return httpx.get(url, timeout=30, trust_env=False, **named)
+    return httpx.get(url, timeout=30, trust_env=False, verify=NO_AUTHORITIES, **named)
 
 
 def post(url, said, **named):
-    return httpx.post(url, json=said, timeout=30, trust_env=False, **named)
+    return httpx.post(url, json=said, timeout=30, trust_env=False, verify=NO_AUTHORITIES, **named)
 
 
 def eventually(look, wanted):
@@ -122,7 +123,9 @@ def ended(picture):
 def following(url, since=None, **headers):
     """The stream of changes, one message after the other: its id and what it says."""
     query = "" if since is None else f"?since={since}"
-    with httpx.stream("GET", f"{url}data/changes{query}", headers=headers, timeout=30, trust_env=False) as response:
+    with httpx.stream(
+        "GET", f"{url}data/changes{query}", headers=headers, timeout=30, trust_env=False, verify=NO_AUTHORITIES
+    ) as response:
         assert response.status_code == 200, response.read()
         assert response.headers["content-type"].startswith("text/event-stream")
 
@@ -332,7 +335,7 @@ def test_browsers_beyond_the_bound_are_refused_and_those_that_leave_make_room(fi
         )  # fmt: skip
 
     def third():
-        with httpx.stream("GET", f"{url}data/changes", trust_env=False) as response:
+        with httpx.stream("GET", f"{url}data/changes", trust_env=False, verify=NO_AUTHORITIES) as response:
             return response.status_code
 
     eventually(third, lambda status: status == 200)
@@ -342,7 +345,7 @@ def test_a_silent_stream_gives_signs_of_life(file_page, monkeypatch):
     monkeypatch.setattr(run_page, "KEEP_ALIVE", 0.01)
     url = file_page()
     picture_of(url, ended)
-    with httpx.stream("GET", f"{url}data/changes", timeout=30, trust_env=False) as response:
+    with httpx.stream("GET", f"{url}data/changes", timeout=30, trust_env=False, verify=NO_AUTHORITIES) as response:
         assert any(line.startswith(":") for line in response.iter_lines())
 
 
@@ -533,7 +536,7 @@ async def test_a_question_is_answered_on_the_page():
 
 async def test_two_who_answer_at_once_give_one_answer():
     async def work(url):
-        async with httpx.AsyncClient(timeout=30, trust_env=False) as client:
+        async with httpx.AsyncClient(timeout=30, trust_env=False, verify=NO_AUTHORITIES) as client:
             said = [{"interrupt_id": "ask", "value": number} for number in range(8)]
             answers = await asyncio.gather(*(client.post(f"{url}data/answer", json=each) for each in said))
             return [answer.status_code for answer in answers]
@@ -608,7 +611,7 @@ async def test_what_is_no_answer_is_refused(body, headers, status):
     def work(url):
         picture_of(url, questions)
         sent = {"content-type": "application/json", **headers}
-        answer = httpx.post(f"{url}data/answer", content=body, headers=sent, trust_env=False)
+        answer = httpx.post(f"{url}data/answer", content=body, headers=sent, trust_env=False, verify=NO_AUTHORITIES)
         own = f"http://{urlsplit(url).netloc}"
         post(f"{url}data/answer", {"interrupt_id": "ask", "value": "end"}, headers={"origin": own})
         return answer.status_code, list(answer.json())
