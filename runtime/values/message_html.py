@@ -15,7 +15,7 @@ MOST_SHOWN = 20_000
 def message_html(message: WorkflowMessage) -> str:
     """Return a message with all its fields as HTML; texts of operators and models are escaped."""
     fields = [
-        ("says", message.scratchpad),
+        ("text", message.scratchpad),
         *(
             (f"output {name}", value if isinstance(value, str) else repr(value))
             for name, value in message.outputs.items()

@@ -12,6 +12,7 @@ from operad.runtime.graph.edges import AwelNode, Step
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.values.errors import AnswerError, InputError, did_you_mean, shorten
 from operad.runtime.values.message import Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message_html import message_html
 from operad.runtime.values.output import plain_value
 
 T = TypeVar("T", default=Any, covariant=True)
@@ -89,6 +90,10 @@ class Result(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Result of run {self.run_id!r}: {self.status.value}, rounds: {self.rounds}, {self.text!r:.80}>"
+
+    def _repr_html_(self) -> str:
+        """Return the run's message as HTML, for notebooks."""
+        return message_html(self.message)
 
     @property
     def text(self) -> str:

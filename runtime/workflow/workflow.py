@@ -123,6 +123,9 @@ class Workflow(Definition[T]):
         listeners: Functions that are called with every event of every run.
         insights: Insights that the runs, including nested runs, use and extend; None for no insights.
 
+    Attributes:
+        memory: Maximum number of tokens of a conversation in a prompt of a `chat`; None for 4,000.
+
     Raises:
         InputError: A value has another type, or an argument is unknown.
         InvalidError: `max_rounds` is below 1, or a listener or the insights cannot be used.
@@ -180,8 +183,8 @@ class Workflow(Definition[T]):
         self._runs = Runs(name)
         # A paused run cannot be answered without its workflow: it is cancelled instead of being collected halfway.
         finalize(self, self._runs.cancel_all).atexit = False
-        self._given_reasoner = None if model is None else reasoner_of(model)
-        self._reasoner = self._given_reasoner or reasoner_of(None)
+        self.model = model
+        self.memory: int | None = None
         if durable is not None:
             self.keep_in(run_store_of(durable))
         if graph is not None:
@@ -200,6 +203,19 @@ class Workflow(Definition[T]):
         if self._engine in ("dbgpt", "builtin"):
             return self._engine
         return "dbgpt" if awel_is_installed() else "builtin"
+
+    @property
+    def model(self) -> Reasoner | None:
+        """Reasoner of runs that are given no model; None for the model that environment variables name.
+
+        An assignment takes a model, its name or a reasoner, and has an effect on runs that start from then on.
+        """
+        return self._given_reasoner
+
+    @model.setter
+    def model(self, model: Model | Reasoner | str | None) -> None:
+        self._given_reasoner = None if model is None else reasoner_of(model)
+        self._reasoner = self._given_reasoner or reasoner_of(None)
 
     def add_listener(self, listener: Listener) -> None:
         """Add a function that is called with every event of runs that start from now on."""
@@ -475,7 +491,8 @@ class Workflow(Definition[T]):
         Args:
             id: The id of the conversation; a new one by default.
             store: An SQLite file or a `ChatStore` that stores the turns; by default they are in memory.
-            memory: Maximum number of tokens of the conversation in a prompt; 4,000 by default.
+            memory: Maximum number of tokens of the conversation in a prompt; by default the workflow's `memory`, or
+                4,000.
             model: The model of the answers and the summaries; by default the workflow's.
 
         Raises:
@@ -484,7 +501,7 @@ class Workflow(Definition[T]):
         from operad.runtime.workflow.chat import Chat  # imported here because that module imports this one
 
         reasoner = self._run_reasoner if model is None else reasoner_of(model)
-        return Chat(cast("Any", self), reasoner, id, store=store, memory=memory)
+        return Chat(cast("Any", self), reasoner, id, store=store, memory=self.memory if memory is None else memory)
 
     def as_awel(
         self, *, stream: bool = False, model: Model | Reasoner | str | None = None, **options: Any

@@ -6,13 +6,13 @@ Every name below is imported when it is first used, so that `import operad` itse
 
 TYPE_CHECKING = False  # as of typing, which takes a while to import: until then, nothing handles Ctrl-C
 if TYPE_CHECKING:
+    from operad.configs import load_workflow
     from operad.evaluators import Evaluator
     from operad.operators import Operator, OperatorConfig
     from operad.runtime import (
         Action,
         Budget,
         Cache,
-        DbgptWorkflow,
         Documents,
         DualModelReasoner,
         Example,
@@ -57,7 +57,6 @@ __all__ = [
     "Action",
     "Budget",
     "Cache",
-    "DbgptWorkflow",
     "Documents",
     "DualModelReasoner",
     "Evaluator",
@@ -97,6 +96,7 @@ __all__ = [
     "WorkflowStatus",
     "events",
     "interrupt",
+    "load_workflow",
     "operator",
     "tool",
 ]
@@ -105,6 +105,7 @@ _ELSEWHERE = {
     "Evaluator": "operad.evaluators",
     "Operator": "operad.operators",
     "OperatorConfig": "operad.operators",
+    "load_workflow": "operad.configs",
     "tool": "operad.runtime.tools.tool",  # whose name the module takes in operad.runtime
 }
 """The module of each public name that does not come from `operad.runtime`."""

@@ -7,14 +7,14 @@ The same in the terminal: operad run test/example/chat2graph_expert.yaml --job "
 
 from pathlib import Path
 
-from operad.configs import load
+from operad import load_workflow
 
 FILE = Path(__file__).with_suffix(".yaml")
 
 
 def main() -> None:
-    expert = load(FILE, trust=True).expert("Fact checker")  # trust: the file names code, chat2graph_tools.py
-    result = expert.workflow.run("Is this so? The moon has air.", expert.reasoner)
+    flow = load_workflow(FILE, expert="Fact checker", trust=True)  # trust: the file names code, chat2graph_tools.py
+    result = flow.run("Is this so? The moon has air.")
     print("claims:", result["facts"]["claims"])
     print(result.text)
     print(f"{result.status.value}, rounds: {result.rounds}; {result.evaluation}")

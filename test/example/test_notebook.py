@@ -22,4 +22,4 @@ def test_the_notebook_runs():
     assert "Marit Solberg" in progress[0].data["text/html"]
     assert result[0].data["text/html"].startswith("<div><p><b>SUCCESS</b>")
     assert "<b>loud</b> SUCCESS · 2 rounds" in loud[0].data["text/html"]
-    assert "HELLO" in loud[1].data["text/html"]
+    assert "THANKS TO ALL OF YOU" in loud[1].data["text/html"]

@@ -1,0 +1,107 @@
+"""`load_workflow`: a file of any format that runs, as a workflow in Python."""
+
+import pytest
+
+from operad import InputError, InvalidError, load_workflow
+from operad.configs.code import UntrustedError
+from operad.flows.formats.fields import LossyError
+from operad.operators import Services
+from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
+
+NODES = """
+workflow: greet
+nodes:
+  1: {type: start, variables: {name: string}}
+  2: {type: llm, after: 1, system: '', user: 'Greet {{#1.name#}}.'}
+  3: {type: end, after: 2, outputs: {text: 2.text}}
+"""
+EXPERTS = """
+app: {name: Letters}
+memory: {tokens: 1234}
+experts:
+  - profile: {name: Writer}
+    workflow: [[{name: write, instruction: Write a letter.}]]
+  - profile: {name: Reader}
+    workflow: [[{name: read, instruction: Read the letter.}]]
+"""
+DIFY = """
+app: {mode: workflow, name: Letters}
+kind: app
+version: 0.3.0
+workflow:
+  graph:
+    nodes:
+      - {id: '1', data: {type: start, title: Start, variables: []}}
+      - {id: '2', data: {type: http-request, title: Fetch, method: get, url: 'https://example.org', ssl_verify: false,
+         authorization: {type: no-auth}, headers: '', params: '', body: {type: none, data: []}}}
+      - {id: '3', data: {type: end, title: End, outputs: [{variable: text, value_selector: ['2', body]}]}}
+    edges:
+      - {source: '1', target: '2', sourceHandle: source}
+      - {source: '2', target: '3', sourceHandle: source}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text, name="file.yaml"):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return tmp_path / name
+
+    return write
+
+
+def test_a_node_workflow_runs_with_the_given_model(write):
+    with ScriptedModel([Say("Hello, Ada.")]) as endpoint:
+        flow = load_workflow(write(NODES), model=endpoint.model)
+        assert flow.run({"name": "Ada"}).output == {"text": "Hello, Ada."}
+
+
+def test_an_expert_is_chosen_by_name_and_keeps_the_memory_of_its_file(write):
+    flow = load_workflow(write(EXPERTS), expert="Reader", model=ScriptedReasoner(["Dear Ada"]))
+    assert [operator.get_id() for operator in flow.get_operators()] == ["read"]
+    assert flow.memory == 1234
+    assert flow.run("x").text == "Dear Ada"
+
+
+def test_a_configuration_that_comes_with_operad_is_loaded_by_name():
+    assert load_workflow("designer").get_operators()
+
+
+def test_an_imported_workflow_that_runs_differently_is_refused_unless_that_is_accepted(write):
+    file = write(DIFY, "letters.yml")
+    with pytest.raises(LossyError, match="ssl_verify"):
+        load_workflow(file)
+    assert len(load_workflow(file, lossy=True).get_operators()) >= 3
+
+
+def test_code_that_a_file_names_runs_only_when_trusted(write):
+    write("def search(query: str) -> str: ...\n", "my_tools.py")
+    file = write(EXPERTS + "tools: [my_tools.search]\n")
+    with pytest.raises(UntrustedError, match=r"my_tools.py .search."):
+        load_workflow(file, expert="Writer")
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "told"),
+    [
+        (NODES, {"expert": "Reader"}, "has no experts; leave expert='Reader' out"),
+        (NODES, {"model": 5}, "expected a model's name, a Model or a reasoner; got 5"),
+        (EXPERTS, {}, "configures 2 experts; choose one: Writer, Reader"),
+        (EXPERTS, {"expert": "Reder"}, "did you mean 'Reader'"),
+        (EXPERTS, {"services": Services()}, "write `services: …` in it"),
+    ],
+)
+def test_an_argument_that_does_not_apply_to_the_file_is_refused(write, text, arguments, told):
+    with pytest.raises(InputError, match=told):
+        load_workflow(write(text), **arguments)
+
+
+def test_a_file_that_is_no_workflow_is_refused(write, tmp_path):
+    with pytest.raises(InvalidError, match="'nam' of '1'"):
+        load_workflow(write(NODES.replace("1.name#", "1.nam#")))
+    with pytest.raises(InputError, match="is a Python file"):
+        load_workflow(write("print('hello')", "flow.py"))
+    with pytest.raises(InputError, match="no such file"):
+        load_workflow(tmp_path / "nowhere.yaml")
+    with pytest.raises(InputError, match=r"expected the path of a file, got 5"):
+        load_workflow(5)  # pyright: ignore[reportArgumentType]
