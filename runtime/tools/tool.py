@@ -8,9 +8,10 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeGuard, cast, overload
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeGuard, cast, overload
 
 from pydantic import BeforeValidator, Field, PrivateAttr
+from typing_extensions import ParamSpec, TypeVar
 
 from operad.runtime.events import current_scope
 from operad.runtime.events.run_context import RunContext
@@ -36,10 +37,15 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import ModuleType
 
+P = ParamSpec("P", default=...)
+R = TypeVar("R", default=Any, covariant=True)
+Q = ParamSpec("Q")
+S = TypeVar("S")
+
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class Tool(Value):
+class Tool(Value, Generic[P, R]):
     """Tool that a model may call.
 
         def search(claim: str) -> str:
@@ -50,7 +56,8 @@ class Tool(Value):
 
     A tool is usually created from a function, by `Tool.of`: then the arguments of a call are validated by the
     function's signature and converted to the annotated types. If a tool is created from its fields, as those of an MCP
-    server are, arguments are validated by the JSON Schema `parameters`.
+    server are, arguments are validated by the JSON Schema `parameters`. The class is generic in the types of the
+    function, so that type checkers know those of a direct call.
 
     Attributes:
         name: Name for the model: letters, digits, ``_`` and ``-``, at most 64.
@@ -66,7 +73,7 @@ class Tool(Value):
     name: str = Field(pattern=f"^{_NAME.pattern}$")
     description: str = ""
     parameters: dict[str, Any] = Field(default_factory=dict)
-    function: Callable[..., Any] = Field(exclude=True, repr=False)
+    function: Callable[P, R] = Field(exclude=True, repr=False)
     timeout: Annotated[float, BeforeValidator(in_seconds)] | None = Field(default=None, gt=0)
     id: str = Field(default_factory=new_id)
     approve: bool = False
@@ -74,20 +81,20 @@ class Tool(Value):
     _indifferent = Value._indifferent | {"approve"}
     _signature: Signature | None = PrivateAttr(default=None)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function directly, for example in a test, without approval and validation of the arguments."""
         return self.function(*args, **kwargs)
 
     @classmethod
     def of(
         cls,
-        function: Callable[..., Any],
+        function: Callable[Q, S],
         *,
         name: str = "",
         description: str = "",
         timeout: Duration | None = None,
         approve: bool = False,
-    ) -> Tool:
+    ) -> Tool[Q, S]:
         """Create a tool from a function, with name, description and schema from its signature and docstring.
 
         The function may be any callable: a sync or async function, a method, a callable object, or a
@@ -112,11 +119,11 @@ class Tool(Value):
                 f"tool {signature.name!r}: a model calls a tool by letters, digits, '_' and '-', at most 64 of them; "
                 "give it a name: Tool.of(function, name=…)"
             )
-        tool = cls(
+        tool: Any = cls(
             name=signature.name,
             description=description or signature.description,
             parameters=signature.schema,
-            function=function,
+            function=cast("Any", function),
             timeout=in_seconds(timeout),
             approve=approve,
         )
@@ -175,10 +182,11 @@ class Tool(Value):
         return result
 
     async def _call(self, arguments: dict[str, Any]) -> Any:
-        if inspect.iscoroutinefunction(self.function):
-            result = await self.function(**arguments)
+        function: Callable[..., Any] = self.function
+        if inspect.iscoroutinefunction(function):
+            result = await function(**arguments)
         else:
-            result = await in_function_thread(_call_in_thread, self.function, arguments)
+            result = await in_function_thread(_call_in_thread, function, arguments)
         return await result if inspect.isawaitable(result) else result
 
 
@@ -231,7 +239,8 @@ def tool_in(module: ModuleType, module_path: str, name: str, description: str = 
                 f"tool {name!r}: class {module_path}.{name} cannot be instantiated without arguments: {describe(error)}"
             ) from error
     if isinstance(attribute, Tool):
-        return attribute.model_copy(update={"description": description}) if description else attribute
+        found = cast("Tool", attribute)
+        return found.model_copy(update={"description": description}) if description else found
     if is_described(attribute):
         return tool_of(attribute, **({"description": description} if description else {}))
     if not callable(attribute):
@@ -242,12 +251,18 @@ def tool_in(module: ModuleType, module_path: str, name: str, description: str = 
     return Tool.of(attribute, name=name, description=description)
 
 
+class _Decorator(Protocol):
+    """Decorator that ``tool(…)`` returns if it is called with options."""
+
+    def __call__(self, function: Callable[Q, S], /) -> Tool[Q, S]: ...
+
+
 @overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
+def tool(function: Callable[Q, S], /) -> Tool[Q, S]: ...
 @overload
 def tool(
     *, name: str = "", description: str = "", timeout: Duration | None = None, approve: bool = False
-) -> Callable[[Callable[..., Any]], Tool]: ...
+) -> _Decorator: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Create a tool from a function, as a decorator.
 
@@ -282,7 +297,8 @@ def tool_of(function: Any, **options: Any) -> Tool:
         ToolError: The object is neither a function nor a tool, or a model cannot call it.
     """
     if isinstance(function, Tool):
-        return function.model_copy(update={**options, **_with_timeout_in_seconds(options)}) if options else function
+        given = cast("Tool", function)
+        return given.model_copy(update={**options, **_with_timeout_in_seconds(options)}) if options else given
     if is_described(function):
         own_options: dict[str, Any] = {"name": function.name, "description": function.description or ""}
         return Tool.of(function.function, **{**own_options, **options})
