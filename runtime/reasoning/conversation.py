@@ -13,7 +13,7 @@ from operad.runtime.events import AnswerRejected, ToolCalled, ToolReturned, emit
 from operad.runtime.models.model import Model
 from operad.runtime.models.turn import Completion, ToolCall
 from operad.runtime.reasoning.prompt import cut, fence
-from operad.runtime.tools.tool import Tool
+from operad.runtime.tools.tool import Tool, as_text
 from operad.runtime.values.errors import AnswerError, ToolError, did_you_mean
 from operad.runtime.values.message import new_id
 from operad.runtime.values.schema import Schema, SchemaMismatch, response_format, validate
@@ -144,7 +144,7 @@ class Conversation:
             return await self._text_answer(draft)
         if draft and draft.text:
             try:
-                return _as_json(_read(form, draft))
+                return json.dumps(_read(form, draft), ensure_ascii=False)
             except SchemaMismatch:
                 self.say(_schema_request(form))
         elif not self.model.structured or self._messages[-1]["role"] == "assistant":
@@ -153,7 +153,7 @@ class Conversation:
         for attempt in range(1, max_repairs + 2):
             turn = await self._request_turn(form)
             try:
-                return _as_json(_read(form, turn))
+                return json.dumps(_read(form, turn), ensure_ascii=False)
             except SchemaMismatch as mismatch:
                 fault = str(mismatch)
                 if _was_cut(turn):
@@ -243,8 +243,7 @@ class Conversation:
             raise ToolError(
                 f"there is no tool {name!r}{did_you_mean(name, self._tools)}; there are: {', '.join(self._tools)}"
             )
-        result = await self._tools[name].call(arguments)
-        return result if isinstance(result, str) else _as_json(result)
+        return as_text(await self._tools[name].call(arguments))
 
 
 def _was_cut(turn: Completion) -> bool:
@@ -306,7 +305,3 @@ def _schema_request(form: Form) -> str:
 
 def _object_schema(properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-def _as_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)

@@ -33,6 +33,7 @@ class Signature:
         schema: JSON Schema of the arguments.
         context: Name of the parameter that is annotated with `RunContext` and hidden from the model; empty if there is
             none.
+        defaults: Default values of the arguments that may be left out.
     """
 
     def __init__(self, function: Callable[..., Any], name: str = "") -> None:
@@ -52,6 +53,7 @@ class Signature:
         self.context = next((each.name for each in parameters if _is_context(each.annotation)), "")
         parameters = [each for each in parameters if each.name != self.context]
         self._names = tuple(parameter.name for parameter in parameters)
+        self.defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
         namespace: dict[str, Any] = getattr(_plain_function(function), "__globals__", {})
         try:
             self._model = _model_of(parameters, namespace)

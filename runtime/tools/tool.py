@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeGuard, cast, overload
 
-from pydantic import BeforeValidator, Field, PrivateAttr
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 from typing_extensions import ParamSpec, TypeVar
 
 from operad.runtime.events import current_scope
@@ -18,7 +19,7 @@ from operad.runtime.events.run_context import RunContext
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.duration import Duration, in_seconds
 from operad.runtime.policies.policy import Timeout
-from operad.runtime.tools.approval import approve
+from operad.runtime.tools.approval import Approve, approve, check_condition, is_needed
 from operad.runtime.tools.signature import (
     Signature,
     missing_argument,
@@ -67,7 +68,8 @@ class Tool(Value, Generic[P, R]):
         timeout: Maximum duration of a call, in seconds or as a `timedelta`; None for no limit. The thread of a sync
             function continues after it, but the result is discarded.
         id: Id of the tool in a toolkit.
-        approve: True to ask a person before each call, showing the arguments.
+        approve: True to ask a person before each call, showing the arguments; or a function that takes arguments of the
+            call by name, and returns True if a person is to be asked: ``approve=lambda amount: amount > 100``.
     """
 
     name: str = Field(pattern=f"^{_NAME.pattern}$")
@@ -76,10 +78,15 @@ class Tool(Value, Generic[P, R]):
     function: Callable[P, R] = Field(exclude=True, repr=False)
     timeout: Annotated[float, BeforeValidator(in_seconds)] | None = Field(default=None, gt=0)
     id: str = Field(default_factory=new_id)
-    approve: bool = False
+    approve: Approve = False
 
     _indifferent = Value._indifferent | {"approve"}
     _signature: Signature | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _check_condition(self) -> Tool[P, R]:
+        check_condition(self.name, self.approve, self.parameters.get("properties", {}))
+        return self
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function directly, for example in a test, without approval and validation of the arguments."""
@@ -93,7 +100,7 @@ class Tool(Value, Generic[P, R]):
         name: str = "",
         description: str = "",
         timeout: Duration | None = None,
-        approve: bool = False,
+        approve: Approve = False,
     ) -> Tool[Q, S]:
         """Create a tool from a function, with name, description and schema from its signature and docstring.
 
@@ -107,7 +114,8 @@ class Tool(Value, Generic[P, R]):
             name: Name of the tool; by default the name of the function.
             description: Description of the tool; by default the docstring of the function.
             timeout: Maximum duration of a call, in seconds or as a `timedelta`; None for no limit.
-            approve: True to ask a person before each call, showing the arguments.
+            approve: True to ask a person before each call, showing the arguments; or a function that takes arguments of
+                the call by name, and returns True if a person is to be asked.
 
         Raises:
             ToolError: The name is not valid for a tool, a model cannot give a parameter, or `function` is an operator.
@@ -158,19 +166,39 @@ class Tool(Value, Generic[P, R]):
             arguments: Arguments by name.
 
         Returns:
-            The unchanged result of the function.
+            The unchanged result of the function; if a person changed the arguments, a text that also tells so.
 
         Raises:
             ToolError: Arguments are wrong (the message names all faults), or the call took longer than the timeout.
                 Errors of the function are raised unchanged.
         """
+        checked = self._checked(arguments)
+        if await is_needed(self.approve, {**(self._signature.defaults if self._signature else {}), **checked}):
+            allowed = await approve(self.name, self.parameters, arguments)
+            if allowed != arguments:
+                return await self._call_instead(allowed)
+        return await self._call_in_time(checked)
+
+    async def _call_instead(self, arguments: Mapping[str, Any]) -> str:
+        """Call the function with the arguments that a person gave; the result tells the model of them."""
+        told = f"a person changed the arguments to {as_text(arguments)}"
+        try:
+            checked = self._checked(arguments)
+        except ToolError as error:
+            raise ToolError(f"{told}: {error}") from error
+        result = await self._call_in_time(checked)
+        return f"({told})\n{as_text(result)}"
+
+    def _checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call, converted to the annotated types; see `call` for the errors."""
         if self._signature:
-            checked = self._signature.validate(arguments)
-        else:
-            checked = dict(arguments)
-            _check_arguments(self.name, self.parameters, checked)
-        if self.approve:
-            await approve(self.name, arguments)
+            return self._signature.validate(arguments)
+        checked = dict(arguments)
+        _check_arguments(self.name, self.parameters, checked)
+        return checked
+
+    async def _call_in_time(self, checked: dict[str, Any]) -> Any:
+        """Call the function with valid arguments, within the timeout; see `call` for the errors."""
         if self._signature and self._signature.context:
             checked[self._signature.context] = RunContext.current()
         if self.timeout is None:
@@ -261,7 +289,7 @@ class _Decorator(Protocol):
 def tool(function: Callable[Q, S], /) -> Tool[Q, S]: ...
 @overload
 def tool(
-    *, name: str = "", description: str = "", timeout: Duration | None = None, approve: bool = False
+    *, name: str = "", description: str = "", timeout: Duration | None = None, approve: Approve = False
 ) -> _Decorator: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Create a tool from a function, as a decorator.
@@ -279,7 +307,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     Args:
         function: The function; see `Tool.of`.
         options: ``name``, ``description``, ``timeout`` and ``approve``, as for `Tool.of`. With ``approve=True``, a
-            person is asked before each call; the answer ``always`` allows the tool for the rest of the run.
+            person is asked before each call. The answers are ``yes``, ``no``, ``no: REASON``, ``always``, which allows
+            the tool for the rest of the run, or an object with other arguments.
 
     Raises:
         ToolError: An option is unknown, or a model cannot call the function.
@@ -298,6 +327,7 @@ def tool_of(function: Any, **options: Any) -> Tool:
     """
     if isinstance(function, Tool):
         given = cast("Tool", function)
+        check_condition(given.name, options.get("approve", False), given.parameters.get("properties", {}))
         return given.model_copy(update={**options, **_with_timeout_in_seconds(options)}) if options else given
     if is_described(function):
         own_options: dict[str, Any] = {"name": function.name, "description": function.description or ""}
@@ -306,6 +336,11 @@ def tool_of(function: Any, **options: Any) -> Tool:
         _refuse_operators(function)
         raise ToolError(f"expected a function or a tool, got {short_repr(function)}")
     return Tool.of(function, **options)
+
+
+def as_text(result: Any) -> str:
+    """Return a result of a tool as text for a model."""
+    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str)
 
 
 class DescribedFunction(Protocol):
