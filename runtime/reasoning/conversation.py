@@ -14,7 +14,7 @@ from operad.runtime.models.model import Model
 from operad.runtime.models.turn import Completion, ToolCall
 from operad.runtime.reasoning.prompt import cut, fence
 from operad.runtime.tools.tool import Tool, as_text
-from operad.runtime.values.errors import AnswerError, ToolError, did_you_mean
+from operad.runtime.values.errors import AnswerError, MissingDepsError, ToolError, did_you_mean
 from operad.runtime.values.message import new_id
 from operad.runtime.values.schema import Schema, SchemaMismatch, response_format, validate
 
@@ -227,6 +227,8 @@ class Conversation:
             finally:
                 emit(ToolCalled(call_id=call.id, tool=call.name, arguments=arguments))
             result, failed = await self._tool_result(call.name, arguments), False
+        except MissingDepsError:  # a fault of the caller, which the model cannot mend
+            raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the model receives any error of a tool
             result = _error_text(error)
         except asyncio.CancelledError as error:

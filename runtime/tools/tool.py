@@ -200,7 +200,7 @@ class Tool(Value, Generic[P, R]):
     async def _call_in_time(self, checked: dict[str, Any]) -> Any:
         """Call the function with valid arguments, within the timeout; see `call` for the errors."""
         if self._signature and self._signature.context:
-            checked[self._signature.context] = RunContext.current()
+            checked[self._signature.context] = RunContext.current(annotation=self._signature.context_type)
         if self.timeout is None:
             return await self._call(checked)
         scope = current_scope()

@@ -196,3 +196,10 @@ assert_type(growing.map(later, over="items", on_error="keep", concurrency=2), Ma
 assert_type(search("air"), str)  # calls of a tool have the types of its function
 assert_type(Tool.of(plain)(Claims(claims=[])), int)
 untyped: list[Tool] = [search, delete]
+
+
+async def _deps(context: RunContext[Claims], without: RunContext) -> None:
+    assert_type(context.deps, Claims)
+    assert_type(without.deps, Any)
+    assert_type(RunContext(deps=1).deps, int)
+    await flow.arun("x", deps=facts)
