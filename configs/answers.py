@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from operad.runtime.values.questions import approved_call
 from operad.runtime.values.schema import faults
 
 _WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
@@ -28,6 +29,8 @@ def describe_answer(schema: Mapping[str, Any] | None) -> str:
     """Return a description of possible answers; empty if any answer is possible."""
     if not schema:
         return ""
+    if approved_call(schema)[0]:
+        return "or no: REASON, or other arguments as JSON"  # the question names the answers in one word
     if "enum" in schema:
         return "one of: " + ", ".join(_as_typed(choice) for choice in schema["enum"])
     if schema.get("type") == "string" and not {"pattern", "format", "maxLength", "minLength"} & schema.keys():

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         InvalidError,
         Issue,
         JobError,
+        MissingDepsError,
         MissingExtraError,
         ModelError,
         OperadError,
@@ -103,6 +104,7 @@ __all__ = [
     "Limits",
     "Map",
     "MiniLM",
+    "MissingDepsError",
     "MissingExtraError",
     "Model",
     "ModelError",
@@ -155,8 +157,8 @@ _HOMES = {
         "agents.agent": "Agent Expert Profile",
         "policies.cache": "Cache",
         "knowledge.documents": "Documents",
-        "values.errors": "AnswerError BudgetError FaultError InputError InvalidError Issue JobError MissingExtraError ModelError "
-        "OperadError OperatorError OperatorTimeoutError PausedError PortError RunningLoopError SkippedError ToolError",
+        "values.errors": "AnswerError BudgetError FaultError InputError InvalidError Issue JobError MissingDepsError "
+        "MissingExtraError ModelError OperadError OperatorError OperatorTimeoutError PausedError PortError RunningLoopError SkippedError ToolError",
         "values.file": "FileDescriptor",
         "durable.file_store": "FileStore",
         "workflow.chat": "Chat",

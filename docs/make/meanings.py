@@ -316,6 +316,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
 ERRORS: Mapping[str, str] = {
     "OperadError": "Catch it to catch them all.",
     "InvalidError": "Go through its `issues`; the codes are below.",
+    "MissingDepsError": "Give the run its deps: `flow.run(job, deps=…)`, also when a durable run is resumed.",
     "InputError": "Give the file or the value that the message asks for.",
     "ArgumentError": "Write the arguments as the message says. It is a `ValueError`, too.",
     "NoModelError": "Give a model to the workflow or to the run, or set one in the environment.",

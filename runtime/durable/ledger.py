@@ -46,7 +46,7 @@ from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import causes
 from operad.runtime.reasoning.reasoner import Reasoner
-from operad.runtime.values.errors import InputError, OperadError, describe
+from operad.runtime.values.errors import InputError, MissingDepsError, OperadError, describe
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.workflow import Workflow
@@ -161,7 +161,10 @@ class Ledger(Records):
             await record_end(PAUSED if await in_thread(self.questions, run_id) else RUNNING)
             raise
         except Exception as error:
-            await record_end(FAILED, error=error)
+            if any(isinstance(each, MissingDepsError) for each in causes(error)):  # the run continues once it has them
+                await record_end(PAUSED if await in_thread(self.questions, run_id) else RUNNING)
+            else:
+                await record_end(FAILED, error=error)
             raise
         await record_end(FINISHED, message=message)
         if self._retention is not None:

@@ -20,7 +20,7 @@ from operad.runtime.events.repeat import Repeat, repeating, traced
 from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.knowledge.run_insights import RunInsights
-from operad.runtime.values.errors import BudgetError, InputError, OperadError
+from operad.runtime.values.errors import BudgetError, InputError, MissingDepsError, OperadError
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage
 from operad.runtime.values.questions import Question
 from operad.runtime.values.schema_check import check_schema
@@ -185,11 +185,12 @@ async def outcome_of_work(work: Callable[[], Awaitable[WorkflowMessage]], scope:
 
     Raises:
         BudgetError: The run exceeded its budget. This is not stored as an outcome.
+        MissingDepsError: The run was not given its deps. This is not stored either.
     """
     used = scope.usage
     try:
         message, failure = await work(), None
-    except BudgetError:
+    except (BudgetError, MissingDepsError):
         raise
     except Exception as error:  # noqa: BLE001 - stored as the outcome
         message, failure = None, error

@@ -57,6 +57,7 @@ class RunInProgress(Protocol):
 
     log: RunLog
     outer: Scope | None
+    deps: Any
     questions: Questions
     calls: tuple[Limiter, ...]
     shared_limits: SharedLimits | None

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import Any, Generic, overload
+
+from typing_extensions import TypeVar
 
 from operad.runtime import events
 from operad.runtime.events import interrupts, journal
+from operad.runtime.values.errors import MissingDepsError
 
 T = TypeVar("T")
+D = TypeVar("D", default=Any, covariant=True)
+
+_DEPS = re.compile(r"\bRunContext\[(.*)\]")
+_OPTIONAL = re.compile(r"\b(None|Optional)\b|^(typing\.)?Any$")
 
 
 @dataclass(frozen=True, slots=True)
-class RunContext:
+class RunContext(Generic[D]):
     """Context of a function in a run: annotate a parameter of an operator or a tool with this class to receive it.
 
         @operator
@@ -22,6 +30,9 @@ class RunContext:
                 return await post(answer, key=context.idempotency_key)
             return "not published"
 
+    The class is generic in the type of the deps, an object that the caller gives to the run: a parameter
+    ``context: RunContext[Database]`` gets the database of ``flow.run(job, deps=database)`` as ``context.deps``.
+
     Attributes:
         run_id: Id of the run; empty outside of runs.
         operator_id: Id of the operator.
@@ -29,6 +40,7 @@ class RunContext:
         attempt: The operator's attempt in that round, counted from 1.
         lesson: The evaluator's lesson from the last round; empty in the first round.
         idempotency_key: Key for side effects: the same each time the same work is repeated.
+        deps: Object that the caller gave to the run; None if there is none. It is not stored.
     """
 
     run_id: str = ""
@@ -37,24 +49,37 @@ class RunContext:
     attempt: int = 1
     lesson: str = ""
     idempotency_key: str = ""
+    deps: D = None  # type: ignore[assignment]
 
     @classmethod
-    def current(cls, lesson: str | None = None) -> RunContext:
+    def current(cls, lesson: str | None = None, annotation: Any = None) -> RunContext[Any]:
         """Return the context of the operator in which the current code runs.
 
         Args:
             lesson: The operator's lesson.
+            annotation: Annotation of the parameter that gets the context.
+
+        Raises:
+            MissingDepsError: The annotation names a type of deps, and the run has none.
         """
         scope = events.current_scope()
+        deps: Any = scope.run.deps if scope else None
+        if deps is None and (wanted := deps_in(annotation)):
+            raise MissingDepsError(
+                f"a function takes deps ({wanted}), and this run has none: give them to run, arun, start, stream or chat: "
+                "flow.run(job, deps=…). They are not stored: a durable run that is resumed needs them again, and workers "
+                "have none"
+            )
         if scope is None:
-            return cls(lesson=lesson or "")
-        return cls(
+            return RunContext(lesson=lesson or "")
+        return RunContext(
             run_id=scope.run.root.log.run_id,
             operator_id=scope.operator_id,
             round=scope.round,
             attempt=scope.attempt,
             lesson=lesson or "",
             idempotency_key=journal.idempotency_key(),
+            deps=deps,
         )
 
     @overload
@@ -77,3 +102,11 @@ class RunContext:
     def emit(self, event: events.Event) -> None:
         """Emit an event, such as ``events.Progress(done=1, total=3)``."""
         events.emit(event)
+
+
+def deps_in(annotation: Any) -> str:
+    """Return the type of the deps in an annotation such as ``RunContext[Database]``; empty if deps are optional."""
+    named = _DEPS.search(annotation if isinstance(annotation, str) else str(annotation))
+    if named is None or _OPTIONAL.search(named[1]):
+        return ""
+    return named[1].rpartition(".")[2]

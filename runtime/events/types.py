@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from msgspec import Struct, convert
+from pydantic import JsonValue
 
 from operad.runtime.values.message import (
     SubJob,
@@ -15,6 +16,7 @@ from operad.runtime.values.message import (
     WorkflowMessage,
     WorkflowStatus,
 )
+from operad.runtime.values.questions import approved_call
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -360,6 +362,16 @@ class Interrupted(Event, frozen=True, kw_only=True):
     interrupt_id: str
     question: str
     schema: Mapping[str, Any] | None = None
+
+    @property
+    def tool(self) -> str | None:
+        """Name of the tool that is to be allowed; None for other questions."""
+        return approved_call(self.schema)[0]
+
+    @property
+    def arguments(self) -> Mapping[str, JsonValue]:
+        """Arguments with which the tool is to be called; empty for other questions."""
+        return approved_call(self.schema)[1]
 
 
 class Resumed(Event, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -27,6 +27,7 @@ class OperatorCall(Struct, frozen=True):
         lesson: The evaluator's lesson of the last round.
         transcript: For an evaluator: the records of the operators that have run.
         judged: For an evaluator: the message that it judges.
+        deps: Object that the caller gave to the run, as `RunContext.deps`; never stored.
     """
 
     reasoner: Reasoner
@@ -36,6 +37,7 @@ class OperatorCall(Struct, frozen=True):
     lesson: str | None = None
     transcript: tuple[StepRecord, ...] = ()
     judged: WorkflowMessage | None = None
+    deps: Any = None
 
     @classmethod
     def of(
@@ -55,11 +57,13 @@ class OperatorCall(Struct, frozen=True):
         The content of the job's files is part of the key, so they are read.
 
         Returns:
-            The key, or None if a part of the call has no JSON form.
+            The key, or None if a part of the call has no JSON form, or if the run has deps.
 
         Raises:
             InputError: The operator, or the reasoner, has no fingerprint.
         """
+        if self.deps is not None:
+            return None  # the answer may depend on them
         caller = cache_key(operator, self.reasoner)
         try:
             return cache_key(caller, self.job, self.messages, self.previous, self.lesson, *self.transcript)

@@ -24,6 +24,12 @@ U = TypeVar("U")
 Function = Callable[..., Any]
 """Plain function that is used as an operator; see `operad.runtime.workflow.function`."""
 
+Body: TypeAlias = "Step[T] | Executable | Callable[..., Awaitable[T]] | Callable[..., T]"
+"""Something that runs for an input: an operator, a workflow or a function; generic in the type of its answers."""
+
+Streaming: TypeAlias = "Callable[..., AsyncIterator[str] | Iterator[str]]"
+"""Generator function, whose answer is the text that it yields."""
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerPath:
@@ -92,7 +98,7 @@ class Step(Generic[T]):
         self, after: Executable | AwelNode | Sequence[Step[Any] | Executable | AwelNode | Function]
     ) -> Chain[Any]: ...
     @overload
-    def __rshift__(self, after: Callable[..., AsyncIterator[str] | Iterator[str]]) -> Chain[str]: ...
+    def __rshift__(self, after: Streaming) -> Chain[str]: ...
     @overload
     def __rshift__(self, after: Callable[..., Awaitable[U]]) -> Chain[U]: ...
     @overload

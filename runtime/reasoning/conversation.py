@@ -13,8 +13,8 @@ from operad.runtime.events import AnswerRejected, ToolCalled, ToolReturned, emit
 from operad.runtime.models.model import Model
 from operad.runtime.models.turn import Completion, ToolCall
 from operad.runtime.reasoning.prompt import cut, fence
-from operad.runtime.tools.tool import Tool
-from operad.runtime.values.errors import AnswerError, ToolError, did_you_mean
+from operad.runtime.tools.tool import Tool, as_text
+from operad.runtime.values.errors import AnswerError, MissingDepsError, ToolError, did_you_mean
 from operad.runtime.values.message import new_id
 from operad.runtime.values.schema import Schema, SchemaMismatch, response_format, validate
 
@@ -68,7 +68,7 @@ class Form:
             SchemaMismatch: The answer does not fit the schema.
             ValueError: The check rejects the answer.
         """
-        answer = _as_json(self._value(text, repair=repair))
+        answer = json.dumps(self._value(text, repair=repair), ensure_ascii=False)
         if self.check:
             self.check(answer)
         return answer
@@ -238,6 +238,8 @@ class Conversation:
             finally:
                 emit(ToolCalled(call_id=call.id, tool=call.name, arguments=arguments))
             result, failed = await self._tool_result(call.name, arguments), False
+        except MissingDepsError:  # a fault of the caller, which the model cannot mend
+            raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the model receives any error of a tool
             result = _error_text(error)
         except asyncio.CancelledError as error:
@@ -254,8 +256,7 @@ class Conversation:
             raise ToolError(
                 f"there is no tool {name!r}{did_you_mean(name, self._tools)}; there are: {', '.join(self._tools)}"
             )
-        result = await self._tools[name].call(arguments)
-        return result if isinstance(result, str) else _as_json(result)
+        return as_text(await self._tools[name].call(arguments))
 
 
 def _was_cut(turn: Completion) -> bool:
@@ -321,7 +322,3 @@ def _repair_request(fault: str, form: Form) -> str:
 
 def _object_schema(properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-def _as_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)

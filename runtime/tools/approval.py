@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, cast
 
 from operad.runtime.events import current_scope
 from operad.runtime.events.interrupts import interrupt
-from operad.runtime.values.errors import InputError, ToolError
+from operad.runtime.values.arguments import short_repr
+from operad.runtime.values.errors import InputError, InvalidError, ToolError, did_you_mean, shorten
+from operad.runtime.values.questions import APPROVAL
+from operad.runtime.values.schema_check import Schema, check_schema
+
+Approve = bool | Callable[..., bool | Awaitable[bool]]
+"""True to ask a person before each call of a tool; or a function that takes arguments of the call by name, and returns
+True if a person is to be asked."""
 
 ANSWERS = ("yes", "no", "always")
-"""The permitted answers; ``always`` allows all calls of the tool in the rest of the run."""
+"""The answers in one word; ``always`` allows all calls of the tool in the rest of the run."""
+
+REFUSAL = "no: "
+"""Beginning of an answer that refuses a call and gives the reason."""
 
 
-async def approve(tool: str, arguments: Mapping[str, Any]) -> None:
-    """Ask a person to allow a call of a tool, and return when the person does.
+async def approve(tool: str, parameters: Schema, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Ask a person to allow a call of a tool, and return the arguments of the call when the person does.
 
     Args:
         tool: Name of the tool.
+        parameters: JSON Schema of the tool's arguments.
         arguments: Arguments of the call, which are shown to the person.
+
+    Returns:
+        The same arguments, or those that the person gives in their place.
 
     Raises:
         InputError: No run is in progress.
@@ -32,11 +47,71 @@ async def approve(tool: str, arguments: Mapping[str, Any]) -> None:
         )
     allowed = scope.run.questions.allowed
     if tool in allowed:
-        return
+        return arguments
     arguments_text = json.dumps(dict(arguments), ensure_ascii=False, default=str)
     question = f"Allow the tool {tool} with {arguments_text}? Answer yes, no or always (for the rest of this run)."
-    answer = await interrupt(question, {"enum": list(ANSWERS)})
+    answer = await interrupt(question, _form(tool, parameters, json.loads(arguments_text)))
+    if isinstance(answer, dict):
+        return cast("dict[str, Any]", answer)
     if answer == "always":
         allowed.add(tool)
     elif answer != "yes":
-        raise ToolError(f"a person did not allow {tool} with {arguments_text}")
+        reason = answer.removeprefix("no").removeprefix(":").strip()
+        raise ToolError(f"a person did not allow {tool} with {arguments_text}{': ' if reason else ''}{reason}")
+    return arguments
+
+
+def _form(tool: str, parameters: Schema, arguments: Mapping[str, Any]) -> Schema:
+    """Return the JSON Schema of the answers: a word, a refusal with a reason, or other arguments as an object."""
+    shared = {key: parameters[key] for key in ("$defs", "definitions") if key in parameters}
+    form: Schema = {
+        **shared,  # references begin at the root of the schema
+        "if": {"type": "object"},
+        "then": {key: value for key, value in parameters.items() if key not in shared},
+        "else": {"if": {"type": "string", "pattern": f"^{REFUSAL}"}, "else": {"enum": list(ANSWERS)}},
+        APPROVAL: {"tool": tool, "arguments": arguments},
+    }
+    try:
+        check_schema(form)
+    except InvalidError:  # the schema of a server's tool may have other references; the call checks the arguments
+        return {**form, "then": {}}
+    return form
+
+
+def check_condition(tool: str, condition: Approve, known: Collection[str]) -> None:
+    """Check that the parameters of a condition for approval are arguments of the tool.
+
+    Args:
+        tool: Name of the tool.
+        condition: The condition.
+        known: Names of the tool's parameters.
+
+    Raises:
+        ToolError: A parameter is none of them, or cannot be given by name.
+    """
+    if isinstance(condition, bool):
+        return
+    try:
+        parameters = inspect.signature(condition).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise ToolError(f"tool {tool!r}: approve: {short_repr(condition)} has no signature to read") from error
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_KEYWORD or (
+            parameter.name not in known and parameter.default is not parameter.empty
+        ):
+            continue
+        if parameter.name not in known or parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+            raise ToolError(
+                f"tool {tool!r}: approve: parameter {str(parameter)!r} of the condition is not an argument of the tool"
+                f"{did_you_mean(parameter.name, known)}; known: {shorten(list(known)) or 'none'}"
+            )
+
+
+async def is_needed(condition: Approve, arguments: Mapping[str, Any]) -> bool:
+    """Return True if a call with these arguments needs the approval of a person."""
+    if isinstance(condition, bool):
+        return condition
+    parameters = inspect.signature(condition).parameters
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    needed = condition(**{name: value for name, value in arguments.items() if takes_all or name in parameters})
+    return bool(await needed if inspect.isawaitable(needed) else needed)

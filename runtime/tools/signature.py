@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from types import MethodType
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
@@ -33,6 +33,8 @@ class Signature:
         schema: JSON Schema of the arguments.
         context: Name of the parameter that is annotated with `RunContext` and hidden from the model; empty if there is
             none.
+        context_type: Annotation of that parameter.
+        defaults: Default values of the arguments that may be left out.
     """
 
     def __init__(self, function: Callable[..., Any], name: str = "") -> None:
@@ -49,9 +51,11 @@ class Signature:
         docstring = Docstring.parse(_docstring_of(function))
         self.description = docstring.text
         parameters = self._parameters(function)
-        self.context = next((each.name for each in parameters if _is_context(each.annotation)), "")
+        context = next((each for each in parameters if _is_context(each.annotation)), None)
+        self.context, self.context_type = (context.name, context.annotation) if context else ("", None)
         parameters = [each for each in parameters if each.name != self.context]
         self._names = tuple(parameter.name for parameter in parameters)
+        self.defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
         namespace: dict[str, Any] = getattr(_plain_function(function), "__globals__", {})
         try:
             self._model = _model_of(parameters, namespace)
@@ -147,8 +151,11 @@ class _ArgumentsSchema(GenerateJsonSchema):
 def _is_context(annotation: Any) -> bool:
     """Return True if an annotation is `RunContext` or an optional one."""
     if isinstance(annotation, str):
-        return annotation.replace(" ", "").removesuffix("|None").rpartition(".")[2] == RunContext.__name__
-    return annotation is RunContext or RunContext in get_args(annotation)
+        return (
+            annotation.replace(" ", "").removesuffix("|None").partition("[")[0].rpartition(".")[2]
+            == RunContext.__name__
+        )
+    return any(each is RunContext or get_origin(each) is RunContext for each in (annotation, *get_args(annotation)))
 
 
 def _model_of(parameters: Iterable[inspect.Parameter], namespace: dict[str, Any]) -> type[BaseModel]:

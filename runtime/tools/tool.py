@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeGuard, cast, overload
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeGuard, cast, overload
 
-from pydantic import BeforeValidator, Field, PrivateAttr
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from typing_extensions import ParamSpec, TypeVar
 
 from operad.runtime.events import current_scope
 from operad.runtime.events.run_context import RunContext
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.duration import Duration, in_seconds
 from operad.runtime.policies.policy import Timeout
-from operad.runtime.tools.approval import approve
+from operad.runtime.tools.approval import Approve, approve, check_condition, is_needed
 from operad.runtime.tools.signature import (
     Signature,
     missing_argument,
@@ -36,10 +38,15 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import ModuleType
 
+P = ParamSpec("P", default=...)
+R = TypeVar("R", default=Any, covariant=True)
+Q = ParamSpec("Q")
+S = TypeVar("S")
+
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class Tool(Value):
+class Tool(Value, Generic[P, R]):
     """Tool that a model may call.
 
         def search(claim: str) -> str:
@@ -50,7 +57,8 @@ class Tool(Value):
 
     A tool is usually created from a function, by `Tool.of`: then the arguments of a call are validated by the
     function's signature and converted to the annotated types. If a tool is created from its fields, as those of an MCP
-    server are, arguments are validated by the JSON Schema `parameters`.
+    server are, arguments are validated by the JSON Schema `parameters`. The class is generic in the types of the
+    function, so that type checkers know those of a direct call.
 
     Attributes:
         name: Name for the model: letters, digits, ``_`` and ``-``, at most 64.
@@ -60,34 +68,40 @@ class Tool(Value):
         timeout: Maximum duration of a call, in seconds or as a `timedelta`; None for no limit. The thread of a sync
             function continues after it, but the result is discarded.
         id: Id of the tool in a toolkit.
-        approve: True to ask a person before each call, showing the arguments.
+        approve: True to ask a person before each call, showing the arguments; or a function that takes arguments of the
+            call by name, and returns True if a person is to be asked: ``approve=lambda amount: amount > 100``.
     """
 
     name: str = Field(pattern=f"^{_NAME.pattern}$")
     description: str = ""
     parameters: dict[str, Any] = Field(default_factory=dict)
-    function: Callable[..., Any] = Field(exclude=True, repr=False)
+    function: Callable[P, R] = Field(exclude=True, repr=False)
     timeout: Annotated[float, BeforeValidator(in_seconds)] | None = Field(default=None, gt=0)
     id: str = Field(default_factory=new_id)
-    approve: bool = False
+    approve: Approve = False
 
     _indifferent = Value._indifferent | {"approve"}
     _signature: Signature | None = PrivateAttr(default=None)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    @model_validator(mode="after")
+    def _check_condition(self) -> Tool[P, R]:
+        check_condition(self.name, self.approve, self.parameters.get("properties", {}))
+        return self
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function directly, for example in a test, without approval and validation of the arguments."""
         return self.function(*args, **kwargs)
 
     @classmethod
     def of(
         cls,
-        function: Callable[..., Any],
+        function: Callable[Q, S],
         *,
         name: str = "",
         description: str = "",
         timeout: Duration | None = None,
-        approve: bool = False,
-    ) -> Tool:
+        approve: Approve = False,
+    ) -> Tool[Q, S]:
         """Create a tool from a function, with name, description and schema from its signature and docstring.
 
         The function may be any callable: a sync or async function, a method, a callable object, or a
@@ -100,7 +114,8 @@ class Tool(Value):
             name: Name of the tool; by default the name of the function.
             description: Description of the tool; by default the docstring of the function.
             timeout: Maximum duration of a call, in seconds or as a `timedelta`; None for no limit.
-            approve: True to ask a person before each call, showing the arguments.
+            approve: True to ask a person before each call, showing the arguments; or a function that takes arguments of
+                the call by name, and returns True if a person is to be asked.
 
         Raises:
             ToolError: The name is not valid for a tool, a model cannot give a parameter, or `function` is an operator.
@@ -112,11 +127,11 @@ class Tool(Value):
                 f"tool {signature.name!r}: a model calls a tool by letters, digits, '_' and '-', at most 64 of them; "
                 "give it a name: Tool.of(function, name=…)"
             )
-        tool = cls(
+        tool: Any = cls(
             name=signature.name,
             description=description or signature.description,
             parameters=signature.schema,
-            function=function,
+            function=cast("Any", function),
             timeout=in_seconds(timeout),
             approve=approve,
         )
@@ -151,21 +166,41 @@ class Tool(Value):
             arguments: Arguments by name.
 
         Returns:
-            The unchanged result of the function.
+            The unchanged result of the function; if a person changed the arguments, a text that also tells so.
 
         Raises:
             ToolError: Arguments are wrong (the message names all faults), or the call took longer than the timeout.
                 Errors of the function are raised unchanged.
         """
+        checked = self._checked(arguments)
+        if await is_needed(self.approve, {**(self._signature.defaults if self._signature else {}), **checked}):
+            allowed = await approve(self.name, self.parameters, arguments)
+            if allowed != arguments:
+                return await self._call_instead(allowed)
+        return await self._call_in_time(checked)
+
+    async def _call_instead(self, arguments: Mapping[str, Any]) -> str:
+        """Call the function with the arguments that a person gave; the result tells the model of them."""
+        told = f"a person changed the arguments to {as_text(arguments)}"
+        try:
+            checked = self._checked(arguments)
+        except ToolError as error:
+            raise ToolError(f"{told}: {error}") from error
+        result = await self._call_in_time(checked)
+        return f"({told})\n{as_text(result)}"
+
+    def _checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call, converted to the annotated types; see `call` for the errors."""
         if self._signature:
-            checked = self._signature.validate(arguments)
-        else:
-            checked = dict(arguments)
-            _check_arguments(self.name, self.parameters, checked)
-        if self.approve:
-            await approve(self.name, arguments)
+            return self._signature.validate(arguments)
+        checked = dict(arguments)
+        _check_arguments(self.name, self.parameters, checked)
+        return checked
+
+    async def _call_in_time(self, checked: dict[str, Any]) -> Any:
+        """Call the function with valid arguments, within the timeout; see `call` for the errors."""
         if self._signature and self._signature.context:
-            checked[self._signature.context] = RunContext.current()
+            checked[self._signature.context] = RunContext.current(annotation=self._signature.context_type)
         if self.timeout is None:
             return await self._call(checked)
         scope = current_scope()
@@ -175,10 +210,11 @@ class Tool(Value):
         return result
 
     async def _call(self, arguments: dict[str, Any]) -> Any:
-        if inspect.iscoroutinefunction(self.function):
-            result = await self.function(**arguments)
+        function: Callable[..., Any] = self.function
+        if inspect.iscoroutinefunction(function):
+            result = await function(**arguments)
         else:
-            result = await in_function_thread(_call_in_thread, self.function, arguments)
+            result = await in_function_thread(_call_in_thread, function, arguments)
         return await result if inspect.isawaitable(result) else result
 
 
@@ -231,7 +267,8 @@ def tool_in(module: ModuleType, module_path: str, name: str, description: str = 
                 f"tool {name!r}: class {module_path}.{name} cannot be instantiated without arguments: {describe(error)}"
             ) from error
     if isinstance(attribute, Tool):
-        return attribute.model_copy(update={"description": description}) if description else attribute
+        found = cast("Tool", attribute)
+        return found.model_copy(update={"description": description}) if description else found
     if is_described(attribute):
         return tool_of(attribute, **({"description": description} if description else {}))
     if not callable(attribute):
@@ -242,12 +279,18 @@ def tool_in(module: ModuleType, module_path: str, name: str, description: str = 
     return Tool.of(attribute, name=name, description=description)
 
 
+class _Decorator(Protocol):
+    """Decorator that ``tool(…)`` returns if it is called with options."""
+
+    def __call__(self, function: Callable[Q, S], /) -> Tool[Q, S]: ...
+
+
 @overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
+def tool(function: Callable[Q, S], /) -> Tool[Q, S]: ...
 @overload
 def tool(
-    *, name: str = "", description: str = "", timeout: Duration | None = None, approve: bool = False
-) -> Callable[[Callable[..., Any]], Tool]: ...
+    *, name: str = "", description: str = "", timeout: Duration | None = None, approve: Approve = False
+) -> _Decorator: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Create a tool from a function, as a decorator.
 
@@ -264,7 +307,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     Args:
         function: The function; see `Tool.of`.
         options: ``name``, ``description``, ``timeout`` and ``approve``, as for `Tool.of`. With ``approve=True``, a
-            person is asked before each call; the answer ``always`` allows the tool for the rest of the run.
+            person is asked before each call. The answers are ``yes``, ``no``, ``no: REASON``, ``always``, which allows
+            the tool for the rest of the run, or an object with other arguments.
 
     Raises:
         ToolError: An option is unknown, or a model cannot call the function.
@@ -282,7 +326,9 @@ def tool_of(function: Any, **options: Any) -> Tool:
         ToolError: The object is neither a function nor a tool, or a model cannot call it.
     """
     if isinstance(function, Tool):
-        return function.model_copy(update={**options, **_with_timeout_in_seconds(options)}) if options else function
+        given = cast("Tool", function)
+        check_condition(given.name, options.get("approve", False), given.parameters.get("properties", {}))
+        return given.model_copy(update={**options, **_with_timeout_in_seconds(options)}) if options else given
     if is_described(function):
         own_options: dict[str, Any] = {"name": function.name, "description": function.description or ""}
         return Tool.of(function.function, **{**own_options, **options})
@@ -290,6 +336,11 @@ def tool_of(function: Any, **options: Any) -> Tool:
         _refuse_operators(function)
         raise ToolError(f"expected a function or a tool, got {short_repr(function)}")
     return Tool.of(function, **options)
+
+
+def as_text(result: Any) -> str:
+    """Return a result of a tool as text for a model."""
+    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str)
 
 
 class DescribedFunction(Protocol):

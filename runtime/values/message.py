@@ -149,7 +149,7 @@ class WorkflowMessage(Value):
     """Message of an operator, an evaluator or a whole workflow.
 
         message = WorkflowMessage(scratchpad="Two claims.", outputs={"claims": ["air", "water"]})
-        print(message.scratchpad, message.outputs["claims"])
+        print(message.text, message.outputs["claims"])
 
     Attributes:
         scratchpad: The text: an operator's answer; in a verdict, the text that was judged.
@@ -188,6 +188,11 @@ class WorkflowMessage(Value):
 
     _positional: ClassVar[str] = "scratchpad"
     _indifferent: ClassVar[frozenset[str]] = frozenset({"job_id", "operator_id", "blame", "usage"})
+
+    @property
+    def text(self) -> str:
+        """The text: the same as `scratchpad`, the name in Chat2Graph."""
+        return self.scratchpad
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return plain values that are equal for messages with the same content; see `Value.fingerprint`."""

@@ -12,6 +12,9 @@ from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 from operad.runtime.values.schema import faults
 from operad.runtime.values.value import Value
 
+APPROVAL = "approval"
+"""Keyword, in the JSON Schema of an answer, for the call of a tool that the question is about."""
+
 
 class Question(Value):
     """A question of a run to a person.
@@ -34,6 +37,29 @@ class Question(Value):
     id: str
     text: str
     schema_: dict[str, Any] | None = None
+
+    @property
+    def tool(self) -> str | None:
+        """Name of the tool that is to be allowed; None for other questions."""
+        return approved_call(self.schema_)[0]
+
+    @property
+    def arguments(self) -> Mapping[str, JsonValue]:
+        """Arguments with which the tool is to be called; empty for other questions."""
+        return approved_call(self.schema_)[1]
+
+
+def approved_call(schema: Mapping[str, Any] | None) -> tuple[str | None, Mapping[str, JsonValue]]:
+    """Return the tool and the arguments of the call that a question asks to allow; None and none for other questions.
+
+    Args:
+        schema: JSON Schema of the answer.
+    """
+    call: Any = (schema or {}).get(APPROVAL)
+    try:
+        return str(call["tool"]), dict(call["arguments"])
+    except (TypeError, KeyError, ValueError):  # no approval
+        return None, {}
 
 
 class Questions:

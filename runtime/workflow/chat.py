@@ -63,6 +63,7 @@ class Chat(Generic[T]):
         store: An SQLite file or a `ChatStore` that stores the turns; by default they are in the memory of this object.
         memory: Maximum number of tokens of the summary, the newest turns and the new message together; 4,000 by
             default.
+        deps: Object that functions and tools of the runs get as `RunContext.deps`; it is not stored.
 
     Attributes:
         id: The id of the conversation.
@@ -79,12 +80,14 @@ class Chat(Generic[T]):
         *,
         store: ChatStore | str | Path | None = None,
         memory: int | None = None,
+        deps: object = None,
     ) -> None:
         if id is not None and (not isinstance(id, str) or not id.strip()):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"chat: id: expected a text such as 'user-42'; got {short_repr(id)}")
         self.id = id or new_id()
         self._workflow = workflow
         self._reasoner = reasoner
+        self._deps = deps
         self._store = store if isinstance(store, ChatStore) else ChatStore(store)
         self._paused: tuple[str, _Exchange] | None = None
         self._memory = Memory(workflow, reasoner, DEFAULT_TOKENS if memory is None else memory)
@@ -126,7 +129,7 @@ class Chat(Generic[T]):
         with self._store.single_turn(self.id):
             exchange = await self._opened(message)
             with self._pausing(exchange):
-                result = await self._workflow.arun(exchange.job, self._reasoner)
+                result = await self._workflow.arun(exchange.job, self._reasoner, deps=self._deps)
             return await self._answered(exchange, result)
 
     def resume(self, answers: JsonLike) -> Result[T]:
@@ -163,7 +166,7 @@ class Chat(Generic[T]):
             raise InputError(f"chat {self.id!r}: no message waits for answers")
         run_id, exchange = self._paused
         with self._store.single_turn(self.id):
-            result = await self._workflow.aresume(run_id, answers, self._reasoner)
+            result = await self._workflow.aresume(run_id, answers, self._reasoner, deps=self._deps)
             self._paused = None
             return await self._answered(exchange, result)
 
@@ -198,7 +201,7 @@ class Chat(Generic[T]):
     async def _events(self, message: str | Job, *, streamed: bool) -> AsyncGenerator[Event, None]:
         with self._store.single_turn(self.id):
             exchange = await self._opened(message)
-            call = OperatorCall(self._reasoner, exchange.job)
+            call = OperatorCall(self._reasoner, exchange.job, deps=self._deps)
             start = partial(self._workflow._start, call, None)  # pyright: ignore[reportPrivateUsage]
             with self._pausing(exchange):
                 async with aclosing(run_events(start, StreamedRun(pauses=not streamed))) as events:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args, overload
@@ -16,10 +16,12 @@ from operad.runtime.graph.chart import chart
 from operad.runtime.graph.edges import (
     After,
     AnswerPath,
+    Body,
     Chain,
     Function,
     Port,
     Step,
+    Streaming,
     chain_of,
     check_step,
     is_awel,
@@ -42,6 +44,7 @@ from operad.runtime.workflow.taken_ids import TakenIds
 
 if TYPE_CHECKING:
     from operad.runtime.workflow.map import Map
+    from operad.runtime.workflow.map_items import ItemError, OnError
 
 T = TypeVar("T", default=Any, covariant=True)
 U = TypeVar("U")
@@ -49,6 +52,13 @@ U = TypeVar("U")
 
 class _How(TypedDict, total=False):
     join: Join | None
+    policy: Policy | None
+
+
+class _HowMap(TypedDict, total=False):
+    id: str
+    after: After
+    concurrency: int
     policy: Policy | None
 
 
@@ -81,15 +91,9 @@ class Definition(Step[T]):
         return self.name
 
     @overload
-    def add(self, step: Step[U], after: After = (), **how: Unpack[_How]) -> Step[U]: ...
+    def add(self, step: Streaming, after: After = (), **how: Unpack[_How]) -> Step[str]: ...
     @overload
-    def add(
-        self, step: Callable[..., AsyncIterator[str] | Iterator[str]], after: After = (), **how: Unpack[_How]
-    ) -> Step[str]: ...
-    @overload
-    def add(self, step: Callable[..., Awaitable[U]], after: After = (), **how: Unpack[_How]) -> Step[U]: ...
-    @overload
-    def add(self, step: Callable[..., U], after: After = (), **how: Unpack[_How]) -> Step[U]: ...
+    def add(self, step: Body[U], after: After = (), **how: Unpack[_How]) -> Step[U]: ...
     @overload
     def add(self, step: Any, after: After = (), **how: Unpack[_How]) -> Any: ...
     def add(self, step: Any, after: After = (), *, join: Join | None = None, policy: Policy | None = None) -> Any:
@@ -123,6 +127,19 @@ class Definition(Step[T]):
             self.add_operator(head, before)
         return cast("Any", step)
 
+    @overload
+    def map(
+        self,
+        each: Body[U],
+        over: str | AnswerPath,
+        *,
+        on_error: Literal["fail", "skip"] = "fail",
+        **how: Unpack[_HowMap],
+    ) -> Map[U]: ...
+    @overload
+    def map(
+        self, each: Body[U], over: str | AnswerPath, *, on_error: OnError, **how: Unpack[_HowMap]
+    ) -> Map[U | ItemError]: ...
     def map(
         self,
         each: Any,
@@ -131,9 +148,9 @@ class Definition(Step[T]):
         id: str = "",
         after: After = (),
         concurrency: int = 8,
-        on_error: Literal["fail", "skip", "keep"] = "fail",
+        on_error: Any = "fail",
         policy: Policy | None = None,
-    ) -> Map:
+    ) -> Map[Any]:
         """Add a map, which runs an operator for each item of a list, after the operator whose answer has the list.
 
             flow = Workflow(facts)

@@ -261,7 +261,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         arguments = self._given(call.job, call.messages, before) if self._free else {}
         for parameter, special in self._special:
             if special == "context":
-                arguments[parameter] = RunContext.current(call.lesson)
+                arguments[parameter] = RunContext.current(call.lesson, self._hints[parameter])
             else:
                 arguments[parameter] = call.job if special == "job" else call.reasoner
         return self.function(**arguments) if self._awaited else self._call(arguments)

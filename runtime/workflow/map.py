@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, Generic, Literal, cast, overload
+
+from typing_extensions import TypeVar
 
 from operad.runtime.events import current_scope
 from operad.runtime.graph.call import Executable, OperatorCall
-from operad.runtime.graph.edges import AnswerPath, Function, check_step, is_executable
+from operad.runtime.graph.edges import AnswerPath, Body, Function, Streaming, check_step, is_executable
 from operad.runtime.graph.operator import BaseOperator, refusing_jobs
 from operad.runtime.policies.policy import check_positive
 from operad.runtime.values.arguments import known_arguments, short_repr
@@ -29,13 +31,16 @@ from operad.runtime.workflow.nested import contains
 from operad.runtime.workflow.parameters import is_item
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
+T = TypeVar("T", default=Any)
+U = TypeVar("U")
+
 _as_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 Items = Callable[[Job], "Iterable[Any] | AsyncIterable[Any]"]
 """Function that takes a job and returns or generates the items."""
 
 
-class Map(BaseOperator[list[Any]]):
+class Map(BaseOperator[list[T]], Generic[T]):
     """Operator that runs a workflow for each item of a list.
 
         @operator
@@ -46,6 +51,9 @@ class Map(BaseOperator[list[Any]]):
             return word.upper()
 
         print(Workflow(split >> Map(over="split.words", each=shout)).run("one two").output)  # ['ONE', 'TWO']
+
+    The class is generic in the type of the results: with the body `shout`, it is a `Map[str]`, whose answer is a
+    ``list[str]``.
 
     The first operators of the body get a message with the item, followed by the messages that the map itself gets. The
     message's text is the item (as JSON if it is not text); its outputs are ``item`` and ``index``, counted from 0.
@@ -75,13 +83,49 @@ class Map(BaseOperator[list[Any]]):
         InputError: There is no body, or two; or `over` has another type.
     """
 
+    @overload
+    def __init__(
+        self: Map[Any],
+        id: str = "",
+        body: Streaming | None = None,
+        *,
+        each: Streaming | None = None,
+        over: str | AnswerPath | Items | None = None,
+        concurrency: int = 8,
+        on_error: OnError = "fail",
+        collect: bool = True,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Map[U],
+        id: str = "",
+        body: Body[U] | None = None,
+        *,
+        each: Body[U] | None = None,
+        over: str | AnswerPath | Items | None = None,
+        concurrency: int = 8,
+        on_error: Literal["fail", "skip"] = "fail",
+        collect: bool = True,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Map[U | ItemError],
+        id: str = "",
+        body: Body[U] | None = None,
+        *,
+        each: Body[U] | None = None,
+        over: str | AnswerPath | Items | None = None,
+        concurrency: int = 8,
+        on_error: OnError,
+        collect: bool = True,
+    ) -> None: ...
     @known_arguments
     def __init__(
         self,
         id: str = "",
-        body: Workflow | Executable | Function | None = None,
+        body: Body[Any] | None = None,
         *,
-        each: Workflow | Executable | Function | None = None,
+        each: Body[Any] | None = None,
         over: str | AnswerPath | Items | None = None,
         concurrency: int = 8,
         on_error: OnError = "fail",
@@ -228,11 +272,14 @@ class Map(BaseOperator[list[Any]]):
             operator_id=self._id,
         )
 
-    def read_output(self, message: WorkflowMessage) -> list[Any]:
+    def read_output(self, message: WorkflowMessage) -> list[T]:
         """Return the body's answer for each item, as an instance of its type; for a failed item, its `ItemError`."""
         parts = iter(message.parts)
         items: list[Any] = message.outputs["items"]
-        return [item if isinstance(item, ItemError) else self.body.read_output(next(parts)) for item in items]
+        read: list[Any] = [
+            item if isinstance(item, ItemError) else self.body.read_output(next(parts)) for item in items
+        ]
+        return read
 
     def _message(self, job: Job, item: Any, index: int, over: tuple[str, ...]) -> WorkflowMessage:
         text = item if isinstance(item, str) else _as_json(item)

@@ -14,7 +14,7 @@ from operad.runtime.graph.engine import LONGEST_TURN
 from operad.runtime.policies.policy import causes
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.concurrently import concurrently
-from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorError, describe
+from operad.runtime.values.errors import BudgetError, InputError, MissingDepsError, OperadError, OperatorError, describe
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.value import Value
 from operad.runtime.workflow.nested import inside
@@ -159,7 +159,7 @@ async def for_each(
             except BudgetError:
                 raise
             except Exception as error:
-                if on_error == "fail":
+                if on_error == "fail" or any(isinstance(each, MissingDepsError) for each in causes(error)):
                     raise _failure(error, index, name, said) from error
                 outcome = _item_error(error, index) if on_error == "keep" else None
             if outcome is not None:

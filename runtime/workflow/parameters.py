@@ -194,7 +194,7 @@ def _special_of(annotation: Any) -> Special | None:
     for kind in kinds:
         if kind is Reasoner:
             return "reasoner"
-        if kind is RunContext:
+        if kind is RunContext or get_origin(kind) is RunContext:
             return "context"
         if is_class(kind) and issubclass(kind, Job):
             return "job"

@@ -52,6 +52,7 @@ class Run:
         insights: Insights of earlier runs, if any.
         outer: The operator that contains the run; None for an outermost run.
         budget: The budget of the run.
+        deps: Object that the caller gave to this run, otherwise that of the run that contains it.
         calls: The workflow's own limiter of model calls, if any; limiters of enclosing runs are not included.
         shared_limits: Limits of model calls that the run shares with other processes, if any. They are set for the
             outermost run, and nested runs use the same.
@@ -81,6 +82,7 @@ class Run:
         "build",
         "calls",
         "connections",
+        "deps",
         "finished",
         "idle",
         "insights",
@@ -132,6 +134,7 @@ class Run:
             self._live = around._live
         if self.finished is None and build.budget is not NO_BUDGET:
             self.finished = {}
+        self.deps = call.deps if call.deps is not None or outer is None else outer.run.deps
         self._plan = build.plan
         self._call = call
         self._prefix = prefix

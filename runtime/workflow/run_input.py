@@ -28,6 +28,7 @@ def call_of(
     messages: Sequence[WorkflowMessage] | None,
     lesson: str | None,
     own_reasoner: Reasoner,
+    deps: object = None,
 ) -> OperatorCall:
     """Return the call of a workflow.
 
@@ -37,12 +38,13 @@ def call_of(
         messages: The messages of earlier experts.
         lesson: Lesson from an earlier attempt.
         own_reasoner: The workflow's reasoner.
+        deps: The deps of the run.
 
     Raises:
         InputError: The job has another type, or the model cannot be used.
     """
     chosen = own_reasoner if reasoner is None else reasoner_of(reasoner)
-    return OperatorCall(chosen, job_of(job), previous=tuple(messages or ()), lesson=lesson)
+    return OperatorCall(chosen, job_of(job), previous=tuple(messages or ()), lesson=lesson, deps=deps)
 
 
 def one_of(reasoner: ReasonerLike, model: ReasonerLike) -> ReasonerLike:

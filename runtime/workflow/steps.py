@@ -49,6 +49,7 @@ class Steps:
     __slots__ = (
         "_build",
         "_call",
+        "_deps",
         "_faults",
         "_feedback",
         "_lesson",
@@ -74,6 +75,7 @@ class Steps:
         self._plan = build.plan
         self._prefix = prefix
         self._call = call
+        self._deps = run.deps
         self._round = 0
         self._lesson: str | None = None
         self.results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
@@ -236,6 +238,7 @@ class Steps:
             self._lesson,
             transcript,
             judged,
+            self._deps,
         )
 
     def _inputs(self, node: int) -> list[WorkflowMessage]:

@@ -234,6 +234,7 @@ class Workflow(Definition[T]):
         model: ReasonerLike = None,
         lesson: str | None = None,
         run_id: str | None = None,
+        deps: object = None,
     ) -> Result[T]:
         """Run the workflow, wait for it, and return the result; for callers without an event loop.
 
@@ -246,7 +247,7 @@ class Workflow(Definition[T]):
             RunningLoopError: An event loop is running here: await `arun` instead.
         """
         return run_sync(
-            partial(self.arun, job, reasoner, model=model, lesson=lesson, run_id=run_id),
+            partial(self.arun, job, reasoner, model=model, lesson=lesson, run_id=run_id, deps=deps),
             instead="flow.arun(…)",
         )
 
@@ -258,6 +259,7 @@ class Workflow(Definition[T]):
         model: ReasonerLike = None,
         lesson: str | None = None,
         run_id: str | None = None,
+        deps: object = None,
     ) -> Result[T]:
         """Run the workflow and return the result. In a notebook, the cell shows the progress.
 
@@ -269,13 +271,15 @@ class Workflow(Definition[T]):
             model: Model of this run: a model, its name or a reasoner; by default the workflow's `model`.
             lesson: Lesson from an earlier attempt.
             run_id: The run's id; a new one by default.
+            deps: Any object, such as a database connection, that functions and tools get as `RunContext.deps`, also in
+                nested workflows and maps. It is not stored.
 
         Raises:
             InputError: The job has another type, `reasoner` and `model` are both given, or a run with this id is in
                 progress.
             Exception: The errors of `aexecute`.
         """
-        call = call_of(job, one_of(reasoner, model), None, lesson, self._run_reasoner)
+        call = call_of(job, one_of(reasoner, model), None, lesson, self._run_reasoner, deps)
         outer = events.current_scope()
         if outer is not None:
             run = self.run_within(outer, call)
@@ -292,6 +296,7 @@ class Workflow(Definition[T]):
         model: ReasonerLike = None,
         lesson: str | None = None,
         run_id: str | None = None,
+        deps: object = None,
     ) -> RunHandle[T]:
         """Start a run in the running event loop and return its handle, which can be awaited, iterated and cancelled.
 
@@ -309,7 +314,7 @@ class Workflow(Definition[T]):
             raise RunningLoopError("start(…) needs a running event loop; without one, call run(…)")
         buffer = Buffer(slows=False)
         run_id = run_id or new_id()
-        call = call_of(job, one_of(reasoner, model), None, lesson, self._run_reasoner)
+        call = call_of(job, one_of(reasoner, model), None, lesson, self._run_reasoner, deps)
         live = self._start(call, run_id, buffer, streamed=False)
         runs = self._runs
         live.task.add_done_callback(lambda _: runs.forget(live))
@@ -386,6 +391,7 @@ class Workflow(Definition[T]):
         *,
         model: ReasonerLike = None,
         run_id: str | None = None,
+        deps: object = None,
         under: Sequence[Any] | Step[Any] | Function | str = (),
     ) -> EventStream[Event]: ...
     @overload
@@ -398,6 +404,7 @@ class Workflow(Definition[T]):
         *,
         model: ReasonerLike = None,
         run_id: str | None = None,
+        deps: object = None,
         only: Sequence[type[E]] | type[E],
         under: Sequence[Any] | Step[Any] | Function | str = (),
     ) -> EventStream[E]: ...
@@ -410,6 +417,7 @@ class Workflow(Definition[T]):
         *,
         model: ReasonerLike = None,
         run_id: str | None = None,
+        deps: object = None,
         only: Sequence[type[Event]] | type[Event] = (),
         under: Sequence[Any] | Step[Any] | Function | str = (),
     ) -> EventStream[Any]:
@@ -433,6 +441,7 @@ class Workflow(Definition[T]):
             lesson: Lesson from an earlier attempt.
             model: Model of this run: a model, its name or a reasoner; by default the workflow's `model`.
             run_id: Id of the run; a new one by default.
+            deps: Object for functions and tools; see `arun`.
             only: The types of events to yield; all by default.
             under: Prefix of the paths of the events to yield: an operator, its id, or a path as text with slashes or as
                 a sequence.
@@ -442,7 +451,7 @@ class Workflow(Definition[T]):
         """
         known = [*self._operators, *(evaluator.get_id() for evaluator, _ in self._evaluators)]
         wanted = event_filter(only, under, self._id_of, known)
-        call = call_of(job, one_of(reasoner, model), workflow_messages, lesson, self._run_reasoner)
+        call = call_of(job, one_of(reasoner, model), workflow_messages, lesson, self._run_reasoner, deps)
         return EventStream(partial(self._start, call, run_id), wanted)
 
     def stream_text(
@@ -453,6 +462,7 @@ class Workflow(Definition[T]):
         model: ReasonerLike = None,
         lesson: str | None = None,
         run_id: str | None = None,
+        deps: object = None,
     ) -> TextStream:
         """Run the workflow and yield the text of its answer, piece by piece.
 
@@ -471,7 +481,7 @@ class Workflow(Definition[T]):
 
         given = one_of(reasoner, model)
         thinks = self._run_reasoner if given is None else reasoner_of(given)
-        call = call_of(job, thinks, None, lesson, self._run_reasoner)
+        call = call_of(job, thinks, None, lesson, self._run_reasoner, deps)
         heard = run_events(partial(self._start, call, run_id), StreamedRun(pauses=True))
         return TextStream(pieces(cast("Any", self), thinks, heard))
 
@@ -482,6 +492,7 @@ class Workflow(Definition[T]):
         store: ChatStore | str | Path | None = None,
         memory: int | None = None,
         model: Model | Reasoner | str | None = None,
+        deps: object = None,
     ) -> Chat[T]:
         """Start or continue a conversation with the workflow; see `Chat`.
 
@@ -494,6 +505,7 @@ class Workflow(Definition[T]):
             memory: Maximum number of tokens of the conversation in a prompt; by default the workflow's `memory`, or
                 4,000.
             model: The model of the answers and the summaries; by default the workflow's.
+            deps: Object for functions and tools in the runs; see `arun`.
 
         Raises:
             InputError: A value has another type.
@@ -501,7 +513,8 @@ class Workflow(Definition[T]):
         from operad.runtime.workflow.chat import Chat  # imported here because that module imports this one
 
         reasoner = self._run_reasoner if model is None else reasoner_of(model)
-        return Chat(cast("Any", self), reasoner, id, store=store, memory=self.memory if memory is None else memory)
+        tokens = self.memory if memory is None else memory
+        return Chat(cast("Any", self), reasoner, id, store=store, memory=tokens, deps=deps)
 
     def as_awel(
         self, *, stream: bool = False, model: Model | Reasoner | str | None = None, **options: Any
@@ -561,7 +574,9 @@ class Workflow(Definition[T]):
         """
         await self._runs.answer(run_id, answers)
 
-    async def aresume(self, run_id: str, answers: JsonLike, model: ReasonerLike = None) -> Result[T]:
+    async def aresume(
+        self, run_id: str, answers: JsonLike, model: ReasonerLike = None, *, deps: object = None
+    ) -> Result[T]:
         """Answer questions of a paused run, and continue it to its end.
 
         A durable run without a driver continues in this process: operators that had not finished start again. If one of
@@ -573,6 +588,7 @@ class Workflow(Definition[T]):
                 the only open question.
             model: Model, name of a model or reasoner with which a durable run without a driver continues; by default
                 the workflow's `model`.
+            deps: Object for functions and tools, as for `arun`, with which such a run continues.
 
         Raises:
             InputError: No run with this id is in progress or stored; or the run's stream has a consumer, or another
@@ -597,10 +613,10 @@ class Workflow(Definition[T]):
         if store.workers is None:  # checked first, so that a run that cannot continue uses no answer
             check_models(self.built(), call.reasoner, unfinished)
         await asyncio.to_thread(store.answer, run_id, given)
-        live = self._start(call, run_id, watched=True, unfinished=unfinished)
+        live = self._start(changed(call, deps=deps), run_id, watched=True, unfinished=unfinished)
         return self._result(live.run, await live.outcome())
 
-    def resume(self, run_id: str, answers: JsonLike, model: ReasonerLike = None) -> Result[T]:
+    def resume(self, run_id: str, answers: JsonLike, model: ReasonerLike = None, *, deps: object = None) -> Result[T]:
         """Answer questions of a paused run, and continue it to its end; for callers without an event loop.
 
         Arguments, result and errors are those of `aresume`.
@@ -609,7 +625,7 @@ class Workflow(Definition[T]):
             RunningLoopError: An event loop is running here: await `aresume` instead.
         """
         self._runs.refuse_streamed(run_id)
-        return run_sync(partial(self.aresume, run_id, answers, model), instead="flow.aresume(…)")
+        return run_sync(partial(self.aresume, run_id, answers, model, deps=deps), instead="flow.aresume(…)")
 
     async def cancel(self, run_id: str) -> None:
         """Cancel a run that is running or paused, and wait until it has ended.

@@ -34,7 +34,7 @@ async def ask(question: str) -> StreamingResponse:
                     case events.OperatorFinished():
                         yield sent("finished", operator=event.operator_id)
                     case events.RunFinished():
-                        yield sent("answer", text=event.message.scratchpad, tokens=event.message.usage.tokens)
+                        yield sent("answer", text=event.message.text, tokens=event.message.usage.tokens)
                     case _:
                         pass
         except OperadError as error:

@@ -113,7 +113,7 @@ class Tell:
             self.say(event, f"{self.who[name]} begins {name}{' again' if name in self.begun else ''}")
             self.begun.add(name)
         elif isinstance(event, events.OperatorFinished) and name:
-            self.say(event, f"{self.who[name]} has done {name}: {event.message.scratchpad}")
+            self.say(event, f"{self.who[name]} has done {name}: {event.message.text}")
         elif isinstance(event, events.RoundFinished) and event.path == ("leader",) and event.blame:
             self.blamed = True
             self.say(event, f"{event.evaluation} At fault: {' and '.join(event.blame)}. Lesson: {event.lesson}")

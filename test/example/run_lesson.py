@@ -125,7 +125,7 @@ def tell(heard):
                 if event.lesson:
                     print(f"  lesson: {event.lesson}")
             case events.RunFinished():
-                print(f"\n{event.message.scratchpad}")
+                print(f"\n{event.message.text}")
 
 
 async def main():

@@ -115,7 +115,7 @@ async def main():
             case events.OperatorCancelled():
                 print(f"{where}: stopped")
             case events.RunFinished():
-                print(event.message.scratchpad)
+                print(event.message.text)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,16 @@ from operad import (
     Action,
     Evaluator,
     FaultError,
+    ItemError,
     Job,
+    Map,
     Operator,
     OperatorConfig,
     Result,
     RunContext,
     RunHandle,
     Take,
+    Tool,
     Workflow,
     WorkflowMessage,
     events,
@@ -177,3 +180,26 @@ async def _answers_to_questions(context: RunContext) -> None:
     assert_type(await context.ask("Sure?", list[str]), list[str])
     assert_type(await context.ask("Sure?", "boolean"), Any)
     assert_type(await context.ask("Sure?"), Any)
+
+
+each_plain, each_late, each_facts = Map("each", plain), Map(each=later), Map(each=facts, over="words")
+assert_type(each_plain, Map[int])
+assert_type(each_late, Map[list[int]])
+assert_type(each_facts, Map[Claims])
+assert_type(Map(each=Workflow(facts), on_error="skip"), Map[Claims])
+assert_type(Map(each=facts, on_error="keep"), Map[Claims | ItemError])
+assert_type(Map(each=words), Map[Any])
+assert_type(Workflow(names >> each_facts).run("x").output, list[Claims])
+assert_type(result[each_facts], list[Claims])
+assert_type(growing.map(facts, over="items"), Map[Claims])
+assert_type(growing.map(later, over="items", on_error="keep", concurrency=2), Map[list[int] | ItemError])
+assert_type(search("air"), str)  # calls of a tool have the types of its function
+assert_type(Tool.of(plain)(Claims(claims=[])), int)
+untyped: list[Tool] = [search, delete]
+
+
+async def _deps(context: RunContext[Claims], without: RunContext) -> None:
+    assert_type(context.deps, Claims)
+    assert_type(without.deps, Any)
+    assert_type(RunContext(deps=1).deps, int)
+    await flow.arun("x", deps=facts)

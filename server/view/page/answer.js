@@ -2,6 +2,7 @@
 
 /** Fields for what a JSON Schema asks; what cannot be asked in fields is asked as JSON. */
 function answerForm(schema, answer, say) {
+  if (schema?.approval) return approvalForm(schema.approval, answer, say);
   const fields = [];
   const add = (name, of, needed) => {
     const label = of?.title ?? name;
@@ -44,4 +45,25 @@ function fieldFor(of, needed) {
   const input = make("textarea", { rows: 2, dir: "auto" });
   const asText = !of?.type || of.type === "string";
   return { input, read: () => (empty(input) ? undefined : asText ? input.value : JSON.parse(input.value)) };
+}
+
+/** The form for the call of a tool: a person allows it, with these or other arguments, or refuses it, with a reason or without. */
+function approvalForm({ arguments: given }, answer, say) {
+  const field = (label, input) => make("label.field", {}, make("span", { textContent: label }), input);
+  const call = make("textarea", { rows: 4, dir: "auto", value: JSON.stringify(given, null, 2) });
+  const reason = make("textarea", { rows: 2, dir: "auto" });
+  const allow = (word) => {
+    try {
+      const written = JSON.parse(call.value);
+      answer(JSON.stringify(written) === JSON.stringify(given) ? word : written);
+    } catch (error) {
+      say(`the arguments are no JSON: ${error.message}`);
+    }
+  };
+  const button = (textContent, onclick, kind = "button") => make(kind, { type: "button", textContent, onclick });
+  return make("form.answer", {},
+    field("Arguments", call),
+    make("div", {}, button("Allow", () => allow("yes"), "button.main"), " ", button("Always allow in this run", () => answer("always"))),
+    field("Reason (may be left out)", reason),
+    button("Refuse", () => answer(reason.value.trim() ? `no: ${reason.value.trim()}` : "no")));
 }

@@ -174,3 +174,8 @@ def test_the_message_of_a_text_is_what_validation_makes_of_it():
     made = WorkflowMessage.of_text("2", "paint", "job", outputs={"item": 2})
     expected = WorkflowMessage(scratchpad="2", outputs={"item": 2}, operator_id="paint", job_id="job", usage=NO_USAGE)
     assert (made, made.model_fields_set) == (expected, expected.model_fields_set)
+
+
+def test_the_text_of_a_message_is_its_scratchpad():
+    assert WorkflowMessage("Two claims.").text == "Two claims."
+    assert "text" not in WorkflowMessage("Two claims.").model_dump()

@@ -785,6 +785,32 @@ def test_a_question_is_answered_and_a_run_cancelled_from_the_page(opened, live, 
     assert tab.get_by_role("button", name="Cancel run").is_enabled()
 
 
+@pytest.mark.slow
+def test_the_call_of_a_tool_is_allowed_changed_or_refused(opened, live, runs):
+    events = [*runs("brief")]
+    asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
+    schema = {"if": {}, "approval": {"tool": "refund", "arguments": {"order": "A1", "amount": 400}}}
+    events[asked] = msgspec.structs.replace(events[asked], schema=schema)
+    server = live(events[: asked + 1])
+    tab = opened(server.address, allowed=server.host)
+    form = tab.locator("#panel form.answer")
+    arguments, reason = form.locator("textarea").nth(0), form.locator("textarea").nth(1)
+    assert json.loads(arguments.input_value()) == {"order": "A1", "amount": 400}
+    form.get_by_role("button", name="Allow", exact=True).click()
+    form.get_by_role("button", name="Always").click()
+    form.get_by_role("button", name="Refuse").click()
+    reason.fill("too old")
+    form.get_by_role("button", name="Refuse").click()
+    arguments.fill('{"order": "A1"')
+    form.get_by_role("button", name="Allow", exact=True).click()
+    tab.wait_for_selector("#panel .question :text('the arguments are no JSON')")
+    arguments.fill('{"order": "A1", "amount": 100}')
+    form.get_by_role("button", name="Allow", exact=True).click()
+    until(tab, "document.querySelector('#panel .question').textContent.includes('sent')")
+    given = [body["value"] for _, body in server.posted]
+    assert given == ["yes", "always", "no", "no: too old", {"order": "A1", "amount": 100}]
+
+
 def test_an_answer_that_is_begun_or_refused_stays_though_the_run_goes_on(opened, live, runs):
     events = runs("brief")
     asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")

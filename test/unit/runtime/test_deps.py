@@ -1,0 +1,175 @@
+"""Dependencies of a run: an object that the caller gives, and that functions and tools receive."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from operad import Job, Map, Operator, OperatorError, PausedError, RunContext, operator, tool
+from operad.runtime import BuiltinWorkflow, Cache, Policy
+from operad.runtime.durable import Ledger
+from operad.runtime.testing import CallTools, Say, ScriptedModel
+from operad.runtime.values.errors import MissingDepsError
+
+
+@dataclass
+class Session:
+    user: str
+    seen: list[str] = field(default_factory=list)
+
+
+@operator
+def greet(job: Job, context: RunContext[Session]) -> str:
+    return f"hello {context.deps.user}"
+
+
+@tool
+def look_up(order: str, context: RunContext[Session]) -> str:
+    """Look an order up."""
+    return f"{order} of {context.deps.user}"
+
+
+@operator
+async def nested(context: RunContext[Session]) -> str:
+    flow = BuiltinWorkflow(greet, name="inner")
+    return f"{(await flow.arun('x')).text}, {(await flow.arun('x', deps=Session('Bob'))).text}"
+
+
+def per_item(item: str, context: RunContext[Session]) -> str:
+    return f"{item} {context.deps.user}"
+
+
+ADA = Session("Ada")
+
+
+@pytest.mark.parametrize(
+    ("flow", "text"),
+    [
+        (BuiltinWorkflow(greet), "hello Ada"),
+        (BuiltinWorkflow(BuiltinWorkflow(greet, name="inner")), "hello Ada"),
+        (BuiltinWorkflow(nested), "hello Ada, hello Bob"),
+        (BuiltinWorkflow(Map(each=per_item, over=lambda job: ["a", "b"])), "a Ada\n\nb Ada"),
+    ],
+)
+def test_functions_get_the_deps_also_in_nested_workflows_and_maps(flow, text):
+    assert flow.run("x", deps=ADA).text == text
+
+
+@pytest.mark.parametrize("on_error", ["skip", "keep"])
+def test_a_map_without_deps_fails_whatever_its_errors_are_to_do(on_error):
+    flow = BuiltinWorkflow(Map(each=per_item, over=lambda job: ["a"], on_error=on_error))
+    with pytest.raises(OperatorError, match="this run has none"):
+        flow.run("x")
+
+
+def test_an_evaluator_gets_the_deps():
+    def judge(greet: str, context: RunContext[Session]) -> None:
+        context.deps.seen.append(greet)
+
+    session = Session("Ada")
+    BuiltinWorkflow(greet, evaluator=judge).run("x", deps=session)
+    assert session.seen == ["hello Ada"]
+
+
+def test_an_operator_class_gets_the_deps_in_its_call():
+    class Greeter(Operator):
+        async def run(self, call):
+            return call.deps.user
+
+    assert BuiltinWorkflow(BuiltinWorkflow(Greeter("Greet."), name="inner")).run("x", deps=ADA).text == "Ada"
+
+
+def _calling(request):
+    is_called = request["messages"][-1]["role"] == "tool"
+    return Say(request["messages"][-1]["content"]) if is_called else CallTools({"look_up": {"order": "A1"}})
+
+
+async def test_tools_get_the_deps_in_every_way_to_run():
+    with ScriptedModel(_calling) as scripted:
+        flow = BuiltinWorkflow(Operator("Answer.", tools=[look_up]), model=scripted.model)
+        chat = flow.chat(deps=ADA)
+        texts = [
+            (await flow.arun("x", deps=ADA)).text,
+            (await flow.start("x", deps=ADA)).text,
+            [event async for event in flow.stream("x", deps=ADA)][-1].message.text,
+            "".join([piece async for piece in flow.stream_text("x", deps=ADA)]),
+            (await chat.asend("x")).text,
+            "".join([piece async for piece in chat.stream("x")]),
+        ]
+    assert texts == ["A1 of Ada"] * 6
+
+
+def test_without_deps_the_run_fails_and_the_model_is_not_told():
+    with ScriptedModel([CallTools({"look_up": {"order": "A1"}})]) as scripted:
+        flow = BuiltinWorkflow(Operator("Answer.", tools=[look_up]), model=scripted.model, max_rounds=3)
+        with pytest.raises(OperatorError) as failed:
+            flow.run("x")
+    assert isinstance(failed.value.__cause__, MissingDepsError)
+    assert str(failed.value.__cause__).startswith(
+        "a function takes deps (Session), and this run has none: give them to run"
+    )
+
+
+@pytest.mark.parametrize(
+    "annotation", [RunContext, RunContext[Session | None], "RunContext[Session | None]", "RunContext"]
+)
+def test_deps_are_optional_if_the_annotation_says_so(annotation):
+    def user(context) -> str:
+        return repr(context.deps)
+
+    user.__annotations__["context"] = annotation
+    assert BuiltinWorkflow(user).run("x").text == "None"
+
+
+@pytest.mark.parametrize(
+    "annotation", ["RunContext[Session]", "RunContext[Session] | None", RunContext[Session] | None]
+)
+async def test_the_model_does_not_see_a_context_with_deps(annotation):
+    def user(name: str, context) -> str: ...
+
+    user.__annotations__["context"] = annotation
+    made = tool(user)
+    assert list(made.parameters["properties"]) == ["name"]
+    with pytest.raises(MissingDepsError):
+        await made.call({"name": "x"})
+
+
+def test_a_cached_answer_is_not_given_to_a_run_with_other_deps(tmp_path):
+    flow = BuiltinWorkflow(greet, policy=Policy(cache=Cache(tmp_path)))
+    assert [flow.run("x", deps=Session(user)).text for user in ("Ada", "Bob")] == ["hello Ada", "hello Bob"]
+
+
+def test_a_durable_run_needs_its_deps_again_and_keeps_the_answer_until_then(tmp_path):
+    @operator
+    async def confirm(greet: str, context: RunContext[Session]) -> str:
+        return f"{greet}: {await context.ask('Sure?', bool)} {context.deps.user}"
+
+    def run(step):
+        ledger = Ledger(tmp_path / "runs.db")
+        try:
+            return step(BuiltinWorkflow(greet >> confirm, durable=ledger))
+        finally:
+            ledger.close()
+
+    with pytest.raises(PausedError):
+        run(lambda flow: flow.run("x", run_id="r", deps=ADA))
+    with pytest.raises(OperatorError, match="a durable run that is resumed needs them again"):
+        run(lambda flow: flow.resume("r", True))
+    assert run(lambda flow: flow.run("x", run_id="r", deps=Session("Bob"))).text == "hello Ada: True Bob"
+
+
+def test_resume_takes_the_deps(tmp_path):
+    @operator
+    async def confirm(context: RunContext[Session]) -> str:
+        return f"{await context.ask('Sure?', bool)} {context.deps.user}"
+
+    ledger = Ledger(tmp_path / "runs.db")
+    with pytest.raises(PausedError):
+        BuiltinWorkflow(confirm, durable=ledger).run("x", run_id="r", deps=ADA)
+    ledger.close()
+    ledger = Ledger(tmp_path / "runs.db")
+    assert BuiltinWorkflow(confirm, durable=ledger).resume("r", True, deps=Session("Bob")).text == "True Bob"
+    ledger.close()
+
+
+def test_a_test_calls_a_function_with_a_context_of_its_own():
+    assert look_up("A1", RunContext(deps=ADA)) == "A1 of Ada"
