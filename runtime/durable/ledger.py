@@ -40,6 +40,7 @@ from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.step_table import taken_over
 from operad.runtime.durable.threads import in_thread
+from operad.runtime.events import OperatorCancelled, OperatorFailed, OperatorFinished, OperatorSkipped, RunFinished
 from operad.runtime.events.journal import bare
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import WorkflowGraph
@@ -288,14 +289,28 @@ class Ledger(Records):
         return steps
 
     def _messages(self, run_id: str) -> dict[str, WorkflowMessage]:
-        """Return the last message of each top-level operator, by id; operators that contain others are left out."""
+        """Return the messages of a finished run's top-level operators in its best round, by id.
+
+        Operators that contain others have no record of their own. Their messages are in the recorded events, which runs
+        of early versions do not have; they are left out then.
+        """
+        ended, with_recorded = self.events(run_id), self.store.has_events(run_id)
+        best = next((event.round for event in reversed(ended) if isinstance(event, RunFinished)), 0)
         latest: dict[str, tuple[int, WorkflowMessage]] = {}
-        for row in self.steps.of_run(run_id, outcomes=True):
+        for event in ended:
+            if len(event.path) == 1 and (not best or event.round <= best):
+                if isinstance(event, OperatorFinished):
+                    latest[event.operator_id] = event.round, event.message
+                elif isinstance(event, OperatorFailed | OperatorSkipped | OperatorCancelled):
+                    latest.pop(event.operator_id, None)
+        messages = {operator_id: message for operator_id, (_, message) in latest.items()} if with_recorded else {}
+        for row in self.steps.of_run(run_id, outcomes=True):  # with their files, which events only name
             path, rounds = bare(row.key)
-            outcome = self.codec.load(row.outcome, Outcome) if row.outcome is not None and len(path) == 1 else None
-            if outcome is not None and outcome.message is not None and rounds[0] >= latest.get(path[0], (0,))[0]:
-                latest[path[0]] = rounds[0], outcome.message
-        return {operator_id: message for operator_id, (_, message) in latest.items()}
+            if len(path) == 1 and row.outcome is not None and latest.get(path[0], (0,))[0] == rounds[0]:
+                outcome = self.codec.load(row.outcome, Outcome)
+                if outcome.message is not None:
+                    messages[path[0]] = outcome.message
+        return messages
 
     async def _record_progress(
         self, run: Run, replay: Replay, recording: Recording, remote: RemoteExecutor | None, driver_id: str

@@ -188,6 +188,9 @@ class Records:
             InputError: No run has this id, or its workflow cannot be read.
         """
         kept, codec = self._existing_run(run_id), Codec()  # a codec without a file store, so that no files are fetched
+        by_drive = recorded(run_id, self.store.events(run_id))
+        if is_whole(kept, by_drive):
+            return by_drive[1]
         questions, steps = self.store.questions(run_id), self.timeline(run_id)
         try:
             job: Job = self._input_of(kept, codec)["job"]
@@ -200,8 +203,7 @@ class Records:
             derived = history(kept, job, result, steps, questions)
         except NO_GRAPH as error:
             raise unreadable(kept) from error
-        by_drive = recorded(run_id, self.store.events(run_id))
-        return by_drive[1] if is_whole(kept, by_drive) else filled(derived, by_drive)
+        return filled(derived, by_drive)
 
     def open_questions(self, run_id: str) -> Sequence[Question]:
         """Return the open questions of a run.

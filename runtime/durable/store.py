@@ -231,6 +231,14 @@ class Store(StepTable):
             return [(drive, part) for drive, part in connection.execute(query) if isinstance(part, bytes)]
 
     @patiently
+    def has_events(self, run_id: str) -> bool:
+        """Return True if events of a run are recorded."""
+        table = self._tables.events
+        query = self._sa.select(table.c.part).where(table.c.run_id == run_id).limit(1)
+        with self._reader.connect() as connection:
+            return connection.execute(query).first() is not None
+
+    @patiently
     def forget_events(self, run_id: str) -> None:
         """Delete the recorded events of a run."""
         table = self._tables.events

@@ -49,6 +49,7 @@ from operad.runtime import (
     RunContext,
     Timeout,
     Usage,
+    Workflow,
     WorkflowMessage,
     WorkflowStatus,
     events,
@@ -1488,3 +1489,41 @@ def test_a_database_in_a_folder_that_does_not_exist_is_refused_and_makes_no_fold
     ):
         BuiltinWorkflow(lambda text: text, durable=tmp_path / "none" / "runs.db").run("x")
     assert list(tmp_path.iterdir()) == []
+
+
+def judge_of_words(draft: str) -> WorkflowMessage:
+    """The first draft is the best, and none is good enough."""
+    score = 1.0 if draft == "draft 1" else 0.0
+    return WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, lesson="better", blame=("draft",), score=score)
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_the_answers_of_a_finished_run_are_those_of_its_best_round_and_of_maps_too(db, is_resumed):
+    run_id = f"answers-{is_resumed}"
+
+    def letters(job: Job) -> list[str]:
+        return list(job.goal)
+
+    def twice(letter: str) -> str:
+        return letter * 2
+
+    async def draft(twice: list[str], context: RunContext) -> str:
+        if is_resumed and context.round == 1:
+            await context.ask("Go on?")
+        return f"draft {context.round}"
+
+    ledger = Ledger(db)
+    inner = Workflow(as_operator(twice), name="twice")
+    steps = as_operator(letters) >> Map("each", inner, over="letters") >> as_operator(draft)
+    flow = Workflow(steps, evaluator=judge_of_words, max_rounds=2, durable=ledger)
+    if is_resumed:
+        with pytest.raises(PausedError):
+            flow.run("ab", run_id=run_id)
+        ledger.close()
+        flow.resume(run_id, {"draft": "yes"})
+    first, again = flow.run("ab", run_id=run_id), flow.run("ab", run_id=run_id)
+    assert [(each.text, each.output, each["draft"], each["each"]) for each in (first, again)] == [
+        ("draft 1", "draft 1", "draft 1", ["aa", "bb"])
+    ] * 2
+    assert [*again.messages] == [*first.messages]
+    ledger.close()
