@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import json
 import logging
-import time
 from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
@@ -119,12 +118,17 @@ class Ledger(Records):
         held = await driver.hold(run_id, task)
         try:
             graph = await in_thread(describe_workflow, workflow)
-            kept = await in_thread(self._begin, driver.executor.id, run_id, workflow, graph, call)
+            kept = await self._begun(held, driver.executor.id, run_id, workflow, graph, call)
             if kept.result:
                 message, rounds = await in_thread(self._result, kept)
                 run.restore(message, rounds, await in_thread(self._messages, run_id))
                 return message
             return await self._execute_kept(run, kept, call, driver, held)
+        except BaseException:
+            if not held.ending:  # the end is not recorded: any process may resume the run
+                release = partial(self.store.update_run, run_id, driver.executor.id, driver="")
+                await asyncio.shield(asyncio.ensure_future(in_thread(release)))
+            raise
         finally:
             driver.let_go(run_id)
 
@@ -170,7 +174,20 @@ class Ledger(Records):
                 await in_thread(self.retire, kept.workflow, self._retention)
         return message
 
-    def _begin(self, driver_id: str, run_id: str, workflow: Workflow, graph: Any, call: OperatorCall) -> KeptRun:
+    async def _begun(self, held: Held, *given: Any) -> KeptRun:
+        """See `_begin`. A cancellation waits until it is known whether this process drives the run."""
+        beginning = asyncio.ensure_future(in_thread(self._begin, held, *given))
+        try:
+            return await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            held.abandoned.set()
+            with suppress(OperadError):
+                await asyncio.shield(beginning)
+            raise
+
+    def _begin(
+        self, held: Held, driver_id: str, run_id: str, workflow: Workflow, graph: Any, call: OperatorCall
+    ) -> KeptRun:
         """Create a run, or become the driver of an unfinished one; return its record.
 
         Raises:
@@ -198,33 +215,34 @@ class Ledger(Records):
                 f"run {run_id!r} failed: {kept.error}\n  finished operators are kept; to run the failed operators again: "
                 f"{again if self.source is None else f'operad runs resume {run_id}'}"
             )
-        self._take_over(kept, driver_id)
+        self._take_over(kept, driver_id, held)
         return self._existing_run(run_id)
 
-    def _take_over(self, kept: KeptRun, driver_id: str) -> None:
+    def _take_over(self, kept: KeptRun, driver_id: str, held: Held) -> None:
         """Become the driver of a run whose driver is dead; wait until that is certain.
 
         Raises:
-            InputError: The driver is alive.
+            InputError: The driver is alive, or this process abandoned the run.
         """
         while kept.driver != driver_id:
             driver = self._driver_of(kept)
             if driver is not None and not self.watch.is_dead(driver):
-                self._wait_for_sign_of(driver, kept)
+                self._wait_for_sign_of(driver, kept, held)
                 kept = self._existing_run(kept.run_id)
                 continue
             if self.store.take(kept.run_id, kept.driver, driver_id):
                 return
             kept = self._existing_run(kept.run_id)
 
-    def _wait_for_sign_of(self, driver: Executor, kept: KeptRun) -> None:
+    def _wait_for_sign_of(self, driver: Executor, kept: KeptRun, held: Held) -> None:
         """Wait until the driver of a run is known to be dead.
 
         Raises:
-            InputError: The driver has a new heartbeat.
+            InputError: The driver has a new heartbeat, or this process abandoned the run.
         """
         while True:
-            time.sleep(LOOK)
+            if held.abandoned.wait(LOOK):
+                raise InputError(f"run {kept.run_id!r} was cancelled before this process took it over")
             now = self._driver_of(kept)
             if now is None or self.watch.is_dead(now):
                 return

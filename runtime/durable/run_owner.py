@@ -41,6 +41,7 @@ class Held:
         ending: True if the run has ended, and only its end is not recorded yet.
         lost: True if another process drives the run now.
         cancelled: True if the cancellation of the run was requested.
+        abandoned: Event that is set if the run is cancelled before this process drives it.
         has_ended: Event that is set as soon as this process no longer drives the run.
 
     Args:
@@ -49,7 +50,7 @@ class Held:
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
         self.watched = self.ending = self.lost = self.cancelled = False
-        self.has_ended = threading.Event()
+        self.abandoned, self.has_ended = threading.Event(), threading.Event()
         self._task = task
         self._loop = task.get_loop()
 

@@ -58,7 +58,8 @@ from operad.runtime import (
 from operad.runtime import operator as as_operator
 from operad.runtime.durable import Ledger, database
 from operad.runtime.durable.recording import Recording
-from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING
+from operad.runtime.durable.records import Records
+from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor
 from operad.runtime.durable.store import Store
 from operad.runtime.events import current_scope, emit
 from operad.runtime.events.journal import bare, idempotency_key, key_of, once
@@ -922,6 +923,58 @@ async def test_a_run_that_is_just_ending_here_is_gone_on_with_once_its_end_is_no
     ledger.answer(run_id, {"ask": "red"})
     _, message = await executed(shape, new, run_id)
     assert message.scratchpad == "end(told ['red'])"
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_a_run_that_is_cancelled_while_it_begins_has_no_driver(new, ledger, run_id, monkeypatch, is_new):
+    name = "create" if is_new else "take"
+    begin, has_begun, may_end = getattr(Store, name), threading.Event(), threading.Event()
+
+    def slow_begin(store, *args):
+        has_begun.set()
+        may_end.wait(RENDEZVOUS)
+        return begin(store, *args)
+
+    shape = asking(("Which?", None))
+    if not is_new:
+        with pytest.raises(PausedError):
+            await asyncio.ensure_future(shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
+        await gone(run_id, ledger)
+    monkeypatch.setattr(Store, name, slow_begin)
+    task = asyncio.ensure_future(shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
+    await until(has_begun.is_set)
+    task.cancel()
+    await asyncio.sleep(0)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    monkeypatch.undo()
+    assert ledger.run(run_id).driver == ""
+    with pytest.raises(PausedError):
+        await shape(Stage(), new).aresume(run_id, {})
+
+
+async def test_a_run_that_is_cancelled_while_it_waits_for_its_driver_does_not_wait(new, ledger, run_id, monkeypatch):
+    shape, other = asking(("Which?", None)), Executor("another", limit=3_600.0)
+    with pytest.raises(PausedError):
+        await asyncio.ensure_future(shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
+    await gone(run_id, ledger)
+    ledger.store.beat(other)
+    assert ledger.store.take(run_id, "", other.id)
+    has_begun, driver_of = threading.Event(), Records._driver_of
+
+    def heard(records, kept):
+        has_begun.set()
+        return driver_of(records, kept)
+
+    monkeypatch.setattr(Records, "_driver_of", heard)
+    task = asyncio.ensure_future(shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
+    await until(has_begun.is_set)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, RENDEZVOUS)
+    assert ledger.run(run_id).driver == other.id
+    ledger.store.leave(other.id)
 
 
 async def gone(run_id, ledger):
