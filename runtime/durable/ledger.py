@@ -91,8 +91,8 @@ class Ledger(Records):
         self._retention = retention
 
     def close(self) -> None:
-        """Close the database. Runs that are running or paused in this process are cancelled, and can be resumed."""
-        leave(self.url)
+        """Close the database. Runs of this ledger that are running or paused are cancelled, and can be resumed."""
+        leave(self.url, self)
         super().close()
 
     async def execute(self, workflow: Workflow, run: Run, call: OperatorCall) -> WorkflowMessage:
@@ -112,10 +112,10 @@ class Ledger(Records):
         """
         run_id = run.log.run_id
         check_id(run_id)
-        driver = await in_thread(owner_of, self.url, self._limit)
+        driver = await in_thread(owner_of, self.url, self._limit, self)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
-        held = await driver.hold(run_id, task)
+        held = await driver.hold(run_id, task, self)
         try:
             graph = await in_thread(describe_workflow, workflow)
             kept = await self._begun(held, driver.executor.id, run_id, workflow, graph, call)

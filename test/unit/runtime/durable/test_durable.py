@@ -977,6 +977,28 @@ async def test_a_run_that_is_cancelled_while_it_waits_for_its_driver_does_not_wa
     ledger.store.leave(other.id)
 
 
+async def test_closing_a_ledger_ends_its_own_runs_and_not_those_of_another_ledger(db, run_id):
+    shape, ledgers = asking(("Which?", None)), [Ledger(db), Ledger(db), Ledger(db)]
+    for number, ledger in enumerate(ledgers[:2]):
+        workflow = shape(Stage(), BuiltinWorkflow)
+        workflow.keep_in(ledger)
+        with pytest.raises(PausedError):
+            await asyncio.ensure_future(workflow.aexecute(JOB, NOBODY, run_id=f"{run_id}-{number}"))
+    reader = ledgers[2]
+
+    def driven():
+        return [reader.is_driven(reader.run(f"{run_id}-{number}")) for number in range(2)]
+
+    await asyncio.to_thread(Ledger(db).close)
+    assert driven() == [True, True]
+    await asyncio.to_thread(ledgers[0].close)
+    assert driven() == [False, True]
+    await asyncio.to_thread(ledgers[1].close)
+    assert driven() == [False, False]
+    assert reader.run(f"{run_id}-1").state == PAUSED
+    reader.close()
+
+
 async def gone(run_id, ledger):
     """The process that drives a run goes: all of its tasks end."""
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
