@@ -34,7 +34,7 @@ from operad.runtime.durable.rows import (
     KeptRun,
     Retention,
 )
-from operad.runtime.durable.run_owner import BEAT, LIMIT, Held, RunOwner, leave, owner_of
+from operad.runtime.durable.run_owner import BEAT, LIMIT, Held, RunOwner, leave, owner_of, run_in_progress
 from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.step_table import taken_over
@@ -48,6 +48,7 @@ from operad.runtime.policies.policy import causes
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, OperadError, describe
 from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.workflow.live import LiveRun
 from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.workflow import Workflow
 
@@ -115,7 +116,7 @@ class Ledger(Records):
         driver = await in_thread(owner_of, self.url, self._limit, self)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
-        held = await driver.hold(run_id, task, self)
+        held = await driver.hold(run_id, task, run, self)
         try:
             graph = await in_thread(describe_workflow, workflow)
             kept = await self._begun(held, driver.executor.id, run_id, workflow, graph, call)
@@ -269,10 +270,12 @@ class Ledger(Records):
             InputError: No run has this id, its input cannot be read, or it started with another workflow.
         """
         kept = self._existing_run(run_id)
-        if self.is_driven(kept):
-            return None
         refuse_changed(kept, describe_workflow(workflow))
-        return self._call_of(kept, reasoner)
+        return None if self.is_driven(kept) else self._call_of(kept, reasoner)
+
+    def live_run(self, run_id: str) -> LiveRun | None:
+        """Return a run in progress in this process, also if another `Workflow` object started it; None if there is none."""
+        return run_in_progress(self.url, run_id)
 
     def unfinished(self, run_id: str, graph: WorkflowGraph) -> Collection[BaseOperator] | None:
         """Return the operators of a stored run that have not finished; None if all of them may run. May block.

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
 from operad.runtime.durable.dispatch import Dispatch
@@ -23,6 +23,9 @@ from operad.runtime.values.sync import running_loop
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
+
+    from operad.runtime.workflow.live import LiveRun
+    from operad.runtime.workflow.run import Run
 
 BEAT = 1.0
 """Seconds between two heartbeats."""
@@ -47,10 +50,12 @@ class Held:
 
     Args:
         task: The task that drives the run.
-        user: The ledger that executes the run, or any other object; see `RunOwner.users`.
+        run: The run.
+        user: The ledger that executes the run; see `RunOwner.users`.
     """
 
-    def __init__(self, task: asyncio.Task[Any], user: object = None) -> None:
+    def __init__(self, task: asyncio.Task[Any], run: Run | None = None, user: object = None) -> None:
+        self.run = run
         self.user = user
         self.watched = self.ending = self.lost = self.cancelled = False
         self.abandoned, self.has_ended = threading.Event(), threading.Event()
@@ -104,7 +109,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="operad-presence", daemon=True)
         self._thread.start()
 
-    async def hold(self, run_id: str, task: asyncio.Task[Any], user: object = None) -> Held:
+    async def hold(self, run_id: str, task: asyncio.Task[Any], run: Run | None = None, user: object = None) -> Held:
         """Register the task that drives a run, after an earlier task of the run has recorded its end.
 
         Raises:
@@ -116,9 +121,21 @@ class Heartbeat:
         with self._registering:
             other = self._held.get(run_id)
             if other is not None and other.going_on:
+                if other.run is not None and other.run.waits:
+                    raise InputError(
+                        f"run {run_id!r} is paused in this process and waits for answers: continue it with "
+                        f"resume({run_id!r}, answers), or give this run another id"
+                    )
                 raise InputError(f"run {run_id!r} is being driven by this process already; wait for it, or cancel it")
-            held = self._held[run_id] = Held(task, user)
+            held = self._held[run_id] = Held(task, run, user)
             return held
+
+    def in_progress(self, run_id: str) -> LiveRun | None:
+        """Return a run that this process drives; None if there is none, or its event loop is closed."""
+        held = self._held.get(run_id)
+        if held is None or held.run is None or not held.going_on:
+            return None
+        return cast("LiveRun | None", held.run.live)
 
     def let_go(self, run_id: str) -> None:
         """Unregister a run."""
@@ -219,6 +236,12 @@ def owner_of(url: URL, limit: float = LIMIT, user: object = None) -> RunOwner:
             "effect; give every Ledger of the database the same limit, or close the other Ledger first"
         )
     return owner
+
+
+def run_in_progress(url: URL, run_id: str) -> LiveRun | None:
+    """Return a run of a database that this process drives, or None."""
+    owner = _owners.get(url)
+    return None if owner is None else owner.in_progress(run_id)
 
 
 def leave(url: URL, user: object = None) -> None:

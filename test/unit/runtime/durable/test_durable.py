@@ -1006,19 +1006,43 @@ async def gone(run_id, ledger):
     await until(lambda: not ledger.run(run_id).driver)
 
 
+async def test_another_workflow_object_of_the_process_continues_a_paused_run_where_it_is(new, ledger, run_id):
+    stage, shape = Stage(), asking(("Sure?", "boolean"), ("Really?", "boolean"))
+    workflow, other, third = (shape(each, new) for each in (stage, Stage(), Stage()))
+    with pytest.raises(PausedError):
+        await workflow.aexecute(JOB, NOBODY, run_id=run_id)
+    with pytest.raises(InputError, match="began with another workflow"):
+        await flow(Do(Stage(), "ask"), into=new()).aresume(run_id, {"ask": True})
+    with pytest.raises(InputError, match=f"is paused in this process .* continue it with resume\\('{run_id}', answers"):
+        await other.aexecute(JOB, NOBODY, run_id=run_id)
+    with pytest.raises(PausedError, match="Really"):
+        await other.aresume(run_id, {"ask": True})
+    result = await third.aresume(run_id, {"ask#2": False})
+    assert (result.text, result["end"]) == ("end(told [True, False])",) * 2
+    assert stage.begun.count("ask") == 1
+    assert (await workflow.aresume(run_id, {})).text == result.text
+
+
+async def test_a_run_that_another_process_drives_is_answered_and_not_resumed(new, ledger, run_id):
+    shape, another = asking(("Sure?", "boolean")), Executor("another")
+    with pytest.raises(PausedError):
+        await asyncio.ensure_future(shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
+    await gone(run_id, ledger)
+    ledger.store.beat(another)
+    assert ledger.store.take(run_id, "", another.id)
+    with pytest.raises(InputError, match=f"run '{run_id}' is in progress in another process: pass the answers on"):
+        await shape(Stage(), new).aresume(run_id, {"ask": False})
+    assert [each.answer for each in ledger.questions(run_id)] == [None]
+    ledger.store.leave(another.id)
+
+
 async def test_an_answer_given_elsewhere_reaches_the_run_that_waits_and_its_message_is_there(new, ledger, run_id):
     workflow = asking(("Sure?", "boolean"))(Stage(), new)
     before = asyncio.all_tasks()
     with pytest.raises(PausedError):
         await workflow.aexecute(JOB, NOBODY, run_id=run_id)
     await until(lambda: ledger.run(run_id).state == PAUSED)
-    other = asking(("Sure?", "boolean"))(Stage(), new)
-    with pytest.raises(
-        InputError, match=f"run '{run_id}' is in progress elsewhere: pass the answers on with `await flow"
-    ):
-        await other.aresume(run_id, {"ask": False})
-    assert [each.answer for each in ledger.questions(run_id)] == [None]
-    await other.answer(run_id, {"ask": False})
+    await asking(("Sure?", "boolean"))(Stage(), new).answer(run_id, {"ask": False})
     await until(lambda: ledger.run(run_id).state == FINISHED)
     await until(lambda: asyncio.all_tasks() == before)  # what has kept its end has ended
     assert (await workflow.aexecute(JOB, NOBODY, run_id=run_id)).scratchpad == "end(told [False])"
