@@ -1,7 +1,9 @@
 """Events of a run, derived from its kept outcomes for runs whose events were not recorded.
 
 The sources are the start, the end and the outcome of each operator, questions and answers, and the workflow. Rounds,
-and operators that contain other operators, have no records; their events are derived from the same sources.
+and operators that contain other operators, have no records; their events are derived from the same sources. Events of
+an operator's work, such as `ModelAnswered`, have the time of its end, because their own times are unknown. An operator
+that contains others ends when a later event implies its end.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import json
 import logging
-import time
 from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
@@ -35,11 +34,12 @@ from operad.runtime.durable.rows import (
     KeptRun,
     Retention,
 )
-from operad.runtime.durable.run_owner import BEAT, LIMIT, Held, RunOwner, leave, owner_of
+from operad.runtime.durable.run_owner import BEAT, LIMIT, Held, RunOwner, leave, owner_of, run_in_progress
 from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.step_table import taken_over
 from operad.runtime.durable.threads import in_thread
+from operad.runtime.events import OperatorCancelled, OperatorFailed, OperatorFinished, OperatorSkipped, RunFinished
 from operad.runtime.events.journal import bare
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import WorkflowGraph
@@ -48,6 +48,7 @@ from operad.runtime.policies.policy import causes
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, MissingDepsError, OperadError, describe
 from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.workflow.live import LiveRun
 from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.workflow import Workflow
 
@@ -91,8 +92,8 @@ class Ledger(Records):
         self._retention = retention
 
     def close(self) -> None:
-        """Close the database. Runs that are running or paused in this process are cancelled, and can be resumed."""
-        leave(self.url)
+        """Close the database. Runs of this ledger that are running or paused are cancelled, and can be resumed."""
+        leave(self.url, self)
         super().close()
 
     async def execute(self, workflow: Workflow, run: Run, call: OperatorCall) -> WorkflowMessage:
@@ -112,18 +113,23 @@ class Ledger(Records):
         """
         run_id = run.log.run_id
         check_id(run_id)
-        driver = await in_thread(owner_of, self.url, self._limit)
+        driver = await in_thread(owner_of, self.url, self._limit, self)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
-        held = await driver.hold(run_id, task)
+        held = await driver.hold(run_id, task, run, self)
         try:
             graph = await in_thread(describe_workflow, workflow)
-            kept = await in_thread(self._begin, driver.executor.id, run_id, workflow, graph, call)
+            kept = await self._begun(held, driver.executor.id, run_id, workflow, graph, call)
             if kept.result:
                 message, rounds = await in_thread(self._result, kept)
                 run.restore(message, rounds, await in_thread(self._messages, run_id))
                 return message
             return await self._execute_kept(run, kept, call, driver, held)
+        except BaseException:
+            if not held.ending:  # the end is not recorded: any process may resume the run
+                release = partial(self.store.update_run, run_id, driver.executor.id, driver="")
+                await asyncio.shield(asyncio.ensure_future(in_thread(release)))
+            raise
         finally:
             driver.let_go(run_id)
 
@@ -172,7 +178,20 @@ class Ledger(Records):
                 await in_thread(self.retire, kept.workflow, self._retention)
         return message
 
-    def _begin(self, driver_id: str, run_id: str, workflow: Workflow, graph: Any, call: OperatorCall) -> KeptRun:
+    async def _begun(self, held: Held, *given: Any) -> KeptRun:
+        """See `_begin`. A cancellation waits until it is known whether this process drives the run."""
+        beginning = asyncio.ensure_future(in_thread(self._begin, held, *given))
+        try:
+            return await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            held.abandoned.set()
+            with suppress(OperadError):
+                await asyncio.shield(beginning)
+            raise
+
+    def _begin(
+        self, held: Held, driver_id: str, run_id: str, workflow: Workflow, graph: Any, call: OperatorCall
+    ) -> KeptRun:
         """Create a run, or become the driver of an unfinished one; return its record.
 
         Raises:
@@ -200,33 +219,34 @@ class Ledger(Records):
                 f"run {run_id!r} failed: {kept.error}\n  finished operators are kept; to run the failed operators again: "
                 f"{again if self.source is None else f'operad runs resume {run_id}'}"
             )
-        self._take_over(kept, driver_id)
+        self._take_over(kept, driver_id, held)
         return self._existing_run(run_id)
 
-    def _take_over(self, kept: KeptRun, driver_id: str) -> None:
+    def _take_over(self, kept: KeptRun, driver_id: str, held: Held) -> None:
         """Become the driver of a run whose driver is dead; wait until that is certain.
 
         Raises:
-            InputError: The driver is alive.
+            InputError: The driver is alive, or this process abandoned the run.
         """
         while kept.driver != driver_id:
             driver = self._driver_of(kept)
             if driver is not None and not self.watch.is_dead(driver):
-                self._wait_for_sign_of(driver, kept)
+                self._wait_for_sign_of(driver, kept, held)
                 kept = self._existing_run(kept.run_id)
                 continue
             if self.store.take(kept.run_id, kept.driver, driver_id):
                 return
             kept = self._existing_run(kept.run_id)
 
-    def _wait_for_sign_of(self, driver: Executor, kept: KeptRun) -> None:
+    def _wait_for_sign_of(self, driver: Executor, kept: KeptRun, held: Held) -> None:
         """Wait until the driver of a run is known to be dead.
 
         Raises:
-            InputError: The driver has a new heartbeat.
+            InputError: The driver has a new heartbeat, or this process abandoned the run.
         """
         while True:
-            time.sleep(LOOK)
+            if held.abandoned.wait(LOOK):
+                raise InputError(f"run {kept.run_id!r} was cancelled before this process took it over")
             now = self._driver_of(kept)
             if now is None or self.watch.is_dead(now):
                 return
@@ -253,10 +273,12 @@ class Ledger(Records):
             InputError: No run has this id, its input cannot be read, or it started with another workflow.
         """
         kept = self._existing_run(run_id)
-        if self.is_driven(kept):
-            return None
         refuse_changed(kept, describe_workflow(workflow))
-        return self._call_of(kept, reasoner)
+        return None if self.is_driven(kept) else self._call_of(kept, reasoner)
+
+    def live_run(self, run_id: str) -> LiveRun | None:
+        """Return a run in progress in this process, also if another `Workflow` object started it; None if there is none."""
+        return run_in_progress(self.url, run_id)
 
     def unfinished(self, run_id: str, graph: WorkflowGraph) -> Collection[BaseOperator] | None:
         """Return the operators of a stored run that have not finished; None if all of them may run. May block.
@@ -291,14 +313,28 @@ class Ledger(Records):
         return steps
 
     def _messages(self, run_id: str) -> dict[str, WorkflowMessage]:
-        """Return the last message of each top-level operator, by id; operators that contain others are left out."""
+        """Return the messages of a finished run's top-level operators in its best round, by id.
+
+        Operators that contain others have no record of their own. Their messages are in the recorded events, which runs
+        of early versions do not have; they are left out then.
+        """
+        ended, with_recorded = self.events(run_id), self.store.has_events(run_id)
+        best = next((event.round for event in reversed(ended) if isinstance(event, RunFinished)), 0)
         latest: dict[str, tuple[int, WorkflowMessage]] = {}
-        for row in self.steps.of_run(run_id, outcomes=True):
+        for event in ended:
+            if len(event.path) == 1 and (not best or event.round <= best):
+                if isinstance(event, OperatorFinished):
+                    latest[event.operator_id] = event.round, event.message
+                elif isinstance(event, OperatorFailed | OperatorSkipped | OperatorCancelled):
+                    latest.pop(event.operator_id, None)
+        messages = {operator_id: message for operator_id, (_, message) in latest.items()} if with_recorded else {}
+        for row in self.steps.of_run(run_id, outcomes=True):  # with their files, which events only name
             path, rounds = bare(row.key)
-            outcome = self.codec.load(row.outcome, Outcome) if row.outcome is not None and len(path) == 1 else None
-            if outcome is not None and outcome.message is not None and rounds[0] >= latest.get(path[0], (0,))[0]:
-                latest[path[0]] = rounds[0], outcome.message
-        return {operator_id: message for operator_id, (_, message) in latest.items()}
+            if len(path) == 1 and row.outcome is not None and latest.get(path[0], (0,))[0] == rounds[0]:
+                outcome = self.codec.load(row.outcome, Outcome)
+                if outcome.message is not None:
+                    messages[path[0]] = outcome.message
+        return messages
 
     async def _record_progress(
         self, run: Run, replay: Replay, recording: Recording, remote: RemoteExecutor | None, driver_id: str

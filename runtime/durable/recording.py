@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from operad.runtime.durable.codec import MAX_TEXT, Codec
-from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, KeptRun
+from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, EventPart, KeptRun
 from operad.runtime.durable.store import Store
 from operad.runtime.events import Event, ModelAsked, RunFailed, RunFinished, RunLog, TokenStreamed
 from operad.runtime.values.errors import InputError
@@ -59,24 +59,24 @@ class Recording:
                 self._heard.popleft()
 
 
-def recorded(run_id: str, parts: Sequence[tuple[int, bytes]]) -> dict[int, list[Event]]:
+def recorded(run_id: str, parts: Sequence[EventPart]) -> dict[int, list[Event]]:
     """Return the recorded events of a run by the number of the drive; empty if a part cannot be read.
 
     Events of unknown types are skipped: events of another version, or defined by a user.
 
     Args:
         run_id: The run.
-        parts: Numbers of drives with compressed events, as stored by `Recording.write`.
+        parts: The events, as stored by `Recording.write`.
     """
     heard: dict[int, list[Event]] = defaultdict(list)
     unknown = 0
     try:
-        for drive, part in parts:
-            for event in Codec().load_events(_decompressed(part)):
+        for part in parts:
+            for event in Codec().load_events(_decompressed(part.events)):
                 if event is None:
                     unknown += 1
                 else:
-                    heard[drive].append(event)
+                    heard[part.drive].append(event)
     except (InputError, zlib.error, UnicodeDecodeError) as error:
         _logger.warning("%s: the recorded events are not used, because a part cannot be read: %s", run_id, error)
         return {}

@@ -174,11 +174,9 @@ class Records:
         """Return the events of a run.
 
         For a run that ended without interruption, these are the events that listeners received, except for
-        `TokenStreamed` and `ModelAsked`, which are not stored. For any other run, the events are derived from the
-        stored outcomes of its operators, in the order of time, numbered by ``seq``. Their details, such as the message
-        of a map, are those recorded last, up to about a second ago. Events of an operator's work, such as
-        `ModelAnswered`, then have the time of the operator's end, because their own times are unknown. An operator
-        that contains others ends when a later event implies its end.
+        `TokenStreamed` and `ModelAsked`, which are not stored. For any other run, they are derived from the stored
+        outcomes of its operators, in the order of time; see `history`. Their details, such as the message of a map, are
+        those recorded last, up to about a second ago.
 
         For a run in progress, a later call returns a longer list with the same beginning, with three exceptions:
         operators that were running when their process died start again; repeated operators (`retry`, `restart_from`)
@@ -188,6 +186,9 @@ class Records:
             InputError: No run has this id, or its workflow cannot be read.
         """
         kept, codec = self._existing_run(run_id), Codec()  # a codec without a file store, so that no files are fetched
+        by_drive = recorded(run_id, self.store.events(run_id))
+        if is_whole(kept, by_drive):
+            return by_drive[1]
         questions, steps = self.store.questions(run_id), self.timeline(run_id)
         try:
             job: Job = self._input_of(kept, codec)["job"]
@@ -200,8 +201,19 @@ class Records:
             derived = history(kept, job, result, steps, questions)
         except NO_GRAPH as error:
             raise unreadable(kept) from error
-        by_drive = recorded(run_id, self.store.events(run_id))
-        return by_drive[1] if is_whole(kept, by_drive) else filled(derived, by_drive)
+        return filled(derived, by_drive)
+
+    def recorded_events(self, run_id: str, after: int = 0) -> tuple[Sequence[Event], int]:
+        """Return events of a run as they were recorded while it was driven for the first time, and the last part's number.
+
+        They are up to about a second old, and empty for a run that an earlier version stored.
+
+        Args:
+            run_id: The run.
+            after: Number of the last part of an earlier call; the events after it are returned.
+        """
+        parts = self.store.events(run_id, after)
+        return recorded(run_id, parts).get(1, []), parts[-1].number if parts else after
 
     def open_questions(self, run_id: str) -> Sequence[Question]:
         """Return the open questions of a run.

@@ -68,6 +68,7 @@ class RemoteExecutor:
             "queue": self.queue,
             "driver": self._executor.id,
             "path": scope.path,
+            "around": [outer.operator_id for outer in scope.outwards() if outer is not scope],
             "round": scope.round,
             "job": call.job,
             "messages": list(call.messages),

@@ -63,6 +63,20 @@ class KeptRun:
     cancelling: bool = False
 
 
+class EventPart(NamedTuple):
+    """Recorded events of a run that were stored together.
+
+    Attributes:
+        number: Number of the part in the run, from 1.
+        drive: Number of times that the run had been started or resumed.
+        events: The compressed events.
+    """
+
+    number: int
+    drive: int
+    events: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Executor:
     """Process that drives runs, or executes operators as a worker.

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakSet
 
 from operad.runtime.durable.dispatch import Dispatch
 from operad.runtime.durable.places import new_executor_id, process_identity, shown, version_here
@@ -22,6 +23,9 @@ from operad.runtime.values.sync import running_loop
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
+
+    from operad.runtime.workflow.live import LiveRun
+    from operad.runtime.workflow.run import Run
 
 BEAT = 1.0
 """Seconds between two heartbeats."""
@@ -41,15 +45,20 @@ class Held:
         ending: True if the run has ended, and only its end is not recorded yet.
         lost: True if another process drives the run now.
         cancelled: True if the cancellation of the run was requested.
+        abandoned: Event that is set if the run is cancelled before this process drives it.
         has_ended: Event that is set as soon as this process no longer drives the run.
 
     Args:
         task: The task that drives the run.
+        run: The run.
+        user: The ledger that executes the run; see `RunOwner.users`.
     """
 
-    def __init__(self, task: asyncio.Task[Any]) -> None:
+    def __init__(self, task: asyncio.Task[Any], run: Run | None = None, user: object = None) -> None:
+        self.run = run
+        self.user = user
         self.watched = self.ending = self.lost = self.cancelled = False
-        self.has_ended = threading.Event()
+        self.abandoned, self.has_ended = threading.Event(), threading.Event()
         self._task = task
         self._loop = task.get_loop()
 
@@ -97,10 +106,10 @@ class Heartbeat:
         self._registering = threading.Lock()
         self._stopped = threading.Event()
         store.insist(partial(store.beat, executor))
-        self._thread = threading.Thread(target=self._beat, name="operad-presence", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="operad-presence", daemon=True)
         self._thread.start()
 
-    async def hold(self, run_id: str, task: asyncio.Task[Any]) -> Held:
+    async def hold(self, run_id: str, task: asyncio.Task[Any], run: Run | None = None, user: object = None) -> Held:
         """Register the task that drives a run, after an earlier task of the run has recorded its end.
 
         Raises:
@@ -112,18 +121,34 @@ class Heartbeat:
         with self._registering:
             other = self._held.get(run_id)
             if other is not None and other.going_on:
+                if other.run is not None and other.run.waits:
+                    raise InputError(
+                        f"run {run_id!r} is paused in this process and waits for answers: continue it with "
+                        f"resume({run_id!r}, answers), or give this run another id"
+                    )
                 raise InputError(f"run {run_id!r} is being driven by this process already; wait for it, or cancel it")
-            held = self._held[run_id] = Held(task)
+            held = self._held[run_id] = Held(task, run, user)
             return held
+
+    def in_progress(self, run_id: str) -> LiveRun | None:
+        """Return a run that this process drives; None if there is none, or its event loop is closed."""
+        held = self._held.get(run_id)
+        if held is None or held.run is None or not held.going_on:
+            return None
+        return cast("LiveRun | None", held.run.live)
 
     def let_go(self, run_id: str) -> None:
         """Unregister a run."""
         if (held := self._held.pop(run_id, None)) is not None:
             held.has_ended.set()
 
-    def end_all(self) -> None:
-        """Cancel all runs that this process drives, including paused ones, and wait for their ends."""
-        driven = list(self._held.values())
+    def end_runs(self, user: object = None) -> None:
+        """Cancel the runs that this process drives, including paused ones, and wait for their ends.
+
+        Args:
+            user: The ledger whose runs are cancelled; None for all runs.
+        """
+        driven = [held for held in list(self._held.values()) if user is None or held.user is user]
         for held in driven:
             held.end()
         until = time.monotonic() + LONGEST_END
@@ -137,16 +162,19 @@ class Heartbeat:
         with suppress(OperadError):
             self._store.leave(self._executor.id)
 
-    def _beat(self) -> None:
-        """Record heartbeats, and end runs that were taken over or whose cancellation was requested."""
+    def _run(self) -> None:
         while not self._stopped.wait(BEAT):
-            watched = {run_id: held for run_id, held in list(self._held.items()) if held.watched}
-            try:
-                driven = self._store.beat(self._executor)
-            except self._store.errors:
-                continue  # the database cannot be reached at the moment, by any process
-            for run_id, held in watched.items():
-                held.heed(lost=run_id not in driven, cancelled=driven.get(run_id, False))
+            self._beat()
+
+    def _beat(self) -> None:
+        """Record a heartbeat, and end runs that were taken over or whose cancellation was requested."""
+        watched = {run_id: held for run_id, held in list(self._held.items()) if held.watched}
+        try:
+            driven = self._store.beat(self._executor)
+        except self._store.errors:
+            return  # the database cannot be reached at the moment, by any process
+        for run_id, held in watched.items():
+            held.heed(lost=run_id not in driven, cancelled=driven.get(run_id, False))
 
 
 class RunOwner(Heartbeat):
@@ -156,10 +184,12 @@ class RunOwner(Heartbeat):
         url: The database.
         executor: Row of this process in the database.
         steps: Writer of records of the operators that this process executes.
+        users: The ledgers of this process that have executed runs, and are neither closed nor garbage-collected.
     """
 
     def __init__(self, url: URL, limit: float) -> None:
         self.url = url
+        self.users = WeakSet[Any]()
         self.executor = Executor(new_executor_id(), process=process_identity(), version=version_here(), limit=limit)
         store = Store(url)
         self.steps = StepWriter(store, self.executor.id)
@@ -172,7 +202,7 @@ class RunOwner(Heartbeat):
 
     def stop(self) -> None:
         """Cancel the runs that this process drives, and stop the heartbeat; any process can resume the runs at once."""
-        self.end_all()
+        self.end_runs()
         super().stop()
         if "dispatch" in vars(self):
             self.dispatch.stop()
@@ -183,8 +213,13 @@ _owners: dict[URL, RunOwner] = {}
 _changing = threading.Lock()
 
 
-def owner_of(url: URL, limit: float = LIMIT) -> RunOwner:
+def owner_of(url: URL, limit: float = LIMIT, user: object = None) -> RunOwner:
     """Return the owner of runs in a database for this process; there is one per database.
+
+    Args:
+        url: The database.
+        limit: Seconds without a heartbeat after which this process counts as dead.
+        user: The ledger that executes runs, until `leave` is called for it.
 
     Raises:
         InputError: The process drives runs in the database with another limit.
@@ -193,6 +228,8 @@ def owner_of(url: URL, limit: float = LIMIT) -> RunOwner:
         if url not in _owners:
             _owners[url] = RunOwner(url, limit)
         owner = _owners[url]
+        if user is not None:
+            owner.users.add(user)
     if owner.executor.limit != limit:
         raise InputError(
             f"this process drives runs in {shown(url)} with limit={owner.executor.limit:g}, so limit={limit:g} has no "
@@ -201,11 +238,30 @@ def owner_of(url: URL, limit: float = LIMIT) -> RunOwner:
     return owner
 
 
-def leave(url: URL) -> None:
-    """Stop driving runs of a database in this process."""
+def run_in_progress(url: URL, run_id: str) -> LiveRun | None:
+    """Return a run of a database that this process drives, or None."""
+    owner = _owners.get(url)
+    return None if owner is None else owner.in_progress(run_id)
+
+
+def leave(url: URL, user: object = None) -> None:
+    """Stop driving the runs of a ledger; once no other ledger of this process uses the database, leave the database.
+
+    Args:
+        url: The database.
+        user: The ledger; None to stop driving all runs of the database.
+    """
     with _changing:
-        if (owner := _owners.pop(url, None)) is not None:
-            owner.stop()
+        owner = _owners.get(url)
+        if owner is None:
+            return
+        if user is not None:
+            owner.users.discard(user)
+        has_others = user is not None and len(owner.users) > 0
+        if not has_others:
+            _owners.pop(url).stop()
+    if has_others:
+        owner.end_runs(user)
 
 
 @atexit.register

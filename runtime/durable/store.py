@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from operad.runtime.durable.database import patiently
-from operad.runtime.durable.rows import LONG, RUNNING, Executor, KeptQuestion, KeptRun, of_row, storable
+from operad.runtime.durable.rows import LONG, RUNNING, EventPart, Executor, KeptQuestion, KeptRun, of_row, storable
 from operad.runtime.durable.schema_version import VERSION, check_not_newer, statements_from
 from operad.runtime.durable.step_table import StepTable, batched
 from operad.runtime.values.errors import InputError
@@ -223,12 +223,27 @@ class Store(StepTable):
             connection.execute(sa.insert(table).values(**values))
 
     @patiently
-    def events(self, run_id: str) -> Sequence[tuple[int, bytes]]:
-        """Return the recorded events of a run in order, each part with the number of its drive."""
+    def events(self, run_id: str, after: int = 0) -> Sequence[EventPart]:
+        """Return the recorded events of a run in order.
+
+        Args:
+            run_id: The run.
+            after: Number of a part; the parts after it are returned.
+        """
         table = self._tables.events
-        query = self._sa.select(table.c.drive, table.c.events).where(table.c.run_id == run_id).order_by(table.c.part)
+        query = self._sa.select(table.c.part, table.c.drive, table.c.events)
+        query = query.where(table.c.run_id == run_id, table.c.part > after).order_by(table.c.part)
         with self._reader.connect() as connection:
-            return [(drive, part) for drive, part in connection.execute(query) if isinstance(part, bytes)]
+            parts = [EventPart(*row) for row in connection.execute(query)]
+        return [part for part in parts if isinstance(part.events, bytes)]  # pyright: ignore[reportUnnecessaryIsInstance]
+
+    @patiently
+    def has_events(self, run_id: str) -> bool:
+        """Return True if events of a run are recorded."""
+        table = self._tables.events
+        query = self._sa.select(table.c.part).where(table.c.run_id == run_id).limit(1)
+        with self._reader.connect() as connection:
+            return connection.execute(query).first() is not None
 
     @patiently
     def forget_events(self, run_id: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import threading
 import time
@@ -16,8 +15,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import JsonValue
-
 from operad.runtime.durable.codec import Codec, Outcome
 from operad.runtime.durable.liveness import Watch
 from operad.runtime.durable.places import (
@@ -27,8 +24,9 @@ from operad.runtime.durable.places import (
     process_identity,
     version_here,
 )
+from operad.runtime.durable.question_forwarder import QuestionForwarder
 from operad.runtime.durable.remote import MAX_DEATHS
-from operad.runtime.durable.replay import kept_question, outcome_of_work
+from operad.runtime.durable.replay import outcome_of_work
 from operad.runtime.durable.rows import Executor
 from operad.runtime.durable.run_owner import BEAT, LIMIT
 from operad.runtime.durable.shared_agents import Found, Served
@@ -47,14 +45,12 @@ from operad.runtime.events import (
     enter,
 )
 from operad.runtime.events.repeat import traced
-from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.observe.tracing import continued
 from operad.runtime.policies.limits import Limiter, Limits
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe
-from operad.runtime.values.message import StepRecord, WorkflowMessage
-from operad.runtime.values.questions import Question
+from operad.runtime.values.message import StepRecord
 from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.steps import perform
 
@@ -62,8 +58,6 @@ if TYPE_CHECKING:
     from dbos import DBOSClient
 
 _logger = logging.getLogger(__name__)
-
-_POLL = 0.5
 
 MOST_COUNTED = 1000
 """Maximum number of waiting operators that are counted per queue."""
@@ -257,8 +251,17 @@ class Worker:
         run.calls = (*outer, *run.calls)
         run.shared_limits = LimitsInDatabase(self._store, given["queue"], self.executor.id)
         key = step_id.partition(":")[2]
-        scope = Scope(run=run, path=path, operator_id=path[-1], round=given["round"], kept=[], heard=True, key=key)
-        run.journal = _QuestionForwarder(self._store, run, run_id, key)
+        scope = Scope(
+            run=run,
+            path=path,
+            operator_id=path[-1],
+            round=given["round"],
+            kept=[],
+            heard=True,
+            key=key,
+            around=tuple(given.get("around", ())),
+        )
+        run.journal = QuestionForwarder(self._store, run, run_id, key)
         enter(scope)
         continued(given.get("span", ""))
         node = replace(found.node, places=None)  # the driver of the run limits the number of concurrent operators
@@ -396,48 +399,6 @@ class _RunOfOneOperator(Run):
     def transcript(self) -> tuple[StepRecord, ...]:
         """Return the transcript sent with the request."""
         return self._call.transcript
-
-
-class _QuestionForwarder:
-    """Journal of an operator in a worker, which forwards its questions to the driver of the run; see `StepJournal`."""
-
-    def __init__(self, store: Store, run: Run, run_id: str, key: str) -> None:
-        self._store = store
-        self._run = run
-        self._run_id = run_id
-        self._key = key
-        self._polls: set[asyncio.Task[None]] = set()
-
-    async def perform(self, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
-        return await perform(node, call, scope)
-
-    async def once(self, name: str, scope: Scope, work: Any) -> WorkflowMessage:
-        return await work()
-
-    async def answer_to(self, question: Question, scope: Scope) -> tuple[JsonValue] | None:
-        answer = await in_thread(self._store.ask, kept_question(self._run_id, self._key, question))
-        if answer is not None:
-            return (json.loads(answer),)
-        poll = asyncio.ensure_future(self._wait_for(question.id))
-        self._polls.add(poll)
-        poll.add_done_callback(self._polls.discard)
-        return None
-
-    async def _answer(self, question_id: str) -> str | None:
-        """Return the stored answer to a question; None if there is none yet."""
-        kept = await in_thread(self._store.questions, self._run_id)
-        return next((each.answer for each in kept if each.step == self._key and each.id == question_id), None)
-
-    async def _wait_for(self, question_id: str) -> None:
-        """Poll the database for the answer to a question, and give it to the operator."""
-        while question_id in self._run.questions.asked:
-            await asyncio.sleep(_POLL)
-            if (answer := await self._answer(question_id)) is not None and question_id in self._run.questions.asked:
-                self._run.questions.answer({question_id: json.loads(answer)})
-                return
-
-    async def keep_answer(self, question_id: str, value: JsonValue, scope: Scope) -> None:
-        """Do nothing, because the answer came from the database."""
 
 
 class _StoppedError(BaseException):

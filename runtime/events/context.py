@@ -141,6 +141,7 @@ class Scope(Struct, kw_only=True, eq=False):
         kept: Events to be kept with the operator's message; None if no message is kept.
         heard: True if events have listeners or are kept; if not, events that are costly to create can be omitted.
         key: Key of the operator in the run, if the enclosing operators are in another process.
+        around: Ids of the enclosing operators, if they are in another process.
     """
 
     run: RunInProgress
@@ -158,6 +159,7 @@ class Scope(Struct, kw_only=True, eq=False):
     kept: list[Event] | None = None
     heard: bool = False
     key: str = ""
+    around: tuple[str, ...] = ()
 
     def begin_waiting(self) -> None:
         """Count another nested run or open question that the operator waits for."""
@@ -192,6 +194,10 @@ class Scope(Struct, kw_only=True, eq=False):
         while scope is not None:
             yield scope
             scope = scope.run.outer
+
+    def operators_around(self) -> frozenset[str]:
+        """Return the ids of this operator and of all operators that contain it, also in another process."""
+        return frozenset(name for scope in self.outwards() for name in (scope.operator_id, *scope.around))
 
     def sign_of_life(self) -> None:
         """Restart the idle timers of this scope and the enclosing ones."""

@@ -21,13 +21,8 @@ _logger = logging.getLogger(__name__)
 class Buffer(Protocol):
     """A listener that may lag behind."""
 
-    @property
-    def crowded(self) -> bool:
-        """True if operators that are about to start should wait."""
-        ...
-
     async def room(self) -> None:
-        """Wait until the buffer is no longer crowded."""
+        """Wait until the buffer has room for more events."""
         ...
 
     def put(self, event: Event) -> None:
@@ -41,7 +36,7 @@ class RunLog:
     Args:
         run_id: Id of the run.
         listeners: Functions to call with every event.
-        buffer: A further listener, which delays the start of operators while it is crowded.
+        buffer: A further listener, which delays the start of operators while it has no room.
         outer: Log of the enclosing run, if any, which gets every event, too.
         depth: Number of path steps that lead to this run in the outermost run.
 
@@ -131,11 +126,6 @@ class RunLog:
                         _logger.warning("a listener failed on %s", type(event).__name__, exc_info=error)
         if self._outer is not None and not only_here:
             self._outer.write(event, path, operator_id, round, attempt)
-
-    @property
-    def crowded(self) -> bool:
-        """True if a consumer cannot keep up."""
-        return (self._buffer is not None and self._buffer.crowded) or (self._outer is not None and self._outer.crowded)
 
     async def room(self) -> None:
         """Wait until every consumer has caught up."""

@@ -42,7 +42,6 @@ class Plan:
         children: The children of each node.
         parent_counts: The number of parents of each node.
         roots: The nodes without parents.
-        tails: The nodes without children.
         joins: The joins of nodes whose join is not ``all_done``.
         ports: The ports of edges that have any, by parent and child.
         used_ports: All ports that edges from a node use, for nodes with such edges.
@@ -67,7 +66,6 @@ class Plan:
         "parents",
         "ports",
         "roots",
-        "tails",
         "used_ports",
     )
 
@@ -87,7 +85,6 @@ class Plan:
         self.children = tuple(map(tuple, children))
         self.parent_counts = tuple(map(len, self.parents))
         self.roots = tuple(node for node, waits in enumerate(self.parent_counts) if not waits)
-        self.tails = tuple(node for node, after in enumerate(self.children) if not after)
         self.joins: dict[int, Join] = {number[node_id]: join for node_id, join in (joins or {}).items()}
         self.ports = {(number[parent], number[child]): ports for (parent, child), ports in (ports or {}).items()}
         self.used_ports: dict[int, Ports] = {}

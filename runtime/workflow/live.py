@@ -66,6 +66,7 @@ class LiveRun:
         self._settled: asyncio.Future[None] = self.loop.create_future()
         if not streamed:
             run.on_paused = self._settle
+        run.live = self
         self.task = asyncio.ensure_future(work())
         self.task.add_done_callback(self._end)
 
@@ -147,6 +148,7 @@ class LiveRun:
             self.task.exception()  # retrieved, in case the waiting caller left before it was raised
 
     def _end(self, task: asyncio.Task[WorkflowMessage]) -> None:
+        self.run.live = None
         if self.streamed or self._waiting or self._is_cancelled or task.cancelled():
             self._forget(self)
         self._settle()
@@ -270,27 +272,34 @@ class Runs:
         if not await self._keep(live, run_id, given):
             await _in_loop(live.loop, live.answer(given))
 
-    async def resume(self, run_id: str, answers: Mapping[str, JsonValue]) -> tuple[Run, WorkflowMessage]:
+    async def resume(
+        self, run_id: str, answers: Mapping[str, JsonValue], live: LiveRun | None = None
+    ) -> tuple[Run, WorkflowMessage]:
         """Answer questions of a run in progress in this process, and return the run and its message.
 
         The method can be called in any event loop; see `LiveRun.resume`.
 
+        Args:
+            run_id: The run.
+            answers: The answers.
+            live: The run, if it was started by another `Workflow` object; None to find it by its id.
+
         Raises:
             InputError: The run's stream has a consumer.
         """
-        live = self.find(run_id)
-        self.refuse_streamed(run_id)
+        live = live or self.find(run_id)
+        self.refuse_streamed(run_id, live)
         if await self._keep(live, run_id, answers):
             return live.run, await _in_loop(live.loop, live.outcome())
         return live.run, await _in_loop(live.loop, live.resume(answers))
 
-    def refuse_streamed(self, run_id: str) -> None:
+    def refuse_streamed(self, run_id: str, live: LiveRun | None = None) -> None:
         """Refuse to resume a run whose stream has a consumer, which would wait for ever if it waited for the result.
 
         Raises:
             InputError: The run's stream has a consumer.
         """
-        live = self._live.get(run_id)
+        live = live or self._live.get(run_id)
         if live is not None and live.streamed:
             raise InputError(
                 f"workflow {self._workflow!r}: the events of run {run_id!r} have a consumer, who receives its end: "

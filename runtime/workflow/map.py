@@ -365,7 +365,7 @@ def _earlier(messages: Sequence[WorkflowMessage]) -> int:
     verdict on it, after the messages of their predecessors.
     """
     scope = current_scope()
-    own_ids = {outer.operator_id for outer in scope.outwards()} if scope else set[str]()
+    own_ids = scope.operators_around() if scope else frozenset[str]()
     for index, (message, verdict) in enumerate(pairwise(messages)):
         if message.operator_id in own_ids and verdict.status is WorkflowStatus.EXECUTION_ERROR:
             return index

@@ -291,7 +291,7 @@ def is_item(message: WorkflowMessage) -> bool:
 
 def _is_item_around(message: WorkflowMessage, scope: Scope | None) -> bool:
     """Return True if a message passes an item of a map that contains the current scope."""
-    return is_item(message) and bool(scope) and message.operator_id in {outer.operator_id for outer in scope.outwards()}
+    return is_item(message) and scope is not None and message.operator_id in scope.operators_around()
 
 
 def _with_output(message: WorkflowMessage, name: str) -> WorkflowMessage:

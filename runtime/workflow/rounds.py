@@ -1,6 +1,6 @@
 """Rounds of a run as a pure state machine: the round that counts, the lessons, and the end of the run.
 
-A live run and a reader of its stored events use the same transitions:
+A live run, and `history`, which derives the events of a stored run, use the same transitions:
 
 | state | event | next state |
 |---|---|---|
@@ -12,13 +12,12 @@ A live run and a reader of its stored events use the same transitions:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from operad.runtime.events import Event, RoundFinished, RoundStarted
 from operad.runtime.values.message import WorkflowStatus
 
 
@@ -90,21 +89,6 @@ class Rounds(Struct, frozen=True):
             lessons = (*(earlier for earlier in lessons if earlier != verdict.lesson), verdict.lesson)
         best, best_round = (verdict, self.number) if is_best else (self.best, self.best_round)
         return replace(self, lessons=lessons, best=best, best_round=best_round, is_over=is_over)
-
-
-def replayed(events: Iterable[Event], state: Rounds) -> Rounds:
-    """Return the state of a run's rounds after some of its events.
-
-    Args:
-        events: The events, in order, without events of nested workflows.
-        state: The state before the events.
-    """
-    for event in events:
-        if isinstance(event, RoundStarted):
-            state = state.begun()
-        elif isinstance(event, RoundFinished):
-            state = state.judged(event, has_result=event.has_result)
-    return state
 
 
 def at_fault(blame: Sequence[str], known: Sequence[str]) -> list[str]:

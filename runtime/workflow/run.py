@@ -66,6 +66,7 @@ class Run:
         connections: The connections to tool sources that this run and the runs that contain it have open.
         idle: Number of running operators that only wait, for a person or for a nested run.
         on_paused: Function to call when no operator can continue until a person answers.
+        live: The `LiveRun` of an outermost run that is in progress.
     """
 
     __slots__ = (
@@ -87,6 +88,7 @@ class Run:
         "idle",
         "insights",
         "journal",
+        "live",
         "log",
         "on_paused",
         "outer",
@@ -110,6 +112,7 @@ class Run:
         self.idle = 0
         self.calls: tuple[Limiter, ...] = (build.calls,) if build.calls else ()
         self.on_paused: Callable[[], object] | None = None
+        self.live: object | None = None
         self.build = build
         self.budget = build.budget
         self.usage = NO_USAGE

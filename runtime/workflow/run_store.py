@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from operad.runtime.graph.operator import BaseOperator
     from operad.runtime.reasoning.reasoner import Reasoner
     from operad.runtime.values.questions import Question
+    from operad.runtime.workflow.live import LiveRun
     from operad.runtime.workflow.run import Run
 
 
@@ -52,6 +53,10 @@ class RunStore(Protocol):
 
     def to_resume(self, run_id: str, workflow: Any, reasoner: Reasoner) -> OperatorCall | None:
         """Return the input of a run without a driver; None if a process drives the run; may block."""
+        ...
+
+    def live_run(self, run_id: str) -> LiveRun | None:
+        """Return a run in progress in this process, also if another `Workflow` object started it; None if there is none."""
         ...
 
 

@@ -604,10 +604,12 @@ class Workflow(Definition[T]):
             return self._result(*await self._runs.resume(run_id, given))
         going_on = reasoner_of(model) if model is not None else self._reasoner
         call = await asyncio.to_thread(store.to_resume, run_id, self, going_on)
+        if call is None and (live := store.live_run(run_id)) is not None:
+            return self._result(*await self._runs.resume(run_id, given, live))
         if call is None:
             raise InputError(
-                f"workflow {self.name!r}: run {run_id!r} is in progress elsewhere: pass the answers on with "
-                f"`await flow.answer({run_id!r}, answers)`; the run ends there, and ledger.result({run_id!r}) returns its message"
+                f"workflow {self.name!r}: run {run_id!r} is in progress in another process: pass the answers on with "
+                f"`await flow.answer({run_id!r}, answers)`; it continues the run, and ledger.result({run_id!r}) returns its message"
             )
         unfinished = await self._runs.unfinished(run_id, self.graph)
         if store.workers is None:  # checked first, so that a run that cannot continue uses no answer

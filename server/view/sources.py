@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from pydantic import JsonValue
 
+from operad.runtime.durable.rows import PAUSED, RUNNING
 from operad.runtime.durable.threads import in_thread
-from operad.runtime.events import Event
+from operad.runtime.events import Event, RunFailed, RunFinished
 from operad.runtime.events.events_file import EventsFile
 from operad.runtime.values.errors import InputError, OperadError, did_you_mean
 from operad.runtime.workflow.workflow import Workflow
@@ -201,6 +202,9 @@ class FileSource:
 class LedgerSource:
     """A durable run in a database, driven by any process.
 
+    The events of a run in progress are read as they are recorded. Those of an interrupted or resumed run are derived
+    anew from its stored records when these change.
+
     Args:
         ledger: The database.
         run_id: Id of the run.
@@ -213,6 +217,8 @@ class LedgerSource:
         ledger.run(run_id)
         self._ledger = ledger
         self._run_id = run_id
+        self._part = 0
+        self._last: Event | None = None
         self._known: Sequence[Event] = ()
         self._last_state: object = None
         self._next_query = 0.0
@@ -231,14 +237,13 @@ class LedgerSource:
         """Return the events stored since the last call; all events, if the earlier ones have changed."""
         if time.monotonic() < self._next_query:
             return ()
-        known = self._known
         try:
-            self._known = await in_thread(self._read)
+            return await in_thread(self._read)
         except OperadError as error:
             self._note = str(error)
-        self._next_query = time.monotonic() + POLL
-        is_continued = self._known[: len(known)] == known
-        return self._known[len(known) :] if is_continued else self._known
+            return ()
+        finally:
+            self._next_query = time.monotonic() + POLL
 
     def _read(self) -> Sequence[Event]:
         kept = self._ledger.run(self._run_id)
@@ -246,10 +251,17 @@ class LedgerSource:
         self._note = "" if driven else f"no process drives this run; to resume it: operad runs resume {self._run_id}"
         state = (kept.state, kept.drives, kept.updated, driven)
         if state == self._last_state:
-            return self._known
-        events = self._ledger.events(self._run_id)
+            return ()
+        if kept.drives == 1 and (driven or kept.state not in (RUNNING, PAUSED)):
+            new, self._part = self._ledger.recorded_events(self._run_id, self._part)
+            self._last = new[-1] if new else self._last
+            if self._last is not None and (driven or isinstance(self._last, RunFinished | RunFailed)):
+                self._known, self._last_state = (), None if driven else state
+                return new
+        self._part, self._last = 0, None
+        known, self._known = self._known, self._ledger.events(self._run_id)
         self._last_state = state
-        return events
+        return self._known[len(known) :] if self._known[: len(known)] == known else self._known
 
     async def answer(self, run_id: str, question_id: str, value: JsonValue) -> None:
         """Answer a question: the driver of the run receives the answer, now or when the run is resumed.

@@ -58,17 +58,6 @@ def test_children_and_what_is_reached_from_nodes_include_unknown_parents_and_cyc
 
 
 @pytest.mark.parametrize(
-    ("graph", "tails"),
-    [({}, ""), (CHAIN, "c"), (FAN, "bcd"), (JOIN, "d"), (TWO_ISLANDS, "cd")],
-    ids=["nothing", "chain", "fan", "join", "islands"],
-)
-def test_tails_have_nothing_after_them(graph: Graph, tails: str) -> None:
-    plan = Plan(graph)
-
-    assert _names(plan, plan.tails) == tails
-
-
-@pytest.mark.parametrize(
     ("graph", "start", "found"),
     [
         (CHAIN, "b", "bc"),

@@ -49,6 +49,7 @@ from operad.runtime import (
     RunContext,
     Timeout,
     Usage,
+    Workflow,
     WorkflowMessage,
     WorkflowStatus,
     events,
@@ -57,7 +58,8 @@ from operad.runtime import (
 from operad.runtime import operator as as_operator
 from operad.runtime.durable import Ledger, database
 from operad.runtime.durable.recording import Recording
-from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING
+from operad.runtime.durable.records import Records
+from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor
 from operad.runtime.durable.store import Store
 from operad.runtime.events import current_scope, emit
 from operad.runtime.events.journal import bare, idempotency_key, key_of, once
@@ -923,11 +925,115 @@ async def test_a_run_that_is_just_ending_here_is_gone_on_with_once_its_end_is_no
     assert message.scratchpad == "end(told ['red'])"
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_a_run_that_is_cancelled_while_it_begins_has_no_driver(new, ledger, run_id, monkeypatch, is_new):
+    name = "create" if is_new else "take"
+    begin, has_begun, may_end = getattr(Store, name), threading.Event(), threading.Event()
+
+    def slow_begin(store, *args):
+        has_begun.set()
+        may_end.wait(RENDEZVOUS)
+        return begin(store, *args)
+
+    shape = asking(("Which?", None))
+    if not is_new:
+        with pytest.raises(PausedError):
+            await asyncio.ensure_future(shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
+        await gone(run_id, ledger)
+    monkeypatch.setattr(Store, name, slow_begin)
+    task = asyncio.ensure_future(shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
+    await until(has_begun.is_set)
+    task.cancel()
+    await asyncio.sleep(0)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    monkeypatch.undo()
+    assert ledger.run(run_id).driver == ""
+    with pytest.raises(PausedError):
+        await shape(Stage(), new).aresume(run_id, {})
+
+
+async def test_a_run_that_is_cancelled_while_it_waits_for_its_driver_does_not_wait(new, ledger, run_id, monkeypatch):
+    shape, other = asking(("Which?", None)), Executor("another", limit=3_600.0)
+    with pytest.raises(PausedError):
+        await asyncio.ensure_future(shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
+    await gone(run_id, ledger)
+    ledger.store.beat(other)
+    assert ledger.store.take(run_id, "", other.id)
+    has_begun, driver_of = threading.Event(), Records._driver_of
+
+    def heard(records, kept):
+        has_begun.set()
+        return driver_of(records, kept)
+
+    monkeypatch.setattr(Records, "_driver_of", heard)
+    task = asyncio.ensure_future(shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
+    await until(has_begun.is_set)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, RENDEZVOUS)
+    assert ledger.run(run_id).driver == other.id
+    ledger.store.leave(other.id)
+
+
+async def test_closing_a_ledger_ends_its_own_runs_and_not_those_of_another_ledger(db, run_id):
+    shape, ledgers = asking(("Which?", None)), [Ledger(db), Ledger(db), Ledger(db)]
+    for number, ledger in enumerate(ledgers[:2]):
+        workflow = shape(Stage(), BuiltinWorkflow)
+        workflow.keep_in(ledger)
+        with pytest.raises(PausedError):
+            await asyncio.ensure_future(workflow.aexecute(JOB, NOBODY, run_id=f"{run_id}-{number}"))
+    reader = ledgers[2]
+
+    def driven():
+        return [reader.is_driven(reader.run(f"{run_id}-{number}")) for number in range(2)]
+
+    await asyncio.to_thread(Ledger(db).close)
+    assert driven() == [True, True]
+    await asyncio.to_thread(ledgers[0].close)
+    assert driven() == [False, True]
+    await asyncio.to_thread(ledgers[1].close)
+    assert driven() == [False, False]
+    assert reader.run(f"{run_id}-1").state == PAUSED
+    reader.close()
+
+
 async def gone(run_id, ledger):
     """The process that drives a run goes: all of its tasks end."""
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
     await until(lambda: not ledger.run(run_id).driver)
+
+
+async def test_another_workflow_object_of_the_process_continues_a_paused_run_where_it_is(new, ledger, run_id):
+    stage, shape = Stage(), asking(("Sure?", "boolean"), ("Really?", "boolean"))
+    workflow, other, third = (shape(each, new) for each in (stage, Stage(), Stage()))
+    with pytest.raises(PausedError):
+        await workflow.aexecute(JOB, NOBODY, run_id=run_id)
+    with pytest.raises(InputError, match="began with another workflow"):
+        await flow(Do(Stage(), "ask"), into=new()).aresume(run_id, {"ask": True})
+    with pytest.raises(InputError, match=f"is paused in this process .* continue it with resume\\('{run_id}', answers"):
+        await other.aexecute(JOB, NOBODY, run_id=run_id)
+    with pytest.raises(PausedError, match="Really"):
+        await other.aresume(run_id, {"ask": True})
+    result = await third.aresume(run_id, {"ask#2": False})
+    assert (result.text, result["end"]) == ("end(told [True, False])",) * 2
+    assert stage.begun.count("ask") == 1
+    assert (await workflow.aresume(run_id, {})).text == result.text
+
+
+async def test_a_run_that_another_process_drives_is_answered_and_not_resumed(new, ledger, run_id):
+    shape, another = asking(("Sure?", "boolean")), Executor("another")
+    with pytest.raises(PausedError):
+        await asyncio.ensure_future(shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
+    await gone(run_id, ledger)
+    ledger.store.beat(another)
+    assert ledger.store.take(run_id, "", another.id)
+    with pytest.raises(InputError, match=f"run '{run_id}' is in progress in another process: pass the answers on"):
+        await shape(Stage(), new).aresume(run_id, {"ask": False})
+    assert [each.answer for each in ledger.questions(run_id)] == [None]
+    ledger.store.leave(another.id)
 
 
 async def test_an_answer_given_elsewhere_reaches_the_run_that_waits_and_its_message_is_there(new, ledger, run_id):
@@ -936,13 +1042,7 @@ async def test_an_answer_given_elsewhere_reaches_the_run_that_waits_and_its_mess
     with pytest.raises(PausedError):
         await workflow.aexecute(JOB, NOBODY, run_id=run_id)
     await until(lambda: ledger.run(run_id).state == PAUSED)
-    other = asking(("Sure?", "boolean"))(Stage(), new)
-    with pytest.raises(
-        InputError, match=f"run '{run_id}' is in progress elsewhere: pass the answers on with `await flow"
-    ):
-        await other.aresume(run_id, {"ask": False})
-    assert [each.answer for each in ledger.questions(run_id)] == [None]
-    await other.answer(run_id, {"ask": False})
+    await asking(("Sure?", "boolean"))(Stage(), new).answer(run_id, {"ask": False})
     await until(lambda: ledger.run(run_id).state == FINISHED)
     await until(lambda: asyncio.all_tasks() == before)  # what has kept its end has ended
     assert (await workflow.aexecute(JOB, NOBODY, run_id=run_id)).scratchpad == "end(told [False])"
@@ -1488,3 +1588,41 @@ def test_a_database_in_a_folder_that_does_not_exist_is_refused_and_makes_no_fold
     ):
         BuiltinWorkflow(lambda text: text, durable=tmp_path / "none" / "runs.db").run("x")
     assert list(tmp_path.iterdir()) == []
+
+
+def judge_of_words(draft: str) -> WorkflowMessage:
+    """The first draft is the best, and none is good enough."""
+    score = 1.0 if draft == "draft 1" else 0.0
+    return WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, lesson="better", blame=("draft",), score=score)
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_the_answers_of_a_finished_run_are_those_of_its_best_round_and_of_maps_too(db, is_resumed):
+    run_id = f"answers-{is_resumed}"
+
+    def letters(job: Job) -> list[str]:
+        return list(job.goal)
+
+    def twice(letter: str) -> str:
+        return letter * 2
+
+    async def draft(twice: list[str], context: RunContext) -> str:
+        if is_resumed and context.round == 1:
+            await context.ask("Go on?")
+        return f"draft {context.round}"
+
+    ledger = Ledger(db)
+    inner = Workflow(as_operator(twice), name="twice")
+    steps = as_operator(letters) >> Map("each", inner, over="letters") >> as_operator(draft)
+    flow = Workflow(steps, evaluator=judge_of_words, max_rounds=2, durable=ledger)
+    if is_resumed:
+        with pytest.raises(PausedError):
+            flow.run("ab", run_id=run_id)
+        ledger.close()
+        flow.resume(run_id, {"draft": "yes"})
+    first, again = flow.run("ab", run_id=run_id), flow.run("ab", run_id=run_id)
+    assert [(each.text, each.output, each["draft"], each["each"]) for each in (first, again)] == [
+        ("draft 1", "draft 1", "draft 1", ["aa", "bb"])
+    ] * 2
+    assert [*again.messages] == [*first.messages]
+    ledger.close()

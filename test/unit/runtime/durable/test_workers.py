@@ -48,6 +48,7 @@ from operad.runtime import (
     events,
     interrupt,
 )
+from operad.runtime import operator as as_operator
 from operad.runtime.durable import Ledger, Served, Worker
 from operad.runtime.durable.dispatch import Request
 from operad.runtime.durable.rows import CANCELLED
@@ -218,6 +219,29 @@ def mapped(on_error):
     return flow(Do("a", outputs(items=["x", "y", "z"])), each, Do("end", lambda heard: heard[0]))
 
 
+def mapped_functions():
+    """A map whose body is a workflow of functions, which get the item, its index and what came before by name."""
+
+    def letters(job: Job) -> list[str]:
+        note(idempotency_key())
+        return [f"{letter}{job.goal}" for letter in "xy"]
+
+    def grown(item: str, index: int, letters: list[str]) -> list[str]:
+        note(idempotency_key())
+        return [item * (index + 1), f"of {len(letters)}"]
+
+    def inner(word: str, grown: list[str]) -> str:
+        note(idempotency_key())
+        return f"{word} in {grown}"
+
+    def end(each: list[object]) -> str:
+        note(idempotency_key())
+        return repr(each)
+
+    body = BuiltinWorkflow(as_operator(grown) >> Map("words", inner, over="grown"), name="body")
+    return BuiltinWorkflow(as_operator(letters) >> Map("each", body, over="letters", concurrency=1) >> as_operator(end))
+
+
 def judged():
     """Three rounds: the second does b again, the third all."""
     blames = WRONG.model_copy(update={"blame": ("b",)})
@@ -264,6 +288,7 @@ SHAPES = {
     "map that fails": lambda: mapped("fail"),
     "map that skips": lambda: mapped("skip"),
     "map that keeps": lambda: mapped("keep"),
+    "map of functions": mapped_functions,
     "items at once": lambda: flow(Map("each", flow(Do("one"), Do("two"), name="body"), over="list"), Do("end")),
     "judged": judged,
     "at fault": at_fault,

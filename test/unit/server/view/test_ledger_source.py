@@ -1,0 +1,87 @@
+"""The events of a durable run, as its page reads them."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+pytest.importorskip("dbos")
+
+from operad.runtime import Job, PausedError, RunContext, Workflow, events
+from operad.runtime import operator as as_operator
+from operad.runtime.durable import Ledger
+from operad.runtime.durable.run_owner import leave
+from operad.server.view.sources import LedgerSource
+
+RENDEZVOUS = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch):
+    monkeypatch.setattr("operad.server.view.sources.POLL", 0.0)
+    monkeypatch.setattr("operad.runtime.durable.ledger.BEAT", 0.02)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    ledger = Ledger(tmp_path / "runs.sqlite")
+    yield ledger
+    leave(ledger.url)
+    ledger.close()
+
+
+def asks(job: Job) -> str:
+    return job.goal
+
+
+async def confirm(asks: str, context: RunContext) -> str:
+    return f"{asks} {await context.ask('Sure?', 'boolean')}"
+
+
+def flow_in(ledger):
+    return Workflow(as_operator(asks) >> as_operator(confirm), durable=ledger, name="asks")
+
+
+async def read_until(source: LedgerSource, kind: type[Any]):
+    """All events that the source gives until one of a kind is among them."""
+    read: list[Any] = []
+    end = time.monotonic() + RENDEZVOUS
+    while not any(isinstance(event, kind) for event in read):
+        assert time.monotonic() < end, f"there was no {kind.__name__}"
+        read += await source.news()
+        await asyncio.sleep(0.01)
+    return read
+
+
+async def test_the_events_of_a_run_in_progress_are_read_once_each_as_they_were_recorded(ledger, monkeypatch):
+    monkeypatch.setattr(Ledger, "events", None)  # nothing is derived
+    flow, heard = flow_in(ledger), []
+    flow.add_listener(heard.append)
+    with pytest.raises(PausedError):
+        await flow.arun("go", run_id="r")
+    while not ledger.store.has_events("r"):
+        await asyncio.sleep(0.01)
+    source = LedgerSource(ledger, "r")
+    read = await read_until(source, events.Interrupted)
+    await flow.aresume("r", {"confirm": True})
+    read += await read_until(source, events.RunFinished)
+    assert read == heard
+    assert not await source.news()
+    assert await LedgerSource(ledger, "r").news() == heard
+
+
+async def test_the_events_of_a_run_that_is_interrupted_and_resumed_begin_anew(ledger):
+    flow = flow_in(ledger)
+    with pytest.raises(PausedError):
+        await flow.arun("go", run_id="r")
+    source = LedgerSource(ledger, "r")
+    await read_until(source, events.Interrupted)
+    await flow.cancel("r")
+    interrupted = await read_until(source, events.RunStarted)
+    assert interrupted == ledger.events("r")
+    assert source.note(ended=False).startswith("no process drives this run")
+    await flow_in(ledger).aresume("r", {"confirm": False})
+    resumed = await read_until(source, events.RunFinished)
+    begun = [number for number, event in enumerate(resumed) if isinstance(event, events.RunStarted)]
+    assert resumed[begun[-1] if begun else 0 :] == ledger.events("r")[0 if begun else len(interrupted) :]
