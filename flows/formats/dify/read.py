@@ -252,23 +252,44 @@ def _with_params(graph: NodeGraph, nodes: Sequence[Fields], plugins: Plugins) ->
 
 
 def _with_environment(graph: NodeGraph, workflow: Fields) -> NodeGraph:
-    """Make the values of environment variables the defaults of their inputs; files have no values of secrets."""
-    values = {
-        f"env.{variable['name']}": variable.get("value")
+    """Give the inputs for environment variables their types and values; files have no values of secrets."""
+    variables = {
+        f"env.{variable['name']}": variable
         for variable in each_of(workflow.get("environment_variables"))
-        if isinstance(variable.get("name"), str) and (variable.get("value") or variable.get("value_type") != "secret")
+        if isinstance(variable.get("name"), str)
     }
-    specs = [_with_defaults(spec, values) if spec.type == "start" else spec for spec in graph.nodes]
+    specs = [_with_defaults(spec, variables) if spec.type == "start" else spec for spec in graph.nodes]
     return replace(graph, nodes=specs)
 
 
-def _with_defaults(spec: NodeSpec, values: Mapping[str, Any]) -> NodeSpec:
+def _with_defaults(spec: NodeSpec, environment: Mapping[str, Fields]) -> NodeSpec:
     params = fields_of(spec.params)
-    names = [each[0] for each in map(list_of, list_of(params.get("variables"))) if each]
-    defaults = {name: values[name] for name in names if isinstance(name, str) and name in values}
-    if not defaults:
+    inputs = list_of(params.get("variables"))
+    names = [name if isinstance(name, str) else "" for name in ([*list_of(each), ""][0] for each in inputs)]
+    found = {name: environment[name] for name in names if name in environment}
+    if not found:
         return spec
-    return replace(spec, params={**params, "defaults": {**fields_of(params.get("defaults")), **defaults}})
+    types = {name: each["value_type"] for name, each in found.items() if each.get("value_type") in _ENVIRONMENT_TYPES}
+    typed = [[name, types[name]] if name in types else each for name, each in zip(names, inputs, strict=True)]
+    defaults = {
+        name: each.get("value")
+        for name, each in found.items()
+        if each.get("value") or each.get("value_type") != "secret"
+    }
+    with_defaults = {"defaults": {**fields_of(params.get("defaults")), **defaults}} if defaults else {}
+    return replace(spec, params={**params, "variables": typed, **with_defaults})
+
+
+_ENVIRONMENT_TYPES = (
+    "number",
+    "boolean",
+    "object",
+    "array[string]",
+    "array[number]",
+    "array[object]",
+    "array[boolean]",
+)
+"""Types of environment variables other than texts."""
 
 
 def _conversation_nodes(workflow: Fields) -> list[NodeSpec]:
