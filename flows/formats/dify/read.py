@@ -14,8 +14,10 @@ from operad.flows.formats.dify.nodes import handles
 from operad.flows.formats.dify.overlay import apply_difference, change
 from operad.flows.formats.dify.plugins import Plugins
 from operad.flows.formats.dify.write import ABSENT, EXTRA, INSTRUCTIONS, NOTES, OWN, Writer, read_params, read_type
-from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, text_of, texts_of
+from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, list_of, text_of, texts_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.nodes.extractor import IS_SUCCESS, REASON
+from operad.operators.variables import Selector, Text
 from operad.runtime.values.document import YamlValues
 from operad.runtime.values.errors import InvalidError, Issue
 
@@ -128,7 +130,8 @@ def read(text: YamlValues, name: str, plugins: Plugins, subject: str = "") -> No
     instructions, notes = _take_texts(root, INSTRUCTIONS), _take_texts(root, NOTES)
     rest = {**root, "workflow": {**workflow, "graph": graph}}
     nodes = [entry for entry in entries if not is_note(entry)]
-    graph_of_nodes = _with_environment(_with_params(_without_params(nodes, plugins), nodes, plugins), workflow)
+    graph_of_nodes = _with_params(_without_params(nodes, plugins), nodes, plugins)
+    graph_of_nodes = _with_reports(_with_environment(graph_of_nodes, workflow))
     conversation_nodes = _conversation_nodes(workflow)
     whole_graph = NodeGraph(
         nodes=[*conversation_nodes, *graph_of_nodes.nodes],
@@ -290,6 +293,35 @@ _ENVIRONMENT_TYPES = (
     "array[boolean]",
 )
 """Types of environment variables other than texts."""
+
+
+def _with_reports(graph: NodeGraph) -> NodeGraph:
+    """Let extractors go on after an answer that does not fit, as in Dify, if a node reads whether it did."""
+    read = {
+        selector.node
+        for spec in graph.nodes
+        for selector in _selectors(spec.params)
+        if selector.variable in (IS_SUCCESS, REASON)
+    }
+    specs = [
+        replace(spec, params={**fields_of(spec.params), "on_mismatch": "empty"})
+        if spec.type == "parameter-extractor" and spec.id in read
+        else spec
+        for spec in graph.nodes
+    ]
+    return replace(graph, nodes=specs)
+
+
+def _selectors(value: Any) -> Iterator[Selector]:
+    """Yield the variables that parameters name as ``[variable, id]`` or in texts, at any depth."""
+    if isinstance(value, str):
+        yield from Text(value).selectors
+    elif is_selector(value):
+        yield Selector(*value)
+    elif isinstance(value, list | dict):
+        holder = cast("Mapping[str, Any] | list[Any]", value)
+        for each in holder.values() if isinstance(holder, Mapping) else holder:
+            yield from _selectors(each)
 
 
 def _conversation_nodes(workflow: Fields) -> list[NodeSpec]:
