@@ -61,7 +61,7 @@ def names_of_params(state: State) -> Iterator[Proposal]:
                     node.id, what, f"a {node.type} has {', '.join(fields)}", with_params(state.graph, node, mended)
                 )
         empty = [name for name in missing if (node.type, name) in _MAY_BE_EMPTY]
-        if empty and not given.keys() - fields.keys():
+        if empty and given.keys() <= set(fields):
             what = f"{', '.join(empty)}: an empty text, as it was left out"
             mended = {**given, **dict.fromkeys(empty, "")}
             yield Proposal(node.id, what, "it may be empty", with_params(state.graph, node, mended))
