@@ -213,6 +213,7 @@ def grow(step, start="'x'"):
         ("{{ '%1000000000d' | format(1) }}", "too wide"),
         ("{{ '%1000000000d' % 1 }}", "too wide"),
         ("{{ '%.1000000000f' % 1 }}", "too wide"),
+        ("{% set _ = [].append(1) %}", "lists cannot be changed; write {% set ns = namespace(items=[]) %}"),
         ("{{ '%*d' % (10**9, 1) }}", "cannot be '*'"),
         ("{{ ('%9999d' * 100000) % 1 }}", "memory_bytes"),
         ("{{ ('%(x)s' * 1000) % {'x': 'a' * 100000} }}", "memory_bytes"),
