@@ -280,22 +280,27 @@ class Checker:
         node = self.nodes.get(node_id)
         children = self._children.get(node_id, [])
         for reference in node.references if node else self._partial_references.get(node_id, ()):
-            self._check_reference(node_id, reference)
+            if node is None or not self._is_result(node, reference.where, reference.selector):
+                self._check_reference(node_id, reference)
         if node is None:
             if children:
                 self._check_level(node_id)
             return
         self._check_place(node)
         type_of = self._type_of
-        self.issues += node.issues(type_of)
         if node.body_starts_with:
             self.inner[node_id] = node.inside(type_of)
             self._check_level(node_id)
+            referred = {
+                (each.where, each.selector) for each in node.references
+            }  # checked above, unless they are inside
             for where, selector in node.results:
-                self._check_result(node_id, where, selector)
+                if self._is_result(node, where, selector) or (where, selector) not in referred:
+                    self._check_result(node_id, where, selector)
         elif children:
             names = shorten([spec.id for spec in children])
             self._report("crosses-border", f"nothing can run inside a node of type {node.type!r}: {names}", node_id)
+        self.issues += node.issues(type_of)
         self.outputs[node_id] = node.variables(type_of)
 
     def _check_place(self, node: NodeOperator[Any]) -> None:
@@ -359,6 +364,11 @@ class Checker:
         who = f"node {reference.selector.node!r} ({self._by_id[reference.selector.node].type})"
         if fault := reference_fault(reference, outputs, who, self._hints):
             self._report(fault.code, f"{self._param_path(node_id, fault.where)}: {fault.what}", node_id)
+
+    def _is_result(self, node: NodeOperator[Any], where: str, selector: Selector) -> bool:
+        """Return True if a container takes a result from this variable of a node directly inside it."""
+        inside = selector.node in self._by_id and self._by_id[selector.node].parent == node.get_id()
+        return inside and (where, selector) in node.results
 
     def _check_result(self, node_id: str, where: str, selector: Selector) -> None:
         """Check a variable that a container takes its results from: the node must run inside the container."""

@@ -281,9 +281,9 @@ def file_type(file: FileDescriptor) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as plain JSON, with each file replaced by its `file_parts`."""
+    """Return a value as plain JSON, with each file replaced by its `file_parts` and its ``filename``, as in Dify."""
     if isinstance(value, FileDescriptor):
-        return file_parts(value)
+        return {**file_parts(value), "filename": value.name}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in cast("Values", value).items()}
     if isinstance(value, list | tuple):

@@ -67,6 +67,7 @@ class _Assembly:
         self._checker = checker
         self._services = services
         self._platform = platform
+        self._writing = DIFY if "dify" in graph.extra else None
         # By variable, the nodes that assign it; for variables of the conversation also the containers around them:
         self._assigners: dict[Selector, list[str]] = {}  # those that pass the new value on to later nodes (loops)
         self._keepers: dict[Selector, list[str]] = {}  # all of them, because the value is kept for the next run
@@ -96,8 +97,10 @@ class _Assembly:
         not_last = {edge.source for edge in graph.edges} | {CONVERSATION}
         tails = [node for node_id, node in nodes.items() if node_id not in not_last]
         outcome = self._body_outcome(parent, nodes) if parent else self._workflow_outcome(nodes)
-        # Inside a container, the outcome also follows the start node, so that it runs even if every tail is skipped.
-        workflow.add_operator(outcome, [*tails, nodes[start]] if parent and nodes[start] not in tails else tails)
+        # Inside a container, and in Dify's workflows, a level may end without a result if every tail is skipped: there the
+        # outcome also follows the start node.
+        always_ends = bool(parent) or self._writing is DIFY
+        workflow.add_operator(outcome, [*tails, nodes[start]] if always_ends and nodes[start] not in tails else tails)
         return workflow
 
     def _build_node(self, node_id: str) -> NodeOperator[Any]:
@@ -118,7 +121,7 @@ class _Assembly:
             body=body,
             assigned=assigned,
             carried=carried,
-            writing=DIFY if "dify" in self._graph.extra else None,
+            writing=self._writing,
         )
 
     def _with_ancestors(self, node_id: str) -> list[str]:

@@ -149,7 +149,7 @@ def _nodes_named(node: NodeSpec, value: Any, graph: NodeGraph) -> Iterator[str]:
 
 
 def unconnected(state: State) -> Iterator[Proposal]:
-    """Connect unreachable nodes to the nodes that they read, or to the start; remove those that no node reads."""
+    """Connect unreachable nodes to the nodes that they read, or to the start if a node reads them."""
     graph = state.graph
     unreachable = [issue.where for issue in state.issues if issue.code in ("isolated", "unreachable")]
     reads = reads_of(graph)
@@ -174,8 +174,6 @@ def unconnected(state: State) -> Iterator[Proposal]:
             what = "; ".join(arrow(edge) for edge in added) + (" is added" if len(added) == 1 else " are added")
             yield Proposal(node_id, what, "it reads them" if reads[node_id] else "others read it",
                            with_edges(graph, [*graph.edges, *added]))  # fmt: skip
-        elif not has_outgoing and node_id not in read:
-            yield Proposal(node_id, "is left out", "nothing leads to it, and nothing reads it", without(graph, node_id))
 
 
 def unread_isolated(state: State) -> Iterator[Proposal]:

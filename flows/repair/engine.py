@@ -43,6 +43,7 @@ class Rule(NamedTuple):
 
 MEANING_RULES: dict[str, Mending] = {
     "param-names": params.names_of_params,
+    "unknown-params": params.unknown_params,
     "aggregator-groups": aggregators.aggregator_groups,
     "pairs": params.pairs,
     "cases": params.cases,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, cast, get_args, get_origin
 
@@ -50,31 +50,48 @@ _PARAM_ALIASES = {
 
 
 def names_of_params(state: State) -> Iterator[Proposal]:
-    """Rename misnamed parameters, remove unknown ones, and add missing ones that may be empty."""
-    for node in state.graph.nodes:
-        params_type = params_type_of(node)
-        if params_type is None or not params_of(node):
-            continue
+    """Rename misnamed parameters, and add missing ones that may be empty."""
+    for node, fields, missing in _declared(state):
         given = params_of(node)
-        fields = params_type.model_fields
-        missing = [name for name, field in fields.items() if field.is_required() and name not in given]
         for key in [key for key in given if key not in fields]:
-            meant = [name for name in _PARAM_ALIASES.get(key.lower(), ()) if name in missing]
-            meant = meant or get_close_matches(key, missing, n=1, cutoff=0.6)
-            other_params = {name: value for name, value in given.items() if name != key}
-            if meant:
-                what = f"its parameter {key!r} is called {meant[0]!r}"
-                mended = {**other_params, meant[0]: given[key]}
-            else:
-                what, mended = f"its parameter {key!r} is left out, as there is none", other_params
-            yield Proposal(
-                node.id, what, f"a {node.type} has {', '.join(fields)}", with_params(state.graph, node, mended)
-            )
+            if meant := _meant_by(key, missing):
+                what = f"its parameter {key!r} is called {meant!r}"
+                mended = {**{name: value for name, value in given.items() if name != key}, meant: given[key]}
+                yield Proposal(
+                    node.id, what, f"a {node.type} has {', '.join(fields)}", with_params(state.graph, node, mended)
+                )
         empty = [name for name in missing if (node.type, name) in _MAY_BE_EMPTY]
-        if empty and not given.keys() - fields.keys():
+        if empty and given.keys() <= set(fields):
             what = f"{', '.join(empty)}: an empty text, as it was left out"
             mended = {**given, **dict.fromkeys(empty, "")}
             yield Proposal(node.id, what, "it may be empty", with_params(state.graph, node, mended))
+
+
+def unknown_params(state: State) -> Iterator[Proposal]:
+    """Remove parameters that the type of their node does not have."""
+    for node, fields, missing in _declared(state):
+        given = params_of(node)
+        for key in [key for key in given if key not in fields and not _meant_by(key, missing)]:
+            what = f"its parameter {key!r} is left out, as there is none"
+            mended = {name: value for name, value in given.items() if name != key}
+            yield Proposal(
+                node.id, what, f"a {node.type} has {', '.join(fields)}", with_params(state.graph, node, mended)
+            )
+
+
+def _declared(state: State) -> Iterator[tuple[NodeSpec, Collection[str], Sequence[str]]]:
+    """Yield each node of a known type with the names of its type's parameters, and of those that it lacks."""
+    for node in state.graph.nodes:
+        params_type = params_type_of(node)
+        if params_type is not None and (given := params_of(node)):
+            fields = params_type.model_fields
+            yield node, fields, [name for name, field in fields.items() if field.is_required() and name not in given]
+
+
+def _meant_by(key: str, missing: Sequence[str]) -> str:
+    """Return the missing parameter that an unknown name means; empty if it means none."""
+    aliases = [name for name in _PARAM_ALIASES.get(key.lower(), ()) if name in missing]
+    return next(iter(aliases or get_close_matches(key, missing, n=1, cutoff=0.6)), "")
 
 
 _MAY_BE_EMPTY = {("llm", "system"), ("llm", "user"), ("parameter-extractor", "instruction"), ("echarts", "chart_title")}

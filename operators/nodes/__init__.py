@@ -41,7 +41,7 @@ _CHAT2WORKFLOW = {
     "http-request": "http:HttpRequest",
     "if-else": "flow:IfElse",
     "list-operator": "lists:ListOperator",
-    "parameter-extractor": "models:ParameterExtractor",
+    "parameter-extractor": "extractor:ParameterExtractor",
     "template-transform": "values:TemplateTransform",
     "variable-aggregator": "values:VariableAggregator",
     "iteration": "containers:Iteration",

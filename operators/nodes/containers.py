@@ -20,6 +20,7 @@ from operad.operators.node import (
     NodeResult,
     Reference,
     TypeOf,
+    references_in,
 )
 from operad.operators.nodes.flow import duplicate_faults
 from operad.operators.nodes.values import Argument, Declared
@@ -31,7 +32,9 @@ from operad.operators.variables import (
     Variables,
     VariableType,
     fits,
+    part_type,
     plain,
+    selectors_in,
     short_json,
     type_of,
 )
@@ -224,7 +227,7 @@ class LoopParams(NodeParams):
     )
     break_conditions: list[Condition] = Field(
         default_factory=list[Condition],
-        description="When it ends, looked at before each pass.",
+        description="When it ends, looked at before each pass; of a node inside, what it gave in the pass before.",
     )
 
 
@@ -261,12 +264,20 @@ class Loop(NodeOperator[LoopParams]):
     @cached_property
     def references(self) -> Sequence[Reference]:
         """Variables of other nodes that the initial values and the conditions refer to."""
-        own_id = self.get_id()
-        return [
-            each
-            for each in super().references
-            if not (each.where.startswith("break_conditions") and each.selector.node == own_id)
-        ]
+        inside = self.body.graph().operators if self.body else ()
+        initial = list(references_in(LoopParams, {"variables": self.params.variables}))
+        return [*initial, *(each for each in self._condition_references if each.selector.node not in inside)]
+
+    @property
+    def results(self) -> Sequence[tuple[str, Selector]]:
+        """Variables that the conditions refer to after a pass: of nodes inside, and of nodes before the loop."""
+        return [(each.where, each.selector) for each in self._condition_references]
+
+    @cached_property
+    def _condition_references(self) -> Sequence[Reference]:
+        """Variables of other nodes that the conditions refer to."""
+        found = references_in(LoopParams, {"break_conditions": self.params.break_conditions})
+        return [each for each in found if each.selector.node != self.get_id()]
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Yield faults: duplicate names, initial values of a wrong type, and conditions that are invalid here."""
@@ -276,17 +287,19 @@ class Loop(NodeOperator[LoopParams]):
             initial = variable.value
             if not isinstance(initial, Selector) and not fits(initial, variable.type):
                 yield Fault(f"variables[{number}]", f"{short_json(initial)} is not a valid {variable.type.value}")
-        kinds = {variable.name: variable.type for variable in self.params.variables} | {"index": T.NUMBER}
+        own = self.inside(type_of)
         for number, condition in enumerate(self.params.break_conditions):
             where = f"break_conditions[{number}]"
-            name = condition.variable.variable
-            if condition.variable.node != self.get_id() or name not in kinds:
-                known = ", ".join(kinds)
+            selector = condition.variable
+            name, _, part = selector.variable.partition(".")
+            is_own = selector.node == self.get_id()
+            kind = part_type(own.get(name, T.STRING), part) if is_own else type_of(selector)
+            if is_own and (name not in own or kind is None):
+                known = ", ".join(own)
                 yield Fault(
-                    where,
-                    f"{str(condition.variable)!r} is not a variable of this loop{did_you_mean(name, kinds)}; it has: {known}",
+                    where, f"{str(selector)!r} is not a variable of this loop{did_you_mean(name, own)}; it has: {known}"
                 )
-            elif fault := fault_of(condition.operator, condition.value, kinds[name]):
+            elif fault := fault_of(condition.operator, condition.value, kind or T.ANY):
                 yield Fault(where, fault)
 
     async def compute(self, call: NodeCall) -> NodeResult:
@@ -299,7 +312,9 @@ class Loop(NodeOperator[LoopParams]):
         carried: dict[str, Any] = {}
         parts: list[WorkflowMessage] = []
         own_names = {variable.name for variable in self.params.variables}
-        while passes < self.params.loop_count and not self._has_ended(call, {**values, "index": passes}):
+        inside_ids = _body(self).graph().operators
+        others = {selector: call.get(selector) for _, selector in self.results if selector.node not in inside_ids}
+        while passes < self.params.loop_count and not self._has_ended({**values, "index": passes}, others):
             inside = _inner_call(
                 call, self.get_id(), {**values, "index": passes}, self._current_conversation(call, carried)
             )
@@ -312,6 +327,9 @@ class Loop(NodeOperator[LoopParams]):
             assigned = message.outputs["assigned"]
             values |= {name: value for name, value in assigned.items() if name in own_names}
             carried |= {name: value for name, value in assigned.items() if name not in own_names}
+            others = {
+                selector: value for (_, selector), value in zip(self.results, message.outputs["results"], strict=True)
+            }
             parts += [message] if message.parts else []
             passes += 1
             if message.outputs["ended"]:
@@ -325,13 +343,27 @@ class Loop(NodeOperator[LoopParams]):
         values = {each.variable: carried.get(str(each), call.get(each)) for each in self._carried}
         return values, [assigner for each in self._carried for assigner in self._assigned.get(each, ())]
 
-    def _has_ended(self, call: NodeCall, values: Values) -> bool:
-        """Return True if the conditions for the end of the loop hold."""
-        quantifier = any if self.params.logic == "or" else all
-        own_message = WorkflowMessage(outputs=dict(values), operator_id=self.get_id())
-        variables = Variables([*call.messages, own_message], self._assigned, self._writing)
-        conditions = self.params.break_conditions
-        return bool(conditions) and quantifier(holds(condition, variables) for condition in conditions)
+    def _has_ended(self, values: Values, others: Mapping[Selector, Any]) -> bool:
+        """Return True if the conditions for the end of the loop hold.
+
+        Args:
+            values: The variables of the loop, by name.
+            others: The other variables of the conditions. Before the first pass, those of nodes inside are missing:
+                from the first condition on such a variable on, none is looked at, and the loop goes on, as in Dify.
+        """
+        outputs: dict[str, Values] = {self.get_id(): values}
+        for selector, value in others.items():
+            outputs[selector.node] = {**outputs.get(selector.node, {}), selector.variable: value}
+        messages = [WorkflowMessage(outputs=dict(each), operator_id=node_id) for node_id, each in outputs.items()]
+        variables = Variables(messages, writing=self._writing)
+        ends_with_one = self.params.logic == "or"
+        for condition in self.params.break_conditions:
+            needed = [selector for _, selector, _ in selectors_in(condition)]
+            if any(each.node != self.get_id() and each not in others for each in needed):
+                return False
+            if holds(condition, variables) is ends_with_one:
+                return ends_with_one
+        return bool(self.params.break_conditions) and not ends_with_one
 
 
 class SubWorkflowParams(NodeParams):

@@ -6,6 +6,7 @@ import ast
 import asyncio
 import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, NamedTuple, cast
@@ -219,20 +220,16 @@ class Request(_Request[RequestParams]):
         return _multipart_form(texts, [(name, file, await _read_file(file)) for name, file in files])
 
     def _json_body(self, text: str) -> bytes:
-        """Return a JSON text as the bytes to send; single quotes and trailing commas are repaired.
+        """Return a JSON text as the bytes to send; broken JSON is repaired, as in Dify.
 
         Raises:
-            NodeError: The text is not JSON.
+            NodeError: The text is not JSON, and cannot be repaired.
         """
         try:
-            value = json.loads(text, strict=False)
+            value = _repaired_json(text)
         except (ValueError, RecursionError) as error:
-            try:
-                value = ast.literal_eval(text.strip())
-                return json.dumps(value, ensure_ascii=False).encode()
-            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-                problem = f"node {self.get_id()!r} (request): its body is not JSON: {error}: {short_json(text)}"
-                raise NodeError(problem) from error
+            problem = f"node {self.get_id()!r} (request): its body is not JSON: {error}: {short_json(text)}"
+            raise NodeError(problem) from error
         return json.dumps(value, ensure_ascii=False).encode()
 
     def _files(self, value: Selector | Text, call: NodeCall) -> list[FileDescriptor]:
@@ -249,14 +246,25 @@ class Request(_Request[RequestParams]):
         return [each for each in listed if isinstance(each, FileDescriptor)]
 
 
-def _filled_json(template: Text, call: NodeCall) -> bytes | None:
-    """Return a JSON template with the variables in its strings replaced; None if the template itself is not JSON.
+_STRING_OR_REFERENCE = re.compile(r'"(?:[^"\\]|\\.)*"|(\{\{#[^#{}]+#\}\})', re.DOTALL)
+_BARE = "\0"
+"""Mark of a variable that stands outside of the strings of a JSON template."""
 
-    Values are escaped, so that quotes in them do not end a string.
+
+def _filled_json(template: Text, call: NodeCall) -> bytes | None:
+    """Return a JSON template with its variables replaced; None if the template is not a JSON object or list.
+
+    Values in strings are escaped, so that quotes in them do not end a string. Outside of strings, the text of a value
+    is read as JSON or as Python writes it, as texts of Dify do; other texts become strings.
     """
+
+    def marked(match: re.Match[str]) -> str:
+        return json.dumps(_BARE + match[1]) if match[1] else match[0]
 
     def filled(value: Any) -> Any:
         match value:
+            case str() if value.startswith(_BARE):
+                return _literal(call.text(Text(value.removeprefix(_BARE))))
             case str():
                 return call.text(Text(value))
             case list():
@@ -267,9 +275,45 @@ def _filled_json(template: Text, call: NodeCall) -> bytes | None:
                 return value
 
     try:
-        return json.dumps(filled(json.loads(template, strict=False)), ensure_ascii=False).encode()
+        marked_template = json.loads(_STRING_OR_REFERENCE.sub(marked, template), strict=False)
     except (ValueError, RecursionError):
         return None
+    if not isinstance(marked_template, dict | list):
+        return None
+    return json.dumps(filled(marked_template), ensure_ascii=False).encode()
+
+
+def _literal(text: str) -> Any:
+    """Return the value that a text writes in JSON, broken JSON or Python; other texts unchanged."""
+    is_object = text.lstrip().startswith(("{", "[", "```"))
+    for read in (json.loads, ast.literal_eval, *((_repaired_json,) if is_object else ())):
+        try:
+            value = read(text.strip())
+            json.dumps(value)
+            return value
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            pass
+    return text
+
+
+def _repaired_json(text: str) -> Any:
+    """Return the value of a JSON text, after repairing it if necessary.
+
+    Raises:
+        ValueError: The text is not JSON, and cannot be repaired.
+    """
+    try:
+        return json.loads(text, strict=False)
+    except ValueError:
+        if len(text) > _MOST_REPAIRED:
+            raise
+    from json_repair import repair_json
+
+    return json.loads(repair_json(text), strict=False)
+
+
+_MOST_REPAIRED = 100_000
+"""Most characters of a body whose JSON is repaired, because repairing takes quadratic time."""
 
 
 def named_lines(text: str) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Nodes that call a model: llm, question-classifier, parameter-extractor."""
+"""Nodes that call a model: llm, question-classifier; the base class of all such nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from operad.operators.variables import (
     Accepts,
     Selector,
     Text,
-    Values,
     VariableType,
     as_text,
     plain,
@@ -38,10 +37,9 @@ from operad.runtime.values.schema import Schema, validate
 T = VariableType
 
 CLASSIFY = "Decide which of these classes the text belongs to, by what it is about. Choose the one that fits best."
-EXTRACT = "Read these parameters out of the text. Take what the text says, and nothing else."
 
 
-def _task(
+def task_of(
     call: NodeCall,
     instruction: str,
     text: str,
@@ -233,7 +231,7 @@ class LLM(AskingNode[LLMParams]):
         if not turns and not question:
             system, question = "", system
         reasoner = params.reasoner(call, self.services)
-        task = _task(call, system, question, files, params.output_schema, turns)
+        task = task_of(call, system, question, files, params.output_schema, turns)
         text = whole(await ask(reasoner, task))
         outputs: dict[str, Any] = {"text": text}
         if params.output_schema is not None:
@@ -328,71 +326,8 @@ class QuestionClassifier(AskingNode[ClassifierParams]):
         text = as_text(call.get(self.params.query_variable_selector))
         answer = await ask(
             self.params.reasoner(call, self.services),
-            _task(call, f"{instruction}\n\nThe classes:\n{listed}", text, schema=schema),
+            task_of(call, f"{instruction}\n\nThe classes:\n{listed}", text, schema=schema),
         )
         stripped = answer.strip()
         chosen = stripped if stripped in self.params.classes else validate(schema, answer)[PORT]
         return NodeResult({"class_name": chosen}, port=chosen, text=chosen)
-
-
-class Parameter(NamedTuple):
-    """Something to read out of a text."""
-
-    description: Annotated[str, Field(description="What it is, in words.")]
-    name: Annotated[str, Field(min_length=1, description="Its name.")]
-    type: Annotated[VariableType, Field(description="Its type.")]
-
-
-class ExtractorParams(AskingParams):
-    """A text and what to read out of it."""
-
-    query: Annotated[Selector, Accepts(WITHOUT_FILES)] = Field(description="The text.")
-    parameters: list[Parameter] = Field(
-        min_length=1,
-        description="What to read out; types are string, number, boolean, array[string], array[number], array[object].",
-    )
-    instruction: Text = Field(description="What to heed; variables as {{#id.variable#}}.")
-
-
-class ParameterExtractor(AskingNode[ExtractorParams]):
-    """Has a model read named values out of a text."""
-
-    type = "parameter-extractor"
-    params_type = ExtractorParams
-    hint = "A model reads the values in the text; types: string, number, boolean, array[string], array[number], array[object]."
-    gives = "each parameter, by its name"
-    example = {
-        "query": ["text", "2"],
-        "parameters": [["The sum in euros", "total", "number"]],
-        "instruction": "Read the invoice.",
-    }
-
-    def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """Return the types of the parameters."""
-        return {parameter.name: parameter.type for parameter in self.params.parameters}
-
-    def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Yield faults: duplicate names, and files, which models cannot write."""
-        yield from duplicate_faults("parameters", [parameter.name for parameter in self.params.parameters])
-        for number, parameter in enumerate(self.params.parameters):
-            if parameter.type.is_file:
-                yield Fault(
-                    f"parameters[{number}]", f"{parameter.name!r} is {parameter.type.value}, which no text holds"
-                )
-
-    async def compute(self, call: NodeCall) -> Values:
-        """Ask the model for the values."""
-        properties = {
-            name: {**kind.json_schema(), "description": description}
-            for description, name, kind in self.params.parameters
-        }
-        schema: Schema = {
-            "type": "object",
-            "properties": properties,
-            "required": list(properties),
-            "additionalProperties": False,
-        }
-        instruction = "\n".join(filter(None, (EXTRACT, call.text(self.params.instruction))))
-        text = as_text(call.get(self.params.query))
-        answer = await ask(self.params.reasoner(call, self.services), _task(call, instruction, text, schema=schema))
-        return whole(validate(schema, answer))

@@ -149,3 +149,41 @@ def loops() -> Iterator[Case]:
         ),
         ASKED,
     )  # fmt: skip
+    count = [assign("4", ("3.n", "+=", 1), parent="loop:3"), template("6", "{{ n }}", "loop:3", n="3.n")]
+    number = code("2", "return {'n': 3}", {"n": "number"})
+    for name, given in {
+        "inside": condition("6.output", "is", "2"),
+        "before": condition("2.n", "=", "4", "number"),
+        "value": condition("3.n", "=", "{{#2.n#}}", "number"),
+        "environment": condition("env.m", "=", "4", "number"),
+    }.items():
+        yield Case(
+            f"loop-breaks-by-{name}",
+            "loop: break conditions",
+            app(
+                [start(), number, loop("3", 6, ("n", "number", 0), breaks=[given]), *count, end("5", n="3.n")],
+                "1>2 2>3 3start>4 4>6 3>5",
+                environment_variables=variables(m=("number", 4)),
+            ),
+        )
+    either = loop(
+        "3", 6, ("n", "number", 5), breaks=[condition("6.output", "is", "9"), condition("3.n", "≥", "2", "number")]
+    )
+    either[0]["data"]["logical_operator"] = "or"
+    yield Case(
+        "loop-breaks-by-inside-first",
+        "loop: break conditions",
+        app([start(), either, *count, end("5", n="3.n")], "1>3 3start>4 4>6 3>5"),
+    )
+    yield Case(
+        "loop-breaks-by-conversation",
+        "loop: break conditions",
+        app(
+            [start(), assign("2", ("conversation.k", "+=", 2)),
+             loop("3", 9, ("n", "number", 0), breaks=[condition("conversation.k", "≥", "6", "number")]),
+             assign("4", ("conversation.k", "+=", 1), ("3.n", "+=", 1), parent="loop:3"), answer("5", "{{#conversation.k#}} {{#3.n#}}")],
+            "1>2 2>3 3start>4 3>5",
+            conversation_variables=variables(k=("number", 1)),
+        ),
+        ASKED,
+    )  # fmt: skip

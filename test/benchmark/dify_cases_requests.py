@@ -50,6 +50,21 @@ def requests() -> Iterator[Case]:
         ),
         API,
     )
+    for name, body in {
+        "quotes": '{"a": "{{#1.word#}}", "n": {{#1.n#}}}',
+        "bare": '{"a": {{#1.n#}}, "b": {{#1.word#}}}',
+    }.items():
+        yield Case(
+            f"http-body-json-{name}",
+            "http-request: body",
+            app(
+                [start(base="text-input", word="text-input", n="number"),
+                 http("2", "{{#1.base#}}/", "post", body={"type": "json", "data": [{"key": "", "type": "text", "value": body}]}),
+                 end("3", body="2.body")],
+                "1>2 2>3",
+            ),
+            {**API, "word": 'say "hi"\nnow' if name == "quotes" else "text", "n": 3},
+        )  # fmt: skip
     yield Case(
         "http-headers",
         "http-request: headers",

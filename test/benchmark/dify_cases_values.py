@@ -282,6 +282,12 @@ def conditions() -> Iterator[Case]:
                 ),
                 {"x": x, "limit": 5, "word": "w"},
             )  # fmt: skip
+    yield Case(
+        "if-without-end",
+        "if-else: a way that leads nowhere",
+        app([start(x="text-input"), branch("2", "1.x", "is", "a"), end("3", x="1.x")], "1>2 2.true>3"),
+        {"x": "b"},
+    )
     for number, x in enumerate(("a", "b", "c")):
         yield Case(
             f"if-elif-{number}",

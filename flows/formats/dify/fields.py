@@ -129,16 +129,10 @@ _NODES: Mapping[str, Table] = {
     | _NO_MEMORY
     | _NO_VISION
     | table(
-        honoured="query parameters.name parameters.type parameters.description instruction",
+        honoured="query parameters.name parameters.type parameters.description parameters.required parameters.options "
+        "instruction",
         no_effect="variables",
         note={"reasoning_mode": ("the model answers as JSON of a schema", unless("prompt"))},
-        lossy={
-            "parameters.required": (
-                "the model must always give a value; describe the one that stands for none",
-                lambda value: value is False,
-            ),
-            "parameters.options": "the model may give any text; name the options in the description",
-        },
     ),
     "code": _ARGUMENTS
     | table(

@@ -15,8 +15,8 @@ from operad.flows.formats.format import foreign
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.node import NodeOperator
 from operad.operators.nodes import NODE_TYPES
+from operad.operators.nodes.extractor import ExtractorParams
 from operad.operators.nodes.flow import StartParams
-from operad.operators.nodes.models import ExtractorParams
 from operad.operators.nodes.values import AssignerParams, CodeParams
 from operad.operators.variables import Selector, Text, VariableType
 from operad.runtime.values.errors import InvalidError, Issue

@@ -177,6 +177,7 @@ def test_files_as_text_are_named_and_inside_of_values_described(file):
         "size": 7,
         "extension": ".txt",
         "mime_type": "text/plain",
+        "filename": "notes.v2.txt",
     }
     assert as_text(file) == "notes.v2.txt"
     assert plain({"all": [file]}) == {"all": [described]}

@@ -9,8 +9,9 @@ from operad.flows.formats.coze.inputs import by_name, coze_type, declared, input
 from operad.flows.formats.coze.names import Names
 from operad.flows.formats.coze.nodes.node_mapping import Kind
 from operad.flows.formats.shapes import Fields
+from operad.operators.nodes.extractor import ExtractorParams
 from operad.operators.nodes.files import ImageParams
-from operad.operators.nodes.models import ClassifierParams, ExtractorParams, LLMParams
+from operad.operators.nodes.models import ClassifierParams, LLMParams
 from operad.operators.variables import VariableType
 
 T = VariableType

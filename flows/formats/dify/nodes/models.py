@@ -152,13 +152,16 @@ def _read_classifier(data: Fields, node_context: NodeContext) -> Fields:
 
 
 def _write_extractor(params: Fields, node_context: NodeContext) -> Fields:
+    optional, options = list_of(params.get("optional")), fields_of(params.get("options"))
+    parameters: list[Fields] = [
+        {"description": description, "name": name, "required": name not in optional, "type": kind}
+        | ({"type": "select", "options": options[name]} if name in options else {})
+        for description, name, kind in pairs_of(params.get("parameters"), 3)
+    ]
     return {
         "instruction": node_context.names.write_text(params.get("instruction", "")),
         "model": _model("parameter-extractor", params, node_context),
-        "parameters": [
-            {"description": description, "name": name, "required": True, "type": kind}
-            for description, name, kind in pairs_of(params.get("parameters"), 3)
-        ],
+        "parameters": parameters,
         "query": node_context.names.write(params.get("query")),
         "reasoning_mode": "prompt",
         "variables": [],
@@ -168,17 +171,22 @@ def _write_extractor(params: Fields, node_context: NodeContext) -> Fields:
 
 def _read_extractor(data: Fields, node_context: NodeContext) -> Fields:
     older = {"bool": "boolean", "select": "string"}
-    parameters = [
-        [each.get("description", ""), each.get("name"), older.get(str(each.get("type")), each.get("type"))]
-        for each in each_of(data.get("parameters"))
-    ]
-    instruction = node_context.names.read_text(data.get("instruction") or "")
-    params = {
+    given = each_of(data.get("parameters"))
+    params: Fields = {
         **convert_fields(data, query=node_context.names.read),
-        "parameters": parameters,
-        "instruction": instruction,
+        "parameters": [
+            [each.get("description", ""), each.get("name"), older.get(str(each.get("type")), each.get("type"))]
+            for each in given
+        ],
+        "instruction": node_context.names.read_text(data.get("instruction") or ""),
+        **_read_model("parameter-extractor", data, node_context),
     }
-    return {**params, **_read_model("parameter-extractor", data, node_context)}
+    named = [each for each in given if isinstance(each.get("name"), str)]
+    if optional := [each["name"] for each in named if each.get("required") is False]:
+        params["optional"] = optional
+    if options := {each["name"]: each["options"] for each in named if list_of(each.get("options"))}:
+        params["options"] = options
+    return params
 
 
 MODELS: Mapping[str, NodeMapping] = {

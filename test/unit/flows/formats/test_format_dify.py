@@ -93,6 +93,11 @@ BOTH_WAYS = [
         },
     ),
     (
+        "parameter-extractor",
+        {"query": ["t", "1"], "parameters": [["", "a", "string"], ["", "b", "number"]], "instruction": "", "optional": ["b"], "options": {"a": ["x", "y"]}},
+        {"parameters": [{"name": "a", "type": "select", "options": ["x", "y"], "description": "", "required": True}, {"name": "b", "type": "number", "description": "", "required": False}]},
+    ),
+    (
         "code",
         {"variables": [["a", ["n", "1"]]], "outputs": [["x", "number"]], "code": "def main(a):\n\treturn {'x': a}"},
         {
@@ -747,3 +752,20 @@ def test_the_lines_of_a_file_that_is_not_dify_s_are_an_error_as_its_workflow_is(
     with pytest.raises(InvalidError) as of_lines:
         DIFY.lines(data.encode())
     assert str(of_lines.value) == str(of_workflow.value)
+
+
+@pytest.mark.parametrize("read", [["2", "__is_success"], ["2", "__reason"], ["2", "sum"]])
+def test_an_extractor_goes_on_after_a_misfit_where_a_node_reads_whether_it_did(read):
+    given = {"name": "sum", "type": "number", "description": "A sum", "required": True}
+    extract = {
+        "type": "parameter-extractor",
+        "title": "",
+        "query": ["1", "t"],
+        "instruction": "",
+        "parameters": [given],
+    }
+    end = {"type": "end", "title": "", "outputs": [{"variable": "x", "value_selector": read}]}
+    file = app(("2", extract), ("3", end))
+    graph = load(file)
+    assert graph.by_id["2"].params.get("on_mismatch") == (None if read[1] == "sum" else "empty")
+    assert values(dump(graph)) == values(file)

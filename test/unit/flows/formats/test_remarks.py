@@ -73,8 +73,6 @@ DIFY_LOSSES = [
     (ASK, {"model": {"name": "m", "completion_params": {"response_format": "json_object"}}}, "model.completion_params.response_format", "the model is asked for no such form"),
     (SORT, {"memory": {"window": {}}}, "memory", "the model sees no earlier turns"),
     (SORT, {"vision": {"enabled": True, "configs": {"variable_selector": ["1", "f"]}}}, "vision", "the model is shown no files"),
-    (READ, {"parameters": [{"name": "a", "type": "string", "required": False}]}, "parameters[0].required", "the model must always give a value"),
-    (READ, {"parameters": [{"name": "a", "type": "select", "options": ["x", "y"]}]}, "parameters[0].options", "the model may give any text"),
     (FETCH, {"ssl_verify": False}, "ssl_verify", "certificates are verified"),
     (TOOL, {"tool_configurations": {"theme": {"type": "constant", "value": "dark"}}}, "tool_configurations", "the tool that you name is called without"),
     (SEARCH, {"tool_configurations": {"as_agent_tool": True}}, "tool_configurations", "the tool that you name is called without"),
@@ -119,6 +117,7 @@ OFF = [
     {**ASK, "vision": {"enabled": True, "configs": {"variable_selector": ["1", "f"]}}, "reasoning_format": "tagged"},
     {**ASK, "default_value": [{"key": "text"}], "selected": True, "_isRunning": True, "height": 90, "desc": "Asks."},
     {**LOOK, "metadata_filtering_mode": "disabled"},
+    {**READ, "parameters": [{"name": "a", "type": "select", "options": ["x", "y"], "required": False}]},
     {**SEARCH, "tool_configurations": {"as_agent_tool": False}},
 ]
 

@@ -11,6 +11,7 @@ from operad.flows.formats.chat2workflow import dump, issues_of
 from operad.flows.formats.dify import DIFY
 from operad.flows.formats.operad import OPERAD
 from operad.flows.generation.designer import findings_in, keeps_to_schemas, nodes_in, read_tagged
+from operad.flows.generation.mending import repair_draft
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime import MonoModelReasoner, WorkflowStatus
@@ -114,6 +115,39 @@ def test_a_plan_and_what_is_built_from_it_are_a_workflow(design):
     assert issues_of(made.graph, NODE_TYPES) == []
     assert made.graph.instructions == (INSTRUCTION,)
     assert len(made.changes.added) == 4
+
+
+@pytest.mark.parametrize(
+    ("added", "params", "finding"),
+    [
+        (
+            [node("5", "template-transform", ["3"])],
+            {"5": {"variables": [], "template": "In {{ tone }}."}},
+            "[undefined-variable] 5: template: 'tone'",
+        ),
+        ([node("5", "text2image")], {"5": {"prompt": "a fig"}}, "[isolated] 5"),
+    ],
+)
+def test_rules_remove_nothing_that_the_model_wrote_and_it_is_asked_instead(design, added, params, finding):
+    plan = {**PLAN, "nodes": [*PLAN["nodes"], *added]}
+    model = Model(plan=(plan,), build=(built(**params),), mend=(operations(),))
+    made = design(model, review=False)
+    assert (made.accepted, made.repairs) == (False, [])
+    assert [each[: len(finding)] for each in made.findings] == [finding]
+    assert finding in model.asked[2][1]
+    [(changed, given)] = params.items()
+    assert len(made.graph.by_id[changed].params) == len(given)
+
+
+def test_rules_leave_a_parameter_that_a_node_does_not_have_to_the_model():
+    ask = NodeSpec("2", "llm", {"system": "", "user": "{{#1.text#}}", "temperature": 0.1})
+    end = NodeSpec("3", "end", {"outputs": [["text", ["text", "2"]]]})
+    graph = NodeGraph(
+        [NodeSpec("1", "start", {"variables": [["text", "string"]]}), ask, end], [Edge("1", "2"), Edge("2", "3")]
+    )
+    mended = repair_draft(graph, NodeGraph([], []), None)
+    assert mended.graph == graph
+    assert [issue.code for issue in mended.issues] == ["unknown-param"]
 
 
 def test_the_build_is_shown_the_chosen_types_alone_and_the_variables(design):

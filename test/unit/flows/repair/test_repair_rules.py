@@ -119,7 +119,8 @@ def llm(**params):
 SWITCH = node("3", "if-else", cases=[[None, [[["text", "1"], "is", "x"]]]])
 ONE_PARAM = [
     ("param-names", llm(system="", prompt="{{#1.text#}}"), {"system": "", "user": "{{#1.text#}}"}),
-    ("param-names", llm(user="{{#1.text#}}", model="big"), {"user": "{{#1.text#}}", "system": ""}),
+    ("param-names", llm(user="{{#1.text#}}"), {"user": "{{#1.text#}}", "system": ""}),
+    ("unknown-params", llm(system="", user="{{#1.text#}}", model="big"), {"user": "{{#1.text#}}", "system": ""}),
     ("texts", llm(system=None, user="{{#1.text#}}"), {"system": "", "user": "{{#1.text#}}"}),
     ("texts", llm(system=7, user=["a", "{{#1.text#}}"]), {"system": "7", "user": "a\n{{#1.text#}}"}),
     ("selectors-in-texts", llm(system="", user=["text", "1"]), {"system": "", "user": "{{#1.text#}}"}),

@@ -673,6 +673,29 @@ def test_a_loop_ends_when_its_conditions_hold_or_it_ran_often_enough(count, logi
     assert made == {"rounds": rounds, "i": rounds}
 
 
+@pytest.mark.parametrize(
+    ("logic", "first", "conditions", "rounds"),
+    [
+        ("and", 0, [[["output", "2-3"], "is", "3"]], 3),  # a node inside
+        ("and", 0, [[["output", "2-3"], "is", "3"], [["i", "2"], "≥", "2"]], 3),
+        ("and", 0, [[["i", "2"], "=", "{{#2-3.output#}}"]], 1),  # on the right, too
+        ("or", 5, [[["i", "2"], "≥", "2"], [["output", "2-3"], "is", "9"]], 0),
+        ("or", 5, [[["output", "2-3"], "is", "9"], [["i", "2"], "≥", "2"]], 1),  # no look past it before the first pass
+        ("and", 0, [[["n", "1"], "=", "3"]], 0),  # a node before the loop
+        ("and", 0, [[["n", "1"], "=", "4"]], 7),
+        ("and", 0, [[["o.k", "2"], "=", "1"]], 0),  # a part of an own variable
+        ("and", 0, [[["o.k", "2"], "=", "2"]], 7),
+    ],
+)
+def test_a_loop_ends_by_variables_of_nodes_inside_and_before_it(logic, first, conditions, rounds):
+    variables = [["i", "number", first], ["o", "object", {"k": 1}]]
+    params = {"loop_count": 7, "variables": variables, "break_conditions": conditions, "logic": logic}
+    nodes = [start(n="number"), ("2", "loop", params), ("2-1", "loop-start", {})]
+    nodes += [("2-2", "assigner", {"assignments": [COUNT]}), template("2-3", "{{ i }}", i=["i", "2"])]
+    edges = [("1", "2"), ("2", "end"), ("2-1", "2-2"), ("2-2", "2-3")]
+    assert run([*nodes, end(rounds=["rounds", "2"])], edges, {"n": 3}) == {"rounds": rounds}
+
+
 def test_a_loop_end_ends_it_after_the_pass():
     nodes = [start(), ("2", "loop", {"loop_count": 9, "variables": [["i", "number", 0], ["s", "string", ""]]})]
     nodes += [("2-1", "loop-start", {}), ("2-2", "assigner", {"assignments": [COUNT]})]

@@ -534,6 +534,31 @@ def test_what_is_wrong_with_a_loop_is_said(params, said):
     assert issue[2].startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("condition", "code", "said"),
+    [
+        ([["n", "5-2"], "contains", "3"], "param", "break_conditions[0]: 'contains' is not a comparison of a number"),
+        ([["m", "5-2"], "=", "3"], "undefined-variable", "break_conditions[0].variable: 'm' of '5-2': node '5-2' (code) has no"),
+        ([["n", "7"], "=", "3"], "undefined-node", "break_conditions[0].variable: 'n' of '7': there is no node '7'"),
+        ([["answer", "6"], "is", "3"], "not-before", "break_conditions[0].variable: 'answer' of '6': reads '6', which does"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_condition_on_another_node_is_said(condition, code, said):
+    count = {"variables": [], "outputs": [["n", "number"]], "code": "def main():\n    return {'n': 1}"}
+    loop = ("5", "loop", {"loop_count": 2, "break_conditions": [condition]})
+    nodes = [loop, ("5-1", "loop-start", {}), ("5-2", "code", count), ("6", "answer", {"answer": "a"})]
+    [issue] = beside(*nodes, edges=[("5-1", "5-2"), ("5", "6")])
+    assert issue[:2] == (code, "5")
+    assert issue[2].startswith(said)
+
+
+def test_the_initial_value_of_a_loop_is_of_no_node_inside():
+    loop = ("5", "loop", {"loop_count": 2, "variables": [["i", "string", ["text", "5-2"]]]})
+    inside = (("5-1", "loop-start", {}), ("5-2", "llm", {"system": "", "user": "a"}))
+    [issue] = beside(loop, *inside, edges=[("5-1", "5-2")])
+    assert issue[:2] == ("crosses-border", "5")
+
+
 def test_a_conversation_has_its_id_and_values_of_its_types():
     [issue] = beside(("3", "conversation", {"variables": [["n", "number", "a"]]}))[:1]
     assert issue[0] == "crosses-border"

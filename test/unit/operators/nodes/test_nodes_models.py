@@ -1,6 +1,7 @@
 """What nodes that ask a model say to it, and what they make of its answers."""
 
 import json
+import re
 import struct
 import zlib
 
@@ -9,7 +10,8 @@ import pytest
 from operad.flows.assemble import assemble
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
-from operad.operators.nodes.models import CLASSIFY, EXTRACT
+from operad.operators.nodes.extractor import EXTRACT
+from operad.operators.nodes.models import CLASSIFY
 from operad.runtime import (
     DualModelReasoner,
     Job,
@@ -20,6 +22,7 @@ from operad.runtime import (
 )
 from operad.runtime.reasoning.prompt import DATA_RULE, IMAGES_RULE
 from operad.runtime.testing import Say, ScriptedModel
+from operad.runtime.values.errors import InvalidError
 
 
 def workflow_of(kind, params, outputs, inputs, max_rounds=1):
@@ -223,9 +226,9 @@ def test_an_answer_of_the_class_alone_counts():
 # parameter-extractor
 
 
-def extracted(script, *parameters):
-    params = {"query": ["q", "1"], "parameters": list(parameters), "instruction": "Mind {{#1.q#}}."}
-    return ask("parameter-extractor", params, [name for _, name, _ in parameters], script, {"q": "2 figs"})
+def extracted(script, *parameters, also=(), **more):
+    params = {"query": ["q", "1"], "parameters": list(parameters), "instruction": "Mind {{#1.q#}}.", **more}
+    return ask("parameter-extractor", params, [*(name for _, name, _ in parameters), *also], script, {"q": "2 figs"})
 
 
 @pytest.mark.parametrize(
@@ -255,6 +258,55 @@ def test_a_value_of_the_wrong_type_is_asked_for_again():
     outputs, requests = extracted(answers, ["How many", "n", "number"], ["Of what", "what", "string"])
     assert outputs == {"n": 2, "what": "figs"}
     assert "That answer does not fit" in requests[1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema", "empty"),
+    [
+        ("string", {"type": "string"}, ""),
+        ("number", {"type": "number"}, 0),
+        ("boolean", {"type": "boolean"}, False),
+        ("object", {"type": "object"}, {}),
+        ("array[string]", {"type": "array", "items": {"type": "string"}}, []),
+    ],
+)
+def test_a_parameter_that_a_text_may_lack_is_empty_then(kind, schema, empty):
+    parameters = (["About", "x", kind], ["About", "n", "number"])
+    outputs, [request] = extracted([Say('{"x": null, "n": 2}')], *parameters, optional=["x"])
+    assert outputs == {"x": empty, "n": 2}
+    asked = schema_of(request)
+    assert asked["properties"]["x"] == {"anyOf": [schema, {"type": "null"}], "description": "About"}
+    assert request["messages"][0]["content"].splitlines()[1] == "Give null for what the text lacks of these: x."
+
+
+def test_a_parameter_is_one_of_its_options():
+    script = [Say('{"x": "fig"}'), Say('{"x": "figs"}')]
+    outputs, requests = extracted(script, ["About", "x", "string"], options={"x": ["figs", "dates"]})
+    assert (outputs, len(requests)) == ({"x": "figs"}, 2)
+    assert schema_of(requests[0])["properties"]["x"]["enum"] == ["figs", "dates"]
+
+
+def test_an_extractor_may_go_on_after_answers_that_do_not_fit():
+    parameters, report = (["About", "x", "string"], ["About", "n", "number"]), ["__is_success", "__reason"]
+    outputs, _ = extracted([Say("{}")] * 3, *parameters, on_mismatch="empty", also=report)
+    assert outputs.pop("__reason").startswith("scripted gave no answer that fits its schema in 3 tries")
+    assert outputs == {"x": "", "n": 0, "__is_success": 0}
+    outputs, _ = extracted([Say('{"x": "figs", "n": 2}')], *parameters, on_mismatch="empty", also=report)
+    assert outputs == {"x": "figs", "n": 2, "__is_success": 1, "__reason": None}
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"optional": ["m"]}, "optional: there is no parameter 'm'"),
+        ({"options": {"m": ["a"]}}, "options: there is no parameter 'm'"),
+        ({"options": {"n": ["a"]}}, "options: 'n' is number; only a string has options"),
+        ({"options": {"x": []}}, "options: 'x' has no options"),
+    ],
+)
+def test_what_is_wrong_with_optional_parameters_and_options_is_said(more, said):
+    with pytest.raises(InvalidError, match=re.escape(said)):
+        extracted([], ["About", "x", "string"], ["About", "n", "number"], **more)
 
 
 def test_a_parameter_that_is_never_given_is_an_error_that_names_the_node():
