@@ -17,6 +17,7 @@ from operad.runtime.reasoning.task import Example
 from operad.runtime.tools.connections import connections
 from operad.runtime.tools.toolkit import Action, Toolkit, Tools
 from operad.runtime.values.arguments import known_arguments
+from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import validate
 from operad.runtime.workflow.transcript import transcript
@@ -71,6 +72,28 @@ class Evaluator(Operator):
         parts |= {"model": model, "policy": policy, "retry": retry, "toolkit": toolkit}
         super().__init__(instruction, knowledge_base=knowledge_base, **parts)
 
+    def check_model(self) -> None:
+        """Check the evaluator's own model, if it has one.
+
+        Raises:
+            InputError: The model is not configured, or too small.
+        """
+        super().check_model()
+        if self._own_reasoner is not None and type(self).asks_model:
+            self.check_reasoner(self._own_reasoner)
+
+    def check_reasoner(self, reasoner: Reasoner) -> None:
+        """Check that the model of a reasoner can judge.
+
+        Raises:
+            InputError: The model is too small.
+        """
+        if not getattr(reasoner, "writes_prose", True):
+            raise InputError(
+                f"evaluator {self.get_id()!r}: the embedded model cannot judge results; name an endpoint's model for the "
+                "run (--model, `model:`) or for the evaluator, or write the evaluator as a function"
+            )
+
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask the reasoner for a verdict on the messages of the direct predecessors.
 
@@ -85,7 +108,10 @@ class Evaluator(Operator):
 
         Raises:
             AnswerError: No answer can be parsed as a verdict.
+            InputError: The model is too small.
         """
+        thinker = self.thinker(call.reasoner)
+        self.check_reasoner(thinker)
         judged, previous, steps = call.messages, call.previous, call.transcript or transcript()
         operators = [step.operator_id for step in steps] or [message.operator_id for message in judged]
         schema = verdict_schema([*operators, *(message.operator_id for message in previous)], bool(previous))
@@ -100,7 +126,7 @@ class Evaluator(Operator):
             )
             needed = {**schema, "required": ["evaluation", "status"], "additionalProperties": True}
             verdict = await ask_until_read(
-                self.thinker(call.reasoner),
+                thinker,
                 task,
                 partial(validate, needed),
                 who=f"evaluator {operator_id!r}",
