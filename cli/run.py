@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +18,7 @@ from operad.cli.durable import Database, Files, Kept, new_run_id, open_ledger
 from operad.cli.follow import follow, run_to_end, say
 from operad.cli.progress import RESULT
 from operad.cli.remarks import Lossy, plain_remarks, remark_lines
+from operad.cli.streams import StdoutError
 from operad.cli.telemetry import Traced, listened
 from operad.cli.trust_store import Trusted, trusting
 from operad.cli.view import View, ViewPort, page_of, port_of
@@ -24,6 +26,7 @@ from operad.configs.flow import result_text
 from operad.configs.inputs import expert_inputs, job_of, start_variables
 from operad.configs.prices import PricesFile
 from operad.configs.printable import put
+from operad.configs.remarks import unfilled
 from operad.configs.runnable import Runnable, Source, lasting, make
 from operad.flows.check import OUTCOME
 from operad.operators.nodes.flow import StartVariable
@@ -169,6 +172,9 @@ def run(
         say(Console(stderr=True), line)
     if goal and runnable.graph is not None and (unread := _unread_job(runnable.graph, config)):
         say(Console(stderr=True), unread)
+    if runnable.graph is None:
+        for remark in unfilled(runnable.agent.workflow, described.inputs):
+            say(Console(stderr=True), f"{config}: {remark}")
     if not goal and runnable.graph is None:
         origin = "name of the expert" if runnable.goal == runnable.agent.profile.name else "description"
         say(Console(stderr=True), f"job: {runnable.goal} (no --job is given; this is the {origin} in {config})")
@@ -279,15 +285,24 @@ def carry_out(
 def deliver(
     message: WorkflowMessage, *, typed: bool, as_json: bool, remarks: Sequence[Mapping[str, object]] = ()
 ) -> NoReturn:
-    """Print a result, and exit with its status.
+    """Print a result, and exit with its status. If stdout cannot be written, the result goes to stderr.
 
     Args:
         message: The result.
         typed: True if the result is that of a workflow of typed nodes.
         as_json: True to print the whole message as JSON.
         remarks: Differences from the platform that the workflow comes from; a part of the JSON.
+
+    Raises:
+        StdoutError: Stdout cannot be written.
     """
-    put(message_json(message, remarks) if as_json else _result_text(message, typed=typed))
+    text = message_json(message, remarks) if as_json else _result_text(message, typed=typed)
+    try:
+        put(text)
+        sys.stdout.flush()
+    except StdoutError:
+        put(text, sys.stderr)  # so that the result is not lost
+        raise
     raise typer.Exit(0 if message.status is WorkflowStatus.SUCCESS else EXIT_NOT_SUCCESS)
 
 

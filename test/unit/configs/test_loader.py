@@ -1500,7 +1500,6 @@ experts:
         ("      - {instruction: Own.}", ["evaluator"]),
         ("      {instruction: Own.}", ["evaluator"]),
         ("      [{name: evaluator, instruction: Own.}, {instruction: Other.}]", ["evaluator", "evaluator-6"]),
-        ("      []", []),
         ("      *brief", ["brief"]),
     ],
 )
@@ -1657,8 +1656,17 @@ def test_ports_that_chains_follow_and_used_operators_are_no_remarks(write, more)
     assert preview(write(text.replace(" [[*greet]]", f"\n      - {first}{more}"))).remarks == ()
 
 
-def test_an_evaluator_that_is_left_empty_is_a_fault(write):
-    assert issues(write(MINIMAL + "    evaluator:\n")) == [
+def test_a_name_in_braces_in_an_instruction_is_a_remark(write):
+    instruction = '"Greet {name} in {{ language }}. Answer {\\"a\\": 1} or {}."\n'
+    assert preview(write(MINIMAL.replace("Greet.\n", instruction))).remarks == (
+        "line 3: operator 'greet': {name}, {language} in an instruction is not filled in; "
+        "the model sees the inputs of the job by their names",
+    )
+
+
+@pytest.mark.parametrize("left_empty", ["", " []"])
+def test_an_evaluator_that_is_left_empty_is_a_fault(write, left_empty):
+    assert issues(write(MINIMAL + f"    evaluator:{left_empty}\n")) == [
         (
             "value",
             ":8 experts[0].evaluator",

@@ -432,7 +432,7 @@ def judged_inside():
 )
 def test_a_model_too_small_to_judge_is_refused_before_anything_runs(flow):
     reasoner = Small()
-    with pytest.raises(InputError, match="^evaluator 'judge': the embedded model cannot judge results"):
+    with pytest.raises(InputError, match=r"^evaluator 'judge': the embedded model cannot judge results"):
         flow().run("goal", reasoner)
     assert reasoner.tasks == []
 
@@ -440,7 +440,7 @@ def test_a_model_too_small_to_judge_is_refused_before_anything_runs(flow):
 def test_an_evaluators_own_model_that_is_too_small_is_refused_before_anything_runs():
     reasoner = ScriptedReasoner("said")
     flow = BuiltinWorkflow(Operator("Say.", id="say"), evaluator=Evaluator("Is it so?", id="judge", model=Small()))
-    with pytest.raises(InputError, match="^evaluator 'judge': the embedded model cannot judge results"):
+    with pytest.raises(InputError, match=r"^evaluator 'judge': the embedded model cannot judge results"):
         flow.run("goal", reasoner)
     assert reasoner.tasks == []
 
