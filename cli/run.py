@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
@@ -23,7 +23,7 @@ from operad.cli.telemetry import Traced, listened
 from operad.cli.trust_store import Trusted, trusting
 from operad.cli.view import View, ViewPort, page_of, port_of
 from operad.configs.flow import result_text
-from operad.configs.inputs import expert_inputs, job_of, start_variables
+from operad.configs.inputs import expert_inputs, job_of, start_variables, text_input
 from operad.configs.prices import PricesFile
 from operad.configs.printable import put
 from operad.configs.remarks import unfilled
@@ -157,6 +157,8 @@ def run(
     if runnable.graph is None:
         described = described.model_copy(update={"inputs": expert_inputs(given)})
     else:
+        if goal and not given and (text := text_input(start_variables(runnable.graph))):
+            given = [(text, goal)]
         described, missing = job_of(runnable.graph, described, given, may_ask=lines.typed, file=config)
     answers = refuse_repeated("--answer", named_values("--answer", "ID", answer))
     kept: Kept | None = None
@@ -168,16 +170,8 @@ def run(
         if restart_from is not None:
             restart(kept.ledger, kept.run_id, restart_from, round_, runnable.agent)
     port = port_of(view_, view_port)
-    for line in remark_lines(runnable.graph, config):
+    for line in _remarks(runnable, config, goal, described.inputs):
         say(Console(stderr=True), line)
-    if goal and runnable.graph is not None and (unread := _unread_job(runnable.graph, config)):
-        say(Console(stderr=True), unread)
-    if runnable.graph is None:
-        for remark in unfilled(runnable.agent.workflow, described.inputs):
-            say(Console(stderr=True), f"{config}: {remark}")
-    if not goal and runnable.graph is None:
-        origin = "name of the expert" if runnable.goal == runnable.agent.profile.name else "description"
-        say(Console(stderr=True), f"job: {runnable.goal} (no --job is given; this is the {origin} in {config})")
     carry_out(
         runnable,
         described,
@@ -192,6 +186,19 @@ def run(
     )
 
 
+def _remarks(runnable: Runnable, file: str, goal: str, inputs: Mapping[str, object]) -> Iterator[str]:
+    """Yield the remarks before a run: on the file, on inputs and jobs that have no effect, and on the default job."""
+    if runnable.graph is not None:
+        yield from remark_lines(runnable.graph, file)
+        if goal and (unread := _unread_job(runnable.graph, file, goal, inputs)):
+            yield unread
+        return
+    yield from (f"{file}: {remark}" for remark in unfilled(runnable.agent.workflow, inputs))
+    if not goal:
+        origin = "name of the expert" if runnable.goal == runnable.agent.profile.name else "description"
+        yield f"job: {runnable.goal} (no --job is given; this is the {origin} in {file})"
+
+
 def _no_job(file: str, runnable: Runnable) -> InputError:
     """Return the error for a missing job, with the options that give one."""
     profile = runnable.agent.profile
@@ -201,10 +208,11 @@ def _no_job(file: str, runnable: Runnable) -> InputError:
     )
 
 
-def _unread_job(graph: NodeGraph, file: str) -> str:
+def _unread_job(graph: NodeGraph, file: str, goal: str, inputs: Mapping[str, object]) -> str:
     """Return a remark if no input of a workflow of typed nodes takes the job; empty otherwise."""
-    names = [variable.name for variable in start_variables(graph)]
-    if "sys.query" in names:
+    variables = start_variables(graph)
+    names = [variable.name for variable in variables]
+    if "sys.query" in names or inputs.get(text_input(variables) or "") == goal:
         return ""
     options = ", ".join(f"--input {name}=…" for name in names)
     return f"--job: {file} has no input sys.query, so no input takes the job; its inputs: {options or 'none'}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
 from operad.configs.names import places
@@ -44,6 +44,16 @@ def remarks_on(spec: ConfigSpec, document: Document) -> Iterator[str]:
                     f"line {lines[operator.name]}: operator {operator.name!r} never runs: "
                     "no chain, evaluator or fallback names it"
                 )
+    yield from _on_instructions(document, lines)
+    yield from dict.fromkeys(
+        f"line {lines[name]}: no chain follows port {port!r} of operator {name!r}; if it is chosen, nothing runs after it"
+        for workflow in _workflows(spec)
+        for name, port in _ports_without_successor(workflow, spec)
+    )
+
+
+def _on_instructions(document: Document, lines: Mapping[str, int]) -> Iterator[str]:
+    """Yield the remarks on instructions with references or names in braces, which are not filled in."""
     told: set[str] = set()
     for _, _, value in places(document.data):
         definition = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
@@ -61,11 +71,6 @@ def remarks_on(spec: ConfigSpec, document: Document) -> Iterator[str]:
                 f"line {lines[name]}: operator {name!r}: {_in_braces(found)} in an instruction is not filled in; "
                 "the model sees the inputs of the job by their names"
             )
-    yield from dict.fromkeys(
-        f"line {lines[name]}: no chain follows port {port!r} of operator {name!r}; if it is chosen, nothing runs after it"
-        for workflow in _workflows(spec)
-        for name, port in _ports_without_successor(workflow, spec)
-    )
 
 
 def unfilled(workflow: HasGraph, inputs: Collection[str]) -> Iterator[str]:
