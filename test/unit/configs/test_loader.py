@@ -590,7 +590,7 @@ def beside(tmp_path):
 
 
 def tools_of(expert):
-    return expert.workflow.get_operator("greet").config.actions[0].tools
+    return expert.workflow.get_operator("greet").config.tools
 
 
 @pytest.mark.parametrize(
@@ -605,7 +605,8 @@ def test_a_dotted_name_is_a_tool_of_a_module_beside_the_file(write, beside, tool
 
 def test_tools_of_actions_may_be_dotted_and_modules_lie_in_folders(write, beside):
     text = MINIMAL.replace("Greet.\n", "Greet.\n    actions: [{name: look up, tools: [inner.more.look]}]\n")
-    assert [tool.name for tool in tools_of(load(write(text)).expert())] == ["look"]
+    [action] = load(write(text)).expert().workflow.get_operator("greet").config.actions
+    assert [tool.name for tool in action.tools] == ["look"]
 
 
 def test_a_dotted_tool_is_code_that_is_loaded_only_where_it_is_trusted(write, beside):
@@ -628,6 +629,14 @@ def test_a_dotted_tool_is_code_that_is_loaded_only_where_it_is_trusted(write, be
 def test_a_dotted_tool_that_is_not_there_is_told(write, beside, tools, code, said):
     [(found, where, message)] = issues(write(with_search(tools)))
     assert (found, where[:20], message[: len(said)]) == (code, ":5 operators[0].tools"[:20], said)
+
+
+def test_tools_of_an_operator_are_no_action_of_the_prompt(write, beside):
+    expert = load(write(with_search("[my_module.search]"))).expert()
+    reasoner = ScriptedReasoner("said")
+    expert.workflow.run("Greet.", reasoner)
+    assert [tool.name for tool in reasoner.tasks[0].tools] == ["search"]
+    assert reasoner.tasks[0].actions == ()
 
 
 def test_a_tool_that_a_person_approves_says_so_in_the_file(write, beside):
@@ -934,7 +943,7 @@ def test_a_tool_has_a_time_limit(write, tmp_path):
     file = write(MINIMAL.replace("Greet.", "Greet.\n    tools: [{name: timed, module_path: own_tools, timeout: 5}]"))
     [greet] = load(file).expert().workflow.get_operators()
     assert isinstance(greet, Operator)
-    [tool] = greet.config.actions[0].tools
+    [tool] = greet.config.tools
     assert isinstance(tool, Tool)
     assert tool.timeout == 5
 
