@@ -23,11 +23,11 @@ from operad.runtime.values.schema import validate
 from operad.runtime.workflow.transcript import transcript
 
 _STATUS_MEANINGS = {
-    WorkflowStatus.EXECUTION_ERROR: "the work itself is flawed, whatever its input was: it contradicts itself, "
-    "breaks its instructions, or a tool failed",
+    WorkflowStatus.EXECUTION_ERROR: "the work itself is at fault, not its input: it misses the goal or a criterion, "
+    "contradicts itself, breaks its instructions, or a tool failed",
     WorkflowStatus.INPUT_DATA_ERROR: "the work is right, but what it was given is missing something, malformed or wrong",
     WorkflowStatus.JOB_TOO_COMPLICATED_ERROR: "the job is more than these operators can do and must be split",
-    WorkflowStatus.SUCCESS: "the result meets the goal",
+    WorkflowStatus.SUCCESS: "the result meets the goal and all criteria",
 }
 
 
@@ -42,7 +42,7 @@ class Evaluator(Operator):
     operators.
 
     Args:
-        instruction: What counts, as text; or an `OperatorConfig`.
+        instruction: The criteria, as text; or an `OperatorConfig`.
         id: Id of the evaluator; further arguments are those of `Operator`, except ``output`` and ``ports``, as the
             answer is always a verdict.
 
@@ -176,10 +176,10 @@ def _instruction(criteria: str, offered: list[str]) -> str:
     )
     meanings = "\n".join(f"{s.value}: {text}." for s, text in _STATUS_MEANINGS.items() if s.value in offered)
     return (
-        f"Judge what the operators before you produced for the job. What counts:\n{criteria}\n\n"
-        "Say first in `evaluation` what is right and what is wrong, and in `score` how far the result meets the goal, "
-        f"from 0 to 10. Then choose `status`, the first of these that holds:\n{meanings}\n\n"
-        "In `lesson` say what to do differently next time; leave it empty on SUCCESS. In `blame` list the ids of those "
-        "with whom the fault began, not of those that only passed it on; leave it empty on SUCCESS or when you cannot "
-        f"tell.{blame_hint}"
+        f"Judge what the operators before you produced for the job, by these criteria:\n{criteria}\n\n"
+        "Say first in `evaluation` what is right and what is wrong, and in `score` how far the result meets the "
+        f"goal and the criteria, from 0 to 10. Then choose `status`, the first of these that holds:\n{meanings}\n\n"
+        "In `lesson` say what to do differently next time; leave it empty on SUCCESS. In `blame` list the ids of the "
+        "operators with which the fault began, not of those that only passed it on; leave it empty on SUCCESS or when "
+        f"you cannot tell.{blame_hint}"
     )

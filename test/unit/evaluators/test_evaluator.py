@@ -70,7 +70,7 @@ async def test_a_verdict_bears_its_fields_and_the_text_that_was_judged():
 async def test_the_reasoner_sees_what_is_judged_the_criteria_and_the_schema():
     _, [task] = await judge(verdict(), lesson="Be strict.")
     assert (task.job, task.workflow_messages, task.lesson) == (JOB, tuple(JUDGED), "Be strict.")
-    assert "What counts:\nIs it so?\n" in task.instruction
+    assert "by these criteria:\nIs it so?\n" in task.instruction
     assert json.loads(task.output_schema) == {
         "type": "object",
         "properties": {
@@ -267,6 +267,20 @@ async def test_in_a_run_it_is_shown_what_all_operators_were_there_for_and_said()
         "### write (after check)\nIts instruction:\n```\nWrite it up.\n```\nWhat it said is shown above."
     )
     assert body.count("```\nw\n```") == 1
+
+
+async def test_of_a_map_it_is_shown_the_instruction_for_each_item():
+    one = Map("one", Operator("Check it.", id="check"), over=lambda job: ["x"])
+    several = Map(
+        "several", BuiltinWorkflow(Operator("Draft.", id="draft") >> Operator("Cut.", id="cut")), over=lambda job: ["x"]
+    )
+    flow = BuiltinWorkflow(one >> several, evaluator=evaluator())
+    with ScriptedReasoner(["checked", "drafted", "cut", verdict()]) as reasoner:
+        await flow.aexecute(JOB, reasoner)
+    assert [step.instruction for step in reasoner.tasks[-1].transcript] == [
+        "For each item: Check it.",
+        "For each item: a workflow of draft, cut.",
+    ]
 
 
 async def test_outside_of_a_run_it_is_shown_what_it_is_given_alone():

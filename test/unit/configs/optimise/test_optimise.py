@@ -159,7 +159,7 @@ async def test_a_proposer_sees_the_workflow_its_failures_and_what_was_tried(desk
     assert first["tried before"] == []
     assert any(shown["tried before"] for shown, _ in proposer.shown)
     tried = [each for shown, _ in proposer.shown for each in shown["tried before"]]
-    assert all(each.keys() == {"operations", "score", "so it went"} or "could not be used" in each for each in tried)
+    assert all(each.keys() == {"operations", "score", "effect"} or "could not be used" in each for each in tried)
     assert len(json.dumps(later)) < 60_000
 
 
