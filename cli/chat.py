@@ -22,12 +22,11 @@ from operad.cli.interruptible import end_children, signals_heard
 from operad.cli.remarks import Lossy, remark_lines
 from operad.cli.run import EXIT_NOT_SUCCESS
 from operad.cli.trust_store import Trusted, trusting
-from operad.configs.inputs import start_variables
+from operad.configs.inputs import start_variables, text_input
 from operad.configs.models import model_line
 from operad.configs.prices import PricesFile
 from operad.configs.printable import harmless
 from operad.configs.runnable import Runnable, Source, make
-from operad.operators import VariableType
 from operad.runtime.events import RunFinished
 from operad.runtime.values.errors import AnswerError, InputError, OperadError
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
@@ -225,12 +224,13 @@ def _text_input(runnable: Runnable) -> str | None:
     variables = () if runnable.graph is None else start_variables(runnable.graph)
     if not variables:
         return None
-    if [kind for _, kind in variables] != [VariableType.STRING]:
+    name = text_input(variables)
+    if name is None:
         named = ", ".join(f"{name} ({kind.value})" for name, kind in variables)
         raise InputError(
             f"{runnable.name}: has the inputs {named}, but a message is one text; use operad run for such workflows"
         )
-    return variables[0].name
+    return name
 
 
 def _write(text: str) -> None:

@@ -123,7 +123,7 @@ def report(found: Optimised) -> Report:
             candidate.number,
             escape(printable(candidate.change)),
             candidate.step.parent,
-            candidate.final,
+            f"{candidate.final:.3f}",
             len(candidate.results),
             _tokens(candidate),
         )
@@ -158,9 +158,9 @@ def _tokens(candidate: Candidate) -> int:
 def _summary_text(found: Optimised) -> str:
     best, baseline = found.best, found.baseline
     verdict = (
-        f"candidate {best.number} is better: {100 * best.final:.2f}, and the expert as it is {100 * baseline.final:.2f}"
+        f"candidate {best.number} is better: {best.final:.3f}, and the expert as it is {baseline.final:.3f}"
         if found.improved
-        else f"nothing better than the expert as it is was found: {100 * baseline.final:.2f}"
+        else f"nothing better than the expert as it is was found: {baseline.final:.3f}"
     )
     if len(best.results) < found.tasks:
         verdict += f" (on {len(best.results)} of {found.tasks} tasks)"

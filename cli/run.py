@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
@@ -17,13 +18,15 @@ from operad.cli.durable import Database, Files, Kept, new_run_id, open_ledger
 from operad.cli.follow import follow, run_to_end, say
 from operad.cli.progress import RESULT
 from operad.cli.remarks import Lossy, plain_remarks, remark_lines
+from operad.cli.streams import StdoutError
 from operad.cli.telemetry import Traced, listened
 from operad.cli.trust_store import Trusted, trusting
 from operad.cli.view import View, ViewPort, page_of, port_of
 from operad.configs.flow import result_text
-from operad.configs.inputs import expert_inputs, job_of, start_variables
+from operad.configs.inputs import expert_inputs, job_of, start_variables, text_input
 from operad.configs.prices import PricesFile
 from operad.configs.printable import put
+from operad.configs.remarks import unfilled
 from operad.configs.runnable import Runnable, Source, lasting, make
 from operad.flows.check import OUTCOME
 from operad.operators.nodes.flow import StartVariable
@@ -154,6 +157,8 @@ def run(
     if runnable.graph is None:
         described = described.model_copy(update={"inputs": expert_inputs(given)})
     else:
+        if goal and not given and (text := text_input(start_variables(runnable.graph))):
+            given = [(text, goal)]
         described, missing = job_of(runnable.graph, described, given, may_ask=lines.typed, file=config)
     answers = refuse_repeated("--answer", named_values("--answer", "ID", answer))
     kept: Kept | None = None
@@ -165,13 +170,8 @@ def run(
         if restart_from is not None:
             restart(kept.ledger, kept.run_id, restart_from, round_, runnable.agent)
     port = port_of(view_, view_port)
-    for line in remark_lines(runnable.graph, config):
+    for line in _remarks(runnable, config, goal, described.inputs):
         say(Console(stderr=True), line)
-    if goal and runnable.graph is not None and (unread := _unread_job(runnable.graph, config)):
-        say(Console(stderr=True), unread)
-    if not goal and runnable.graph is None:
-        origin = "name of the expert" if runnable.goal == runnable.agent.profile.name else "description"
-        say(Console(stderr=True), f"job: {runnable.goal} (no --job is given; this is the {origin} in {config})")
     carry_out(
         runnable,
         described,
@@ -186,6 +186,19 @@ def run(
     )
 
 
+def _remarks(runnable: Runnable, file: str, goal: str, inputs: Mapping[str, object]) -> Iterator[str]:
+    """Yield the remarks before a run: on the file, on inputs and jobs that have no effect, and on the default job."""
+    if runnable.graph is not None:
+        yield from remark_lines(runnable.graph, file)
+        if goal and (unread := _unread_job(runnable.graph, file, goal, inputs)):
+            yield unread
+        return
+    yield from (f"{file}: {remark}" for remark in unfilled(runnable.agent.workflow, inputs))
+    if not goal:
+        origin = "name of the expert" if runnable.goal == runnable.agent.profile.name else "description"
+        yield f"job: {runnable.goal} (no --job is given; this is the {origin} in {file})"
+
+
 def _no_job(file: str, runnable: Runnable) -> InputError:
     """Return the error for a missing job, with the options that give one."""
     profile = runnable.agent.profile
@@ -195,10 +208,11 @@ def _no_job(file: str, runnable: Runnable) -> InputError:
     )
 
 
-def _unread_job(graph: NodeGraph, file: str) -> str:
+def _unread_job(graph: NodeGraph, file: str, goal: str, inputs: Mapping[str, object]) -> str:
     """Return a remark if no input of a workflow of typed nodes takes the job; empty otherwise."""
-    names = [variable.name for variable in start_variables(graph)]
-    if "sys.query" in names:
+    variables = start_variables(graph)
+    names = [variable.name for variable in variables]
+    if "sys.query" in names or inputs.get(text_input(variables) or "") == goal:
         return ""
     options = ", ".join(f"--input {name}=…" for name in names)
     return f"--job: {file} has no input sys.query, so no input takes the job; its inputs: {options or 'none'}"
@@ -279,15 +293,24 @@ def carry_out(
 def deliver(
     message: WorkflowMessage, *, typed: bool, as_json: bool, remarks: Sequence[Mapping[str, object]] = ()
 ) -> NoReturn:
-    """Print a result, and exit with its status.
+    """Print a result, and exit with its status. If stdout cannot be written, the result goes to stderr.
 
     Args:
         message: The result.
         typed: True if the result is that of a workflow of typed nodes.
         as_json: True to print the whole message as JSON.
         remarks: Differences from the platform that the workflow comes from; a part of the JSON.
+
+    Raises:
+        StdoutError: Stdout cannot be written.
     """
-    put(message_json(message, remarks) if as_json else _result_text(message, typed=typed))
+    text = message_json(message, remarks) if as_json else _result_text(message, typed=typed)
+    try:
+        put(text)
+        sys.stdout.flush()
+    except StdoutError:
+        put(text, sys.stderr)  # so that the result is not lost
+        raise
     raise typer.Exit(0 if message.status is WorkflowStatus.SUCCESS else EXIT_NOT_SUCCESS)
 
 

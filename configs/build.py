@@ -416,15 +416,13 @@ class Builder:
         model_argument = {"model": built_model} if spec.model else {}
         actions = [self._tools.action(ref, (*path, "actions", i)) for i, ref in enumerate(spec.actions)]
         tools = tuple(tool for i, ref in enumerate(spec.tools) if (tool := self._tools.tool(ref, (*path, "tools", i))))
-        if tools:
-            actions.append(Action(name=f"use the tools of {spec.name}", tools=tools, id=f"{spec.name}.tools"))
         schema = output_schema_of(spec, path, self._faults)
         if schema is None:
             return None
         try:
             config = OperatorConfig.model_validate(
                 {name: getattr(spec, name) for name in _CONFIG_KEYS}
-                | {"actions": tuple(action for action in actions if action), "output_schema": schema}
+                | {"actions": tuple(action for action in actions if action), "tools": tools, "output_schema": schema}
                 | {"id": spec.name or "-"}  # empty if the key `name` is misspelt
             )
         except ValidationError as error:

@@ -46,6 +46,11 @@ def start_variables(graph: NodeGraph) -> Sequence[StartVariable]:
     return _start_params(graph).variables
 
 
+def text_input(variables: Sequence[StartVariable] | None) -> str | None:
+    """Return the name of the only input of a workflow if it is a text, so that a goal can be its value."""
+    return variables[0].name if variables and [kind for _, kind in variables] == [T.STRING] else None
+
+
 def _start_params(graph: NodeGraph) -> StartParams:
     start = next(node for node in graph.nodes if node.type == "start" and not node.parent)
     return StartParams.model_validate(start.params)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
 from operad.configs.names import places
@@ -15,9 +15,11 @@ from operad.configs.schema import (
     TypedSpec,
     WorkflowLikeSpec,
 )
+from operad.runtime.graph.graph import HasGraph
 from operad.runtime.values.document import Document
 
 _REFERENCE = re.compile(r"\{\{#[^#{}]+#\}\}")
+_PLACEHOLDER = re.compile(r"\{\s*([^\W\d]\w*)\s*\}")
 
 
 def remarks_on(spec: ConfigSpec, document: Document) -> Iterator[str]:
@@ -42,21 +44,57 @@ def remarks_on(spec: ConfigSpec, document: Document) -> Iterator[str]:
                     f"line {lines[operator.name]}: operator {operator.name!r} never runs: "
                     "no chain, evaluator or fallback names it"
                 )
-    told: set[str] = set()
-    for _, _, value in places(document.data):
-        definition = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-        name = str(definition.get("name", ""))
-        if name not in told and _REFERENCE.search(str(definition.get("instruction"))):
-            told.add(name)
-            yield (
-                f"line {lines[name]}: operator {name!r}: instructions take no {{{{#…#}}}}; "
-                "the operator sees the messages of those before it"
-            )
+    yield from _on_instructions(document, lines)
     yield from dict.fromkeys(
         f"line {lines[name]}: no chain follows port {port!r} of operator {name!r}; if it is chosen, nothing runs after it"
         for workflow in _workflows(spec)
         for name, port in _ports_without_successor(workflow, spec)
     )
+
+
+def _on_instructions(document: Document, lines: Mapping[str, int]) -> Iterator[str]:
+    """Yield the remarks on instructions with references or names in braces, which are not filled in."""
+    told: set[str] = set()
+    for _, _, value in places(document.data):
+        definition = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        name, instruction = str(definition.get("name", "")), str(definition.get("instruction"))
+        if name in told:
+            continue
+        told.add(name)
+        if _REFERENCE.search(instruction):
+            yield (
+                f"line {lines[name]}: operator {name!r}: instructions take no {{{{#…#}}}}; "
+                "the operator sees the messages of those before it"
+            )
+        if found := _PLACEHOLDER.findall(instruction):
+            yield (
+                f"line {lines[name]}: operator {name!r}: {_in_braces(found)} in an instruction is not filled in; "
+                "the model sees the inputs of the job by their names"
+            )
+
+
+def unfilled(workflow: HasGraph, inputs: Collection[str]) -> Iterator[str]:
+    """Yield the remarks on instructions with the name of an input in braces, which is not filled in.
+
+    Args:
+        workflow: The workflow.
+        inputs: Names of the inputs of the job.
+    """
+    pending, seen = [workflow], set[int]()
+    while pending:
+        graph = pending.pop(0).graph()
+        for operator in (*graph.operators.values(), *graph.evaluators):
+            if found := [name for name in _PLACEHOLDER.findall(operator.instruction) if name in inputs]:
+                yield (
+                    f"operator {operator.get_id()!r}: {_in_braces(found)} in its instruction is not filled in; "
+                    "the model sees the inputs of the job by their names"
+                )
+            pending += [inner for inner in operator.runs_workflows or () if id(inner) not in seen]
+            seen.update(map(id, operator.runs_workflows or ()))
+
+
+def _in_braces(names: Collection[str]) -> str:
+    return ", ".join(f"{{{name}}}" for name in dict.fromkeys(names))
 
 
 def _workflows(spec: ConfigSpec) -> Iterator[WorkflowLikeSpec]:

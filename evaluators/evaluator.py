@@ -16,16 +16,17 @@ from operad.runtime.reasoning.reasoner import Reasoner, ask_until_read
 from operad.runtime.reasoning.task import Example
 from operad.runtime.tools.toolkit import Action, Toolkit, Tools
 from operad.runtime.values.arguments import known_arguments
+from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import validate
 from operad.runtime.workflow.transcript import transcript
 
 _STATUS_MEANINGS = {
-    WorkflowStatus.EXECUTION_ERROR: "the work itself is flawed, whatever its input was: it contradicts itself, "
-    "breaks its instructions, or a tool failed",
+    WorkflowStatus.EXECUTION_ERROR: "the work itself is at fault, not its input: it misses the goal or a criterion, "
+    "contradicts itself, breaks its instructions, or a tool failed",
     WorkflowStatus.INPUT_DATA_ERROR: "the work is right, but what it was given is missing something, malformed or wrong",
     WorkflowStatus.JOB_TOO_COMPLICATED_ERROR: "the job is more than these operators can do and must be split",
-    WorkflowStatus.SUCCESS: "the result meets the goal",
+    WorkflowStatus.SUCCESS: "the result meets the goal and all criteria",
 }
 
 
@@ -40,7 +41,7 @@ class Evaluator(Operator):
     operators.
 
     Args:
-        instruction: What counts, as text; or an `OperatorConfig`.
+        instruction: The criteria, as text; or an `OperatorConfig`.
         id: Id of the evaluator; further arguments are those of `Operator`, except ``output`` and ``ports``, as the
             answer is always a verdict.
 
@@ -70,6 +71,28 @@ class Evaluator(Operator):
         parts |= {"model": model, "policy": policy, "retry": retry, "toolkit": toolkit}
         super().__init__(instruction, knowledge_base=knowledge_base, **parts)
 
+    def check_model(self) -> None:
+        """Check the evaluator's own model, if it has one.
+
+        Raises:
+            InputError: The model is not configured, or too small.
+        """
+        super().check_model()
+        if self._own_reasoner is not None and type(self).asks_model:
+            self.check_reasoner(self._own_reasoner)
+
+    def check_reasoner(self, reasoner: Reasoner) -> None:
+        """Check that the model of a reasoner can judge.
+
+        Raises:
+            InputError: The model is too small.
+        """
+        if not getattr(reasoner, "writes_prose", True):
+            raise InputError(
+                f"evaluator {self.get_id()!r}: the embedded model cannot judge results; name an endpoint's model for the "
+                "run (--model, `model:`) or for the evaluator, or write the evaluator as a function"
+            )
+
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask the reasoner for a verdict on the messages of the direct predecessors.
 
@@ -84,7 +107,10 @@ class Evaluator(Operator):
 
         Raises:
             AnswerError: No answer can be parsed as a verdict.
+            InputError: The model is too small.
         """
+        thinker = self.thinker(call.reasoner)
+        self.check_reasoner(thinker)
         judged, previous, steps = call.messages, call.previous, call.transcript or transcript()
         operators = [step.operator_id for step in steps] or [message.operator_id for message in judged]
         schema = verdict_schema([*operators, *(message.operator_id for message in previous)], bool(previous))
@@ -99,7 +125,7 @@ class Evaluator(Operator):
             )
             needed = {**schema, "required": ["evaluation", "status"], "additionalProperties": True}
             verdict = await ask_until_read(
-                self.thinker(call.reasoner),
+                thinker,
                 task,
                 partial(validate, needed),
                 who=f"evaluator {operator_id!r}",
@@ -149,10 +175,10 @@ def _instruction(criteria: str, offered: list[str]) -> str:
     )
     meanings = "\n".join(f"{s.value}: {text}." for s, text in _STATUS_MEANINGS.items() if s.value in offered)
     return (
-        f"Judge what the operators before you produced for the job. What counts:\n{criteria}\n\n"
-        "Say first in `evaluation` what is right and what is wrong, and in `score` how far the result meets the goal, "
-        f"from 0 to 10. Then choose `status`, the first of these that holds:\n{meanings}\n\n"
-        "In `lesson` say what to do differently next time; leave it empty on SUCCESS. In `blame` list the ids of those "
-        "with whom the fault began, not of those that only passed it on; leave it empty on SUCCESS or when you cannot "
-        f"tell.{blame_hint}"
+        f"Judge what the operators before you produced for the job, by these criteria:\n{criteria}\n\n"
+        "Say first in `evaluation` what is right and what is wrong, and in `score` how far the result meets the "
+        f"goal and the criteria, from 0 to 10. Then choose `status`, the first of these that holds:\n{meanings}\n\n"
+        "In `lesson` say what to do differently next time; leave it empty on SUCCESS. In `blame` list the ids of the "
+        "operators with which the fault began, not of those that only passed it on; leave it empty on SUCCESS or when "
+        f"you cannot tell.{blame_hint}"
     )

@@ -50,8 +50,8 @@ class ScoreEvaluator(Evaluator):
     """
 
     def __init__(self, config: OperatorConfig, *, threshold: float, **others: Any) -> None:
-        if not 0 <= threshold <= 1:
-            raise InputError(f"{config.id}: threshold must be from 0 to 1, not {threshold}")
+        if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:  # pyright: ignore[reportUnnecessaryIsInstance] - in YAML, anything
+            raise InputError(f"{config.id}: threshold must be a number from 0 to 1, not {threshold!r}")
         super().__init__(config, **others)
         self.threshold = threshold
 

@@ -15,7 +15,7 @@ from operad.evaluators.node_chain import longest_chain
 from operad.evaluators.plan import Plan, Workflow, gold_plan, predicted_plan
 from operad.evaluators.similarity import Similarity, exact, numpy, table_of
 from operad.evaluators.worfeval_official import as_read, official_chain, official_graph
-from operad.runtime.values.errors import InputError
+from operad.runtime.values.errors import InputError, did_you_mean
 
 Mode = Literal["paper", "full", "official"]
 MODES: tuple[Mode, ...] = ("paper", "full", "official")
@@ -104,10 +104,10 @@ def check_settings(threshold: float, mode: str) -> None:
     Raises:
         InputError: The threshold or the mode is not valid.
     """
-    if not 0 < threshold <= 1:
-        raise InputError(f"threshold must be above 0 and at most 1, not {threshold}")
+    if not isinstance(threshold, int | float) or not 0 < threshold <= 1:  # pyright: ignore[reportUnnecessaryIsInstance] - in YAML, anything
+        raise InputError(f"threshold must be a number above 0 and at most 1, not {threshold!r}")
     if mode not in MODES:
-        raise InputError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+        raise InputError(f"mode must be one of {', '.join(MODES)}, not {mode!r}{did_you_mean(str(mode), MODES)}")
 
 
 def score_plans(

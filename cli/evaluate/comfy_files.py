@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from operad.cli.evaluate.work import first_issues
 from operad.evaluators.comfyflow.judging import graph_of_gold
 from operad.flows.formats.comfyui import Definitions
 from operad.flows.formats.json_text import MAX_BYTES, read_json, read_text
@@ -108,7 +109,7 @@ def _lines_of(file: Path, keys: Sequence[str]) -> Sequence[Item]:
                 except InvalidError as error:
                     issues += [Issue(issue.code, issue.message, f"{file}:{number}") for issue in error.issues]
     if issues:
-        raise InvalidError(str(file), issues[:20])
+        raise first_issues(str(file), issues)
     if not items:
         raise InputError(f"{file}: has no lines")
     return items
@@ -155,7 +156,10 @@ def golds_of(
     lacking = [item for item in items if contents[item.key] is None]
     if lacking and (len(lacking) < len(items) or gold is not None):
         hint = did_you_mean(lacking[0].id, found)
-        raise InputError(f"no gold for {shorten([each.key for each in lacking])}{hint}; give each its own, or none any")
+        remedy = "add `gold` to these lines, or remove it from the others"
+        if gold is not None:
+            remedy = "give a gold workflow the same file name as its answer, or in JSON lines the same id"
+        raise InputError(f"no gold workflow for {shorten([each.key for each in lacking])}{hint}; {remedy}")
     unused = found.keys() - {item.id for item in items}
     if unused and only_gold is None:
         print(f"operad: golds without an answer, which do not count: {shorten(sorted(unused))}", file=sys.stderr)
@@ -177,5 +181,5 @@ def _named_golds(gold: Path, out: Path | None) -> Mapping[str, bytes]:
         return {"": listed[0].content}
     named = {item.id: item.content for item in listed}
     if len(named) < len(listed):
-        raise InputError(f"--gold {gold}: two golds have one name")
+        raise InputError(f"--gold {gold}: two gold workflows have the same name")
     return named

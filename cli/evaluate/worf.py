@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from operad.cli.evaluate.worf_files import Pair, pair, read_items
-from operad.cli.evaluate.work import Result, Work, evaluate
+from operad.cli.evaluate.work import Result, Work, evaluate, first_issues
 from operad.cli.tables import Cell, Plot, Report, Table, check_plot, show
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, shorten
 
@@ -103,7 +103,7 @@ def _gold_plans(pairs: Sequence[Pair]) -> list[Plan]:
         except OperadError as error:
             issues.append(Issue("gold", str(error), item.gold.key))
     if issues:
-        raise InvalidError("gold workflows", issues)
+        raise first_issues("gold workflows", issues)
     return plans
 
 

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.cli.evaluate.work import first_issues
+from operad.runtime.values.errors import InputError, Issue, did_you_mean
 from operad.runtime.values.file import read_bytes
 
 MAX_BYTES = 256 * 2**20
@@ -57,12 +58,12 @@ def read_items(paths: Iterable[Path]) -> list[Item]:
 
     Raises:
         InputError: A file cannot be read.
-        InvalidError: Items contain no workflow; all of them are listed.
+        InvalidError: Items contain no workflow; the first 20 are listed.
     """
     issues: list[Issue] = []
     items = [item for path in paths for item in _items_of(path, issues)]
     if issues:
-        raise InvalidError("items", issues)
+        raise first_issues("items", issues)
     return items
 
 
@@ -74,7 +75,7 @@ def pair(gold: Sequence[Item], predicted: Sequence[Item]) -> list[Pair]:
 
     Raises:
         InvalidError: Two gold items of a data set have the same id, a prediction has no gold item, or a gold item has
-            two predictions; all of them are listed.
+            two predictions; the first 20 are listed.
     """
     issues = [
         Issue("twice", "another gold item of the data set has this id", key)
@@ -111,7 +112,7 @@ def pair(gold: Sequence[Item], predicted: Sequence[Item]) -> list[Pair]:
         else:
             found[gold_item.key] = item
     if issues:
-        raise InvalidError("predictions", issues)
+        raise first_issues("predictions", issues)
     return [Pair(item, found.get(item.key)) for item in gold]
 
 

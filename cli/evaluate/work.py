@@ -16,11 +16,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from operad.cli.interruptible import ctrl_c_raises
 from operad.configs.lines import add_line, read_lines
-from operad.runtime.values.errors import InputError, OperadError
+from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError
 
 T = TypeVar("T")
 
 EXIT_INTERRUPTED = 130
+
+MOST_ISSUES = 20
+"""Maximum number of issues that an error lists."""
 
 Result = Mapping[str, Any]
 """Result of an item, as JSON values."""
@@ -121,6 +124,12 @@ async def _process_concurrently(items: Sequence[T], process: Callable[[T], Await
         for task in workers:
             task.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
+
+
+def first_issues(subject: str, issues: Sequence[Issue]) -> InvalidError:
+    """Return the error for the issues of files, with the first of them and the number of all."""
+    number = f" (the first {MOST_ISSUES} of {len(issues)} issues)" if len(issues) > MOST_ISSUES else ""
+    return InvalidError(f"{subject}{number}", issues[:MOST_ISSUES])
 
 
 def _check_unique_keys(work: Sequence[Work]) -> None:

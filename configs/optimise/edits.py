@@ -208,8 +208,11 @@ def outline(data: Data, expert: str) -> Data:
             predecessors[_item_name(second)].append(_item_name(first) + port)
     operators: list[Data] = []
     for name, names_before in predecessors.items():
-        instruction = _shown_instruction(_definition(data, workflow, name))
-        operators.append({"name": name, "instruction": instruction, "after": list(dict.fromkeys(names_before))})
+        definition = _definition(data, workflow, name)
+        shown = {"name": name, "instruction": _shown_instruction(definition)}
+        shown |= {key: definition[key] for key in ("output", "output_schema", "ports", "map") if definition.get(key)}
+        inputs = _list_or_empty(definition.get("inputs"))
+        operators.append({**shown, "after": list(dict.fromkeys([*names_before, *inputs]))})
     criteria = [_evaluator_text(data, evaluator) for evaluator in _as_list(workflow.get("evaluator"))]
     return {"operators": operators, "evaluator": "\n".join(criteria), "max_rounds": workflow.get("max_rounds", 3)}
 

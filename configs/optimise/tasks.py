@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
 
-from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 
 from operad.configs.code import Code, Named, Trust, UntrustedError, code_of, is_trusted
 from operad.configs.faults import Faults
@@ -115,31 +114,36 @@ def _read(path: str | Path) -> tuple[Document, Mapping[int, TaskSpec], Code]:
     for place, message in unread.items():
         faults.report(place, "json", message)
     faults.leave_out(list(unread))
-    tasks = _valid_tasks(document, faults)
+    tasks, faulty = _valid_tasks(document, faults)
     named = [Named(*task.verify.class_.rpartition(".")[::2]) for task in tasks.values() if task.verify.class_]
     users_classes = [reference for reference in named if reference.module and not is_own(reference.module)]
     code = code_of(name, document.data, file.path.resolve().parent, users_classes)
-    if faults:
-        _build_cases(document, tasks, code, StandIns(code), faults)  # reports the faults of the valid tasks as well
+    if faults:  # the valid tasks, and the valid parts of the others, are built to report their faults as well
+        for number, task in enumerate(document.data["tasks"]):
+            fields = cast("dict[str, Any]", task) if isinstance(task, dict) and number not in tasks else {}
+            valid = {key: value for key, value in fields.items() if (number, key) not in faulty}
+            _build_parts(valid, ("tasks", number), code, faults)
+        _build_cases(document, tasks, code, StandIns(code), faults)
     return document, tasks, code
 
 
-def _valid_tasks(document: Document, faults: Faults) -> Mapping[int, TaskSpec]:
-    """Return the valid tasks by their numbers; faults of the others are reported.
+def _valid_tasks(document: Document, faults: Faults) -> tuple[Mapping[int, TaskSpec], Collection[tuple[Any, ...]]]:
+    """Return the valid tasks by their numbers, and number and key of the faults of others, which are reported.
 
     Raises:
         InvalidError: The file has another form.
     """
     try:
-        return dict(enumerate(TasksSpec.model_validate(document.data).tasks))
+        return dict(enumerate(TasksSpec.model_validate(document.data).tasks)), ()
     except ValidationError as error:
         faults.report_validation((), error)
         places = [problem["loc"] for problem in error.errors()]
         if any(len(place) < 2 for place in places):  # not a list of tasks
             raise faults.error() from error
-        faulty = {place[1] for place in places}
+    numbers = {place[1] for place in places}
     tasks: list[Any] = document.data["tasks"]
-    return {number: TaskSpec.model_validate(task) for number, task in enumerate(tasks) if number not in faulty}
+    valid = {number: TaskSpec.model_validate(task) for number, task in enumerate(tasks) if number not in numbers}
+    return valid, {place[1:3] for place in places}
 
 
 def _build_cases(
@@ -149,10 +153,7 @@ def _build_cases(
     cases = tuple(_build_case(task, number, code.folder, modules, faults) for number, task in tasks.items())
     first: dict[str, int] = {}
     for number, task in enumerate(document.data["tasks"]):
-        fields = cast("dict[str, Any]", task) if isinstance(task, dict) else {}
-        if number not in tasks:
-            _check_parts(fields, ("tasks", number), code.folder, modules, faults)
-        name = fields.get("id")
+        name = cast("dict[str, Any]", task).get("id") if isinstance(task, dict) else None
         if isinstance(name, str) and first.setdefault(name, number) != number:
             faults.report(("tasks", number, "id"), "duplicate-id", f"another task is called {name!r} too")
     if faults:
@@ -161,12 +162,11 @@ def _build_cases(
     return Cases(cases, sha256(json.dumps([document.data, files], sort_keys=True, default=str).encode()).hexdigest())
 
 
-def _check_parts(fields: Mapping[str, Any], path: Path_, folder: Path, modules: Modules, faults: Faults) -> None:
+def _build_parts(fields: Mapping[str, Any], path: Path_, code: Code, faults: Faults) -> None:
     """Report the faults of the valid parts of a task that is not valid as a whole."""
-    with suppress(ValidationError):
-        _files(TypeAdapter(list[str]).validate_python(fields.get("files", [])), folder, path, faults)
-    with suppress(ValidationError):
-        make_verifier(VerifySpec.model_validate(fields.get("verify")), modules, faults, (*path, "verify"))
+    _files(fields.get("files") or (), code.folder, path, faults)
+    if fields.get("verify"):
+        make_verifier(VerifySpec.model_validate(fields["verify"]), StandIns(code), faults, (*path, "verify"))
 
 
 def _build_case(task: TaskSpec, number: int, folder: Path, modules: Modules, faults: Faults) -> Case:

@@ -86,6 +86,8 @@ class VerifySpec(Spec):
         given = self.model_fields_set
         if not given & {"equals", "contains", "matches", "schema_", "number", "judge", "class_"}:
             raise ValueError("say how an answer is verified: equals, contains, matches, schema, number, judge or class")
+        if self.contains == []:
+            raise ValueError("`contains` is empty; name a text, or remove the key")
         for key, needed in (("tolerance", "number"), ("params", "class_")):
             if key in given and needed not in given:
                 raise ValueError(f"`{key}` goes with `{needed.rstrip('_')}`")

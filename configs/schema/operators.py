@@ -374,7 +374,7 @@ class BudgetSpec(Spec):
 
 
 def _some_evaluator(value: Any) -> Any:
-    if value is None:
+    if value is None or value == []:
         raise ValueError("is left empty, so that nothing judges the result; name an evaluator, or remove the key")
     return value
 

@@ -116,9 +116,12 @@ def split_schema(experts: Sequence[str] = ()) -> dict[str, Any]:
     text = {"type": "string"}
     expert = {"type": "string", "enum": list(experts)} if experts else text
     part = _object_schema(
-        id={"type": "string", "description": "A short name of its own, one word."},
+        id={"type": "string", "description": "A short unique name, one word."},
         goal={"type": "string", "description": "What is to be done."},
-        context={"type": "string", "description": "All that one needs to know for it; empty if nothing."},
+        context={
+            "type": "string",
+            "description": "All that its expert needs to know besides the goal; empty if nothing.",
+        },
         completion_criteria={"type": "string", "description": "When it counts as done."},
         dependencies={"type": "array", "items": text, "description": "The ids of the parts whose results it needs."},
         assigned_expert=expert,
@@ -128,13 +131,13 @@ def split_schema(experts: Sequence[str] = ()) -> dict[str, Any]:
 
 def split_instruction(experts: Sequence[Profile]) -> str:
     """Return the instruction to split a job among experts."""
-    team = "\n".join(f"- {expert.name}: {expert.description or 'says nothing about itself'}" for expert in experts)
+    team = "\n".join(f"- {expert.name}: {expert.description or 'no description'}" for expert in experts)
     return (
-        "You lead a team of experts. Split the job into parts, each for one of them, as few as will do: one is enough "
-        "where one expert can do it all. A part begins when all parts that it depends on are done, and gets their "
-        "results; parts that do not depend on each other are done at the same time. Whoever does a part sees nothing "
-        "but its goal, its context, its completion criteria and those results. What no other part depends on is the "
-        f"result of the job.\n\nThe experts:\n{team}"
+        "You lead a team of experts. Split the job into parts, each for one expert, as few as will do: one is enough if "
+        "one expert can do it all. A part begins when all parts that it depends on are done, and gets their results; "
+        "parts that do not depend on each other are done at the same time. The expert of a part sees only its goal, its "
+        "context, its completion criteria and those results. The results of the parts that no other part depends on are "
+        f"the result of the job.\n\nThe experts:\n{team}"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError
 from typing import Protocol
@@ -26,6 +26,11 @@ class HasGraph(Protocol):
 
     name: str
 
+    @property
+    def has_model(self) -> bool:
+        """True if the workflow was given a model of its own."""
+        ...
+
     def graph(self) -> WorkflowGraph:
         """Return a frozen copy of the workflow's operators and edges as they are now."""
         ...
@@ -37,19 +42,21 @@ def read_outside(operators: Sequence[BaseOperator]) -> Sequence[str]:
     return tuple(dict.fromkeys(read for operator in operators for read in operator.reads if read not in inside))
 
 
-def asks_model(operators: Iterable[BaseOperator]) -> bool:
-    """Return True if an operator is known to ask the reasoner of the run, itself or in a workflow that it runs."""
+def asking(operators: Iterable[BaseOperator]) -> Iterator[BaseOperator]:
+    """Yield the operators that are known to ask the reasoner of the run, also those in workflows that operators run.
+
+    Workflows with a model of their own are left out.
+    """
     to_visit, seen = [*operators], set[int]()
     while to_visit:
         operator = to_visit.pop()
         if operator.asks_model:
-            return True
+            yield operator
         for inner in () if operator.asks_model is False else operator.runs_workflows or ():
-            if id(inner) not in seen:
+            if id(inner) not in seen and not inner.has_model:
                 seen.add(id(inner))
                 graph = inner.graph()
                 to_visit += [*graph.operators.values(), *graph.evaluators]
-    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,6 +168,13 @@ class BaseOperator(Step[T]):
             InputError: The model is not configured.
         """
 
+    def check_reasoner(self, reasoner: Reasoner) -> None:
+        """Check that a reasoner with a very small model suits the operator, which is going to ask it.
+
+        Raises:
+            InputError: The model is too small.
+        """
+
     def without_model(self) -> BaseOperator[T]:
         """Return an operator that does the same work, but asks the reasoner of the run instead of its own model."""
         return self

@@ -189,7 +189,14 @@ def _messages(messages: Iterable[WorkflowMessage], lesson: str, mapped: Sequence
         if message.status is not WorkflowStatus.SUCCESS or message.evaluation or message.lesson:
             parts += [f"Judged: {message.status.value}. {message.evaluation}".strip()]
             parts += [f"Lesson: {message.lesson}"] if message.lesson not in lesson else []
-        yield _titled(f"From {message.operator_id}" if message.operator_id else "", "\n".join(parts))
+        yield _titled(_title_of(message), "\n".join(parts))
+
+
+def _title_of(message: WorkflowMessage) -> str:
+    """Return the title of a message: its author, or for an item of a map, the list."""
+    if message.over is not None:
+        return f"Item of {'.'.join(message.over)}" if message.over else "Item"
+    return f"From {message.operator_id}" if message.operator_id else ""
 
 
 def _mapped_lists(task: Task) -> Sequence[tuple[str, object]]:

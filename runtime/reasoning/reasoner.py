@@ -24,8 +24,8 @@ T = TypeVar("T")
 
 THINKER = """\
 You lead the work on the task below; an actor, who sees the task too, does it. In each turn give the actor one \
-instruction: the next step, concrete and small. Look at what came of it before you give the next. When the actor has \
-all that the answer needs, set `finished`, and say in `instruction` what the answer must heed."""
+instruction: the next step, concrete and small. Look at its result before you give the next. When the actor has all \
+that the answer needs, set `finished`, and say in `instruction` what the answer must take into account."""
 
 STEP = {
     "type": "object",
@@ -308,7 +308,7 @@ class DualModelReasoner:
                 break
             actor.say(f"Do this now, as a step towards the answer: {step['instruction']}")
             result = await actor.answer(None, await actor.work(self._max_tool_rounds))
-            thinker.say(f"What came of it:\n{fence(result)}")
+            thinker.say(f"The result:\n{fence(result)}")
         else:
             actor.say("No more steps can be taken; give the answer to the task now.")
         return await actor.answer(form, max_repairs=self._max_repairs)

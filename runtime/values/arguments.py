@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 from operad.runtime.values.errors import InputError, did_you_mean
@@ -28,12 +28,25 @@ def known_arguments(init: F) -> F:
 
     @functools.wraps(init)
     def checked(self: Any, *args: Any, **given: Any) -> None:
-        refuse_unknown(f"{type(self).__name__}(…)", given, known)
+        if unknown := [name for name in given if name not in known]:
+            names = dict.fromkeys([*_names_in_subclasses(self, checked), *known])
+            raise unknown_arguments(f"{type(self).__name__}(…)", unknown, list(names))
         if missing := [name for name in required[len(args) :] if name not in given]:
             raise ArgumentError(f"{type(self).__name__}(…): {', '.join(missing)} missing")
         init(self, *args, **given)
 
     return cast("F", checked)
+
+
+def _names_in_subclasses(instance: object, base_init: object) -> Iterator[str]:
+    """Yield the names of the arguments that subclasses add to a constructor and do not pass on."""
+    for each in type(instance).__mro__:
+        init = vars(each).get("__init__")
+        if init is base_init:
+            return
+        if inspect.isfunction(init):
+            parameters = list(inspect.signature(init).parameters.values())[1:]
+            yield from (p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
 
 
 def refuse_unknown(called: str, given: Iterable[str], known: Sequence[str]) -> None:

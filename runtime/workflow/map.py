@@ -20,6 +20,7 @@ from operad.runtime.values.errors import (
     InvalidError,
     Issue,
     did_you_mean,
+    shorten,
 )
 from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
@@ -160,6 +161,14 @@ class Map(BaseOperator[list[T]], Generic[T]):
     def runs_workflows(self) -> Sequence[Workflow]:
         """The body."""
         return (self.body,)
+
+    @property
+    def instruction(self) -> str:
+        """Instruction of the body, or a list of its operators, if there are several."""
+        operators = self.body.graph().operators
+        alone = next(iter(operators.values())).instruction if len(operators) == 1 else ""
+        text = alone if len(operators) == 1 else f"a workflow of {shorten([*operators])}."
+        return f"For each item: {text}" if text else ""
 
     def __repr__(self) -> str:
         return f"<Map {self._id!r}>"

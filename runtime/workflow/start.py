@@ -9,7 +9,7 @@ from operad.runtime.events import Listener, RunLog, Scope
 from operad.runtime.events.log import Buffer
 from operad.runtime.graph.build import Build
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.graph.graph import asks_model
+from operad.runtime.graph.graph import asking
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.knowledge.run_insights import RunInsights
@@ -112,7 +112,7 @@ def check_models(build: Build, reasoner: Reasoner, unfinished: Collection[BaseOp
         unfinished: The operators and evaluators that a stored run has not finished; None for all.
 
     Raises:
-        InputError: A model is not configured; the error says what to write in Python.
+        InputError: A model is not configured, and the error says what to write in Python; or a model is too small.
     """
     try:
         if asking := build.may_ask if unfinished is None else unfinished:
@@ -125,16 +125,19 @@ def check_models(build: Build, reasoner: Reasoner, unfinished: Collection[BaseOp
 
 
 def check_reasoner(reasoner: Reasoner, operators: Collection[BaseOperator]) -> None:
-    """Check that a reasoner has a model if an operator, also in a nested workflow, is known to ask the reasoner.
+    """Check that a reasoner has a model that suits the operators that are known to ask it, also in nested workflows.
 
     Raises:
-        InputError: The reasoner has no model.
+        InputError: The reasoner has no model, or a too small one.
     """
     check: Callable[[], None] | None = getattr(reasoner, "check_model", None)
-    if check is None:
-        return
-    try:
-        check()
-    except OperadError:
-        if asks_model(operators):
-            raise
+    if check is not None:
+        try:
+            check()
+        except OperadError:
+            if any(asking(operators)):
+                raise
+            return
+    if not getattr(reasoner, "writes_prose", True):
+        for operator in asking(operators):
+            operator.check_reasoner(reasoner)

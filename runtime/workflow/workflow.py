@@ -638,14 +638,14 @@ class Workflow(Definition[T]):
         await self._runs.cancel(run_id)
 
     def check_model(self, reasoner: Reasoner, operators: Collection[BaseOperator] | None = None) -> None:
-        """Check that the reasoner has a model if an operator, also in a nested workflow, is known to ask one.
+        """Check that the reasoner has a model that suits the operators known to ask it, also in nested workflows.
 
         Args:
             reasoner: The reasoner.
             operators: The operators and evaluators that are going to run; by default all.
 
         Raises:
-            InputError: The reasoner has no model.
+            InputError: The reasoner has no model, or a too small one.
         """
         graph = self.graph()
         check_reasoner(reasoner, [*graph.operators.values(), *graph.evaluators] if operators is None else operators)
@@ -657,6 +657,11 @@ class Workflow(Definition[T]):
         """The reasoner of a run without one: the workflow's; without that, the one of the run that contains it."""
         outer = None if self._given_reasoner else events.current_scope()
         return cast("Reasoner", outer.run.reasoner) if outer else self._reasoner
+
+    @property
+    def has_model(self) -> bool:
+        """True if the workflow was given a model of its own."""
+        return self._given_reasoner is not None
 
     def with_own_model(self, call: OperatorCall) -> OperatorCall:
         """Return the call with the workflow's own model as the reasoner, if the workflow was given a model."""

@@ -12,12 +12,11 @@ from pydantic import JsonValue
 
 from operad.configs.code import Trust
 from operad.configs.flow import find_graph
-from operad.configs.inputs import start_variables
+from operad.configs.inputs import start_variables, text_input
 from operad.configs.loader import load
 from operad.configs.runnable import Source, lasting, make
 from operad.configs.schema import DurableSpec
 from operad.operators.nodes.flow import Start, StartVariable, read_inputs
-from operad.operators.variables import VariableType
 from operad.runtime.agents.agent import Agent
 from operad.runtime.agents.leader import Leader
 from operad.runtime.values.errors import InputError, did_you_mean
@@ -80,8 +79,8 @@ class Offer:
             RefusedError: The inputs do not fit the workflow, or one is a file, whose path would be one of this machine.
         """
         given: dict[str, JsonValue] = dict(inputs)
-        if not given and self.variables and [kind for _, kind in self.variables] == [VariableType.STRING]:
-            given = {self.variables[0].name: goal}
+        if not given and (name := text_input(self.variables)):
+            given = {name: goal}
         files = {name for name, kind in _inputs_in(self.agent.workflow) if kind.is_file}
         if named := [name for name in given if name in files and given[name] not in (None, "", [])]:
             raise RefusedError(

@@ -109,6 +109,17 @@ def test_job_files_and_inputs_reach_the_model(operad, expert, tmp_path):
     assert all(text in prompt for text in ("Greet Ada.", "The world is round.", "tone", "warm"))
 
 
+def test_an_input_whose_name_an_instruction_has_in_braces_is_remarked_on(operad, expert):
+    expert.write_text(EXPERT.replace("Greet.", "'Greet {name} in {{ tone }} words.'"))
+    with ScriptedModel([Say("ok"), Say("ok")]) as endpoint:
+        command = "run", expert, "--base-url", endpoint.base_url, "--job", "Greet Ada."
+        _, _, err = operad(*command, "--input", "tone=warm")
+        _, _, without = operad(*command)
+    remark = "operator 'greet': {tone} in its instruction is not filled in; the model sees the inputs of the job by"
+    assert f"expert.yaml: {remark} their names\n" in err
+    assert "filled in" not in without
+
+
 def test_events_are_written_as_json_lines_numbered_without_gaps(operad, expert):
     with ScriptedModel([Say("Hello!")]) as endpoint:
         operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url, "--events", "run.jsonl")

@@ -163,6 +163,11 @@ def test_a_stdout_that_cannot_be_written_is_one_line(arguments, redirection, why
     assert "internal error" not in done.stderr
 
 
+def test_a_result_that_stdout_does_not_take_goes_to_stderr(tmp_path):
+    done = _run_redirected(["run", "--trust", "expert.yaml", "--job", "Wait."], ">/dev/full", tmp_path)
+    assert done.stderr.splitlines()[-2:] == ["done", "operad: stdout cannot be written: No space left on device"]
+
+
 @pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"])
 def test_a_stderr_that_cannot_be_written_does_not_cost_the_result(redirection, tmp_path):
     done = _run_redirected(["run", "--trust", "expert.yaml", "--job", "Wait."], redirection, tmp_path)

@@ -409,6 +409,15 @@ def test_a_job_that_no_input_takes_is_said_and_the_internal_operator_is_called_r
     assert "--job" not in operad("run", "echo.json", "--input", "t=3")[2]
 
 
+def test_a_job_is_the_value_of_the_only_input_if_that_is_a_text_and_none_is_given(operad, folder):
+    (folder / "echo.json").write_text(json.dumps(echo(["t", "string"])))
+    status, out, err = operad("run", "echo.json", "--job", "hello")
+    assert (status, out) == (0, "hello\n")
+    assert "--job" not in err
+    (folder / "two.json").write_text(json.dumps(echo(["t", "string"], ["n", "number"])))
+    assert "2 inputs are missing" in operad("run", "two.json", "--job", "hello")[2]
+
+
 def test_a_job_that_an_input_takes_needs_no_remark(operad, folder):
     (folder / "echo.operad.yaml").write_text(
         "workflow: echo\nnodes:\n  1: {type: start, variables: {sys.query: string}}\n"

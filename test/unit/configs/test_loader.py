@@ -590,7 +590,7 @@ def beside(tmp_path):
 
 
 def tools_of(expert):
-    return expert.workflow.get_operator("greet").config.actions[0].tools
+    return expert.workflow.get_operator("greet").config.tools
 
 
 @pytest.mark.parametrize(
@@ -605,7 +605,8 @@ def test_a_dotted_name_is_a_tool_of_a_module_beside_the_file(write, beside, tool
 
 def test_tools_of_actions_may_be_dotted_and_modules_lie_in_folders(write, beside):
     text = MINIMAL.replace("Greet.\n", "Greet.\n    actions: [{name: look up, tools: [inner.more.look]}]\n")
-    assert [tool.name for tool in tools_of(load(write(text)).expert())] == ["look"]
+    [action] = load(write(text)).expert().workflow.get_operator("greet").config.actions
+    assert [tool.name for tool in action.tools] == ["look"]
 
 
 def test_a_dotted_tool_is_code_that_is_loaded_only_where_it_is_trusted(write, beside):
@@ -628,6 +629,14 @@ def test_a_dotted_tool_is_code_that_is_loaded_only_where_it_is_trusted(write, be
 def test_a_dotted_tool_that_is_not_there_is_told(write, beside, tools, code, said):
     [(found, where, message)] = issues(write(with_search(tools)))
     assert (found, where[:20], message[: len(said)]) == (code, ":5 operators[0].tools"[:20], said)
+
+
+def test_tools_of_an_operator_are_no_action_of_the_prompt(write, beside):
+    expert = load(write(with_search("[my_module.search]"))).expert()
+    reasoner = ScriptedReasoner("said")
+    expert.workflow.run("Greet.", reasoner)
+    assert [tool.name for tool in reasoner.tasks[0].tools] == ["search"]
+    assert reasoner.tasks[0].actions == ()
 
 
 def test_a_tool_that_a_person_approves_says_so_in_the_file(write, beside):
@@ -935,7 +944,7 @@ def test_a_tool_has_a_time_limit(write, tmp_path):
     file = write(MINIMAL.replace("Greet.", "Greet.\n    tools: [{name: timed, module_path: own_tools, timeout: 5}]"))
     [greet] = load(file).expert().workflow.get_operators()
     assert isinstance(greet, Operator)
-    [tool] = greet.config.actions[0].tools
+    [tool] = greet.config.tools
     assert isinstance(tool, Tool)
     assert tool.timeout == 5
 
@@ -1502,7 +1511,6 @@ experts:
         ("      - {instruction: Own.}", ["evaluator"]),
         ("      {instruction: Own.}", ["evaluator"]),
         ("      [{name: evaluator, instruction: Own.}, {instruction: Other.}]", ["evaluator", "evaluator-6"]),
-        ("      []", []),
         ("      *brief", ["brief"]),
     ],
 )
@@ -1659,8 +1667,17 @@ def test_ports_that_chains_follow_and_used_operators_are_no_remarks(write, more)
     assert preview(write(text.replace(" [[*greet]]", f"\n      - {first}{more}"))).remarks == ()
 
 
-def test_an_evaluator_that_is_left_empty_is_a_fault(write):
-    assert issues(write(MINIMAL + "    evaluator:\n")) == [
+def test_a_name_in_braces_in_an_instruction_is_a_remark(write):
+    instruction = '"Greet {name} in {{ language }}. Answer {\\"a\\": 1} or {}."\n'
+    assert preview(write(MINIMAL.replace("Greet.\n", instruction))).remarks == (
+        "line 3: operator 'greet': {name}, {language} in an instruction is not filled in; "
+        "the model sees the inputs of the job by their names",
+    )
+
+
+@pytest.mark.parametrize("left_empty", ["", " []"])
+def test_an_evaluator_that_is_left_empty_is_a_fault(write, left_empty):
+    assert issues(write(MINIMAL + f"    evaluator:{left_empty}\n")) == [
         (
             "value",
             ":8 experts[0].evaluator",

@@ -55,6 +55,13 @@ def test_a_round_of_the_dataset_is_named(tmp_path, shared_data):
         ("worf_evaluator.WorFEvaluator", {"gold": "nowhere.txt"}, "nowhere.txt"),
         ("worf_evaluator.WorFEvaluator", {"gold": "Node:\n1: a\nEdge:", "similarity": "exakt"}, "did you mean 'exact'"),
         ("worf_evaluator.WorFEvaluator", {"gold": "Node:\n1: a\nEdge:", "threshold": 80}, "from 0 to 1, not 80"),
+        ("worf_evaluator.WorFEvaluator", {"gold": "Node:\n1: a\nEdge:", "threshold": "high"}, "0 to 1, not 'high'"),
+        ("worf_evaluator.WorFEvaluator", {"gold": "Node:\n1: a\nEdge:", "beta": "high"}, "at most 1, not 'high'"),
+        (
+            "worf_evaluator.WorFEvaluator",
+            {"gold": "Node:", "treshold": 1},
+            "did you mean 'threshold'?); it has: config, gold",
+        ),
         ("chat2workflow.pass_evaluator.PassEvaluator", {"key": {"input": ["a"]}}, "write {inputs"),
         ("chat2workflow.pass_evaluator.PassEvaluator", {"key": {"dataset": ".", "task": "X"}}, "write {dataset"),
         ("chat2workflow.resolve_evaluator.ResolveEvaluator", {"subtask": {}}, "write {dataset"),

@@ -215,7 +215,7 @@ experts: [{profile: {name: X}, workflow: [[{name: a, instruction: Look., tools: 
     )
     [operator] = load(path).expert().workflow.get_operators()
     assert isinstance(operator, Operator)
-    assert [tool.name for action in operator.config.actions for tool in action.tools if isinstance(tool, Tool)] == [
+    assert [tool.name for tool in operator.config.tools if isinstance(tool, Tool)] == [
         "web_search",
         "clock",
         "wikipedia",

@@ -218,7 +218,7 @@ def test_a_gold_text_that_is_no_workflow_is_refused(gold):
     ("settings", "told"),
     [
         ({"gold": NodeGraph(name="empty")}, "gold workflow 'empty': has no nodes"),
-        ({"threshold": 0}, "threshold must be above 0 and at most 1, not 0"),
+        ({"threshold": 0}, "threshold must be a number above 0 and at most 1, not 0"),
         ({"threshold": math.nan}, "threshold"),
         ({"threshold": 60}, "not 60"),
         ({"mode": "best"}, "mode must be one of paper, full, official, not 'best'"),

@@ -145,4 +145,4 @@ def test_a_part_says_everything(missing):
 
 def test_the_instruction_tells_of_each_expert():
     told = split_instruction([Profile(name="Writer", description="writes"), Profile(name="Mute")])
-    assert told.endswith("- Writer: writes\n- Mute: says nothing about itself")
+    assert told.endswith("- Writer: writes\n- Mute: no description")

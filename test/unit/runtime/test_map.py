@@ -872,7 +872,7 @@ def test_a_model_in_a_body_sees_the_item_and_what_else_the_map_sees_but_not_the_
         flow = engine([read, facts] >> Map("each", Operator("Check."), over="claims"), model=model.model)
         flow.run("air")
     assert asked == [
-        "## Job\nair\n\n## Messages of earlier operators\n### From each\n```\nair\n```\n\n"
+        "## Job\nair\n\n## Messages of earlier operators\n### Item of read.claims\n```\nair\n```\n\n"
         '### From read\n```\n{\n "topic": "moons"\n}\n```'
     ]
 
@@ -966,7 +966,7 @@ def test_items_of_a_map_in_a_map_hide_the_lists_of_both(engine):
     inner = Workflow(Map("inner", Operator("Translate.")), name="body")
     inputs = {"rows": [["a", "b"]], "others": [["a", "b"]]}
     for prompt in shown(engine(Map("outer", inner, over="rows")), inputs):
-        assert "From inner" in prompt
+        assert "Item of outer.item" in prompt
         assert '"others"' in prompt
         assert '"rows"' not in prompt
         assert '"item"' not in prompt

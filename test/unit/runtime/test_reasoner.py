@@ -523,7 +523,7 @@ async def test_a_thinker_instructs_until_it_is_finished_and_the_actor_answers():
         answer = await reasoner.infer(task(tools=(ADD,), output_schema=CLAIMS))
     assert answer == '{"claims": ["4"]}'
     assert thinker.requests[0]["messages"][0]["content"].startswith(THINKER)
-    assert "What came of it:\n```\nThe sum is 4.\n```" in thinker.requests[1]["messages"][-1]["content"]
+    assert "The result:\n```\nThe sum is 4.\n```" in thinker.requests[1]["messages"][-1]["content"]
     assert "Add 2 and 2." in actor.requests[0]["messages"][-1]["content"]
     assert "Mention the sum." in actor.requests[2]["messages"][-1]["content"]
     assert asked_for(actor.requests[2])["required"] == ["claims"]
@@ -590,7 +590,8 @@ def test_an_item_of_a_map_is_shown_without_the_list_that_it_is_of():
     job = Job(goal="Sort.", inputs={"docs": ["a", "b"], "tone": "kind"})
     shown = render(Task(job=job, instruction="", workflow_messages=(item,)))[-1]["content"]
     assert '"tone": "kind"' in shown
-    assert "docs" not in shown
+    assert "### Item of docs\n```\nb\n```" in shown
+    assert '"docs"' not in shown
 
 
 def test_an_operator_with_the_outputs_item_and_index_hides_no_list():

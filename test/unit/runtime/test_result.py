@@ -252,6 +252,11 @@ async def test_an_operator_thinks_with_its_own_model_and_a_workflow_inside_too()
     assert (await flow.arun("x")).output == {"one": "own", "inner": "inner", "three": "flow"}
 
 
+def test_a_workflow_inside_with_a_model_of_its_own_needs_none_around_it():
+    inner = BuiltinWorkflow(Operator("Two.", id="two"), name="inner", model=ScriptedReasoner(["inner"]))
+    assert BuiltinWorkflow(inner).run("x").text == "inner"
+
+
 def test_without_a_model_a_run_ends_before_it_begins_and_says_what_to_set(monkeypatch):
     for name in ("OPERAD_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)

@@ -93,7 +93,7 @@ def test_golds_are_found_by_name(comfy, answers, tmp_path):
     (golds / "c.json").unlink()
     status, _, err = comfy(answers, "--gold", golds)
     assert status == 2
-    assert f"no gold for {answers}/c.md" in err
+    assert f"no gold workflow for {answers}/c.md" in err
 
 
 def test_lines_hold_answers_in_any_form_and_their_golds(comfy, tmp_path):
@@ -163,7 +163,11 @@ def test_rates_are_drawn(comfy, answers, tmp_path):
         ("x.jsonl", "\n", "has no lines"),
         ("x.jsonl", '{"id": 1, "answer": "a"}\n{"id": 1, "answer": "b"}', "x.jsonl:1' is there twice"),
         ("x.jsonl", '{"id": 1, "answer": "a", "gold": "b("}', "the gold of x.jsonl:1: 1 issue"),
-        ("x.jsonl", '{"answer": "a", "gold": "A()"}\n{"answer": "a"}', "no gold for x.jsonl:2"),
+        (
+            "x.jsonl",
+            '{"answer": "a", "gold": "A()"}\n{"answer": "a"}',
+            "no gold workflow for x.jsonl:2; add `gold` to these lines, or remove it from the others",
+        ),
     ],
 )
 def test_lines_that_are_wrong_are_told_with_their_place(comfy, tmp_path, name, content, said):

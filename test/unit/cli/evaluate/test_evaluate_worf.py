@@ -137,6 +137,12 @@ def test_all_that_cannot_be_paired_is_told_at_once():
     assert "did you mean 'b'?" in str(caught.value)
 
 
+def test_of_many_issues_the_first_and_their_number_are_told():
+    with pytest.raises(InvalidError, match=r"^predictions \(the first 20 of 30 issues\): 20 issues") as caught:
+        pair([Item("one", "a", 1, b"")], [Item("answers", f"x{n}", n, b"") for n in range(30)])
+    assert caught.value.issues[-1].where == "answers/x19"
+
+
 # What is kept
 
 
@@ -205,8 +211,8 @@ def test_mode_official_is_scored(worf, write):
     ("options", "told"),
     [
         (["--similarity", "exac"], "there is no similarity 'exac' (did you mean 'exact'?)"),
-        (["--mode", "papper"], "mode must be one of paper, full, official"),
-        (["--threshold", "60"], "threshold must be above 0 and at most 1, not 60"),
+        (["--mode", "papper"], "mode must be one of paper, full, official, not 'papper' (did you mean 'paper'?)"),
+        (["--threshold", "60"], "threshold must be a number above 0 and at most 1, not 60.0"),
         (["--plot", "f1.pdf"], "must end in .png or .svg"),
         (["--plot", "folder.png"], "folder.png: cannot be written: Is a directory"),
         (["--seconds", "nan"], "--seconds nan: must be more than 0, and finite"),

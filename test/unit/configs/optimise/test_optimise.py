@@ -159,7 +159,7 @@ async def test_a_proposer_sees_the_workflow_its_failures_and_what_was_tried(desk
     assert first["tried before"] == []
     assert any(shown["tried before"] for shown, _ in proposer.shown)
     tried = [each for shown, _ in proposer.shown for each in shown["tried before"]]
-    assert all(each.keys() == {"operations", "score", "so it went"} or "could not be used" in each for each in tried)
+    assert all(each.keys() == {"operations", "score", "effect"} or "could not be used" in each for each in tried)
     assert len(json.dumps(later)) < 60_000
 
 
@@ -544,7 +544,7 @@ def test_the_command_searches_tells_and_sums_up(operad, desk):
         options = ["--model", "m", "--base-url", endpoint.base_url, "--rounds", 3, "--tasks", "tasks.jsonl"]
         status, out, err = operad("optimise", "clerk.yaml", *options)
         assert status == 0
-        assert "candidate 1 is better: 20.00, and the expert as it is 0.00" in out
+        assert "candidate 1 is better: 0.200, and the expert as it is 0.000" in out
         assert "3 rounds are done; " in out
         assert "the expert as it is: 0.000, " in err
         assert "step 1, from 0: set_instruction answer: 0.200 (+0.200), " in err
@@ -578,7 +578,7 @@ def test_nothing_better_is_said_plainly(operad):
         status, out, _ = operad(
             "optimise", "clerk.yaml", "--base-url", endpoint.base_url, "--rounds", 1, "--tasks", "tasks.jsonl"
         )
-    assert (status, "nothing better than the expert as it is was found: 0.00" in out) == (0, True)
+    assert (status, "nothing better than the expert as it is was found: 0.000" in out) == (0, True)
 
 
 @pytest.mark.parametrize(

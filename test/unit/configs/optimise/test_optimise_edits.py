@@ -92,10 +92,31 @@ def test_a_file_that_comes_with_operad_comes_through(name):
 
 def test_what_a_model_is_shown():
     shown = outline(data_of(DESK), "Desk")
-    assert shown["operators"][0] == {"name": "triage", "instruction": "Refund or complaint?", "after": []}
+    ports = ["refund", "complaint"]
+    triage = {"name": "triage", "instruction": "Refund or complaint?", "ports": ports, "after": []}
+    assert shown["operators"][0] == triage
     assert shown["operators"][2]["after"] == ["refund", "soothe"]
     assert shown["operators"][1]["after"] == ["triage (port refund)"]
     assert (shown["evaluator"], shown["max_rounds"]) == ("Is it kind?", 3)
+
+
+def test_a_model_is_shown_forms_lists_and_inputs():
+    shown = outline(
+        data_of("""
+operators:
+  - &facts {instruction: List., output_schema: "{claims: [string]}"}
+  - &check {instruction: Check., map: {over: facts.claims}, output: {ok: boolean}}
+  - &write {instruction: Write., inputs: [facts]}
+experts:
+  - profile: {name: Desk}
+    workflow: [[*facts, *check, *write]]
+"""),
+        "Desk",
+    )
+    facts, check, write = shown["operators"]
+    assert facts["output_schema"] == "{claims: [string]}"
+    assert (check["map"], check["output"]) == ({"over": "facts.claims"}, {"ok": "boolean"})
+    assert write["after"] == ["check", "facts"]
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,7 @@ def test_faults_of_every_kind_are_told_at_once(tmp_path):
         ("- {id: a, job: x, verify: {contains: x, tolerance: 1}}", ["`tolerance` goes with `number`"]),
         ("- {id: a, job: x, verify: {contains: x, params: {y: 1}}}", ["`params` goes with `class`"]),
         ("- {id: a, job: x, verify: {contain: x}}", ["did you mean 'contains'"]),
+        ("- {id: a, job: x, verify: {contains: []}}", ["`contains` is empty; name a text, or remove the key"]),
         ("- {id: 1, job: x, verify: {contains: x}}", ["put it in quotes"]),
         ("hello", ["must be a mapping"]),
         ("[]", ["tasks: must not be empty"]),
