@@ -25,7 +25,7 @@ from operad.operators import Services
 from operad.runtime.agents.agent import Agent, Expert, Profile
 from operad.runtime.agents.leader import Leader
 from operad.runtime.models.model import Model
-from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner
+from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner, reasoner_of
 from operad.runtime.tools.toolkit import Action, Toolkit
 from operad.runtime.values.document import Document, parse_document, read_document
 from operad.runtime.values.errors import InputError, OperadError, did_you_mean
@@ -68,7 +68,7 @@ class Configuration:
         self,
         name: str | None = None,
         *,
-        model: Model | None = None,
+        model: Model | Reasoner | None = None,
         model_name: str | None = None,
         base_url: str | None = None,
     ) -> Agent:
@@ -82,7 +82,7 @@ class Configuration:
         return self.expert(name, model=model, model_name=model_name, base_url=base_url)
 
     def leader(
-        self, *, model: Model | None = None, model_name: str | None = None, base_url: str | None = None
+        self, *, model: Model | Reasoner | None = None, model_name: str | None = None, base_url: str | None = None
     ) -> Leader:
         """Return the leader with all experts.
 
@@ -114,7 +114,7 @@ class Configuration:
         self,
         name: str | None = None,
         *,
-        model: Model | None = None,
+        model: Model | Reasoner | None = None,
         model_name: str | None = None,
         base_url: str | None = None,
     ) -> Expert:
@@ -122,7 +122,7 @@ class Configuration:
 
         Args:
             name: Name in the expert's profile.
-            model: Model to use instead of the file's. If neither is given, the environment names the model when it is
+            model: Model or reasoner to use instead of the file's. If neither is given, the environment names the model when it is
                 first used.
             model_name: Name of the model, instead of the name in the file.
             base_url: Endpoint, instead of the file's endpoint or of the embedded model.
@@ -150,12 +150,27 @@ class Configuration:
         reasoner = self._reasoner(spec, model, model_name, base_url)
         return Expert(self.profiles[names.index(name)], self._workflows[name], reasoner, self._memory(spec))
 
+    def names_reasoner(self, name: str) -> bool:
+        """Return True if the file names the model, or sets the reasoner, of the agent with a name.
+
+        Otherwise the agent uses the model of the environment.
+        """
+        agents = [self.spec.leader, *self.spec.experts]
+        spec = next(spec for spec in agents if spec is not None and spec.profile.name == name)
+        return any((spec.model, self.spec.model, spec.reasoner.model_fields_set, self.spec.reasoner.model_fields_set))
+
     def _memory(self, spec: ExpertSpec | LeaderSpec) -> int:
         return (spec.memory or self.spec.memory).tokens
 
     def _reasoner(
-        self, spec: ExpertSpec | LeaderSpec, model: Model | None, model_name: str | None, base_url: str | None
-    ) -> MonoModelReasoner | DualModelReasoner:
+        self,
+        spec: ExpertSpec | LeaderSpec,
+        model: Model | Reasoner | None,
+        model_name: str | None,
+        base_url: str | None,
+    ) -> Reasoner:
+        if model is not None and not isinstance(model, Model):
+            return reasoner_of(model)
         model_spec = override(spec.model or self.spec.model, model_name, base_url)
         if model is None and model_spec is not None:
             model = make_model(model_spec)

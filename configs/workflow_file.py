@@ -63,13 +63,12 @@ def load_workflow(
     if services is not None:
         raise InputError(f"{path} configures experts; write `services: …` in it instead of the argument services")
     configuration = load(path, trust=trust)
-    agent = configuration.agent(
-        expert,
-        model=model if isinstance(model, Model) else None,
-        model_name=model if isinstance(model, str) else None,
-    )
+    if isinstance(model, str):
+        agent = configuration.agent(expert, model_name=model)
+    else:
+        agent = configuration.agent(expert, model=model)
     workflow = agent.workflow
-    workflow.model = agent.reasoner if model is None or isinstance(model, Model | str) else model
+    workflow.model = agent.reasoner if model is not None or configuration.names_reasoner(agent.profile.name) else None
     workflow.memory = agent.memory
     return workflow
 

@@ -1,5 +1,7 @@
 """`load_workflow`: a file of any format that runs, as a workflow in Python."""
 
+import json
+
 import pytest
 
 from operad import InputError, InvalidError, load_workflow
@@ -61,6 +63,26 @@ def test_an_expert_is_chosen_by_name_and_keeps_the_memory_of_its_file(write):
     assert [operator.get_id() for operator in flow.get_operators()] == ["read"]
     assert flow.memory == 1234
     assert flow.run("x").text == "Dear Ada"
+
+
+@pytest.mark.parametrize(
+    ("named", "has_model"), [("", False), ("model: {name: m, base_url: 'http://localhost:1/v1'}\n", True)]
+)
+def test_only_a_file_that_names_a_model_gives_it_to_the_workflow(write, named, has_model):
+    flow = load_workflow(
+        write(EXPERTS + named), expert="Writer"
+    )  # without a model, a nested workflow uses the outer one
+    assert (flow.model is not None) is has_model
+    scripted = ScriptedReasoner(["Dear Ada"])
+    assert load_workflow(write(EXPERTS + named), expert="Writer", model=scripted).model is scripted
+
+
+def test_all_experts_of_a_team_use_the_given_reasoner(write):
+    part = {"id": "1", "goal": "Write.", "context": "", "completion_criteria": "", "dependencies": []}
+    split = {"sub_jobs": [{**part, "assigned_expert": "Writer"}]}
+    scripted = ScriptedReasoner(lambda task: "Dear Ada" if task.instruction == "Write a letter." else json.dumps(split))
+    flow = load_workflow(write(EXPERTS + "leader: {profile: {name: Editor}}\n"), model=scripted)
+    assert flow.run("A letter to Ada, please.").text == "Dear Ada"
 
 
 def test_a_configuration_that_comes_with_operad_is_loaded_by_name():
