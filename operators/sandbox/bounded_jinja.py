@@ -120,8 +120,9 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
         """Raise SecurityError, because an undefined value would be rendered as an empty text."""
-        instead = _INSTEAD.get(attribute, "") if isinstance(obj, list | dict) else ""
-        raise SecurityError(f"a template must not use the attribute {attribute!r} of a {type(obj).__name__}{instead}")
+        kind = type(obj).__name__
+        instead = _INSTEAD.get(attribute, "") if kind == "list" else ""
+        raise SecurityError(f"a template must not use the attribute {attribute!r} of a {kind}{instead}")
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """Return a bounded version of `str.format` and `str.format_map`; None for other values."""
@@ -168,7 +169,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return result if isinstance(result, OWN) else budget.paid(result)
 
 
-_INSTEAD = dict.fromkeys(
+_INSTEAD: Mapping[str, str] = dict.fromkeys(
     ("append", "extend", "insert"),
     ": lists cannot be changed; write {% set ns = namespace(items=[]) %} and {% set ns.items = ns.items + [x] %}",
 )
