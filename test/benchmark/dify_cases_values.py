@@ -61,7 +61,7 @@ def assignments() -> Iterator[Case]:
         app([start(), answer("2", "{{#sys.dialogue_count#}}{{#sys.user_id#}}")], "1>2"),
         turns=TURNS,
         alone="Dify's server counts the exchanges and names the user",
-        expects={"answer": "2"},
+        expects={"answer": "3"},
     )
     optional = {"type": "text-input", "required": False}
     yield Case(
