@@ -151,6 +151,16 @@ def assignments() -> Iterator[Case]:
             {**ASKED, "a": "given"},
         )  # fmt: skip
     yield Case(
+        "assign-set-constant-object",
+        "variable assigner: operations",
+        app(
+            [start(), assign("2", ("conversation.o", "set", '{"k": ["a"]}')), answer("3", "{{#conversation.o#}}")],
+            "1>2 2>3",
+            conversation_variables=variables(o=("object", {"old": 1})),
+        ),
+        ASKED,
+    )
+    yield Case(
         "assign-several",
         "variable assigner: several, in order",
         app(
