@@ -34,6 +34,17 @@ _ARGUMENT_PARAMS = (("code", "variables"), ("template-transform", "variables"))
 """Types and parameters whose names are arguments of the node itself; other nodes do not refer to them."""
 
 
+_BY_VARIABLE: Mapping[str, Sequence[str]] = {"start": ["defaults"], "parameter-extractor": ["optional", "options"]}
+"""Parameters that say more on variables by their names, by node type."""
+
+
+def _with_name(value: Any, old: str, new: str) -> Any:
+    """Return a mapping by name or a list of names in which a name is replaced."""
+    if isinstance(value, list):
+        return [new if name == old else name for name in list_of(value)]
+    return {new if name == old else name: item for name, item in fields_of(value).items()}
+
+
 class RenameVariable(Operation):
     """Renames a variable of a node; what refers to it follows, and the node's own code or template.
 
@@ -106,6 +117,14 @@ class RenameVariable(Operation):
             for item in list_of(params.get(param))
         ]
         renamed = {**params, param: items}
+        if (spec.type, param) not in _ARGUMENT_PARAMS:
+            renamed |= {
+                name: _with_name(params[name], self.old, self.new)
+                for name in _BY_VARIABLE.get(spec.type, ())
+                if name in params
+            }
+            if (failure := fields_of(params.get("failure"))).get("values"):
+                renamed["failure"] = {**failure, "values": _with_name(failure["values"], self.old, self.new)}
         if spec.type == "code":
             rename = result_renamed if param == "outputs" else argument_renamed
             renamed["code"] = rename(_text(params.get("code")), self.old, self.new)
@@ -190,7 +209,7 @@ class AddInput(Operation):
 
 
 class RemoveInput(Operation):
-    """Removes an input of the workflow; what reads it is not changed."""
+    """Removes an input of the workflow, with its default; what reads it is not changed."""
 
     op: Literal["remove_input"] = "remove_input"
     name: str = Field(min_length=1, description="Its name.")
@@ -222,8 +241,11 @@ def _missing_name(what: str, spec: NodeSpec, param: str, name: str) -> Iterator[
 
 def _without(graph: NodeGraph, spec: NodeSpec, param: str, name: str) -> NodeGraph:
     params = fields_of(spec.params)
-    kept = [item for item in list_of(params.get(param)) if _name(item, 0) != name]
-    return with_params(graph, spec.id, {**params, param: kept})
+    kept: Fields = {param: [item for item in list_of(params.get(param)) if _name(item, 0) != name]}
+    for about in _BY_VARIABLE.get(spec.type, ()):
+        if name in (given := fields_of(params.get(about))):
+            kept[about] = {other: value for other, value in given.items() if other != name}
+    return with_params(graph, spec.id, {**params, **kept})
 
 
 # Outputs

@@ -42,6 +42,14 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=repr)
 
 
+def json_or_text(text: str) -> Any:
+    """Return the value of a JSON text; a text that is not JSON unchanged."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 def is_selector(value: Any) -> bool:
     """Return True if a value is a list of two texts, such as the reference ``[variable, id]``."""
     return (

@@ -95,7 +95,7 @@ class ParameterExtractor(AskingNode[ExtractorParams]):
         schema: Schema = {
             "type": "object",
             "properties": properties,
-            "required": list(properties),
+            "required": [name for name in properties if name not in params.optional],
             "additionalProperties": False,
         }
         lacking = (

@@ -94,7 +94,7 @@ def _system_inputs(job: Job) -> dict[str, Any]:
         **({"sys.query": job.goal} if job.goal else {}),
         "sys.files": [],
         "sys.conversation_id": job.session_id,
-        "sys.dialogue_count": sum(turn.role == "user" for turn in job.turns),
+        "sys.dialogue_count": 1 + sum(turn.role == "user" for turn in job.turns),  # counts from 1, as in Dify 1.x
         "sys.user_id": "",
         "sys.app_id": "",
         "sys.workflow_id": "",

@@ -169,7 +169,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return result if isinstance(result, OWN) else budget.paid(result)
 
 
-_INSTEAD = dict.fromkeys(
+_INSTEAD: Mapping[str, str] = dict.fromkeys(
     ("append", "extend", "insert"),
     ": lists cannot be changed; write {% set ns = namespace(items=[]) %} and {% set ns.items = ns.items + [x] %}",
 )

@@ -16,7 +16,7 @@ from operad.server.studio.unfinished import outputs_of
 
 
 def candidates(graph: NodeGraph, node_id: str) -> list[dict[str, Any]]:
-    """Return the variables that a node may read: those of nodes before it, and of the containers around it.
+    """Return the variables that a node may read: those of nodes before it, of the containers around it, and inside it.
 
     Raises:
         InputError: The node does not exist.
@@ -36,7 +36,15 @@ def candidates(graph: NodeGraph, node_id: str) -> list[dict[str, Any]]:
         ]
         for spec in reversed(before):
             found += _variable_rows(spec, outputs_of(checker, spec))
-    return found
+    return [*found, *_variables_inside(graph, checker, node_id)]
+
+
+def _variables_inside(graph: NodeGraph, checker: Checker, node_id: str) -> Iterator[dict[str, Any]]:
+    """Yield the variables of a container that its results and conditions may name: its own, and of nodes inside."""
+    yield from _variable_rows(graph.by_id[node_id], checker.inner.get(node_id, {}))
+    for spec in graph.nodes:
+        if spec.parent == node_id:
+            yield from _variable_rows(spec, outputs_of(checker, spec))
 
 
 def _is_conversation(spec: NodeSpec, level: str) -> bool:

@@ -186,8 +186,8 @@ def failures() -> Iterator[Case]:
         ),
     )  # fmt: skip
     yield Case(
-        "fail-branch-error-type",
-        "error_strategy fail-branch: error_type and error_message",
+        "fail-branch-error-message",
+        "error_strategy fail-branch: error_message",
         app(
             [start(), code("2", BOOM, {"out": "string"}, **BRANCH),
              branch("3", "2.error_message", "contains", "boom"), template("4", "boom"), template("5", "other"),

@@ -61,7 +61,7 @@ def assignments() -> Iterator[Case]:
         app([start(), answer("2", "{{#sys.dialogue_count#}}{{#sys.user_id#}}")], "1>2"),
         turns=TURNS,
         alone="Dify's server counts the exchanges and names the user",
-        expects={"answer": "2"},
+        expects={"answer": "3"},
     )
     optional = {"type": "text-input", "required": False}
     yield Case(
@@ -150,6 +150,16 @@ def assignments() -> Iterator[Case]:
             ),
             {**ASKED, "a": "given"},
         )  # fmt: skip
+    yield Case(
+        "assign-set-constant-object",
+        "variable assigner: operations",
+        app(
+            [start(), assign("2", ("conversation.o", "set", '{"k": ["a"]}')), answer("3", "{{#conversation.o#}}")],
+            "1>2 2>3",
+            conversation_variables=variables(o=("object", {"old": 1})),
+        ),
+        ASKED,
+    )
     yield Case(
         "assign-several",
         "variable assigner: several, in order",

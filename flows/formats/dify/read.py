@@ -10,14 +10,13 @@ from typing import Any, cast
 from operad.flows.check import CONVERSATION
 from operad.flows.formats.dify.apps import CONFIG_MODES, config_faults, has_config
 from operad.flows.formats.dify.forms import as_app
+from operad.flows.formats.dify.in_workflow import in_workflow
 from operad.flows.formats.dify.nodes import handles
 from operad.flows.formats.dify.overlay import apply_difference, change
 from operad.flows.formats.dify.plugins import Plugins
 from operad.flows.formats.dify.write import ABSENT, EXTRA, INSTRUCTIONS, NOTES, OWN, Writer, read_params, read_type
-from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, list_of, text_of, texts_of
+from operad.flows.formats.shapes import Fields, fields_of, list_of, text_of, texts_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.operators.nodes.extractor import IS_SUCCESS, REASON
-from operad.operators.variables import Selector, Text
 from operad.runtime.values.document import YamlValues
 from operad.runtime.values.errors import InvalidError, Issue
 
@@ -131,8 +130,8 @@ def read(text: YamlValues, name: str, plugins: Plugins, subject: str = "") -> No
     rest = {**root, "workflow": {**workflow, "graph": graph}}
     nodes = [entry for entry in entries if not is_note(entry)]
     graph_of_nodes = _with_params(_without_params(nodes, plugins), nodes, plugins)
-    graph_of_nodes = _with_reports(_with_environment(graph_of_nodes, workflow))
     conversation_nodes = _conversation_nodes(workflow)
+    graph_of_nodes = in_workflow(graph_of_nodes, workflow, conversation_nodes)
     whole_graph = NodeGraph(
         nodes=[*conversation_nodes, *graph_of_nodes.nodes],
         edges=[*graph_of_nodes.edges, *_edges(nodes, links, graph_of_nodes)],
@@ -252,76 +251,6 @@ def _with_params(graph: NodeGraph, nodes: Sequence[Fields], plugins: Plugins) ->
         for spec in graph.nodes
     ]
     return replace(graph, nodes=specs)
-
-
-def _with_environment(graph: NodeGraph, workflow: Fields) -> NodeGraph:
-    """Give the inputs for environment variables their types and values; files have no values of secrets."""
-    variables = {
-        f"env.{variable['name']}": variable
-        for variable in each_of(workflow.get("environment_variables"))
-        if isinstance(variable.get("name"), str)
-    }
-    specs = [_with_defaults(spec, variables) if spec.type == "start" else spec for spec in graph.nodes]
-    return replace(graph, nodes=specs)
-
-
-def _with_defaults(spec: NodeSpec, environment: Mapping[str, Fields]) -> NodeSpec:
-    params = fields_of(spec.params)
-    inputs = list_of(params.get("variables"))
-    names = [name if isinstance(name, str) else "" for name in ([*list_of(each), ""][0] for each in inputs)]
-    found = {name: environment[name] for name in names if name in environment}
-    if not found:
-        return spec
-    types = {name: each["value_type"] for name, each in found.items() if each.get("value_type") in _ENVIRONMENT_TYPES}
-    typed = [[name, types[name]] if name in types else each for name, each in zip(names, inputs, strict=True)]
-    defaults = {
-        name: each.get("value")
-        for name, each in found.items()
-        if each.get("value") or each.get("value_type") != "secret"
-    }
-    with_defaults = {"defaults": {**fields_of(params.get("defaults")), **defaults}} if defaults else {}
-    return replace(spec, params={**params, "variables": typed, **with_defaults})
-
-
-_ENVIRONMENT_TYPES = (
-    "number",
-    "boolean",
-    "object",
-    "array[string]",
-    "array[number]",
-    "array[object]",
-    "array[boolean]",
-)
-"""Types of environment variables other than texts."""
-
-
-def _with_reports(graph: NodeGraph) -> NodeGraph:
-    """Let extractors go on after an answer that does not fit, as in Dify, if a node reads whether it did."""
-    read = {
-        selector.node
-        for spec in graph.nodes
-        for selector in _selectors(spec.params)
-        if selector.variable in (IS_SUCCESS, REASON)
-    }
-    specs = [
-        replace(spec, params={**fields_of(spec.params), "on_mismatch": "empty"})
-        if spec.type == "parameter-extractor" and spec.id in read
-        else spec
-        for spec in graph.nodes
-    ]
-    return replace(graph, nodes=specs)
-
-
-def _selectors(value: Any) -> Iterator[Selector]:
-    """Yield the variables that parameters name as ``[variable, id]`` or in texts, at any depth."""
-    if isinstance(value, str):
-        yield from Text(value).selectors
-    elif is_selector(value):
-        yield Selector(*value)
-    elif isinstance(value, list | dict):
-        holder = cast("Mapping[str, Any] | list[Any]", value)
-        for each in holder.values() if isinstance(holder, Mapping) else holder:
-            yield from _selectors(each)
 
 
 def _conversation_nodes(workflow: Fields) -> list[NodeSpec]:

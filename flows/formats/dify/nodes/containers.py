@@ -8,7 +8,7 @@ from typing import Any
 
 from operad.flows.formats.dify.nodes.conditions import read_condition, write_condition
 from operad.flows.formats.dify.nodes.node_mapping import NodeContext, NodeMapping, convert_fields, unchanged
-from operad.flows.formats.shapes import Fields, each_of, is_selector, list_of
+from operad.flows.formats.shapes import Fields, each_of, is_selector, json_or_text, list_of
 
 
 def _write_loop(params: Fields, node_context: NodeContext) -> Fields:
@@ -60,10 +60,7 @@ def _first_value(variable: Fields, node_context: NodeContext) -> Any:
         return node_context.names.read(value)
     if variable.get("var_type") == "string" or not isinstance(value, str):
         return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return None if value == "" else value
+    return None if value == "" else json_or_text(value)
 
 
 _ERROR_MODES = {"fail": "terminated", "keep": "continue-on-error", "skip": "remove-abnormal-output"}

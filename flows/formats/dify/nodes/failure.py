@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from operad.flows.formats.shapes import Fields, each_of, fields_of
+from operad.flows.formats.shapes import Fields, each_of, fields_of, json_or_text
 
 FAIL_BRANCH = "fail-branch"
 """Handle of the edges that a node takes after a failure."""
@@ -51,12 +50,7 @@ def read_failure(data: Fields) -> Fields | None:
 def _read_default(given: Fields) -> Any:
     """Return a default value, which files may write as text."""
     value = given.get("value")
-    if given.get("type") == "string" or not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return value
+    return value if given.get("type") == "string" or not isinstance(value, str) else json_or_text(value)
 
 
 def write_failure(failure: Any) -> Fields:

@@ -832,3 +832,24 @@ def test_the_examples_of_the_documentation_do_what_they_should():
     assert list(examples) == list(OPERATIONS)
     for name, example in examples.items():
         assert lines(edit(graph, *([examples["split_end"]] if name == "merge_ends" else [])).graph, example)
+
+
+def test_what_names_a_variable_elsewhere_in_its_node_follows_a_new_name():
+    code = {"variables": [], "outputs": [["n", "number"]], "code": "def main():\n    return {'n': 1}"}
+    failure = {"then": "values", "values": {"n": 0}}
+    read = {"query": ["x", "1"], "instruction": "", "parameters": [["", "a", "string"], ["", "b", "string"]]}
+    graph = NodeGraph(
+        [
+            NodeSpec("1", "start", {"variables": [["x", "string"], ["y", "string"]], "defaults": {"x": "hi", "y": ""}}),
+            NodeSpec("2", "code", {**code, "failure": failure}),
+            NodeSpec("3", "parameter-extractor", {**read, "optional": ["b"], "options": {"a": ["u"], "b": ["v"]}}),
+            NodeSpec("4", "end", {"outputs": [["n", ["n", "2"]]]}),
+        ],
+        [Edge("1", "2"), Edge("2", "3"), Edge("3", "4")],
+    )
+    renames = ["rename_variable 1 x z", "rename_variable 2 n m", "rename_variable 3 b c", "remove_input y"]
+    made = edit(graph, *renames).graph
+    assert made.by_id["1"].params == {"variables": [["z", "string"]], "defaults": {"z": "hi"}}
+    assert made.by_id["2"].params["failure"] == {"then": "values", "values": {"m": 0}}
+    params = made.by_id["3"].params
+    assert (params["optional"], params["options"]) == (["c"], {"a": ["u"], "c": ["v"]})

@@ -260,6 +260,7 @@ def test_a_value_of_the_wrong_type_is_asked_for_again():
     assert "That answer does not fit" in requests[1]["messages"][-1]["content"]
 
 
+@pytest.mark.parametrize("answer", ['{"x": null, "n": 2}', '{"n": 2}'])
 @pytest.mark.parametrize(
     ("kind", "schema", "empty"),
     [
@@ -270,12 +271,13 @@ def test_a_value_of_the_wrong_type_is_asked_for_again():
         ("array[string]", {"type": "array", "items": {"type": "string"}}, []),
     ],
 )
-def test_a_parameter_that_a_text_may_lack_is_empty_then(kind, schema, empty):
+def test_a_parameter_that_a_text_may_lack_is_empty_then(kind, schema, empty, answer):
     parameters = (["About", "x", kind], ["About", "n", "number"])
-    outputs, [request] = extracted([Say('{"x": null, "n": 2}')], *parameters, optional=["x"])
+    outputs, [request] = extracted([Say(answer)], *parameters, optional=["x"])
     assert outputs == {"x": empty, "n": 2}
     asked = schema_of(request)
     assert asked["properties"]["x"] == {"anyOf": [schema, {"type": "null"}], "description": "About"}
+    assert asked["required"] == ["n"]
     assert request["messages"][0]["content"].splitlines()[1] == "Give null for what the text lacks of these: x."
 
 

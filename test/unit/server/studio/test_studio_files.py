@@ -290,6 +290,12 @@ def test_inside_a_container_its_own_variables_may_be_read(studio):
     assert [each["reference"] for each in found] == ["2.item", "2.index", "1.text", "1.languages"]
 
 
+def test_results_and_conditions_of_a_container_may_name_variables_inside_it(studio):
+    path = studio.told("files", {"new": "example", "name": "translations"})["path"]
+    found = studio.told("candidates", {"path": path, "node": "2"})["variables"]
+    assert [each["reference"] for each in found] == ["1.text", "1.languages", "2.item", "2.index", "2-2.text"]
+
+
 def test_edges_that_cannot_be_are_told_with_the_reason(studio):
     targets = studio.told("connectable", {"path": "five.yaml", "source": "3", "port": 0})["targets"]
     assert targets["4"] is None
