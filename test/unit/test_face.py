@@ -122,6 +122,12 @@ def test_an_example_is_the_first_indented_block_of_a_docstring():
     assert example_of("Do it.\n\nArgs:\n    c: No.") == ""
 
 
+def test_operad_testing_has_all_fakes():
+    short, home = importlib.import_module("operad.testing"), importlib.import_module("operad.runtime.testing")
+    assert short.__all__ == home.__all__
+    assert all(getattr(short, name) is getattr(home, name) for name in home.__all__)
+
+
 PUBLIC = ("operad", "operad.runtime", "operad.operators", "operad.evaluators", "operad.configs", "operad.flows")
 DOCUMENTED = {
     name: module

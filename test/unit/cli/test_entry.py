@@ -188,3 +188,8 @@ def _run_redirected(arguments, redirection, folder):
         ["sh", "-c", f'"$@" {redirection}', "sh", *COMMAND, *arguments],
         cwd=folder, input="Wait.\n", capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
+
+
+def test_the_command_is_a_module_too():
+    shown = subprocess.run([sys.executable, "-m", "operad", "--version"], capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith("operad ")

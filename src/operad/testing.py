@@ -1,0 +1,47 @@
+"""Fakes for tests: scripted models and reasoners, and a clock on which waiting takes no time.
+
+from operad.testing import Say, ScriptedModel
+
+with ScriptedModel([Say("Hello.")]) as endpoint:
+    assert flow.run("Greet.", model=endpoint.model).text == "Hello."
+"""
+
+from operad.runtime.testing import (
+    BreakOff,
+    CallTools,
+    DeadlockError,
+    Fail,
+    FakeClockLoop,
+    FakeComfyUI,
+    Hang,
+    LeftoverStepsError,
+    Plausible,
+    Raw,
+    Say,
+    ScriptedModel,
+    ScriptedReasoner,
+    Step,
+    UnexpectedStepError,
+    plausible,
+    run_on_fake_clock,
+)
+
+__all__ = [
+    "BreakOff",
+    "CallTools",
+    "DeadlockError",
+    "Fail",
+    "FakeClockLoop",
+    "FakeComfyUI",
+    "Hang",
+    "LeftoverStepsError",
+    "Plausible",
+    "Raw",
+    "Say",
+    "ScriptedModel",
+    "ScriptedReasoner",
+    "Step",
+    "UnexpectedStepError",
+    "plausible",
+    "run_on_fake_clock",
+]
