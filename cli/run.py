@@ -205,9 +205,10 @@ def _remarks(runnable: Runnable, file: str, goal: str, inputs: Mapping[str, obje
 def _no_job(file: str, runnable: Runnable) -> InputError:
     """Return the error for a missing job, with the options that give one."""
     profile = runnable.agent.profile
+    about = f". {profile.name}: {profile.description}" if profile.description else ""
     return InputError(
         f'{file}: no --job is given; operad run {shlex.quote(file)} --job "…" says what is to be done, or --file and '
-        f"--input give what to work on. {profile.name}: {profile.description or runnable.goal}"
+        f"--input give what to work on{about}"
     )
 
 
