@@ -373,7 +373,7 @@ def test_tables_without_rows_are_left_out(resolve, endpoint):
     _, options = endpoint
     status, out, _ = resolve(*options, "--only", "Reader")
     assert (status, "Where test cases end" in out) == (0, True)
-    assert "Resolve rate" not in out
+    assert "Resolve" not in out
 
 
 def test_recorded_responses_run_to_their_end(resolve, endpoint, folder, shared_data):
