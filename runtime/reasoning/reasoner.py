@@ -354,7 +354,8 @@ async def _opening_messages(task: Task, model: Model, *, answers: bool = True) -
 
 def _thinker_opening(opening: list[dict[str, Any]], tools: Sequence[Tool]) -> list[dict[str, Any]]:
     """Return the opening of the thinker: the rendered task, with its role and the actor's tools in the system message."""
-    names = "\n".join(f"- {tool.name}: {tool.description}" for tool in tools)
+    lines = [f"- {tool.name}: {' '.join(tool.description.strip().splitlines()[:1])}" for tool in tools]
+    names = "\n".join(lines)
     role = f"{THINKER}\n\nThe actor's tools:\n{names}" if tools else THINKER
     task_instructions = [f"The task:\n{message['content']}" for message in opening if message["role"] == "system"]
     rest = [message for message in opening if message["role"] != "system"]
