@@ -605,8 +605,10 @@ def test_a_dotted_name_is_a_tool_of_a_module_beside_the_file(write, beside, tool
 
 def test_tools_of_actions_may_be_dotted_and_modules_lie_in_folders(write, beside):
     text = MINIMAL.replace("Greet.\n", "Greet.\n    actions: [{name: look up, tools: [inner.more.look]}]\n")
-    [action] = load(write(text)).expert().workflow.get_operator("greet").config.actions
-    assert [tool.name for tool in action.tools] == ["look"]
+    [greet] = load(write(text)).expert().workflow.get_operators()
+    assert isinstance(greet, Operator)
+    [action] = greet.config.actions
+    assert [tool.name for tool in action.tools if isinstance(tool, Tool)] == ["look"]
 
 
 def test_a_dotted_tool_is_code_that_is_loaded_only_where_it_is_trusted(write, beside):
