@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import os
+import shlex
 import sys
 import threading
 from collections.abc import AsyncGenerator, Iterator, Mapping
@@ -248,7 +249,11 @@ class Asker:
         if self._lines.typed:
             self._console.print()
         hint = did_you_mean(question.interrupt_id, self.never_asked()).replace("did you mean", "--answer names")
-        give = f"give it: {self._later} {question.interrupt_id}=…{hint}" if self._later else "write it on the next line"
+        give = (
+            f"give it: {self._later} {shlex.quote(question.interrupt_id)}=…{hint}"
+            if self._later
+            else "write it on the next line"
+        )
         return InputError(f"{question.interrupt_id!r} asks {question.question!r}, and stdin holds no answer; {give}")
 
 

@@ -23,7 +23,7 @@ from operad.cli.telemetry import Traced, listened
 from operad.cli.trust_store import Trusted, trusting
 from operad.cli.view import View, ViewPort, page_of, port_of
 from operad.configs.flow import result_text
-from operad.configs.inputs import expert_inputs, job_of, start_variables, text_input
+from operad.configs.inputs import expert_inputs, job_of, looks_like_json, start_variables, text_input
 from operad.configs.prices import PricesFile
 from operad.configs.printable import put
 from operad.configs.remarks import unfilled
@@ -194,6 +194,9 @@ def _remarks(runnable: Runnable, file: str, goal: str, inputs: Mapping[str, obje
             yield unread
         return
     yield from (f"{file}: {remark}" for remark in unfilled(runnable.agent.workflow, inputs))
+    for name, value in inputs.items():
+        if isinstance(value, str) and looks_like_json(value):
+            yield f"--input {name}: is not valid JSON, so it is given as text"
     if not goal:
         origin = "name of the expert" if runnable.goal == runnable.agent.profile.name else "description"
         yield f"job: {runnable.goal} (no --job is given; this is the {origin} in {file})"
@@ -202,9 +205,10 @@ def _remarks(runnable: Runnable, file: str, goal: str, inputs: Mapping[str, obje
 def _no_job(file: str, runnable: Runnable) -> InputError:
     """Return the error for a missing job, with the options that give one."""
     profile = runnable.agent.profile
+    about = f". {profile.name}: {profile.description}" if profile.description else ""
     return InputError(
         f'{file}: no --job is given; operad run {shlex.quote(file)} --job "…" says what is to be done, or --file and '
-        f"--input give what to work on. {profile.name}: {profile.description or runnable.goal}"
+        f"--input give what to work on{about}"
     )
 
 

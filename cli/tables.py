@@ -91,13 +91,14 @@ def check_plot(path: Path | None) -> None:
 
 
 def show(report: Report, *, as_json: bool, plot: Path | None) -> None:
-    """Print a report to stdout, as tables or as JSON, and draw it if asked to."""
+    """Print a report to stdout, as tables or as JSON, and draw it if asked to. Tables without rows are left out."""
     if as_json:
         put(json.dumps({"summary": report.summary, "items": report.items}, indent=2, ensure_ascii=False))
     else:
         console = Console() if Console().is_terminal else Console(width=_WIDEST)
         for table in report.tables:
-            console.print(_rich(table))
+            if table.rows:
+                console.print(_rich(table))
     if plot is not None:
         draw(report.plots, plot)
 

@@ -324,7 +324,8 @@ class StandIns:
         callable_node: ast.AST | None = node
         if isinstance(node, ast.ClassDef):
             look = self._reader.look_at(found)
-            callable_node = look.members.get("__call__") if look.is_plain else None
+            may_have_function = "function" in look.assigned or "function" in look.members  # a tool as in Chat2Graph
+            callable_node = look.members.get("__call__") if look.is_plain and not may_have_function else None
             try:
                 init_signature = look.signature()
                 _ = init_signature and init_signature.bind()
@@ -334,7 +335,7 @@ class StandIns:
                 ) from error
             except ValueError:
                 callable_node = None
-            if look.is_plain and callable_node is None and not look.real:
+            if look.is_plain and callable_node is None and not look.real and not may_have_function:
                 raise ToolError(f"tool {spec.name!r}: instances of class {path} cannot be called; give it a __call__")
         if not is_function(callable_node) or callable_node.decorator_list:
             self.remarks[f"{path}: the arguments that this tool takes are not known without running it"] = None

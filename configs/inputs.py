@@ -34,8 +34,13 @@ def expert_inputs(given: Iterable[tuple[str, str]]) -> dict[str, JsonValue]:
     return {name: _json_or_text(value) for name, value in given}
 
 
+def looks_like_json(text: str) -> bool:
+    """Return True if a text begins as a list or an object in JSON."""
+    return text.lstrip().startswith(("[", "{"))
+
+
 def _json_or_text(text: str) -> JsonValue:
-    if text.lstrip()[:1] in ("[", "{"):
+    if looks_like_json(text):
         with suppress(ValueError, RecursionError):
             return json.loads(text)
     return text

@@ -79,12 +79,14 @@ class ClassLook:
         real: The classes of operad among its bases.
         unknown: Reasons why bases are unknown.
         members: Its members, including those of its bases.
+        assigned: Names of the attributes that methods of these classes assign, such as ``function`` by `self.function =`.
         is_plain: True if its members alone determine its instances: no decorator, metaclass or unread base.
     """
 
     real: list[type] = field(default_factory=list[type])
     unknown: list[str] = field(default_factory=list[str])
     members: dict[str, ast.AST] = field(default_factory=dict[str, ast.AST])
+    assigned: set[str] = field(default_factory=set[str])
     is_plain: bool = True
 
     def signature(self) -> inspect.Signature | None:
@@ -299,6 +301,8 @@ class Reader:
             look.is_plain &= not (node.decorator_list or node.keywords)
             for name, member in _definitions(node.body):
                 look.members.setdefault(name, member)
+            stored = (each for each in ast.walk(node) if isinstance(each, ast.Attribute))
+            look.assigned.update(each.attr for each in stored if isinstance(each.ctx, ast.Store))
             for base in node.bases:
                 self._add_members(self._base(found.module, base), look, seen)
 

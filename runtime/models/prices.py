@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from operad.runtime.models.turn import Price
 from operad.runtime.values.document import Document, Path_, parse_document
-from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
+from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.values.file import FileDescriptor
 
 MAX_BYTES = 2**18
@@ -50,7 +50,10 @@ def known_price(name: str, base_url: str, environ: Mapping[str, str]) -> Price |
         return None
     hosts = [parts.netloc.rpartition("@")[2].lower(), parts.hostname or ""]
     users_file = own_file(environ)
-    tables = [read_prices(users_file), _shipped()] if users_file else [_shipped()]
+    try:
+        tables = [read_prices(users_file), _shipped()] if users_file else [_shipped()]
+    except InputError as error:
+        raise InputError(f"{error}; OPERAD_PRICES names it" if environ.get("OPERAD_PRICES") else str(error)) from error
     for listed_name in (name, _DATE.sub("", name)):
         for table in tables:
             for host in hosts:

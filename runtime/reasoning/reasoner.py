@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from pydantic import JsonValue
@@ -15,6 +15,7 @@ from operad.runtime.models.model import Model, resolve_model
 from operad.runtime.reasoning.conversation import Conversation, Form
 from operad.runtime.reasoning.prompt import fence, render
 from operad.runtime.reasoning.task import Task
+from operad.runtime.tools.tool import Tool
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import AnswerError, InputError
 from operad.runtime.values.fingerprint import name_of
@@ -300,7 +301,8 @@ class DualModelReasoner:
         """
         form = _form(task)
         actor = Conversation(self.actor, await _opening_messages(task, self.actor), task.tools)
-        thinker = Conversation(self.thinker, _thinker_opening(await _opening_messages(task, self.thinker)))
+        opening = await _opening_messages(task, self.thinker, answers=False)
+        thinker = Conversation(self.thinker, _thinker_opening(opening, task.tools))
         for _ in range(self._max_rounds):
             step: dict[str, Any] = json.loads(await thinker.answer(Form(STEP), max_repairs=self._max_repairs))
             if step["finished"]:
@@ -349,17 +351,26 @@ def _form(task: Task) -> Form | None:
     return None if schema is None else Form.of(schema, task.check)
 
 
-async def _opening_messages(task: Task, model: Model) -> list[dict[str, Any]]:
-    """Return the rendered task; its JSON Schema is left out if the endpoint enforces it from the first turn."""
+async def _opening_messages(task: Task, model: Model, *, answers: bool = True) -> list[dict[str, Any]]:
+    """Return the rendered task; its JSON Schema is left out if the endpoint enforces it from the first turn.
+
+    Args:
+        task: The task.
+        model: The model.
+        answers: False if the model does not answer the task itself, so that nothing enforces the schema.
+    """
     begins_with_tools = bool(task.tools) and model.tools == "native"
-    is_enforced = model.structured and not begins_with_tools and is_json_schema(task.output_schema)
+    is_enforced = answers and model.structured and not begins_with_tools and is_json_schema(task.output_schema)
     if not task.files:
         return render(task, show_schema=not is_enforced, vision=model.vision)
     return await asyncio.to_thread(render, task, show_schema=not is_enforced, vision=model.vision)  # reads files
 
 
-def _thinker_opening(opening: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the opening of the thinker: the rendered task, with the thinker's role in the system message."""
+def _thinker_opening(opening: list[dict[str, Any]], tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    """Return the opening of the thinker: the rendered task, with its role and the actor's tools in the system message."""
+    lines = [f"- {tool.name}: {' '.join(tool.description.strip().splitlines()[:1])}" for tool in tools]
+    names = "\n".join(lines)
+    role = f"{THINKER}\n\nThe actor's tools:\n{names}" if tools else THINKER
     task_instructions = [f"The task:\n{message['content']}" for message in opening if message["role"] == "system"]
     rest = [message for message in opening if message["role"] != "system"]
-    return [{"role": "system", "content": "\n\n".join([THINKER, *task_instructions])}, *rest]
+    return [{"role": "system", "content": "\n\n".join([role, *task_instructions])}, *rest]

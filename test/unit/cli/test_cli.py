@@ -120,6 +120,14 @@ def test_an_input_whose_name_an_instruction_has_in_braces_is_remarked_on(operad,
     assert "filled in" not in without
 
 
+def test_an_input_that_begins_as_json_and_is_none_is_remarked_on(operad, expert):
+    with ScriptedModel([Say("ok")]) as endpoint:
+        _, _, err = operad("run", expert, "--base-url", endpoint.base_url, "--input", 'a=["x",]', "--input", "b=[1]")
+    assert [line for line in err.splitlines() if "JSON" in line] == [
+        "--input a: is not valid JSON, so it is given as text"
+    ]
+
+
 def test_events_are_written_as_json_lines_numbered_without_gaps(operad, expert):
     with ScriptedModel([Say("Hello!")]) as endpoint:
         operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url, "--events", "run.jsonl")

@@ -605,8 +605,10 @@ def test_a_dotted_name_is_a_tool_of_a_module_beside_the_file(write, beside, tool
 
 def test_tools_of_actions_may_be_dotted_and_modules_lie_in_folders(write, beside):
     text = MINIMAL.replace("Greet.\n", "Greet.\n    actions: [{name: look up, tools: [inner.more.look]}]\n")
-    [action] = load(write(text)).expert().workflow.get_operator("greet").config.actions
-    assert [tool.name for tool in action.tools] == ["look"]
+    [greet] = load(write(text)).expert().workflow.get_operators()
+    assert isinstance(greet, Operator)
+    [action] = greet.config.actions
+    assert [tool.name for tool in action.tools if isinstance(tool, Tool)] == ["look"]
 
 
 def test_a_dotted_tool_is_code_that_is_loaded_only_where_it_is_trusted(write, beside):
@@ -629,6 +631,37 @@ def test_a_dotted_tool_is_code_that_is_loaded_only_where_it_is_trusted(write, be
 def test_a_dotted_tool_that_is_not_there_is_told(write, beside, tools, code, said):
     [(found, where, message)] = issues(write(with_search(tools)))
     assert (found, where[:20], message[: len(said)]) == (code, ":5 operators[0].tools"[:20], said)
+
+
+CHAT2GRAPH_TOOLS = """
+class Tool:
+    def __init__(self, name, description, function):
+        self.name, self.description, self.function = name, description, function
+
+class SchemaGetter(Tool):
+    def __init__(self, id=None):
+        super().__init__(name="get_schema", description="Read the schema.", function=self.get_schema)
+
+    async def get_schema(self, graph: str) -> str:
+        return f"the schema of {graph}"
+"""
+
+
+def test_a_tool_class_of_chat2graph_is_a_tool_before_and_after_it_is_trusted(write, tmp_path):
+    (tmp_path / "my_module.py").write_text(CHAT2GRAPH_TOOLS)
+    file = write(with_search("[{name: SchemaGetter, module_path: my_module}]"))
+    assert preview(file).remarks[1:] == (
+        "my_module.SchemaGetter: the arguments that this tool takes are not known without running it",
+    )
+    [tool] = tools_of(load(file).expert())
+    assert (tool.name, tool.description) == ("get_schema", "Read the schema.")
+
+
+def test_a_tool_class_without_a_function_or_a_call_is_a_fault(write, tmp_path):
+    (tmp_path / "my_module.py").write_text(CHAT2GRAPH_TOOLS.replace("self.function = ", "self.other = "))
+    file = write(with_search("[{name: SchemaGetter, module_path: my_module}]"))
+    with pytest.raises(InvalidError, match=r"instances of class my_module\.SchemaGetter cannot be called"):
+        preview(file)
 
 
 def test_tools_of_an_operator_are_no_action_of_the_prompt(write, beside):

@@ -248,7 +248,7 @@ def test_a_hostile_file_is_an_error_in_words(prices, text, error, told):
 
 def test_a_file_that_is_named_must_be_there(prices, tmp_path):
     prices()
-    with pytest.raises(InputError, match=r"no such file \(did you mean 'prices.yaml'\?\)"):
+    with pytest.raises(InputError, match=r"no such file \(did you mean 'prices.yaml'\?\); OPERAD_PRICES names it"):
         resolve_model("gpt-4o", environ={**OPENAI, "OPERAD_PRICES": str(tmp_path / "price.yaml")})
 
 

@@ -522,7 +522,8 @@ async def test_a_thinker_instructs_until_it_is_finished_and_the_actor_answers():
         reasoner = DualModelReasoner(actor.model, thinker.model)
         answer = await reasoner.infer(task(tools=(ADD,), output_schema=CLAIMS))
     assert answer == '{"claims": ["4"]}'
-    assert thinker.requests[0]["messages"][0]["content"].startswith(THINKER)
+    tools = f"The actor's tools:\n- add: {ADD.description}\n\nThe task:\n"
+    assert thinker.requests[0]["messages"][0]["content"].startswith(f"{THINKER}\n\n{tools}")
     assert "The result:\n```\nThe sum is 4.\n```" in thinker.requests[1]["messages"][-1]["content"]
     assert "Add 2 and 2." in actor.requests[0]["messages"][-1]["content"]
     assert "Mention the sum." in actor.requests[2]["messages"][-1]["content"]
@@ -534,6 +535,16 @@ async def test_one_model_may_both_think_and_act_and_rounds_are_bounded():
     async with ScriptedModel([Say(on), Say("one"), Say(on), Say("two"), Say("the end")]) as scripted:
         assert await DualModelReasoner(scripted.model, max_rounds=2).infer(task()) == "the end"
     assert "No more steps can be taken" in scripted.requests[-1]["messages"][-1]["content"]
+
+
+async def test_a_thinker_sees_the_form_of_the_answer_that_the_endpoint_demands_of_the_actor():
+    schema = json.dumps({"type": "object", "properties": {"sum": {"type": "number"}}, "required": ["sum"]})
+    thinker_says = [Say(json.dumps({"instruction": "", "finished": True}))]
+    async with ScriptedModel(thinker_says) as thinker, ScriptedModel([Say('{"sum": 4}')]) as actor:
+        task = Task(job=Job(goal="2+2?"), instruction="Add.", output_schema=schema)
+        assert await DualModelReasoner(actor.model, thinker.model).infer(task) == '{"sum": 4}'
+    assert f"## Form of the answer\n{schema}" in thinker.requests[0]["messages"][-1]["content"]
+    assert "Form of the answer" not in actor.requests[0]["messages"][-1]["content"]
 
 
 async def test_a_thinker_without_structured_output_is_repaired():

@@ -369,6 +369,13 @@ def test_rates_are_drawn_and_models_with_several_runs_have_a_mean(resolve, endpo
 # Recorded responses
 
 
+def test_tables_without_rows_are_left_out(resolve, endpoint):
+    _, options = endpoint
+    status, out, _ = resolve(*options, "--only", "Reader")
+    assert (status, "Where test cases end" in out) == (0, True)
+    assert "Resolve" not in out
+
+
 def test_recorded_responses_run_to_their_end(resolve, endpoint, folder, shared_data):
     data = shared_data / "chat2workflow"
     _, options = endpoint
