@@ -6,7 +6,7 @@ from typing import Annotated
 import pytest
 from pydantic import AfterValidator, BaseModel
 
-from operad import InvalidError, Operator, PausedError, Tool, events, tool
+from operad import InvalidError, Operator, OperatorError, PausedError, RunContext, Tool, events, tool
 from operad.configs.answers import describe_answer, read_answer
 from operad.runtime import BuiltinWorkflow, ToolError
 from operad.runtime.testing import CallTools, Say, ScriptedModel
@@ -149,6 +149,26 @@ def test_a_condition_decides_which_calls_are_asked_about(condition):
         flow.resume("r", "yes")
         results = [m["content"] for m in scripted.requests[-1]["messages"] if m["role"] == "tool"]
     assert results == ["50 to a", "200 to b"]
+
+
+def test_a_condition_gets_the_deps_of_the_run():
+    def is_above(cents: int, run: RunContext[int]) -> bool:
+        return cents > run.deps
+
+    asked = tool(approve=is_above)(refund.function)
+    call = {"order": "A1", "cents": 10}
+    with pausing(asked, call) as (flow, _):
+        assert flow.run("x", deps=10).text == "done"
+    with pausing(asked, call) as (flow, _):
+        with pytest.raises(PausedError) as paused:
+            flow.run("x", run_id="r", deps=9)
+        assert paused.value.questions[0].arguments == call
+        flow.resume("r", "no")
+    with (
+        ScriptedModel([CallTools({"refund": call})]) as scripted,
+        pytest.raises(OperatorError, match="this run has none"),
+    ):
+        BuiltinWorkflow(Operator("Refund.", tools=[asked]), model=scripted.model).run("x")
 
 
 def test_a_condition_that_fails_prevents_the_call():
