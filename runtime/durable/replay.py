@@ -17,10 +17,11 @@ from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import InsightsRecalled, MessageKept, OperatorRetried, Scope
 from operad.runtime.events.journal import bare, key_of
 from operad.runtime.events.repeat import Repeat, repeating, traced
+from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.knowledge.run_insights import RunInsights
-from operad.runtime.values.errors import BudgetError, InputError, MissingDepsError, OperadError
+from operad.runtime.values.errors import BudgetError, InputError, OperadError
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage
 from operad.runtime.values.questions import Question
 from operad.runtime.values.schema_check import check_schema
