@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeGuard, cast, overload
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic_core import to_jsonable_python
 from typing_extensions import ParamSpec, TypeVar
 
 from operad.runtime.events import current_scope
@@ -339,8 +340,16 @@ def tool_of(function: Any, **options: Any) -> Tool:
 
 
 def as_text(result: Any) -> str:
-    """Return a result of a tool as text for a model."""
-    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str)
+    """Return a result of a tool as text for a model: text as it is, other values as JSON."""
+    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """Return a pydantic model, a dataclass, a date and the like as plain values; other objects as `str`."""
+    try:
+        return to_jsonable_python(value, by_alias=True, fallback=str)
+    except ValueError:  # bytes that are not text
+        return str(value)
 
 
 class DescribedFunction(Protocol):
