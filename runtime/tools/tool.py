@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeGuard, cast, overload
 
-from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, model_validator
 from pydantic_core import to_jsonable_python
 from typing_extensions import ParamSpec, TypeVar
 
@@ -79,7 +79,7 @@ class Tool(Value, Generic[P, R]):
     function: Callable[P, R] = Field(exclude=True, repr=False)
     timeout: Annotated[float, BeforeValidator(in_seconds)] | None = Field(default=None, gt=0)
     id: str = Field(default_factory=new_id)
-    approve: Approve = False
+    approve: Annotated[Approve, PlainSerializer(bool, when_used="json")] = False
 
     _indifferent = Value._indifferent | {"approve"}
     _signature: Signature | None = PrivateAttr(default=None)

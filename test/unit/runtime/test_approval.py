@@ -207,3 +207,12 @@ def test_a_durable_run_keeps_a_question_with_its_tool_and_takes_other_arguments(
         flow.resume("r", {"clerk": {"order": "A2"}})
         assert '"order": "A2", "cents": 4' in scripted.requests[-1]["messages"][-1]["content"]
     ledger.close()
+
+
+def test_a_tool_with_a_condition_has_a_json_form():
+    def pay(cents: int) -> str: ...
+
+    made = tool(approve=is_large)(pay)
+    assert made.approve is is_large
+    assert made.model_dump(mode="json")["approve"] is True
+    assert tool(pay).model_dump(mode="json")["approve"] is False
