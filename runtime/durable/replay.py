@@ -120,7 +120,7 @@ class Replay:
         step_id = f"{self.run_id}:{key}"
         text = await remote.outcome_of(step_id, node, call, scope)
         outcome = await in_thread(self._codec.load, text, Outcome)
-        if isinstance(outcome.error, BudgetError):  # resumed with a larger budget, the run may execute it again
+        if isinstance(outcome.error, BudgetError | MissingDepsError):  # the resumed run may execute it again
             await remote.forget(step_id)
         return self._result_of(key, outcome, scope, replayed=True)
 
