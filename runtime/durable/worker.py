@@ -47,7 +47,6 @@ from operad.runtime.events import (
     enter,
 )
 from operad.runtime.events.repeat import traced
-from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.knowledge.run_insights import RunInsights
@@ -268,7 +267,7 @@ class Worker:
         try:
             async with run.connections:
                 outcome = await outcome_of_work(lambda: perform(node, call, scope), scope)
-        except (BudgetError, MissingDepsError) as error:  # the driver does not store this outcome, but needs the usage
+        except BudgetError as error:  # the driver does not store this outcome, but needs the usage
             outcome = Outcome(None, error, scope.usage, tuple(scope.kept or ()), traced.get())
         except BaseException:
             ended(OperatorCancelled(seconds=log.now() - began, usage=scope.usage), attempt=scope.attempt)
