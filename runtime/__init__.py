@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from operad.runtime.durable.workflow import DurableWorkflow
     from operad.runtime.events.interrupts import interrupt
     from operad.runtime.events.journal import idempotency_key
-    from operad.runtime.events.run_context import RunContext
+    from operad.runtime.events.run_context import MissingDepsError, RunContext
     from operad.runtime.graph.call import Executable, OperatorCall
     from operad.runtime.graph.edges import Port
     from operad.runtime.graph.graph import WorkflowGraph
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         InvalidError,
         Issue,
         JobError,
-        MissingDepsError,
         MissingExtraError,
         ModelError,
         OperadError,
@@ -157,7 +156,7 @@ _HOMES = {
         "agents.agent": "Agent Expert Profile",
         "policies.cache": "Cache",
         "knowledge.documents": "Documents",
-        "values.errors": "AnswerError BudgetError FaultError InputError InvalidError Issue JobError MissingDepsError "
+        "values.errors": "AnswerError BudgetError FaultError InputError InvalidError Issue JobError "
         "MissingExtraError ModelError OperadError OperatorError OperatorTimeoutError PausedError PortError RunningLoopError SkippedError ToolError",
         "values.file": "FileDescriptor",
         "durable.file_store": "FileStore",
@@ -187,7 +186,7 @@ _HOMES = {
         "values.questions": "Question",
         "reasoning.reasoner": "DualModelReasoner MonoModelReasoner Reasoner",
         "workflow.result": "Result",
-        "events.run_context": "RunContext",
+        "events.run_context": "MissingDepsError RunContext",
         "reasoning.task": "Example Task",
         "tools.tool": "Tool ToolGroup",
         "tools.toolkit": "Action Toolkit",

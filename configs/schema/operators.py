@@ -27,7 +27,7 @@ from operad.runtime.values import errors
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.ids import id_fault
 
-_ALWAYS_FINAL = {"BudgetError", "MissingDepsError", "MissingExtraError", "PausedError", "RunningLoopError"}
+_ALWAYS_FINAL = {"BudgetError", "MissingExtraError", "PausedError", "RunningLoopError"}
 
 ERRORS: Mapping[str, type[Exception]] = {
     **{

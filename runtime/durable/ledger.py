@@ -41,12 +41,13 @@ from operad.runtime.durable.step_table import taken_over
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import OperatorCancelled, OperatorFailed, OperatorFinished, OperatorSkipped, RunFinished
 from operad.runtime.events.journal import bare
+from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import causes
 from operad.runtime.reasoning.reasoner import Reasoner
-from operad.runtime.values.errors import InputError, MissingDepsError, OperadError, describe
+from operad.runtime.values.errors import InputError, OperadError, describe
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.workflow.live import LiveRun
 from operad.runtime.workflow.run import Run

@@ -17,10 +17,11 @@ from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import InsightsRecalled, MessageKept, OperatorRetried, Scope
 from operad.runtime.events.journal import bare, key_of
 from operad.runtime.events.repeat import Repeat, repeating, traced
+from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.knowledge.run_insights import RunInsights
-from operad.runtime.values.errors import BudgetError, InputError, MissingDepsError, OperadError
+from operad.runtime.values.errors import BudgetError, InputError, OperadError
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage
 from operad.runtime.values.questions import Question
 from operad.runtime.values.schema_check import check_schema
@@ -119,7 +120,7 @@ class Replay:
         step_id = f"{self.run_id}:{key}"
         text = await remote.outcome_of(step_id, node, call, scope)
         outcome = await in_thread(self._codec.load, text, Outcome)
-        if isinstance(outcome.error, BudgetError):  # resumed with a larger budget, the run may execute it again
+        if isinstance(outcome.error, BudgetError | MissingDepsError):  # the resumed run may execute it again
             await remote.forget(step_id)
         return self._result_of(key, outcome, scope, replayed=True)
 

@@ -11,13 +11,28 @@ from typing_extensions import TypeVar
 
 from operad.runtime import events
 from operad.runtime.events import interrupts, journal
-from operad.runtime.values.errors import MissingDepsError
+from operad.runtime.values.errors import InputError
 
 T = TypeVar("T")
 D = TypeVar("D", default=Any, covariant=True)
 
 _DEPS = re.compile(r"\bRunContext\[(.*)\]")
 _OPTIONAL = re.compile(r"\b(None|Optional)\b|^(typing\.)?Any$")
+
+
+class MissingDepsError(InputError):
+    """A function takes `RunContext.deps`, and the run has none.
+
+    Example:
+        @operator
+        def count(context: RunContext[list[str]]) -> int:
+            return len(context.deps)
+
+        try:
+            Workflow(count).run("Count.")  # without deps=["a", "b"]
+        except OperatorError as error:
+            print(isinstance(error.__cause__, MissingDepsError))
+    """
 
 
 @dataclass(frozen=True, slots=True)

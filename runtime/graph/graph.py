@@ -83,6 +83,12 @@ class WorkflowGraph:
     evaluators: tuple[BaseOperator, ...] = ()
     duplicate_ids: tuple[str, ...] = ()
 
+    @property
+    def tails(self) -> Sequence[str]:
+        """Ids of the operators without successors, in the order in which they were added."""
+        has_successors = {parent for parents in self.before.values() for parent in parents}
+        return [operator_id for operator_id in self.operators if operator_id not in has_successors]
+
     def plan(self, name: str) -> Plan:
         """Return the plan of the graph: the operators, then the evaluators after the tails, and the node `END`.
 
@@ -95,10 +101,8 @@ class WorkflowGraph:
         issues = self.check()
         if issues:
             raise InvalidError(f"workflow {name!r} cannot be built", issues)
-        has_children = {parent for parents in self.before.values() for parent in parents}
-        tails = [node_id for node_id in self.before if node_id not in has_children]
         evaluators = [evaluator.get_id() for evaluator in self.evaluators]
-        before = {**self.before, **dict.fromkeys(evaluators, tails), END: evaluators or tails}
+        before = {**self.before, **dict.fromkeys(evaluators, self.tails), END: evaluators or self.tails}
         return Plan(before, self.joins, self._ports())
 
     def check(self) -> list[Issue]:
@@ -257,8 +261,7 @@ class WorkflowGraph:
                 further = {key: self.operators[key] for key in operator.reads if key in self.operators.keys() - known}
                 found = operator.check({**known, **further}) if further else []
             issues += found
-        has_children = {parent for parents in self.before.values() for parent in parents}
-        tails = {key: operator for key, operator in self.operators.items() if key not in has_children}
+        tails = {key: self.operators[key] for key in self.tails}
         for evaluator in self.evaluators:
             issues += evaluator.check_among(tails, self.operators)
         issues += [

@@ -49,6 +49,7 @@ class BaseOperator(Step[T]):
             the operator nor a workflow inside it does; None if this is unknown.
         gives_verdict: False if the operator's answer is never a verdict, so that it cannot be an evaluator.
         sequential: For an operator that runs a workflow repeatedly: True if each pass continues the previous one.
+        gives_items: True if the operator is a map, whose answer is the output ``items`` of its message.
     """
 
     policy: Policy | None = None
@@ -56,6 +57,7 @@ class BaseOperator(Step[T]):
     asks_model: bool | None = None
     gives_verdict: ClassVar[bool] = True
     sequential: ClassVar[bool] = False
+    gives_items: bool = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 from operad.runtime.models.model import Model
 from operad.runtime.testing.plausible import plausible_answer
@@ -75,6 +75,10 @@ class Say(Step):
 
     text: str
     finish_reason: str = "stop"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"Say(…): expected a text, got {self.text!r:.200}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +210,8 @@ class ScriptedModel:
 
     def __init__(
         self,
-        script: Sequence[Step | str | Callable[[Request], Step | str]] | Callable[[Request], Step | str],
+        script: Sequence[Step | BaseModel | str | Callable[[Request], Step | BaseModel | str]]
+        | Callable[[Request], Step | BaseModel | str],
         *,
         wants_key: str | None = None,
     ) -> None:
@@ -291,19 +296,17 @@ class ScriptedModel:
             return Fail(400, f"the script failed: {describe(error)}")
 
 
-def _step_of(value: Step | str) -> Step:
-    """Return a step unchanged, and a text as the step that says it.
+def _step_of(value: Step | BaseModel | str) -> Step:
+    """Return a step unchanged, and a text or a pydantic model as the step that says it.
 
     Raises:
-        TypeError: The value is neither.
+        TypeError: The value is none of these.
     """
-    if isinstance(value, str):
-        return Say(value)
-    if not isinstance(value, Step):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(
-            f"a script holds steps, such as Say('…'), texts and functions that return them; got {value!r:.200}"
-        )
-    return value
+    if isinstance(value, Step):
+        return value
+    if isinstance(value, str | BaseModel):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return Say(value if isinstance(value, str) else value.model_dump_json())
+    raise TypeError(f"a script holds steps, such as Say('…'), texts, pydantic models and functions; got {value!r:.200}")
 
 
 def _is_call(pair: Any) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import BaseModel
-
+from operad.runtime.events import current_scope
 from operad.runtime.reasoning.conversation import Form
 from operad.runtime.reasoning.task import Task
 from operad.runtime.testing.scripted_model import (
@@ -17,6 +17,7 @@ from operad.runtime.testing.scripted_model import (
     UnexpectedStepError,
 )
 from operad.runtime.values.errors import AnswerError, did_you_mean
+from operad.runtime.values.json_like import JsonLike, as_json
 from operad.runtime.values.schema import SchemaMismatch, parse_output_schema
 
 if TYPE_CHECKING:
@@ -40,8 +41,9 @@ def _validated(task: Task, answer: str) -> str:
         ) from mismatch
 
 
-Answer = str | Mapping[str, Any] | BaseModel | Exception | Callable[[Task], "str | Awaitable[str]"]
-"""Answer of a scripted reasoner: a text, a value to convert to JSON, an error to raise, or a function of a task."""
+Answer = JsonLike | Exception | Callable[[Task], "JsonLike | Exception | Awaitable[JsonLike | Exception]"]
+"""Answer of a scripted reasoner: a text, another value, which is converted to JSON, an error to raise, or a function of
+a task that returns one of these."""
 
 Script = Answer | Sequence[Answer]
 """Answers in the order of the calls, or one answer for every call."""
@@ -60,7 +62,7 @@ class ScriptedReasoner:
 
     Args:
         script: Answers in the order of the calls, or one answer for every call. Alternatively, a dict of these by the
-            instruction of the operator that asks.
+            instruction or the id of the operator that asks.
 
     Attributes:
         tasks: The tasks so far.
@@ -69,15 +71,15 @@ class ScriptedReasoner:
     def __init__(self, script: Script | Mapping[str, Script]) -> None:
         self.tasks: list[Task] = []
         self._lock = threading.Lock()
-        self._by_instruction = isinstance(script, Mapping)
+        self._by_name = isinstance(script, Mapping)
         scripts = cast("Mapping[str, Script]", script if isinstance(script, Mapping) else {"": script})
         self._constant: dict[str, Answer] = {}
         self._in_sequence: dict[str, list[Answer]] = {}
-        for instruction, part in scripts.items():
-            if isinstance(part, str | Mapping | BaseModel | Exception) or callable(part):
-                self._constant[instruction] = part
+        for name, part in scripts.items():
+            if isinstance(part, Sequence) and not isinstance(part, str):
+                self._in_sequence[name] = list(cast("Sequence[Answer]", part))
             else:
-                self._in_sequence[instruction] = list(part)
+                self._constant[name] = cast("Answer", part)
 
     async def infer(self, task: Task) -> str:
         """Return the next answer of the script; for a task with an `output_schema`, as normalized JSON.
@@ -89,15 +91,13 @@ class ScriptedReasoner:
         """
         with self._lock:
             self.tasks.append(task)
-            answer = self._next(task)
-        if isinstance(answer, BaseModel):
-            answer = answer.model_dump_json()
-        elif isinstance(answer, Mapping):
-            answer = json.dumps(answer, ensure_ascii=False)
+            answer: Any = self._next(task)
+        if callable(answer):
+            answer = answer(task)
+            answer = await answer if inspect.isawaitable(answer) else answer
         if isinstance(answer, Exception):
             raise answer
-        text = answer if isinstance(answer, str) else answer(task)
-        return _validated(task, text if isinstance(text, str) else await text)
+        return _validated(task, answer if isinstance(answer, str) else json.dumps(as_json(answer), ensure_ascii=False))
 
     def __enter__(self) -> Self:
         return self
@@ -111,15 +111,15 @@ class ScriptedReasoner:
 
     def _next(self, task: Task) -> Answer:
         """Return the next answer for a task, or raise UnexpectedStepError."""
-        instruction = task.instruction if self._by_instruction else ""
-        if instruction in self._constant:
-            return self._constant[instruction]
-        if instruction not in self._in_sequence:
-            known = [*self._constant, *self._in_sequence]
-            raise UnexpectedStepError(
-                f"the script has no answers for {instruction!r}{did_you_mean(instruction, known)}"
-            )
-        if not self._in_sequence[instruction]:
-            whose = f" for {instruction!r}" if instruction else ""
+        known, scope = [*self._constant, *self._in_sequence], current_scope()
+        names = [task.instruction, *([scope.operator_id] if scope else [])] if self._by_name else [""]
+        name = next((each for each in names if each in known), None)
+        if name is None:
+            asked = " or ".join(map(repr, names))
+            raise UnexpectedStepError(f"the script has no answers for {asked}{did_you_mean(names[-1], known)}")
+        if name in self._constant:
+            return self._constant[name]
+        if not self._in_sequence[name]:
+            whose = f" for {name!r}" if name else ""
             raise UnexpectedStepError(f"call {len(self.tasks)} of the reasoner is more than its script holds{whose}")
-        return self._in_sequence[instruction].pop(0)
+        return self._in_sequence[name].pop(0)

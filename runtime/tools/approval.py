@@ -9,14 +9,16 @@ from typing import Any, cast
 
 from operad.runtime.events import current_scope
 from operad.runtime.events.interrupts import interrupt
+from operad.runtime.events.run_context import RunContext
+from operad.runtime.tools.signature import is_context
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, InvalidError, ToolError, did_you_mean, shorten
 from operad.runtime.values.questions import APPROVAL
 from operad.runtime.values.schema_check import Schema, check_schema
 
 Approve = bool | Callable[..., bool | Awaitable[bool]]
-"""True to ask a person before each call of a tool; or a function that takes arguments of the call by name, and returns
-True if a person is to be asked."""
+"""True to ask a person before each call of a tool; or a function that takes arguments of the call by name, and the
+`RunContext` if a parameter is annotated with it, and returns True if a person is to be asked."""
 
 ANSWERS = ("yes", "no", "always")
 """The answers in one word; ``always`` allows all calls of the tool in the rest of the run."""
@@ -96,11 +98,9 @@ def check_condition(tool: str, condition: Approve, known: Collection[str]) -> No
     except (TypeError, ValueError) as error:
         raise ToolError(f"tool {tool!r}: approve: {short_repr(condition)} has no signature to read") from error
     for parameter in parameters:
-        if parameter.kind is parameter.VAR_KEYWORD or (
-            parameter.name not in known and parameter.default is not parameter.empty
-        ):
-            continue
-        if parameter.name not in known or parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+        is_known = parameter.name in known or is_context(parameter.annotation)
+        is_left_out = parameter.kind is parameter.VAR_KEYWORD or parameter.default is not parameter.empty
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL) or not (is_known or is_left_out):
             raise ToolError(
                 f"tool {tool!r}: approve: parameter {str(parameter)!r} of the condition is not an argument of the tool"
                 f"{did_you_mean(parameter.name, known)}; known: {shorten(list(known)) or 'none'}"
@@ -111,7 +111,12 @@ async def is_needed(condition: Approve, arguments: Mapping[str, Any]) -> bool:
     """Return True if a call with these arguments needs the approval of a person."""
     if isinstance(condition, bool):
         return condition
+    given = dict(arguments)
     parameters = inspect.signature(condition).parameters
-    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    needed = condition(**{name: value for name, value in arguments.items() if takes_all or name in parameters})
+    if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):
+        given = {name: value for name, value in arguments.items() if name in parameters}
+    for parameter in parameters.values():
+        if is_context(parameter.annotation):
+            given[parameter.name] = RunContext.current(annotation=parameter.annotation)
+    needed = condition(**given)
     return bool(await needed if inspect.isawaitable(needed) else needed)

@@ -51,7 +51,7 @@ class Signature:
         docstring = Docstring.parse(_docstring_of(function))
         self.description = docstring.text
         parameters = self._parameters(function)
-        context = next((each for each in parameters if _is_context(each.annotation)), None)
+        context = next((each for each in parameters if is_context(each.annotation)), None)
         self.context, self.context_type = (context.name, context.annotation) if context else ("", None)
         parameters = [each for each in parameters if each.name != self.context]
         self._names = tuple(parameter.name for parameter in parameters)
@@ -148,7 +148,7 @@ class _ArgumentsSchema(GenerateJsonSchema):
         return False
 
 
-def _is_context(annotation: Any) -> bool:
+def is_context(annotation: Any) -> bool:
     """Return True if an annotation is `RunContext` or an optional one."""
     if isinstance(annotation, str):
         return (

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeGuard, cast, overload
 
-from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, model_validator
+from pydantic_core import to_jsonable_python
 from typing_extensions import ParamSpec, TypeVar
 
 from operad.runtime.events import current_scope
@@ -78,7 +79,7 @@ class Tool(Value, Generic[P, R]):
     function: Callable[P, R] = Field(exclude=True, repr=False)
     timeout: Annotated[float, BeforeValidator(in_seconds)] | None = Field(default=None, gt=0)
     id: str = Field(default_factory=new_id)
-    approve: Approve = False
+    approve: Annotated[Approve, PlainSerializer(bool, when_used="json")] = False
 
     _indifferent = Value._indifferent | {"approve"}
     _signature: Signature | None = PrivateAttr(default=None)
@@ -339,8 +340,16 @@ def tool_of(function: Any, **options: Any) -> Tool:
 
 
 def as_text(result: Any) -> str:
-    """Return a result of a tool as text for a model."""
-    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str)
+    """Return a result of a tool as text for a model: text as it is, other values as JSON."""
+    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """Return a pydantic model, a dataclass, a date and the like as plain values; other objects as `str`."""
+    try:
+        return to_jsonable_python(value, by_alias=True, fallback=str)
+    except ValueError:  # bytes that are not text
+        return str(value)
 
 
 class DescribedFunction(Protocol):

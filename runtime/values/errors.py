@@ -2,8 +2,7 @@
 
 OperadError                 operator_id, attempt; the cause is chained
 ├── InvalidError            a workflow or configuration is not valid: .issues holds all faults
-├── InputError              a file or a value that a run cannot work with; ArgumentError, of a constructor
-│   └── MissingDepsError    a function takes deps, and the run has none
+├── InputError              a file or a value that a run cannot work with; ArgumentError; MissingDepsError
 ├── OperatorError           an operator raised while a workflow ran
 ├── OperatorTimeoutError    an attempt of an operator took longer than its policy allows
 ├── FaultError              an operator blames an operator and gives a lesson
@@ -107,21 +106,6 @@ class InputError(OperadError):
             print(error)
 
     The message names the file or value, and the remedy.
-    """
-
-
-class MissingDepsError(InputError):
-    """A function takes `RunContext.deps`, and the run has none.
-
-    Example:
-        @operator
-        def count(context: RunContext[list[str]]) -> int:
-            return len(context.deps)
-
-        try:
-            Workflow(count).run("Count.")  # without deps=["a", "b"]
-        except OperatorError as error:
-            print(isinstance(error.__cause__, MissingDepsError))
     """
 
 

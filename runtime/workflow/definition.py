@@ -354,10 +354,10 @@ class Definition(Step[T]):
     def read_output(self, message: WorkflowMessage) -> T:
         """Return the answer in a message of the workflow: of the only tail that ran, or of several tails by id."""
         graph = self.graph()
-        has_children = {parent for parents in graph.before.values() for parent in parents}
-        tails = [key for key in self._operators if key not in has_children]
-        parts = {part.operator_id: part for part in message.parts} or ({tails[0]: message} if len(tails) == 1 else {})
-        values = {key: graph.operators[key].read_output(part) for key, part in parts.items() if key in tails}
+        tails = {key: graph.operators[key] for key in graph.tails}
+        if len(tails) == 1:
+            return next(iter(tails.values())).read_output(message)
+        values = {p.operator_id: tails[p.operator_id].read_output(p) for p in message.parts if p.operator_id in tails}
         if len(values) == 1:
             return cast("T", next(iter(values.values())))
         return cast("T", values or plain_value(message))

@@ -120,6 +120,9 @@ class Map(BaseOperator[list[T]], Generic[T]):
         on_error: OnError,
         collect: bool = True,
     ) -> None: ...
+
+    gives_items = True
+
     @known_arguments
     def __init__(
         self,

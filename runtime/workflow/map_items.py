@@ -9,12 +9,13 @@ from time import perf_counter
 from typing import Any, Literal
 
 from operad.runtime.events import Progress, Scope, emit
+from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.engine import LONGEST_TURN
 from operad.runtime.policies.policy import causes
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.concurrently import concurrently
-from operad.runtime.values.errors import BudgetError, InputError, MissingDepsError, OperadError, OperatorError, describe
+from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorError, describe
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.value import Value
 from operad.runtime.workflow.nested import inside

@@ -39,6 +39,12 @@ class Within(BaseOperator[Any]):
         """The nested workflow."""
         return (self.body,)
 
+    @property
+    def gives_items(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """True if the only last operator of the nested workflow is a map."""
+        graph = self.body.graph()
+        return [graph.operators[tail].gives_items for tail in graph.tails] == [True]
+
     def get_id(self) -> str:
         """Return the name of the nested workflow."""
         return self.body.get_id()

@@ -274,9 +274,19 @@ def as_value(message: WorkflowMessage, scope: Scope | None) -> WorkflowMessage:
 
     Other messages are returned unchanged.
     """
-    if message.outputs.keys() == {"items"} and message.parts:
+    if message.outputs.keys() == {"items"} and (message.parts or _is_of_map(message, scope)):
         return _with_output(message, "items")
     return message if not _is_item_around(message, scope) else _with_output(message, "item")
+
+
+def _is_of_map(message: WorkflowMessage, scope: Scope | None) -> bool:
+    """Return True if a message without parts is that of a map: its list was empty, or all its items failed."""
+    for outer in scope.outwards() if scope else ():
+        run: Any = outer.run  # a `Run`
+        operator = run.build.graph.operators.get(message.operator_id)
+        if operator is not None:
+            return bool(operator.gives_items)
+    return False
 
 
 def item_in(messages: Sequence[WorkflowMessage], scope: Scope | None) -> WorkflowMessage | None:

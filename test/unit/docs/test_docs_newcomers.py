@@ -49,10 +49,10 @@ def programs(text: str) -> Path:
     """Where the commands of a page are; skips where they are not."""
     if "operad run" in text and importlib.util.find_spec("xllamacpp") is None:
         pytest.skip("the embedded model is not installed")
-    if "from langgraph" not in text:
+    if not re.search(r"^from (langgraph|pydantic_ai)", text, re.MULTILINE):
         return Path(sys.executable).parent
     if not (BENCH / "python").exists():
-        pytest.skip("langgraph is not installed: make bench does it")
+        pytest.skip("the other framework is not installed: make bench does it")
     return BENCH
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import pytest
 from pydantic import AfterValidator, BaseModel
 
-from operad import InvalidError, Operator, PausedError, Tool, events, tool
+from operad import InvalidError, Operator, OperatorError, PausedError, RunContext, Tool, events, tool
 from operad.configs.answers import describe_answer, read_answer
 from operad.runtime import BuiltinWorkflow, ToolError
 from operad.runtime.testing import CallTools, Say, ScriptedModel
@@ -151,6 +151,26 @@ def test_a_condition_decides_which_calls_are_asked_about(condition):
     assert results == ["50 to a", "200 to b"]
 
 
+def test_a_condition_gets_the_deps_of_the_run():
+    def is_above(cents: int, run: RunContext[int]) -> bool:
+        return cents > run.deps
+
+    asked = tool(approve=is_above)(refund.function)
+    call = {"order": "A1", "cents": 10}
+    with pausing(asked, call) as (flow, _):
+        assert flow.run("x", deps=10).text == "done"
+    with pausing(asked, call) as (flow, _):
+        with pytest.raises(PausedError) as paused:
+            flow.run("x", run_id="r", deps=9)
+        assert paused.value.questions[0].arguments == call
+        flow.resume("r", "no")
+    with (
+        ScriptedModel([CallTools({"refund": call})]) as scripted,
+        pytest.raises(OperatorError, match="this run has none"),
+    ):
+        BuiltinWorkflow(Operator("Refund.", tools=[asked]), model=scripted.model).run("x")
+
+
 def test_a_condition_that_fails_prevents_the_call():
     called = []
 
@@ -187,3 +207,12 @@ def test_a_durable_run_keeps_a_question_with_its_tool_and_takes_other_arguments(
         flow.resume("r", {"clerk": {"order": "A2"}})
         assert '"order": "A2", "cents": 4' in scripted.requests[-1]["messages"][-1]["content"]
     ledger.close()
+
+
+def test_a_tool_with_a_condition_has_a_json_form():
+    def pay(cents: int) -> str: ...
+
+    made = tool(approve=is_large)(pay)
+    assert made.approve is is_large
+    assert made.model_dump(mode="json")["approve"] is True
+    assert tool(pay).model_dump(mode="json")["approve"] is False

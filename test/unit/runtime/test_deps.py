@@ -7,8 +7,8 @@ import pytest
 from operad import Job, Map, Operator, OperatorError, PausedError, RunContext, operator, tool
 from operad.runtime import BuiltinWorkflow, Cache, Policy
 from operad.runtime.durable import Ledger
+from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.testing import CallTools, Say, ScriptedModel
-from operad.runtime.values.errors import MissingDepsError
 
 
 @dataclass

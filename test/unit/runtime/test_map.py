@@ -1122,3 +1122,53 @@ async def test_a_map_over_an_input_refuses_a_second_unknown_parameter_when_it_ru
 
     with pytest.raises(OperatorError, match="'idx' is neither the index nor an operator before the map"):
         await Workflow(Map("tags", tag, over="words")).arun({"words": ["a"]})
+
+
+class Loud(BaseModel):
+    text: str
+
+
+@pytest.mark.parametrize(("items", "on_error"), [([], "fail"), (["x"], "skip"), (["a", "x"], "skip"), (["x"], "keep")])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_function_gets_the_list_of_a_map_also_if_it_is_empty_or_all_items_failed(items, on_error, is_nested):
+    def shout(item: str) -> Loud:
+        if item == "x":
+            raise ValueError(item)
+        return Loud(text=item.upper())
+
+    def count(each: list[Loud | ItemError]) -> str:
+        return f"{len(each)} of {type(each).__name__}"
+
+    def untyped(each) -> str:
+        return f"{len(each)} of {type(each).__name__}"
+
+    each = Map("each", shout, over="items", on_error=on_error)
+    first = BuiltinWorkflow(each, name="each") if is_nested else each
+    number = len([item for item in items if item != "x" or on_error == "keep"])
+    for function in (count, untyped):
+        assert BuiltinWorkflow(first >> function).run({"items": items}).output == f"{number} of list"
+
+
+def test_an_operator_with_an_output_of_that_name_is_no_map():
+    @operator
+    def empty() -> dict[str, list[str]]:
+        return {"items": []}
+
+    def show(empty) -> str:
+        return repr(empty)
+
+    assert BuiltinWorkflow(empty >> show).run("x").output == "{'items': []}"
+
+
+@pytest.mark.parametrize("name", ["", "other"])
+def test_the_answer_of_a_nested_workflow_that_ends_in_a_map_is_its_list(name):
+    def shout(item: str) -> Loud:
+        return Loud(text=item.upper())
+
+    inner = BuiltinWorkflow(Map(name, shout, over="items"), name="inner")
+
+    def last(inner: list[Loud]) -> str:
+        return inner[-1].text
+
+    result = BuiltinWorkflow(inner >> last).run({"items": ["a", "b"]})
+    assert (result[inner], result.output) == ([Loud(text="A"), Loud(text="B")], "B")

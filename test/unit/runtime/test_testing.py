@@ -5,7 +5,7 @@ from openai import AsyncOpenAI
 from pydantic import BaseModel
 
 from operad import Operator, Workflow
-from operad.runtime import testing
+from operad.runtime import BuiltinWorkflow, testing
 from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import (
     CallTools,
@@ -37,7 +37,9 @@ def test_a_text_in_a_script_is_said():
 
 
 def test_a_script_that_holds_something_else_is_refused_at_once():
-    with pytest.raises(TypeError, match=r"a script holds steps, such as Say\('…'\), texts and functions .*; got 3"):
+    with pytest.raises(
+        TypeError, match=r"a script holds steps, such as Say\('…'\), texts, pydantic models and functions; got 3"
+    ):
         ScriptedModel([3])  # type: ignore[list-item]
 
 
@@ -224,3 +226,42 @@ async def test_a_plausible_step_fits_the_schema_of_the_request():
         structured = await scripted.model.complete(HELLO, response_format=response_format(SCHEMAS[0]))
         free = await scripted.model.complete(HELLO)
     assert (json.loads(structured.text), free.text) == ({"a": "text", "b": 1}, "text")
+
+
+class Count(BaseModel):
+    number: int
+
+
+@pytest.mark.parametrize(
+    "answer", [Count(number=3), {"number": 3}, lambda _: Count(number=3), lambda _: {"number": 3}, '{"number": 3}']
+)
+def test_a_scripted_reasoner_gives_values_as_json_also_those_of_functions(answer):
+    flow = BuiltinWorkflow(Operator("Count.", output=Count))
+    assert flow.run("x", ScriptedReasoner([answer])).output == Count(number=3)
+
+
+def test_a_scripted_reasoner_gives_lists_and_numbers():
+    assert BuiltinWorkflow(Operator("Count.", output=list[int])).run("x", ScriptedReasoner([[1, 2]])).output == [1, 2]
+    assert BuiltinWorkflow(Operator("Count.", output=int)).run("x", ScriptedReasoner(lambda _: 3)).output == 3
+
+
+def test_a_scripted_reasoner_raises_the_error_that_a_function_returns():
+    with pytest.raises(OperatorError, match="ValueError: no"):
+        BuiltinWorkflow(Operator("Count.")).run("x", ScriptedReasoner(lambda _: ValueError("no")))
+
+
+def test_answers_are_given_by_instruction_or_by_the_id_of_the_operator():
+    flow = BuiltinWorkflow(Operator("List.", id="list") >> Operator("Count.", id="count"))
+    assert flow.run("x", ScriptedReasoner({"list": "a", "Count.": "1"})).text == "1"
+    with pytest.raises(
+        OperatorError, match=r"the script has no answers for 'List\.' or 'list' \(did you mean 'lst'\?\)"
+    ):
+        flow.run("x", ScriptedReasoner({"lst": "a"}))
+
+
+def test_a_scripted_model_says_a_pydantic_model_and_refuses_other_values_where_they_are_written():
+    with ScriptedModel([Count(number=3)]) as scripted:
+        flow = BuiltinWorkflow(Operator("Count.", output=Count), model=scripted.model)
+        assert flow.run("x").output == Count(number=3)
+    with pytest.raises(TypeError, match=r"Say\(…\): expected a text, got Count\(number=3\)"):
+        Say(Count(number=3))

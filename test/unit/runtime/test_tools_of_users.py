@@ -1,8 +1,10 @@
 """Functions as tools: `tool`, a person's approval, and the run's context."""
 
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import date, timedelta
 
 import pytest
+from pydantic import BaseModel, Field
 
 from operad import InputError, InvalidError, MonoModelReasoner, Operator, OperatorConfig, RunContext, Tool, events, tool
 from operad.runtime import Action, BuiltinWorkflow, ToolGroup
@@ -147,3 +149,32 @@ async def test_a_coroutine_that_a_tool_returns_is_awaited(is_async):
         return fetch()
 
     assert await tool(weather if is_async else weather_in_thread).call({}) == "rain"
+
+
+class Order(BaseModel):
+    number: int = Field(serialization_alias="no")
+    day: date
+
+
+@dataclass
+class Stock:
+    left: int
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Order(number=1, day=date(2026, 1, 2)), '{"no": 1, "day": "2026-01-02"}'),
+        ([Order(number=1, day=date(2026, 1, 2))], '[{"no": 1, "day": "2026-01-02"}]'),
+        ({"figs": Stock(left=3)}, '{"figs": {"left": 3}}'),
+        (object, "\"<class 'object'>\""),
+    ],
+)
+def test_the_model_gets_values_of_tools_as_json(value, text):
+    @tool
+    def give():
+        return value
+
+    with ScriptedModel([CallTools({"give": {}}), Say("done")]) as scripted:
+        BuiltinWorkflow(Operator("Give.", tools=[give]), model=scripted.model).run("x")
+        assert scripted.requests[-1]["messages"][-1]["content"] == text

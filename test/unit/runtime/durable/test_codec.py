@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from operad.runtime import InputError, Job, WorkflowMessage, WorkflowStatus, events
 from operad.runtime.durable.codec import MAX_CAUSES, MAX_DEPTH, Codec, Outcome
+from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.policies.policy import Retry, causes
 from operad.runtime.values import errors
 from operad.runtime.values.errors import (
@@ -25,7 +26,6 @@ from operad.runtime.values.errors import (
     InvalidError,
     Issue,
     JobError,
-    MissingDepsError,
     ModelError,
     OperadError,
     OperatorError,

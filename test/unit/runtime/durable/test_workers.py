@@ -41,6 +41,7 @@ from operad.runtime import (
     Port,
     Profile,
     Retry,
+    RunContext,
     Timeout,
     Usage,
     WorkflowMessage,
@@ -371,7 +372,12 @@ def insightful():
     return flow(inner, evaluator=judge, max_rounds=2, insights=Insights(FOLDER / "insights.sqlite"))
 
 
+def take_deps(_):
+    return str(RunContext.current(annotation=RunContext[int]).deps)
+
+
 OTHERS = {
+    "deps": lambda: flow(Do("a", take_deps)),
     "plain": lambda: flow(Do("a"), Do("b")),
     "a set": lambda: flow(Do("a", lambda _: WorkflowMessage(outputs={"f": {1, 2}}))),
     "asks": lambda: flow(Do("a"), Do("asks", ask)),
@@ -551,6 +557,11 @@ async def ended(task):
 async def test_what_cannot_be_kept_is_an_error_of_its_operator(made, run_id):
     with pytest.raises(OperatorError, match=r"'a' .*: outputs.f is builtins.set, which cannot be kept"):
         await ended(begin(made["a set"], run_id))
+
+
+async def test_a_worker_has_no_deps(made, run_id):
+    with pytest.raises(OperatorError, match=r"a function takes deps .*, and workers have none"):
+        await ended(begin(made["deps"], run_id))
 
 
 async def test_what_a_leader_makes_of_a_job_is_made_here_and_its_experts_work_there(made, db, worker, run_id):
