@@ -109,7 +109,7 @@ def answer_instructions(kept: KeptRun, question_id: str = "QUESTION") -> str:
 
 def displayed_runs(ledger: Ledger, *chosen: KeptRun) -> list[DisplayedRun]:
     """Return kept runs with their displayed states."""
-    alive, now = ledger.alive(), ledger.store.now()
+    alive, now = ledger.alive(), ledger.store.database.now()
     return [_displayed(ledger, kept, alive, now) for kept in chosen]
 
 

@@ -147,7 +147,7 @@ class Ledger(Records):
         replay = Replay(run_id, self.store, self.codec, kept_outcomes, driver.steps, remote)
         run.journal = replay
         group = self.workers.queue if self.workers else hashlib.sha256(kept.graph.encode()).hexdigest()
-        run.shared_limits = LimitsInDatabase(self.store, group, driver.executor.id)
+        run.shared_limits = LimitsInDatabase(self.store.calls, group, driver.executor.id)
         recording = Recording(run.log, run_id, kept.drives)
         progress = asyncio.ensure_future(self._record_progress(run, replay, recording, remote, driver.executor.id))
         record_end = partial(self._record_end, run, replay, recording, driver)
@@ -315,7 +315,7 @@ class Ledger(Records):
         Operators that contain others have no record of their own. Their messages are in the recorded events, which runs
         of early versions do not have; they are left out then.
         """
-        ended, with_recorded = self.events(run_id), self.store.has_events(run_id)
+        ended, with_recorded = self.events(run_id), self.store.events.exist(run_id)
         best = next((event.round for event in reversed(ended) if isinstance(event, RunFinished)), 0)
         latest: dict[str, tuple[int, WorkflowMessage]] = {}
         for event in ended:
@@ -359,7 +359,7 @@ class Ledger(Records):
         """Record the events of a run, and its progress."""
         state = PAUSED if run.waits else RUNNING
         now = {"state": state, "done": replay.done, "usage": run.usage.model_dump_json()}
-        await in_thread(recording.write, self.store)
+        await in_thread(recording.write, self.store.events)
         await in_thread(partial(self.store.update_run, replay.run_id, driver_id, **now))
 
     async def _pass_on_answers(self, run: Run, run_id: str) -> None:
@@ -397,10 +397,10 @@ class Ledger(Records):
         def record() -> None:
             driver.steps.wait()
             with suppress(OperadError):
-                recording.write(self.store)
+                recording.write(self.store.events)
             was_driver = self.store.update_run(replay.run_id, driver.executor.id, **values)
             if was_driver and self.workers and state not in (RUNNING, PAUSED):
-                with suppress(self.store.errors):
+                with suppress(self.store.database.errors):
                     self.steps.cancel(replay.run_id)
 
         await asyncio.shield(asyncio.ensure_future(in_thread(record)))

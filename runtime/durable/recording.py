@@ -12,8 +12,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from operad.runtime.durable.codec import MAX_TEXT, Codec
+from operad.runtime.durable.event_table import EventTable
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, EventPart, KeptRun
-from operad.runtime.durable.store import Store
 from operad.runtime.events import Event, ModelAsked, RunFailed, RunFinished, RunLog, TokenStreamed
 from operad.runtime.values.errors import InputError
 
@@ -43,7 +43,7 @@ class Recording:
         if not isinstance(event, TokenStreamed | ModelAsked):
             self._heard.append(event)
 
-    def write(self, store: Store) -> None:
+    def write(self, table: EventTable) -> None:
         """Store the events recorded since the last call; may block.
 
         Raises:
@@ -54,7 +54,7 @@ class Recording:
             if not count:
                 return
             events = [self._heard[index] for index in range(count)]
-            store.keep_events(self._run_id, self._drive, zlib.compress(Codec().dump_events(events).encode()))
+            table.append(self._run_id, self._drive, zlib.compress(Codec().dump_events(events).encode()))
             for _ in range(count):
                 self._heard.popleft()
 

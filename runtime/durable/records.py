@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.database import BREATH
-from operad.runtime.durable.description import Description, changes, describe_workflow, leaves
+from operad.runtime.durable.description import describe_workflow, leaves
 from operad.runtime.durable.history import history
 from operad.runtime.durable.liveness import Watch
 from operad.runtime.durable.places import database_option, database_url, file_store
@@ -22,14 +22,12 @@ from operad.runtime.durable.recording import filled, is_whole, recorded
 from operad.runtime.durable.replay import question_of
 from operad.runtime.durable.restart import (
     NO_GRAPH,
-    descendants,
     failed_beside,
     is_again,
     is_under,
-    merged,
+    paths_again,
     place_of,
     refuse_changed,
-    stray_changes,
     unreadable,
 )
 from operad.runtime.durable.rows import (
@@ -49,7 +47,7 @@ from operad.runtime.durable.step_table import batched
 from operad.runtime.durable.step_timeline import KeptStep, kept_step
 from operad.runtime.durable.store import Store
 from operad.runtime.events import Event
-from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean, shorten
+from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.questions import Question, check_answers
 from operad.runtime.workflow.workflow import Workflow
@@ -186,7 +184,7 @@ class Records:
             InputError: No run has this id, or its workflow cannot be read.
         """
         kept, codec = self._existing_run(run_id), Codec()  # a codec without a file store, so that no files are fetched
-        by_drive = recorded(run_id, self.store.events(run_id))
+        by_drive = recorded(run_id, self.store.events.of_run(run_id))
         if is_whole(kept, by_drive):
             return by_drive[1]
         questions, steps = self.store.questions(run_id), self.timeline(run_id)
@@ -212,7 +210,7 @@ class Records:
             run_id: The run.
             after: Number of the last part of an earlier call; the events after it are returned.
         """
-        parts = self.store.events(run_id, after)
+        parts = self.store.events.of_run(run_id, after)
         return recorded(run_id, parts).get(1, []), parts[-1].number if parts else after
 
     def open_questions(self, run_id: str) -> Sequence[Question]:
@@ -276,7 +274,7 @@ class Records:
             self.steps.forget(run_id, forgotten)
             self.store.forget_questions(run_id, forgotten)
         self.store.forget_deaths(run_id)
-        self.store.forget_events(run_id)
+        self.store.events.forget(run_id)
         self.store.update_run(run_id, "", state=RUNNING, error="", failed="")
 
     def restart_from(self, run_id: str, operator: str, workflow: Workflow, *, round: int = 1) -> Sequence[str]:
@@ -299,19 +297,7 @@ class Records:
         kept = self._existing_run(run_id)
         self._refuse_driven(kept)
         now = describe_workflow(workflow)
-        try:
-            before: Description = json.loads(kept.graph)
-            again = descendants(merged(before, now), operator, now)
-            stray = stray_changes(changes(before, now), again)
-        except InputError as error:
-            raise InputError(f"run {run_id!r}: {error}") from error
-        except NO_GRAPH as error:
-            raise unreadable(kept) from error
-        if stray:
-            raise InputError(
-                f"run {run_id!r}: {shorten(stray)} changed, too, but does not depend on {operator!r}; "
-                "restart from there, or begin a run with another id"
-            )
+        again = paths_again(kept, now, operator)
         keys = [row.key for row in self.steps.of_run(run_id)]
         ran = sorted({number for path, number in map(place_of, keys) if is_under(path, again[:1])})
         if round < 1 or ((ran or round > 1) and round not in ran):
@@ -321,7 +307,7 @@ class Records:
         asked = {question.step for question in self.store.questions(run_id)}
         self.steps.forget(run_id, forgotten)
         self.store.forget_questions(run_id, [step for step in asked if is_again(step, again, round)])
-        self.store.forget_events(run_id)
+        self.store.events.forget(run_id)
         values = {
             "graph": json.dumps(now),
             "verdict": "",
@@ -415,7 +401,7 @@ class Records:
         deleted = list(dict.fromkeys([*reversed(too_old), *reversed(too_many)]))[:_RUNS_AT_ONCE]
         if deleted:
             self.delete(*deleted)
-            self.store.give_back_space()
+            self.store.database.give_back_space()
         return deleted
 
     def give_back_space(self) -> bool:
@@ -426,7 +412,7 @@ class Records:
         Returns:
             False if the file cannot shrink, because an earlier version created it and another process uses it.
         """
-        return self.store.give_back_space(whole=not self.alive())
+        return self.store.database.give_back_space(whole=not self.alive())
 
     def collect_files(self) -> int:
         """Remove files to which no run of this database refers; files of the last hour stay.

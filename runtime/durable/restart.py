@@ -179,3 +179,30 @@ def _covers(operator: str, changed: Collection[str], before: Description, now: D
 def unreadable(kept: KeptRun) -> InputError:
     """Return the error of a run whose records are damaged."""
     return InputError(f"run {kept.run_id!r}: its records cannot be read; were they written by another program?")
+
+
+def paths_again(kept: KeptRun, now: Description, operator: str) -> Sequence[str]:
+    """Return the paths that run again when a run is restarted from an operator, which comes first.
+
+    Args:
+        kept: The run.
+        now: The current workflow.
+        operator: The operator's path.
+
+    Raises:
+        InputError: The operator is unknown, or parts of the workflow that do not depend on it were changed.
+    """
+    try:
+        before: Description = json.loads(kept.graph)
+        again = descendants(merged(before, now), operator, now)
+        stray = stray_changes(changes(before, now), again)
+    except InputError as error:
+        raise InputError(f"run {kept.run_id!r}: {error}") from error
+    except NO_GRAPH as error:
+        raise unreadable(kept) from error
+    if stray:
+        raise InputError(
+            f"run {kept.run_id!r}: {shorten(stray)} changed, too, but does not depend on {operator!r}; "
+            "restart from there, or begin a run with another id"
+        )
+    return again

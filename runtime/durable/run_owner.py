@@ -105,7 +105,7 @@ class Heartbeat:
         self._held: dict[str, Held] = {}
         self._registering = threading.Lock()
         self._stopped = threading.Event()
-        store.insist(partial(store.beat, executor))
+        store.database.with_retries(partial(store.beat, executor))
         self._thread = threading.Thread(target=self._run, name="operad-presence", daemon=True)
         self._thread.start()
 
@@ -171,7 +171,7 @@ class Heartbeat:
         watched = {run_id: held for run_id, held in list(self._held.items()) if held.watched}
         try:
             driven = self._store.beat(self._executor)
-        except self._store.errors:
+        except self._store.database.errors:
             return  # the database cannot be reached at the moment, by any process
         for run_id, held in watched.items():
             held.heed(lost=run_id not in driven, cancelled=driven.get(run_id, False))

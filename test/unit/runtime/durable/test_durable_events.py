@@ -239,7 +239,7 @@ def test_a_recording_that_cannot_be_read_counts_as_none(ledger, part, caplog):
     workflow = flow(Step("a", same_dice()))
     workflow.keep_in(ledger)
     workflow.execute(JOB, None, run_id=name)  # type: ignore[arg-type]
-    ledger.store.keep_events(name, 1, part)
+    ledger.store.events.append(name, 1, part)
     assert [type(event).__name__ for event in ledger.events(name)] == [
         "RunStarted",
         "RoundStarted",
@@ -283,7 +283,7 @@ def test_a_recorded_event_of_an_unknown_type_is_skipped_with_a_warning(ledger, c
     workflow.add_listener(heard.append)
     workflow.keep_in(ledger)
     workflow.execute(JOB, None, run_id=name)  # type: ignore[arg-type]
-    ledger.store.keep_events(name, 1, zlib.compress(b'[["Odd", {"said": {"$tuple": []}}]]'))
+    ledger.store.events.append(name, 1, zlib.compress(b'[["Odd", {"said": {"$tuple": []}}]]'))
     assert ledger.events(name) == [event for event in heard if not isinstance(event, UNKEPT)]
     assert f"{name}: recorded events of unknown types are skipped: 1" in caplog.text
 
@@ -293,8 +293,8 @@ def test_a_recording_with_only_events_of_unknown_types_counts_as_none(ledger):
     workflow = flow(Step("a", same_dice()))
     workflow.keep_in(ledger)
     workflow.execute(JOB, None, run_id=name)  # type: ignore[arg-type]
-    ledger.store.forget_events(name)
-    ledger.store.keep_events(name, 1, zlib.compress(b'[["Odd", {}]]'))
+    ledger.store.events.forget(name)
+    ledger.store.events.append(name, 1, zlib.compress(b'[["Odd", {}]]'))
     assert isinstance(ledger.events(name)[-1], events.RunFinished)
 
 

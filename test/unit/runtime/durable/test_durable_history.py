@@ -287,7 +287,7 @@ async def test_what_cannot_be_read_of_it_is_said(db, ledger, run_id):
             connection.execute(f"UPDATE operad_runs SET {column} = ? WHERE run_id = ?", (text, run_id))  # noqa: S608
         connection.close()
 
-    ledger.store.forget_events(run_id)
+    ledger.store.events.forget(run_id)
     write("result", "odd")
     told = ledger.events(run_id)
     assert (shown(told)[-1], told[-1].error) == ("RunFailed", "its result cannot be read")

@@ -46,7 +46,7 @@ def test_rows_become_values_of_their_types(tmp_path):
     assert store.executors()[0].limit == 10.0
     (question,) = store.questions("one")
     assert replace(question, asked=0.0) == KeptQuestion("one", "a", "a", "How?")
-    assert 0 <= store.now() - question.asked < 3600
+    assert 0 <= store.database.now() - question.asked < 3600
     store.close()
 
 
