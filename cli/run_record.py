@@ -20,8 +20,8 @@ from operad.cli.progress import shortened, used
 from operad.configs.answers import describe_answer
 from operad.configs.printable import printable
 from operad.configs.runnable import source_of
+from operad.runtime.durable.database_names import shown
 from operad.runtime.durable.ledger import Ledger
-from operad.runtime.durable.places import shown
 from operad.runtime.durable.replay import question_of
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, RUNNING, KeptQuestion, KeptRun
 from operad.runtime.durable.step_timeline import KeptStep

@@ -52,9 +52,9 @@ from operad.configs.prices import PricesFile
 from operad.configs.printable import printable, put
 from operad.configs.runnable import make, source_of
 from operad.runtime.durable.codec import Codec
+from operad.runtime.durable.database_names import shown
 from operad.runtime.durable.description import describe_workflow
 from operad.runtime.durable.ledger import Ledger
-from operad.runtime.durable.places import shown
 from operad.runtime.durable.restart import refuse_changed
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, KeptRun
 from operad.runtime.durable.step_table import batched

@@ -88,7 +88,7 @@ def _site(run: str | None, db: str | None) -> tuple[str, Site]:
         except InputError as error:
             raise InputError(f"{error}; for a run that is kept, say --db URL as well") from error
     from operad.runtime.durable.codec import Codec
-    from operad.runtime.durable.places import shown
+    from operad.runtime.durable.database_names import shown
 
     ledger = open_ledger(db)
     ledger.codec = Codec()  # files keep their stored addresses, and none is fetched

@@ -26,7 +26,7 @@ from operad.configs.models import model_line
 from operad.configs.prices import PricesFile
 from operad.configs.printable import printable, put
 from operad.configs.runnable import Source, make
-from operad.runtime.durable.places import shown
+from operad.runtime.durable.database_names import shown
 from operad.runtime.durable.rows import Executor
 from operad.runtime.durable.run_owner import LIMIT
 from operad.runtime.durable.shared_agents import Served

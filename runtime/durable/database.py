@@ -17,7 +17,8 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
-from operad.runtime.durable.places import POSTGRES, SQLITE, shown, sqlalchemy, state_folder, who_writes
+from operad.runtime.durable.database_names import POSTGRES, SQLITE, shown, sqlalchemy, state_folder
+from operad.runtime.durable.process_ids import who_writes
 from operad.runtime.values.errors import InputError
 
 if TYPE_CHECKING:

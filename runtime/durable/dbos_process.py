@@ -25,9 +25,9 @@ from dbos._sys_db import SystemDatabase
 from sqlalchemy import URL, BigInteger, cast, event, func
 
 from operad.runtime.durable.database import IDLE, ping_by_looking
+from operad.runtime.durable.database_names import SQLITE, shown
 from operad.runtime.durable.dbos_details import check_details
 from operad.runtime.durable.dispatch import Request
-from operad.runtime.durable.places import SQLITE, shown
 from operad.runtime.durable.serializer import JsonSerializer, refuse_pickles
 from operad.runtime.durable.wakeups import BeforeCommit
 from operad.runtime.durable.work_signal import SAFETY_POLL, WorkSignal

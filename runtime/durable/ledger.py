@@ -15,8 +15,8 @@ from typing import Any
 from pydantic import JsonValue
 
 from operad.runtime.durable.codec import Outcome
+from operad.runtime.durable.database_names import shown
 from operad.runtime.durable.description import describe_workflow, leaves
-from operad.runtime.durable.places import check_id, shown
 from operad.runtime.durable.recording import Recording
 from operad.runtime.durable.records import LOOK, Records
 from operad.runtime.durable.remote import RemoteExecutor
@@ -33,6 +33,7 @@ from operad.runtime.durable.rows import (
     Executor,
     KeptRun,
     Retention,
+    check_id,
 )
 from operad.runtime.durable.run_owner import BEAT, LIMIT, Held, RunOwner, leave, owner_of, run_in_progress
 from operad.runtime.durable.shared_agents import Served

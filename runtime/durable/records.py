@@ -14,10 +14,10 @@ from pydantic import JsonValue
 
 from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.database import BREATH
+from operad.runtime.durable.database_names import database_option, database_url, file_store
 from operad.runtime.durable.description import describe_workflow, leaves
 from operad.runtime.durable.history import history
 from operad.runtime.durable.liveness import Watch
-from operad.runtime.durable.places import database_option, database_url, file_store
 from operad.runtime.durable.recording import filled, is_whole, recorded
 from operad.runtime.durable.replay import question_of
 from operad.runtime.durable.restart import (

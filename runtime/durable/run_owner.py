@@ -12,8 +12,9 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
+from operad.runtime.durable.database_names import shown
 from operad.runtime.durable.dispatch import Dispatch
-from operad.runtime.durable.places import new_executor_id, process_identity, shown, version_here
+from operad.runtime.durable.process_ids import new_executor_id, process_identity, version_here
 from operad.runtime.durable.rows import Executor
 from operad.runtime.durable.step_writer import StepWriter
 from operad.runtime.durable.store import Store

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from operad.runtime import InputError
 from operad.runtime.durable.database import Database, is_temporary
-from operad.runtime.durable.places import database_url
+from operad.runtime.durable.database_names import database_url
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ pytest.importorskip("dbos")
 
 from operad.runtime import FileDescriptor, FileStore
 from operad.runtime.durable.codec import Codec
-from operad.runtime.durable.places import database_url, file_store, is_dead, process_identity
+from operad.runtime.durable.database_names import database_url, file_store
+from operad.runtime.durable.process_ids import is_dead, process_identity
 from operad.runtime.durable.rows import Executor, KeptQuestion, KeptRun
 from operad.runtime.durable.store import Store
 from operad.runtime.values.errors import InputError

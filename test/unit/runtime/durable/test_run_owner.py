@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from operad.runtime import InputError
-from operad.runtime.durable.places import database_url
+from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.run_owner import Held, leave, owner_of
 
 

@@ -28,7 +28,7 @@ from operad.runtime import (
 from operad.runtime.durable import Ledger, Served, Worker
 from operad.runtime.durable.counted_calls import CountedCalls
 from operad.runtime.durable.database import Database
-from operad.runtime.durable.places import database_url
+from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import Store
 from operad.runtime.models.model import Model

@@ -14,8 +14,8 @@ from sqlalchemy import event
 from operad import Workflow, operator
 from operad.runtime import InputError, Job
 from operad.runtime.durable import Ledger
+from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.group_commit import GroupCommit
-from operad.runtime.durable.places import database_url
 from operad.runtime.durable.rows import DONE, KeptQuestion, KeptRun, StepRow
 from operad.runtime.durable.step_writer import StepWriter
 from operad.runtime.durable.store import Store

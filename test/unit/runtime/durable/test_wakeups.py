@@ -20,11 +20,11 @@ pytest.importorskip("dbos")
 from operad.runtime import InputError
 from operad.runtime.durable import outcome_waiter, wakeups
 from operad.runtime.durable.database import Database
+from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.dbos_details import check_details
 from operad.runtime.durable.dispatch import Request
 from operad.runtime.durable.group_commit import GroupCommit
 from operad.runtime.durable.outcome_waiter import Waiting
-from operad.runtime.durable.places import database_url
 from operad.runtime.durable.rows import DONE, EndedWork
 from operad.runtime.durable.wakeups import LONGEST_TEXT, PipeWakeups, ServerWakeups, channel
 from operad.runtime.durable.work_signal import WorkSignal
