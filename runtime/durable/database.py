@@ -17,7 +17,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
-from operad.runtime.durable.database_names import POSTGRES, SQLITE, shown, sqlalchemy, state_folder
+from operad.runtime.durable.database_names import POSTGRES, SQLITE, display_name, sqlalchemy, state_folder
 from operad.runtime.durable.process_ids import who_writes
 from operad.runtime.values.errors import InputError
 
@@ -109,7 +109,7 @@ class Database:
     def __init__(self, url: URL) -> None:
         sa = self.sa = sqlalchemy()
         self.url = url
-        self.name = shown(url)
+        self.name = display_name(url)
         self.errors: type[Exception] = sa.exc.SQLAlchemyError
         self.is_sqlite = url.get_backend_name() == SQLITE
         self._lock = threading.Lock()

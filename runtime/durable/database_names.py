@@ -54,7 +54,7 @@ def database_url(given: str | Path | None) -> URL:
     if kind == "postgres":
         url, kind = url.set(drivername=POSTGRES), POSTGRES
     if kind not in (SQLITE, POSTGRES):
-        raise InputError(f"{shown(url)}: runs are kept in {SQLITE} or {POSTGRES}, not in {kind}")
+        raise InputError(f"{display_name(url)}: runs are kept in {SQLITE} or {POSTGRES}, not in {kind}")
     if kind == SQLITE and url.host:
         raise InputError(f"{text}: the URL of a file needs three slashes; write {SQLITE}:///{text.split('://', 1)[1]}")
     if kind == SQLITE and url.database in (None, "", ":memory:"):
@@ -102,7 +102,7 @@ def _short_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def shown(url: URL) -> str:
+def display_name(url: URL) -> str:
     """Return a database URL for display: without its password; a file as its path."""
     if url.get_backend_name() == SQLITE:
         return str(url.database)
@@ -111,7 +111,7 @@ def shown(url: URL) -> str:
 
 def database_option(url: URL) -> str:
     """Return the option for commands on a database; a URL, which may hold a password, is abbreviated."""
-    return f" --db {shlex.quote(shown(url)) if url.get_backend_name() == SQLITE else 'URL'}"
+    return f" --db {shlex.quote(display_name(url)) if url.get_backend_name() == SQLITE else 'URL'}"
 
 
 def sqlalchemy() -> Any:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from operad.runtime.durable.codec import MAX_TEXT, Codec
 from operad.runtime.durable.event_table import EventTable
-from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, EventPart, KeptRun
+from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, EventPart, StoredRun
 from operad.runtime.events import Event, ModelAsked, RunFailed, RunFinished, RunLog, TokenStreamed
 from operad.runtime.values.errors import InputError
 
@@ -93,7 +93,7 @@ def _decompressed(part: bytes) -> str:
     return text
 
 
-def is_whole(kept: KeptRun, heard: Mapping[int, Sequence[Event]]) -> bool:
+def is_whole(kept: StoredRun, heard: Mapping[int, Sequence[Event]]) -> bool:
     """Return True if all events of a run were recorded: it has ended, and was never interrupted."""
     return (
         kept.drives == 1

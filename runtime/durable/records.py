@@ -38,13 +38,13 @@ from operad.runtime.durable.rows import (
     RUNNING,
     UNDER_WAY,
     Executor,
-    KeptQuestion,
-    KeptRun,
     Retention,
+    StoredQuestion,
+    StoredRun,
 )
 from operad.runtime.durable.step_records import StepRecords
 from operad.runtime.durable.step_table import batched
-from operad.runtime.durable.step_timeline import KeptStep, kept_step
+from operad.runtime.durable.step_timeline import StoredStep, kept_step
 from operad.runtime.durable.store import Store
 from operad.runtime.events import Event
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
@@ -110,7 +110,7 @@ class Records:
             if (opened := vars(self).pop(name, None)) is not None:
                 opened.close()
 
-    def runs(self, limit: int | None = None, after: str = "") -> Sequence[KeptRun]:
+    def runs(self, limit: int | None = None, after: str = "") -> Sequence[StoredRun]:
         """Return runs, the newest first, without the long fields (sources, inputs and results) that `run` returns.
 
         Args:
@@ -122,7 +122,7 @@ class Records:
         """
         return self.store.runs(limit, self._existing_run(after).run_id if after else "")
 
-    def _existing_run(self, run_id: str) -> KeptRun:
+    def _existing_run(self, run_id: str) -> StoredRun:
         """Return a run, or raise InputError with similar ids."""
         kept = self.store.run(run_id)
         if kept is None:
@@ -131,7 +131,7 @@ class Records:
             raise InputError(f"no run has the id {run_id!r}{hint}; to list the runs: operad runs list{option}")
         return kept
 
-    def run(self, run_id: str) -> KeptRun:
+    def run(self, run_id: str) -> StoredRun:
         """Return a run.
 
         Raises:
@@ -156,7 +156,7 @@ class Records:
         kept = self._existing_run(run_id)
         return self._result(kept)[0] if kept.result else None
 
-    def timeline(self, run_id: str) -> Sequence[KeptStep]:
+    def timeline(self, run_id: str) -> Sequence[StoredStep]:
         """Return the records of a run's operators: finished ones in the order of their ends, then the others.
 
         An outcome that cannot be read is returned as an error. Files have their original paths, and are not fetched.
@@ -221,7 +221,7 @@ class Records:
         """
         return [question_of(question) for question in self.questions(run_id)]
 
-    def questions(self, run_id: str) -> Sequence[KeptQuestion]:
+    def questions(self, run_id: str) -> Sequence[StoredQuestion]:
         """Return the stored records of a run's open questions; those of operators that have finished are left out."""
         unanswered = [each for each in self.store.questions(self._existing_run(run_id).run_id) if each.answer is None]
         done = [row.key for row in self.steps.of_run(run_id) if row.status == DONE] if unanswered else []
@@ -325,7 +325,7 @@ class Records:
         """Return the ids of the processes whose last heartbeat is recent."""
         return {executor.id for executor in self.store.executors() if executor.alive}
 
-    def is_driven(self, kept: KeptRun) -> bool:
+    def is_driven(self, kept: StoredRun) -> bool:
         """Return True if a living process drives a run.
 
         A process without a recent heartbeat is observed until it has a new one or counts as dead.
@@ -338,12 +338,12 @@ class Records:
             driver = self._driver_of(kept)
         return False
 
-    def _driver_of(self, kept: KeptRun) -> Executor | None:
+    def _driver_of(self, kept: StoredRun) -> Executor | None:
         if not kept.driver:
             return None
         return next((each for each in self.store.executors() if each.id == kept.driver), None)
 
-    def _refuse_driven(self, kept: KeptRun) -> None:
+    def _refuse_driven(self, kept: StoredRun) -> None:
         if self.is_driven(kept):
             raise InputError(f"run {kept.run_id!r} is being driven by {kept.driver}; cancel it first")
 
@@ -427,14 +427,14 @@ class Records:
 
     # Stored values of a run
 
-    def _input_of(self, kept: KeptRun, codec: Codec | None = None) -> dict[str, Any]:
+    def _input_of(self, kept: StoredRun, codec: Codec | None = None) -> dict[str, Any]:
         """Return the parts of a run's input by their names in `GIVEN`, or raise InputError."""
         parts = (codec or self.codec).load(kept.call, dict)
         if parts.keys() != set(GIVEN) or not isinstance(parts["job"], Job):
             raise unreadable(kept)
         return parts
 
-    def _result(self, kept: KeptRun, codec: Codec | None = None) -> tuple[WorkflowMessage, int]:
+    def _result(self, kept: StoredRun, codec: Codec | None = None) -> tuple[WorkflowMessage, int]:
         """Return the message of a finished run, and its number of rounds."""
         result = (codec or self.codec).load(kept.result, tuple)
         if [type(part) for part in result] != [WorkflowMessage, int]:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from operad.runtime.durable.description import Description, changes
-from operad.runtime.durable.rows import KeptRun
+from operad.runtime.durable.rows import StoredRun
 from operad.runtime.events.journal import bare
 from operad.runtime.graph.schedule import children_of, reachable
 from operad.runtime.values.errors import InputError, did_you_mean, shorten
@@ -151,7 +151,7 @@ def stray_changes(changed: Collection[str], again: Sequence[str]) -> list[str]:
     return [path for path in changed if not is_under(path, again)]
 
 
-def refuse_changed(kept: KeptRun, graph: Description) -> None:
+def refuse_changed(kept: StoredRun, graph: Description) -> None:
     """Raise InputError if the workflow with which a run started differs from the current one."""
     try:
         before: Description = json.loads(kept.graph)
@@ -176,12 +176,12 @@ def _covers(operator: str, changed: Collection[str], before: Description, now: D
     return False
 
 
-def unreadable(kept: KeptRun) -> InputError:
+def unreadable(kept: StoredRun) -> InputError:
     """Return the error of a run whose records are damaged."""
     return InputError(f"run {kept.run_id!r}: its records cannot be read; were they written by another program?")
 
 
-def paths_again(kept: KeptRun, now: Description, operator: str) -> Sequence[str]:
+def paths_again(kept: StoredRun, now: Description, operator: str) -> Sequence[str]:
     """Return the paths that run again when a run is restarted from an operator, which comes first.
 
     Args:

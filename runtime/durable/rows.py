@@ -22,7 +22,7 @@ LONG = ("source", "graph", "call", "result", "error")
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRun:
+class StoredRun:
     """Stored record of a run. Its input and result are texts in the form of `Codec`.
 
     Attributes:
@@ -125,7 +125,7 @@ class Executor:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptQuestion:
+class StoredQuestion:
     """Stored record of a question that a run has asked.
 
     Attributes:

@@ -18,7 +18,7 @@ from operad.runtime.durable.counted_calls import CountedCalls
 from operad.runtime.durable.database import Database, retried
 from operad.runtime.durable.dbos_tables import DbosTables
 from operad.runtime.durable.event_table import EventTable
-from operad.runtime.durable.rows import LONG, RUNNING, Executor, KeptQuestion, KeptRun, of_row, storable
+from operad.runtime.durable.rows import LONG, RUNNING, Executor, StoredQuestion, StoredRun, of_row, storable
 from operad.runtime.durable.schema_version import VERSION, check_not_newer, statements_from
 from operad.runtime.durable.step_table import StepTable, batched
 from operad.runtime.durable.tables import Tables
@@ -108,15 +108,15 @@ class Store:
     # Runs
 
     @retried
-    def run(self, run_id: str) -> KeptRun | None:
+    def run(self, run_id: str) -> StoredRun | None:
         """Return the run with this id, or None."""
         table = self._tables.runs
         with self.database.reader.connect() as connection:
             row = connection.execute(self.database.sa.select(table).where(table.c.run_id == run_id)).mappings().first()
-        return None if row is None else of_row(KeptRun, row)
+        return None if row is None else of_row(StoredRun, row)
 
     @retried
-    def runs(self, limit: int | None = None, after: str = "", states: Collection[str] = ()) -> Sequence[KeptRun]:
+    def runs(self, limit: int | None = None, after: str = "", states: Collection[str] = ()) -> Sequence[StoredRun]:
         """Return runs, the newest first, without their long columns (`LONG`).
 
         Args:
@@ -132,14 +132,14 @@ class Store:
         if states:
             query = query.where(table.c.state.in_(states))
         with self.database.reader.connect() as connection:
-            return [of_row(KeptRun, row) for row in connection.execute(query).mappings()]
+            return [of_row(StoredRun, row) for row in connection.execute(query).mappings()]
 
     @retried
-    def runs_by_id(self, run_ids: Sequence[str]) -> Sequence[KeptRun]:
+    def runs_by_id(self, run_ids: Sequence[str]) -> Sequence[StoredRun]:
         """Return the runs with these ids, without their long columns; missing ones are left out."""
         query = self._select_short().where(self._tables.runs.c.run_id.in_(run_ids))
         with self.database.reader.connect() as connection:
-            return [of_row(KeptRun, row) for row in connection.execute(query).mappings()]
+            return [of_row(StoredRun, row) for row in connection.execute(query).mappings()]
 
     def _select_short(self) -> Any:
         """Return a query of all runs without their long columns."""
@@ -178,10 +178,10 @@ class Store:
             return set(connection.execute(query).scalars())
 
     @retried
-    def create(self, run: KeptRun) -> bool:
+    def create(self, run: StoredRun) -> bool:
         """Insert a new run; return False if its id exists."""
         table, sa = self._tables.runs, self.database.sa
-        values = {name: storable(getattr(run, name)) for name in KeptRun.__dataclass_fields__} | {
+        values = {name: storable(getattr(run, name)) for name in StoredRun.__dataclass_fields__} | {
             "created": self.database.clock,
             "updated": self.database.clock,
         }
@@ -300,13 +300,13 @@ class Store:
     # Questions
 
     @retried
-    def ask(self, question: KeptQuestion) -> str | None:
+    def ask(self, question: StoredQuestion) -> str | None:
         """Insert a question; return its answer if it was asked before, with the same text and schema, and answered.
 
         A question with another text or schema replaces the stored question with its id, whose answer is dropped.
         """
         sa, table = self.database.sa, self._tables.questions
-        values = {name: storable(getattr(question, name)) for name in KeptQuestion.__dataclass_fields__}
+        values = {name: storable(getattr(question, name)) for name in StoredQuestion.__dataclass_fields__}
         values["asked"] = self.database.clock
         same_id = sa.and_(*(table.c[name] == values[name] for name in ("run_id", "step", "id")))
         columns = (table.c.text, table.c.schema, table.c.answer)
@@ -326,13 +326,13 @@ class Store:
         return None
 
     @retried
-    def questions(self, run_id: str) -> Sequence[KeptQuestion]:
+    def questions(self, run_id: str) -> Sequence[StoredQuestion]:
         """Return all questions of a run, in the order in which they were asked."""
         table = self._tables.questions
-        columns = [table.c[name] for name in KeptQuestion.__dataclass_fields__]
+        columns = [table.c[name] for name in StoredQuestion.__dataclass_fields__]
         query = self.database.sa.select(*columns).where(table.c.run_id == run_id).order_by(table.c.asked)
         with self.database.reader.connect() as connection:
-            return [of_row(KeptQuestion, row) for row in connection.execute(query).mappings().all()]
+            return [of_row(StoredQuestion, row) for row in connection.execute(query).mappings().all()]
 
     @retried
     def answer(self, run_id: str, step: str, question_id: str, answer: str) -> bool:

@@ -24,7 +24,7 @@ from operad.server.bounds import Bounds
 from operad.server.problems import RefusedError
 
 if TYPE_CHECKING:
-    from operad.runtime.durable.rows import KeptRun
+    from operad.runtime.durable.rows import StoredRun
 
 TIMED_OUT = "took longer than the {:g} s that a run may take here"
 _RETRY_AFTER = 5
@@ -390,7 +390,7 @@ class Runs:
             return False
         return not await asyncio.to_thread(lambda: ledger.is_driven(ledger.run(run.id)))
 
-    def _offer_of(self, kept: KeptRun) -> Offer | None:
+    def _offer_of(self, kept: StoredRun) -> Offer | None:
         with suppress(ValueError):
             source: JsonValue = json.loads(kept.source)
             return next((o for o in self.offers.values() if o.ledger and o.ledger.source == source), None)

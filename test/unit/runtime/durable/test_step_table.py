@@ -16,7 +16,7 @@ from operad.runtime import InputError, Job
 from operad.runtime.durable import Ledger
 from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.group_commit import GroupCommit
-from operad.runtime.durable.rows import DONE, KeptQuestion, KeptRun, StepRow
+from operad.runtime.durable.rows import DONE, StepRow, StoredQuestion, StoredRun
 from operad.runtime.durable.step_writer import StepWriter
 from operad.runtime.durable.store import Store
 
@@ -27,7 +27,7 @@ def store(request, tmp_path):
     url = tmp_path / "runs.sqlite" if request.param == "sqlite" else request.getfixturevalue("postgresql").new()
     store = Store(database_url(url))
     for run_id, driver in (("mine", "me"), ("mine-too", "me"), ("other", "somebody")):
-        assert store.create(KeptRun(run_id, driver=driver))
+        assert store.create(StoredRun(run_id, driver=driver))
     yield store
     store.close()
 
@@ -58,7 +58,7 @@ def test_questions_and_deaths_of_many_operators_are_forgotten_in_a_few_statement
     steps, statements = [str(number) for number in range(300)], []
     for run_id in ("mine", "mine-too"):
         for step in ("7", "299", "kept"):
-            store.ask(KeptQuestion(run_id, step, "id", text="Sure?"))
+            store.ask(StoredQuestion(run_id, step, "id", text="Sure?"))
             store.count_takeover(run_id, f"{run_id}:{step}", "dead")
     event.listen(store.database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
     store.forget_questions("mine", steps)
@@ -121,7 +121,7 @@ async def test_values_are_not_tried_one_by_one_while_the_database_is_gone():
 def test_who_takes_a_run_over_waits_for_what_its_driver_is_writing(postgresql):
     """Otherwise the new driver could read the outcomes before the old one commits another."""
     store = Store(database_url(postgresql.new()))
-    store.create(KeptRun("run", driver="old"))
+    store.create(StoredRun("run", driver="old"))
     taken: list[float] = []
     with store.database.engine.begin() as connection:
         connection.execute(store.steps._held, {"driver": "old", "run_ids": ["run"]})
@@ -209,7 +209,7 @@ def test_a_run_without_workers_needs_neither_dbos_nor_its_tables(tmp_path):
 
 def test_an_outcome_that_is_no_text_is_an_error(tmp_path):
     store = Store(database_url(tmp_path / "runs.sqlite"))
-    store.create(KeptRun("run", driver="me"))
+    store.create(StoredRun("run", driver="me"))
     store.steps.write("me", [StepRow("run", "a", "A")])
     with closing(sqlite3.connect(tmp_path / "runs.sqlite")) as connection, connection:
         connection.execute("UPDATE operad_steps SET outcome = x'00ff'")
