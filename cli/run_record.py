@@ -69,8 +69,11 @@ class DisplayedRun:
 
     @property
     def progress(self) -> str:
-        """Number of finished operators, and of known operators; further rounds and items increase both."""
-        return f"{self.kept.done}/{max(self.kept.done, self.kept.total)}"
+        """Number of finished operators, and of all: ``?`` while items of maps and further rounds are unknown."""
+        done, total = self.kept.done, self.kept.total
+        if self.state == FINISHED:
+            return f"{done}/{max(done, total)}"
+        return f"{done}/{total if total > done else '?'}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the run as JSON values."""

@@ -117,7 +117,7 @@ def show_run(run_id: RunId, db: Database = None, as_json: AsJson = False) -> Non
     if steps:
         print()
         print_table(
-            ("operator", "state", "seconds", "tokens", "cost", "said"), [step_row(step, seen) for step in steps]
+            ("operator", "state", "seconds", "tokens", "cost", "answer"), [step_row(step, seen) for step in steps]
         )
     for line in errors(seen, steps):
         print(printable(line))

@@ -228,13 +228,13 @@ class Database:
                 f"{self.name}: a table or column is missing: {_first_line(error)}; the file was deleted, or changed by a program "
                 "other than operad: restore it from a copy, or name another database with --db"
             )
-        told = f"{self.name}: cannot be used for runs: {_first_line(error)}"
-        if "file is not a database" in told:
-            return InputError(f"{told}; the file was not changed: name another one")
+        text = f"{self.name}: cannot be used for runs: {_first_line(error)}"
+        if "file is not a database" in text:
+            return InputError(f"{text}; the file was not changed: name another one")
         if not self.is_sqlite and _is_unreachable(error):
-            return InputError(f"{told}; check that the server runs, and that the address is right")
+            return InputError(f"{text}; check that the server runs, and that the address is right")
         return InputError(
-            f"{told}; kept runs are not lost: check that the database exists and has space left, and run the same command "
+            f"{text}; kept runs are not lost: check that the database exists and has space left, and run the same command "
             "again"
         )
 

@@ -83,7 +83,7 @@ class _Level:
         failed: Errors raised in the current round, by operator.
         verdicts: Verdicts of the evaluators in the current round.
         is_judged: True if the current round has ended with a verdict.
-        said: Last message of each operator.
+        messages: Last message of each operator.
         verdict: Verdict on the last round, if any.
     """
 
@@ -97,7 +97,7 @@ class _Level:
     failed: dict[str, BaseException] = field(default_factory=dict[str, BaseException])
     verdicts: dict[str, WorkflowMessage] = field(default_factory=dict[str, WorkflowMessage])
     is_judged: bool = False
-    said: dict[str, WorkflowMessage] = field(default_factory=dict[str, WorkflowMessage])
+    messages: dict[str, WorkflowMessage] = field(default_factory=dict[str, WorkflowMessage])
     verdict: WorkflowMessage | None = None
 
     @property
@@ -130,8 +130,8 @@ class _Level:
     def tails(self) -> list[WorkflowMessage]:
         """Return the messages of the operators without successors."""
         has_children = {parent for parents in self.before.values() for parent in parents}
-        last = [name for name in self.operators if name not in has_children] or list(self.said)
-        return [self.said[name] for name in last if name in self.said]
+        last = [name for name in self.operators if name not in has_children] or list(self.messages)
+        return [self.messages[name] for name in last if name in self.messages]
 
     def operator(self, name: str) -> str:
         """Return an operator's id, without the index of a map's item."""
@@ -293,7 +293,7 @@ class _Derivation:
         finished = events.OperatorFinished(seconds=seconds, message=message)
         self.append(finished, (*level.path, name), name, level.round, attempt)
         if name not in level.judges:
-            level.said[name] = message
+            level.messages[name] = message
             return
         level.verdicts[name] = message
         if level.verdicts.keys() == level.judges.keys():
@@ -303,7 +303,7 @@ class _Derivation:
         self, level: _Level, name: str, error: BaseException, attempt: int = 1, *, usage: Usage, seconds: float
     ) -> None:
         level.start_times.pop(name, None)
-        level.said.pop(name, None)
+        level.messages.pop(name, None)
         level.failed[name] = error
         failed = events.OperatorFailed(seconds=seconds, usage=usage, error=describe(error))
         self.append(failed, (*level.path, name), name, level.round, attempt)

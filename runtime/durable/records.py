@@ -18,7 +18,7 @@ from operad.runtime.durable.database_names import database_option, database_url,
 from operad.runtime.durable.description import describe_workflow, leaves
 from operad.runtime.durable.history import history
 from operad.runtime.durable.liveness import Watch
-from operad.runtime.durable.recording import filled, is_whole, recorded
+from operad.runtime.durable.recording import events_by_drive, is_whole, with_recorded_details
 from operad.runtime.durable.replay import question_of
 from operad.runtime.durable.restart import (
     NO_GRAPH,
@@ -184,7 +184,7 @@ class Records:
             InputError: No run has this id, or its workflow cannot be read.
         """
         kept, codec = self._existing_run(run_id), Codec()  # a codec without a file store, so that no files are fetched
-        by_drive = recorded(run_id, self.store.events.of_run(run_id))
+        by_drive = events_by_drive(run_id, self.store.events.of_run(run_id))
         if is_whole(kept, by_drive):
             return by_drive[1]
         questions, steps = self.store.questions(run_id), self.timeline(run_id)
@@ -199,7 +199,7 @@ class Records:
             derived = history(kept, job, result, steps, questions)
         except NO_GRAPH as error:
             raise unreadable(kept) from error
-        return filled(derived, by_drive)
+        return with_recorded_details(derived, by_drive)
 
     def recorded_events(self, run_id: str, after: int = 0) -> tuple[Sequence[Event], int]:
         """Return events of a run as they were recorded while it was driven for the first time, and the last part's number.
@@ -211,7 +211,7 @@ class Records:
             after: Number of the last part of an earlier call; the events after it are returned.
         """
         parts = self.store.events.of_run(run_id, after)
-        return recorded(run_id, parts).get(1, []), parts[-1].number if parts else after
+        return events_by_drive(run_id, parts).get(1, []), parts[-1].number if parts else after
 
     def open_questions(self, run_id: str) -> Sequence[Question]:
         """Return the open questions of a run.
@@ -247,8 +247,8 @@ class Records:
             if question.answer is None or question.id in questions or question.id not in new:
                 continue
             if json.loads(question.answer) != new.pop(question.id):
-                told = f"was answered already; to continue the run: resume({run_id!r}, {{}})"
-                raise InvalidError("the answers", [Issue("unknown-question", told, question.id)])
+                fault = f"was answered already; to continue the run: resume({run_id!r}, {{}})"
+                raise InvalidError("the answers", [Issue("unknown-question", fault, question.id)])
         check_answers(new, [question_of(question) for question in questions.values()])
         for question_id, value in new.items():
             self.store.answer(run_id, questions[question_id].step, question_id, json.dumps(value))

@@ -387,7 +387,9 @@ def test_progress_and_usage_of_a_run_are_at_least_those_of_its_operators():
     assert seen.progress == "2/4"
     assert (seen.usage.calls, seen.usage.tokens) == (4, 28)
     ahead = replace(stale, kept=replace(stale.kept, done=4, usage=Usage(calls=9, prompt_tokens=99).model_dump_json()))
-    assert (caught_up(ahead, steps).usage.calls, caught_up(ahead, steps).progress) == (9, "4/4")
+    assert (caught_up(ahead, steps).usage.calls, caught_up(ahead, steps).progress) == (9, "4/?")
+    finished = replace(ahead, state="finished", kept=replace(ahead.kept, done=6))
+    assert finished.progress == "6/6"
 
 
 def test_list_and_show_say_the_same_of_a_run_whose_process_died_before_it_noted_its_progress(operad, monkeypatch):

@@ -25,7 +25,7 @@ from operad.runtime import (
     interrupt,
 )
 from operad.runtime.durable import Ledger
-from operad.runtime.durable.recording import filled
+from operad.runtime.durable.recording import with_recorded_details
 from operad.runtime.events import current_scope, emit
 from operad.runtime.graph.edges import Port
 from operad.runtime.observe.critical_path import critical_path
@@ -226,7 +226,7 @@ def test_what_was_heard_of_an_earlier_drive_gives_way_to_what_was_heard_later():
         ]
         for drive in (1, 2)
     }
-    (event,) = filled(told, heard)
+    (event,) = with_recorded_details(told, heard)
     assert isinstance(event, events.OperatorFinished)
     assert (event.message.scratchpad, event.time, event.seconds) == ("2", 5.0, 2.0)
 
@@ -317,7 +317,7 @@ async def test_the_critical_path_of_a_kept_run_leads_through_the_operators_that_
     ledger, monkeypatch, recorded
 ):
     if not recorded:  # as of a run that was interrupted before its events were written
-        monkeypatch.setattr("operad.runtime.durable.records.recorded", lambda *_: {})
+        monkeypatch.setattr("operad.runtime.durable.records.events_by_drive", lambda *_: {})
     blamed = WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, lesson="again", blame=("end",))
     begin, long, short, end = Slow("begin", 0.01), Slow("long", 0.3), Slow("short", 0.01), Slow("end", 0.01)
     workflow = BuiltinWorkflow(name="kept", max_rounds=2, durable=ledger)
