@@ -205,13 +205,13 @@ def _conversation(details: Mapping[str, Any], shown: Shown) -> Attributes:
 
 def _fitting_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Attributes], int]:
     """Return the attributes of the first message and of the last ones that fit, and the number of messages left out."""
-    characters, attributes = MOST_IN_MESSAGES, MOST_ATTRIBUTES
+    characters_left, attributes_left = MOST_IN_MESSAGES, MOST_ATTRIBUTES
     last_ones: list[Attributes] = []
     for message in (*messages[:1], *reversed(messages[1:])):
         attributes = _message(message)
-        characters -= sum(len(str(value)) for value in attributes.values())
-        attributes -= len(attributes)
-        if last_ones and (characters < 0 or attributes < 0):
+        characters_left -= sum(len(str(value)) for value in attributes.values())
+        attributes_left -= len(attributes)
+        if last_ones and (characters_left < 0 or attributes_left < 0):
             break
         last_ones.append(attributes)
     included = [*last_ones[:1], *reversed(last_ones[1:])]
