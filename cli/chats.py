@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from operad.configs.printable import printable
-from operad.runtime.durable.places import state_folder
+from operad.runtime.durable.database_names import state_folder
 from operad.runtime.values.errors import InputError
 from operad.runtime.workflow.chat_store import ChatStore, KeptChat
 

@@ -14,8 +14,9 @@ import typer
 
 from operad.configs.runnable import Source
 from operad.runtime import events
-from operad.runtime.durable import places
-from operad.runtime.durable.places import SQLITE, check_id, database_url
+from operad.runtime.durable import database_names
+from operad.runtime.durable.database_names import SQLITE, database_url
+from operad.runtime.durable.rows import check_id
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job
 from operad.runtime.workflow.workflow import Workflow
@@ -87,7 +88,7 @@ def open_ledger(
 
 def database_option(db: str | None) -> str:
     """Return the option for commands on the same database; a URL, which may hold a password, is abbreviated."""
-    return "" if db is None else places.database_option(database_url(db))
+    return "" if db is None else database_names.database_option(database_url(db))
 
 
 def new_run_id(workflow: str) -> str:

@@ -20,11 +20,11 @@ from operad.cli.progress import shortened, used
 from operad.configs.answers import describe_answer
 from operad.configs.printable import printable
 from operad.configs.runnable import source_of
+from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.ledger import Ledger
-from operad.runtime.durable.places import shown
 from operad.runtime.durable.replay import question_of
-from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, RUNNING, KeptQuestion, KeptRun
-from operad.runtime.durable.step_timeline import KeptStep
+from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, RUNNING, StoredQuestion, StoredRun
+from operad.runtime.durable.step_timeline import StoredStep
 from operad.runtime.events.journal import bare
 from operad.runtime.policies.policy import causes
 from operad.runtime.values.errors import InputError, OperadError, describe
@@ -53,7 +53,7 @@ class DisplayedRun:
         idle: Seconds since its last update.
     """
 
-    kept: KeptRun
+    kept: StoredRun
     state: str
     verdict: str
     questions: Sequence[Question]
@@ -69,8 +69,11 @@ class DisplayedRun:
 
     @property
     def progress(self) -> str:
-        """Number of finished operators, and of known operators; further rounds and items increase both."""
-        return f"{self.kept.done}/{max(self.kept.done, self.kept.total)}"
+        """Number of finished operators, and of all: ``?`` while items of maps and further rounds are unknown."""
+        done, total = self.kept.done, self.kept.total
+        if self.state == FINISHED:
+            return f"{done}/{max(done, total)}"
+        return f"{done}/{total if total > done else '?'}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the run as JSON values."""
@@ -91,14 +94,14 @@ class DisplayedRun:
         }
 
 
-def is_of_a_command(kept: KeptRun) -> bool:
+def is_of_a_command(kept: StoredRun) -> bool:
     """Return True if a command started the run, so that a command can resume it."""
     with suppress(InputError):
         return bool(source_of(kept).file)
     return False
 
 
-def answer_instructions(kept: KeptRun, question_id: str = "QUESTION") -> str:
+def answer_instructions(kept: StoredRun, question_id: str = "QUESTION") -> str:
     """Return instructions for answering a run in the program that started it."""
     answers = f"{{{question_id!r}: VALUE}}"
     return (
@@ -107,13 +110,13 @@ def answer_instructions(kept: KeptRun, question_id: str = "QUESTION") -> str:
     )
 
 
-def displayed_runs(ledger: Ledger, *chosen: KeptRun) -> list[DisplayedRun]:
+def displayed_runs(ledger: Ledger, *chosen: StoredRun) -> list[DisplayedRun]:
     """Return kept runs with their displayed states."""
-    alive, now = ledger.alive(), ledger.store.now()
+    alive, now = ledger.alive(), ledger.store.database.now()
     return [_displayed(ledger, kept, alive, now) for kept in chosen]
 
 
-def _displayed(ledger: Ledger, kept: KeptRun, alive: Collection[str], now: float) -> DisplayedRun:
+def _displayed(ledger: Ledger, kept: StoredRun, alive: Collection[str], now: float) -> DisplayedRun:
     state, verdict = kept.state, ""
     questions: Sequence[Question] = ()
     if state == FINISHED:
@@ -125,7 +128,7 @@ def _displayed(ledger: Ledger, kept: KeptRun, alive: Collection[str], now: float
     return DisplayedRun(driven, state, verdict, questions, max(0.0, now - kept.created), max(0.0, now - kept.updated))
 
 
-def caught_up(seen: DisplayedRun, steps: Sequence[KeptStep]) -> DisplayedRun:
+def caught_up(seen: DisplayedRun, steps: Sequence[StoredStep]) -> DisplayedRun:
     """Return a run with the progress and usage of its operators, if they are ahead of the run's own record.
 
     The record of a run is written every few seconds; a process that was killed may not have written the last values.
@@ -140,7 +143,7 @@ def caught_up(seen: DisplayedRun, steps: Sequence[KeptStep]) -> DisplayedRun:
     return replace(seen, kept=kept)
 
 
-def _question(kept: KeptQuestion) -> Question:
+def _question(kept: StoredQuestion) -> Question:
     """Return a stored question; if it cannot be read, its text contains the reason."""
     try:
         return question_of(kept)
@@ -196,21 +199,21 @@ def facts(ledger: Ledger, seen: DisplayedRun, db: str | None) -> list[tuple[str,
         ("source", _source_text(kept)),
         ("started", f"{_local_time(kept.created)}, {ago(seen.age)} ago; last update {ago(seen.idle)} ago"),
         ("used", used(seen.usage)),
-        ("kept in", shown(ledger.url)),
+        ("kept in", display_name(ledger.url)),
     ]
     if result := _result_or_error(ledger, kept):
         facts.append(("result", result if isinstance(result, str) else shortened(result.scratchpad, LONGEST_SAID)))
     return facts
 
 
-def _result_or_error(ledger: Ledger, kept: KeptRun) -> WorkflowMessage | str | None:
+def _result_or_error(ledger: Ledger, kept: StoredRun) -> WorkflowMessage | str | None:
     try:
         return ledger.result(kept.run_id)
     except OperadError as error:
         return f"cannot be read: {error}"
 
 
-def _source_text(kept: KeptRun) -> str:
+def _source_text(kept: StoredRun) -> str:
     try:
         source = source_of(kept).model_dump(exclude_defaults=True)
     except InputError:
@@ -224,13 +227,13 @@ def _local_time(seconds: float) -> str:
     return "?"
 
 
-def _step_state(step: KeptStep, seen: DisplayedRun) -> str:
+def _step_state(step: StoredStep, seen: DisplayedRun) -> str:
     if step.outcome is None:
         return "waiting" if step.waits else "running" if seen.kept.driver else INTERRUPTED
     return "failed" if step.outcome.error is not None else "done"
 
 
-def step_row(step: KeptStep, seen: DisplayedRun) -> tuple[str, ...]:
+def step_row(step: StoredStep, seen: DisplayedRun) -> tuple[str, ...]:
     """Return the cells of an operator in the record of a run."""
     outcome = step.outcome
     if outcome is None:
@@ -246,7 +249,7 @@ def step_row(step: KeptStep, seen: DisplayedRun) -> tuple[str, ...]:
     return (step.key, _step_state(step, seen), f"{step.seconds:.1f}", tokens, cost, shortened(output, LONGEST_SAID))
 
 
-def errors(seen: DisplayedRun, steps: Sequence[KeptStep]) -> Iterator[str]:
+def errors(seen: DisplayedRun, steps: Sequence[StoredStep]) -> Iterator[str]:
     """Yield the errors of a run and of its operators, one line each."""
     for step in steps:
         if step.outcome is not None and step.outcome.error is not None:
@@ -272,7 +275,7 @@ def _answer_command(seen: DisplayedRun, question: Question, db: str | None) -> s
     return f"{_resume_command(seen.kept, db)} --answer {shlex.quote(question.id)}=…"
 
 
-def _resume_command(kept: KeptRun, db: str | None) -> str:
+def _resume_command(kept: StoredRun, db: str | None) -> str:
     with suppress(InputError):  # the run was started by a program
         return resume_command(kept.run_id, db, source_of(kept).base_url)
     return resume_command(kept.run_id, db)
@@ -294,7 +297,7 @@ def next_step(seen: DisplayedRun, db: str | None) -> str:
     }.get(seen.state, f"to resume: {resume}")
 
 
-def details(ledger: Ledger, seen: DisplayedRun, steps: Sequence[KeptStep]) -> dict[str, Any]:
+def details(ledger: Ledger, seen: DisplayedRun, steps: Sequence[StoredStep]) -> dict[str, Any]:
     """Return the record of a run as JSON."""
     kept = seen.kept
     job = _job_or_error(ledger, seen)
@@ -318,7 +321,7 @@ def _parsed_json(text: str) -> Any:
     return None
 
 
-def _step_dict(step: KeptStep, seen: DisplayedRun) -> dict[str, Any]:
+def _step_dict(step: StoredStep, seen: DisplayedRun) -> dict[str, Any]:
     outcome = step.outcome
     values: dict[str, Any] = {"key": step.key, "state": _step_state(step, seen), "seconds": step.seconds}
     if outcome is None:

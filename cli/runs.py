@@ -52,11 +52,11 @@ from operad.configs.prices import PricesFile
 from operad.configs.printable import printable, put
 from operad.configs.runnable import make, source_of
 from operad.runtime.durable.codec import Codec
+from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.description import describe_workflow
 from operad.runtime.durable.ledger import Ledger
-from operad.runtime.durable.places import shown
 from operad.runtime.durable.restart import refuse_changed
-from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, KeptRun
+from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, StoredRun
 from operad.runtime.durable.step_table import batched
 from operad.runtime.values.errors import InputError, OperadError, shorten
 
@@ -90,7 +90,7 @@ def list_runs(
     if as_json:
         put(json.dumps([run.as_dict() for run in seen], indent=2, ensure_ascii=False))
     elif not seen:
-        print(f"{printable(shown(ledger.url))}: no {'more ' if after else ''}runs")
+        print(f"{printable(display_name(ledger.url))}: no {'more ' if after else ''}runs")
     else:
         print_table(
             ("id", "workflow", "state", "done", "age", "tokens", "cost"),
@@ -117,7 +117,7 @@ def show_run(run_id: RunId, db: Database = None, as_json: AsJson = False) -> Non
     if steps:
         print()
         print_table(
-            ("operator", "state", "seconds", "tokens", "cost", "said"), [step_row(step, seen) for step in steps]
+            ("operator", "state", "seconds", "tokens", "cost", "answer"), [step_row(step, seen) for step in steps]
         )
     for line in errors(seen, steps):
         print(printable(line))
@@ -237,11 +237,11 @@ def delete_runs(
         return
     if not ledger.give_back_space():
         print(
-            f"{printable(shown(ledger.url))}: keeps its size, and has room for as many new runs; deleting a run while no "
+            f"{printable(display_name(ledger.url))}: keeps its size, and has room for as many new runs; deleting a run while no "
             "other process uses the file makes it smaller",
             file=sys.stderr,
         )
-    for place in {_file_store_of(KeptRun("", source=source)) for source in sources}:
+    for place in {_file_store_of(StoredRun("", source=source)) for source in sources}:
         if freed := open_ledger(db, files=place).collect_files():
             print(f"files that no run refers to any more: {freed:,} bytes less")
 
@@ -267,7 +267,7 @@ def _ledger_without_files(db: str | None) -> Ledger:
     return ledger
 
 
-def _file_store_of(kept: KeptRun) -> str | None:
+def _file_store_of(kept: StoredRun) -> str | None:
     with suppress(InputError):  # the run was started by a program
         return source_of(kept).files
     return None
@@ -294,7 +294,7 @@ def _read_answers(ledger: Ledger, run_id: str, answers: Mapping[str, str]) -> tu
     return values, {question_id: text for question_id, text in answers.items() if question_id not in values}
 
 
-def _refuse_answers_of_program_run(kept: KeptRun) -> None:
+def _refuse_answers_of_program_run(kept: StoredRun) -> None:
     """Raise InputError if a program started the run, as no command can resume it; no answer is stored then."""
     if not is_of_a_command(kept):
         raise InputError(
@@ -303,7 +303,7 @@ def _refuse_answers_of_program_run(kept: KeptRun) -> None:
         )
 
 
-def _report_to_driver(kept: KeptRun, given: Mapping[str, str], unasked: Mapping[str, str]) -> None:
+def _report_to_driver(kept: StoredRun, given: Mapping[str, str], unasked: Mapping[str, str]) -> None:
     """Print that a driver continues the run with the answers; raise InputError if they do not let it continue."""
     if not given:
         raise InputError(f"run {kept.run_id!r} is being driven by {kept.driver}; wait for it, or cancel it first")
@@ -312,7 +312,7 @@ def _report_to_driver(kept: KeptRun, given: Mapping[str, str], unasked: Mapping[
     print(f"{kept.run_id}: answered; {printable(kept.driver)} continues the run")
 
 
-def _deliver_stored(ledger: Ledger, kept: KeptRun, *, as_json: bool) -> None:
+def _deliver_stored(ledger: Ledger, kept: StoredRun, *, as_json: bool) -> None:
     """Print the result of a finished run, and exit with its status."""
     message = ledger.result(kept.run_id)
     assert message is not None  # noqa: S101 - it has finished

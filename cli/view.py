@@ -88,11 +88,11 @@ def _site(run: str | None, db: str | None) -> tuple[str, Site]:
         except InputError as error:
             raise InputError(f"{error}; for a run that is kept, say --db URL as well") from error
     from operad.runtime.durable.codec import Codec
-    from operad.runtime.durable.places import shown
+    from operad.runtime.durable.database_names import display_name
 
     ledger = open_ledger(db)
     ledger.codec = Codec()  # files keep their stored addresses, and none is fetched
-    site = RunsPage(ledger, f"runs in {shown(ledger.url)}")
+    site = RunsPage(ledger, f"runs in {display_name(ledger.url)}")
     if run is None:
         ledger.runs(1)
         return "", site

@@ -26,7 +26,7 @@ from operad.configs.models import model_line
 from operad.configs.prices import PricesFile
 from operad.configs.printable import printable, put
 from operad.configs.runnable import Source, make
-from operad.runtime.durable.places import shown
+from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.rows import Executor
 from operad.runtime.durable.run_owner import LIMIT
 from operad.runtime.durable.shared_agents import Served
@@ -123,7 +123,7 @@ def _serve_metrics(works: Worker, metrics: Metrics, port: int, host: str) -> tup
 
 
 def _run_worker(works: Worker, served: Sequence[Served], url: URL, grace: float, console: Console) -> None:
-    say(console, f"worker: {works.executor.id}, version {works.executor.version}, {shown(url)}")
+    say(console, f"worker: {works.executor.id}, version {works.executor.version}, {display_name(url)}")
     for served_file in served:
         say(
             console, f"serves: {served_file.name} ({served_file.queue}), {works.executor.concurrency} operators at once"

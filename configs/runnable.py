@@ -22,7 +22,7 @@ from operad.runtime.values.errors import InputError
 from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
-    from operad.runtime.durable.rows import KeptRun
+    from operad.runtime.durable.rows import StoredRun
     from operad.runtime.durable.shared_agents import Served
 
 
@@ -52,7 +52,7 @@ class Source(Value):
     lossy: bool = False
 
 
-def source_of(kept: KeptRun) -> Source:
+def source_of(kept: StoredRun) -> Source:
     """Return the source of a kept run.
 
     Raises:

@@ -6,14 +6,11 @@ All times are seconds since the epoch by the database's clock. Each method is on
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from operad.runtime.durable.database import Database, patiently
+from operad.runtime.durable.database import Database, retried
 from operad.runtime.durable.tables import Tables
 from operad.runtime.policies.limits import LONGEST_HOLD_OFF, WINDOW, Limits
-
-if TYPE_CHECKING:
-    from sqlalchemy import URL
 
 _GRACE = 2.0
 """Seconds by which a waiting caller may be late before it loses its place."""
@@ -26,18 +23,19 @@ _CALL, _TOKENS, _HOLD, _PLACE = "call", "tokens", "hold", "place"
 """Kinds of rows: a call, tokens, a pause that an endpoint requested, a place in the queue of waiting callers."""
 
 
-class CountedCalls(Database):
+class CountedCalls:
     """Table of counted model calls in one database.
 
     Args:
-        url: The database, as returned by `database_url`.
+        database: The database.
+        tables: Its tables.
     """
 
-    def __init__(self, url: URL) -> None:
-        super().__init__(url)
-        self._tables = Tables(self._sa)
+    def __init__(self, database: Database, tables: Tables) -> None:
+        self.database = database
+        self._tables = tables
 
-    @patiently
+    @retried
     def admit(self, key: str, limits: Limits, caller: str, window: float = WINDOW) -> float:
         """Admit and count a model call, or return when to ask again. A caller that asks in time keeps its place.
 
@@ -50,13 +48,13 @@ class CountedCalls(Database):
         Returns:
             0 if the call is admitted; otherwise, the seconds after which to ask again.
         """
-        sa, table = self._sa, self._tables.calls
+        sa, table = self.database.sa, self._tables.calls
         until, mine = table.c.until, (table.c.key == key) & (table.c.kind == _PLACE) & (table.c.caller == caller)
-        with self._engine.begin() as connection:
-            if not self._is_sqlite:  # in SQLite, every writing transaction locks the whole database
+        with self.database.engine.begin() as connection:
+            if not self.database.is_sqlite:  # in SQLite, every writing transaction locks the whole database
                 number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big", signed=True)
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(:number)"), {"number": number})
-            now = self._now_in(connection)
+            now = self.database.time_in(connection)
             from_future = until > now + 2 * LONGEST_HOLD_OFF  # the database's clock was set back
             expired = (until <= now) | from_future
             connection.execute(sa.delete(table).where(table.c.key == key, expired))
@@ -71,7 +69,7 @@ class CountedCalls(Database):
 
     def _admission_time(self, connection: Any, key: str, limits: Limits, arrived: float, now: float) -> float:
         """Return the time from which a caller that arrived at `arrived` may be admitted; a past time means now."""
-        sa, table = self._sa, self._tables.calls
+        sa, table = self.database.sa, self._tables.calls
         until = table.c.until
 
         def of_kind(kind: str) -> Any:
@@ -94,22 +92,22 @@ class CountedCalls(Database):
                 admission = max(admission, expiry)
         return float(admission)
 
-    @patiently
+    @retried
     def spend(self, key: str, tokens: int, window: float = WINDOW) -> None:
         """Count the tokens of a model call."""
-        with self._engine.begin() as connection:
-            now = self._now_in(connection)
+        with self.database.engine.begin() as connection:
+            now = self.database.time_in(connection)
             self._insert(connection, key, _TOKENS, now, now + window, tokens=tokens)
 
-    @patiently
+    @retried
     def hold_off(self, key: str, seconds: float) -> None:
         """Admit no call for this many seconds, at most `LONGEST_HOLD_OFF`."""
-        with self._engine.begin() as connection:
-            now = self._now_in(connection)
+        with self.database.engine.begin() as connection:
+            now = self.database.time_in(connection)
             self._insert(connection, key, _HOLD, now, now + min(seconds, LONGEST_HOLD_OFF))
 
     def _insert(
         self, connection: Any, key: str, kind: str, at: float, until: float, *, tokens: int = 0, caller: str = ""
     ) -> None:
         values = {"key": key, "kind": kind, "at": at, "until": until, "tokens": tokens, "caller": caller}
-        connection.execute(self._sa.insert(self._tables.calls).values(**values))
+        connection.execute(self.database.sa.insert(self._tables.calls).values(**values))

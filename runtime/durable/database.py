@@ -15,9 +15,10 @@ from contextlib import closing, contextmanager, suppress
 from functools import wraps
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
-from operad.runtime.durable.places import POSTGRES, SQLITE, shown, sqlalchemy, state_folder, who_writes
+from operad.runtime.durable.database_names import POSTGRES, SQLITE, display_name, sqlalchemy, state_folder
+from operad.runtime.durable.process_ids import who_writes
 from operad.runtime.values.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ _LOG_INTERVAL = 30.0
 
 P = ParamSpec("P")
 T = TypeVar("T")
-D = TypeVar("D", bound="Database")
+D = TypeVar("D", bound="HasDatabase")
 
 # This module joins its threads at exit. It is imported first because exit functions run in reverse order, and
 # `_exiting` must be set before the threads are joined.
@@ -64,14 +65,26 @@ _at_exit: Callable[[Callable[[], None]], None] = cast("Any", threading)._registe
 _at_exit(_exiting.set)
 
 
-def patiently(method: Callable[Concatenate[D, P], T]) -> Callable[Concatenate[D, P], T]:
-    """Decorate a method of a database: it is retried while the database cannot be reached; see `Database.insist`."""
+class HasDatabase(Protocol):
+    """An object that reads and writes tables of a database."""
+
+    @property
+    def database(self) -> Database:
+        """The database."""
+        ...
+
+
+def retried(method: Callable[Concatenate[D, P], T]) -> Callable[Concatenate[D, P], T]:
+    """Decorate a method that is one transaction: it is retried while the database cannot be reached.
+
+    See `Database.with_retries`.
+    """
 
     @wraps(method)
-    def waiting(database: D, *args: P.args, **kwargs: P.kwargs) -> T:
-        return database.insist(lambda: method(database, *args, **kwargs))
+    def with_retries(tables: D, *args: P.args, **kwargs: P.kwargs) -> T:
+        return tables.database.with_retries(lambda: method(tables, *args, **kwargs))
 
-    return waiting
+    return with_retries
 
 
 class Database:
@@ -84,30 +97,34 @@ class Database:
         url: The database.
         name: Name of the database in messages.
         errors: Type of the errors that the database raises.
+        sa: The package `sqlalchemy`.
+        is_sqlite: True for an SQLite file; False for PostgreSQL.
+        engine: The engine, whose transactions lock an SQLite file for writing.
+        reader: The engine for transactions that only read, and so do not wait for writers.
 
     Raises:
         InputError: The file cannot be created, or SQLite is too old.
     """
 
     def __init__(self, url: URL) -> None:
-        sa = self._sa = sqlalchemy()
+        sa = self.sa = sqlalchemy()
         self.url = url
-        self.name = shown(url)
+        self.name = display_name(url)
         self.errors: type[Exception] = sa.exc.SQLAlchemyError
-        self._is_sqlite = url.get_backend_name() == SQLITE
+        self.is_sqlite = url.get_backend_name() == SQLITE
         self._lock = threading.Lock()
         self._last_logged = -_LOG_INTERVAL
-        if self._is_sqlite:
+        if self.is_sqlite:
             _check_version(self.name)
             _create_file(Path(str(url.database)))
-        self._engine = self._make_engine(url)
-        self._reader = self._engine.execution_options(reads=True)
+        self.engine = self._make_engine(url)
+        self.reader = self.engine.execution_options(reads=True)
         # Close the connections of an instance that is garbage-collected without `close`.
-        weakref.finalize(self, self._engine.dispose).atexit = False
+        weakref.finalize(self, self.engine.dispose).atexit = False
 
     def _make_engine(self, url: URL) -> Any:
-        sa = self._sa
-        if not self._is_sqlite:
+        sa = self.sa
+        if not self.is_sqlite:
             timeouts = {name: seconds for name, seconds in _SECONDS.items() if name not in url.query}
             address = url.set(drivername=f"{POSTGRES}+psycopg").update_query_dict(timeouts)
             options = {"pool_size": 5, "max_overflow": 10, "pool_pre_ping": True}
@@ -140,7 +157,7 @@ class Database:
 
         return engine
 
-    def insist(self, work: Callable[[], T], patience: float = PATIENCE) -> T:
+    def with_retries(self, work: Callable[[], T], patience: float = PATIENCE) -> T:
         """Call a function that uses the database, and return its result.
 
         The call is retried while the database cannot be reached, and while another process writes into an SQLite file.
@@ -158,9 +175,9 @@ class Database:
             try:
                 return work()
             except self.errors as error:
-                waited, is_held = time.monotonic() - began, self._is_sqlite and _is_locked(error)
-                if not (is_held or (passes(error) and waited <= patience)) or _exiting.is_set():
-                    raise self.wrong(error) from error
+                waited, is_held = time.monotonic() - began, self.is_sqlite and _is_locked(error)
+                if not (is_held or (is_temporary(error) and waited <= patience)) or _exiting.is_set():
+                    raise self.explained(error) from error
                 self._log_wait(f"waiting for the database: {_first_line(error)}{self._hint() if is_held else ''}")
             _exiting.wait(_PAUSE)
 
@@ -172,11 +189,11 @@ class Database:
         """
 
         def in_turn() -> T:
-            with self._engine.begin():  # waits for writers here, because dbos could not be interrupted with Ctrl-C
+            with self.engine.begin():  # waits for writers here, because dbos could not be interrupted with Ctrl-C
                 pass
             return work()
 
-        return self.insist(in_turn, patience=0.0)
+        return self.with_retries(in_turn, patience=0.0)
 
     def _log_wait(self, what: str) -> None:
         """Log a warning about a wait, unless one was logged recently."""
@@ -197,13 +214,13 @@ class Database:
             f"and kill -KILL {process} ends it"
         )
 
-    def wrong(self, error: Exception) -> InputError:
+    def explained(self, error: Exception) -> InputError:
         """Return an `InputError` that explains an error of the database."""
-        sa = self._sa
+        sa = self.sa
         if isinstance(error, (sa.exc.IntegrityError, sa.exc.DataError)):  # the value is refused every time
             return InputError(
                 f"{self.name}: the database refused a row: {_first_line(error)}; this is a bug in operad or dbos, and "
-                f"running the command again does not help: please report it, with {_versions(self._is_sqlite)}; earlier runs "
+                f"running the command again does not help: please report it, with {_versions(self.is_sqlite)}; earlier runs "
                 "are not lost"
             )
         if is_missing(error):
@@ -211,13 +228,13 @@ class Database:
                 f"{self.name}: a table or column is missing: {_first_line(error)}; the file was deleted, or changed by a program "
                 "other than operad: restore it from a copy, or name another database with --db"
             )
-        told = f"{self.name}: cannot be used for runs: {_first_line(error)}"
-        if "file is not a database" in told:
-            return InputError(f"{told}; the file was not changed: name another one")
-        if not self._is_sqlite and _is_unreachable(error):
-            return InputError(f"{told}; check that the server runs, and that the address is right")
+        text = f"{self.name}: cannot be used for runs: {_first_line(error)}"
+        if "file is not a database" in text:
+            return InputError(f"{text}; the file was not changed: name another one")
+        if not self.is_sqlite and _is_unreachable(error):
+            return InputError(f"{text}; check that the server runs, and that the address is right")
         return InputError(
-            f"{told}; kept runs are not lost: check that the database exists and has space left, and run the same command "
+            f"{text}; kept runs are not lost: check that the database exists and has space left, and run the same command "
             "again"
         )
 
@@ -231,10 +248,10 @@ class Database:
         Returns:
             False if the file cannot shrink in steps, because an earlier version created it.
         """
-        return not self._is_sqlite or self.insist(lambda: self._shrink(whole))
+        return not self.is_sqlite or self.with_retries(lambda: self._shrink(whole))
 
     def _shrink(self, whole: bool) -> bool:
-        with closing(self._engine.raw_connection()) as pooled:
+        with closing(self.engine.raw_connection()) as pooled:
             connection = pooled.driver_connection
 
             def ask(statement: str) -> Any:
@@ -254,20 +271,20 @@ class Database:
     @contextmanager
     def connection_of_its_own(self) -> Generator[Any, None, None]:
         """Yield a psycopg connection outside of the pool, in autocommit mode, and close it at the end."""
-        pooled = self._engine.raw_connection()
+        pooled = self.engine.raw_connection()
         with closing(pooled.driver_connection) as connection:
             pooled.detach()
             connection.autocommit = True
             yield connection
 
-    def _connect_once(self) -> Any:
+    def connect_once(self) -> Any:
         """Return a connection for a single statement that changes no rows.
 
         On a server, the statement runs without a transaction, which saves two round trips.
         """
-        if self._is_sqlite:
-            return self._reader.connect()
-        return self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        if self.is_sqlite:
+            return self.reader.connect()
+        return self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
     def notify(self, channel: str, text: str, connection: Any = None) -> None:
         """Send a notification of PostgreSQL.
@@ -280,34 +297,37 @@ class Database:
         """
         values = {"channel": channel, "text": text}
         if connection is not None:
-            connection.execute(self._sa.text("SELECT pg_notify(:channel, :text)"), values)
+            connection.execute(self.sa.text("SELECT pg_notify(:channel, :text)"), values)
             return
         statement = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(:channel, :text)"
-        with self._connect_once() as own_connection:
-            own_connection.execute(self._sa.text(statement), values)
+        with self.connect_once() as own_connection:
+            own_connection.execute(self.sa.text(statement), values)
 
     def close(self) -> None:
         """Close all connections."""
-        self._engine.dispose()
+        self.engine.dispose()
 
-    @patiently
     def now(self) -> float:
         """Return the time by the database's clock."""
-        with self._reader.connect() as connection:
-            return self._now_in(connection)
+        return self.with_retries(self._read_time)
+
+    def _read_time(self) -> float:
+        with self.reader.connect() as connection:
+            return self.time_in(connection)
 
     @property
-    def _now(self) -> Any:
+    def clock(self) -> Any:
         """SQL expression of the current time, in seconds since the epoch."""
         clock = (
             "(julianday('now') - 2440587.5) * 86400.0"
-            if self._is_sqlite
+            if self.is_sqlite
             else "cast(extract(epoch from clock_timestamp()) as double precision)"
         )
-        return self._sa.literal_column(clock)
+        return self.sa.literal_column(clock)
 
-    def _now_in(self, connection: Any) -> float:
-        return float(connection.execute(self._sa.select(self._now)).scalar())
+    def time_in(self, connection: Any) -> float:
+        """Return the time by the database's clock, within a transaction."""
+        return float(connection.execute(self.sa.select(self.clock)).scalar())
 
 
 def ping_by_looking(engine: Any) -> None:
@@ -369,7 +389,7 @@ def _create_file(path: Path) -> None:
         ) from error
 
 
-def passes(error: Exception) -> bool:
+def is_temporary(error: Exception) -> bool:
     """Return True for a temporary error: the connection broke, or the server is starting."""
     if getattr(getattr(error, "orig", None), "sqlstate", None) == _ENDED_IDLE:
         return True

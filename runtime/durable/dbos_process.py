@@ -25,9 +25,9 @@ from dbos._sys_db import SystemDatabase
 from sqlalchemy import URL, BigInteger, cast, event, func
 
 from operad.runtime.durable.database import IDLE, ping_by_looking
+from operad.runtime.durable.database_names import SQLITE, display_name
 from operad.runtime.durable.dbos_details import check_details
 from operad.runtime.durable.dispatch import Request
-from operad.runtime.durable.places import SQLITE, shown
 from operad.runtime.durable.serializer import JsonSerializer, refuse_pickles
 from operad.runtime.durable.wakeups import BeforeCommit
 from operad.runtime.durable.work_signal import SAFETY_POLL, WorkSignal
@@ -182,8 +182,8 @@ def launch(
     with _launching:
         if _here is not None:
             raise InputError(
-                f"this process is a worker of {shown(_here.url)} already, and dbos serves one database per process; "
-                f"start another process for {shown(url)}"
+                f"this process is a worker of {display_name(_here.url)} already, and dbos serves one database per process; "
+                f"start another process for {display_name(url)}"
             )
         if _is_in_use():
             raise InputError(

@@ -10,7 +10,7 @@ from typing import Any, cast
 from operad.runtime.graph.graph import HasGraph
 from operad.runtime.graph.operator import Adapted, BaseOperator
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.fingerprint import fingerprint, lasting, name_of
+from operad.runtime.values.fingerprint import fingerprint, name_of, stable_name
 
 _IGNORED_ATTRIBUTES = ("knowledge_base", "recommended", "insights", "concurrency", "loop_count")
 """Attributes that are left out of descriptions: knowledge sources, concurrency, numbers of rounds."""
@@ -120,7 +120,7 @@ def _differing_paths(old: Any, new: Any, path: str = "") -> Iterator[str]:
                 yield from _differing_paths(
                     one.get(key), other.get(key), f"{path}.{key}".removeprefix(".").removeprefix("config.")
                 )
-    elif old != new and not (isinstance(old, str) and isinstance(new, str) and lasting(old) == lasting(new)):
+    elif old != new and not (isinstance(old, str) and isinstance(new, str) and stable_name(old) == stable_name(new)):
         yield path
 
 

@@ -48,8 +48,8 @@ class Dispatch:
         dbos_process = import_module("operad.runtime.durable.dbos_process")  # imported here: dbos takes a second
         self._store = store
         self._enqueue = dbos_process.enqueue
-        self._client: DBOSClient = store.insist(partial(dbos_process.client, store.url), 0.0)
-        self._waiting = Waiting(store.ended_work, partial(wakeups, store, [executor_id]))
+        self._client: DBOSClient = store.database.with_retries(partial(dbos_process.client, store.database.url), 0.0)
+        self._waiting = Waiting(store.dbos.ended_work, partial(wakeups, store.database, [executor_id]))
         self._requests = GroupCommit[Request](self._write)
 
     def stop(self) -> None:
@@ -69,9 +69,9 @@ class Dispatch:
 
     async def forget(self, step_id: str) -> None:
         """Delete the outcome of an operator, so that it can be requested again."""
-        await in_thread(self._store.insist, partial(self._client.delete_workflows, [step_id]))
+        await in_thread(self._store.database.with_retries, partial(self._client.delete_workflows, [step_id]))
 
     def _write(self, requests: Sequence[Request]) -> None:
         """Write requests into their queues, and wake the workers of these queues."""
         with self._waiting.wakeups.sending({request.queue for request in requests}) as before_commit:
-            self._store.insist(partial(self._enqueue, self._client, requests, before_commit))
+            self._store.database.with_retries(partial(self._enqueue, self._client, requests, before_commit))

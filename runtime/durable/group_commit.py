@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
 
-from operad.runtime.durable.database import passes
+from operad.runtime.durable.database import is_temporary
 from operad.runtime.durable.threads import THREADS
 
 Value = TypeVar("Value")
@@ -74,7 +74,7 @@ class GroupCommit(Generic[Value]):
         except BaseException as error:  # noqa: BLE001 - set as the error of the values' futures
             cause = error.__cause__
             # If the database cannot be reached, each value alone would fail, too, after the same wait.
-            is_unreachable = isinstance(cause, Exception) and passes(cause)
+            is_unreachable = isinstance(cause, Exception) and is_temporary(cause)
             if len(group) > 1 and not is_unreachable:
                 for entry in group:
                     self._write_group([entry])

@@ -21,8 +21,8 @@ from operad.runtime import events
 from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.description import Description
 from operad.runtime.durable.restart import ITEM, following
-from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, KeptQuestion, KeptRun
-from operad.runtime.durable.step_timeline import KeptStep, moments
+from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, StoredQuestion, StoredRun
+from operad.runtime.durable.step_timeline import StoredStep, moments
 from operad.runtime.events import Event
 from operad.runtime.events.journal import bare
 from operad.runtime.values.errors import describe
@@ -32,11 +32,11 @@ from operad.runtime.workflow.verdict import fault_in, join_verdicts, joined_tail
 
 
 def history(
-    kept: KeptRun,
+    kept: StoredRun,
     job: Job,
     result: tuple[WorkflowMessage, int] | None,
-    steps: Sequence[KeptStep],
-    questions: Sequence[KeptQuestion],
+    steps: Sequence[StoredStep],
+    questions: Sequence[StoredQuestion],
 ) -> list[Event]:
     """Return the events of a run in the order of time, derived from its stored records.
 
@@ -56,7 +56,7 @@ def history(
     )
     for at, record, is_beginning in moments(steps, questions):
         derived.at = max(derived.at, at)
-        if isinstance(record, KeptQuestion):
+        if isinstance(record, StoredQuestion):
             derived.asked(record) if is_beginning else derived.answered(record)
         elif is_beginning:
             derived.begun(record)
@@ -83,7 +83,7 @@ class _Level:
         failed: Errors raised in the current round, by operator.
         verdicts: Verdicts of the evaluators in the current round.
         is_judged: True if the current round has ended with a verdict.
-        said: Last message of each operator.
+        messages: Last message of each operator.
         verdict: Verdict on the last round, if any.
     """
 
@@ -97,7 +97,7 @@ class _Level:
     failed: dict[str, BaseException] = field(default_factory=dict[str, BaseException])
     verdicts: dict[str, WorkflowMessage] = field(default_factory=dict[str, WorkflowMessage])
     is_judged: bool = False
-    said: dict[str, WorkflowMessage] = field(default_factory=dict[str, WorkflowMessage])
+    messages: dict[str, WorkflowMessage] = field(default_factory=dict[str, WorkflowMessage])
     verdict: WorkflowMessage | None = None
 
     @property
@@ -130,8 +130,8 @@ class _Level:
     def tails(self) -> list[WorkflowMessage]:
         """Return the messages of the operators without successors."""
         has_children = {parent for parents in self.before.values() for parent in parents}
-        last = [name for name in self.operators if name not in has_children] or list(self.said)
-        return [self.said[name] for name in last if name in self.said]
+        last = [name for name in self.operators if name not in has_children] or list(self.messages)
+        return [self.messages[name] for name in last if name in self.messages]
 
     def operator(self, name: str) -> str:
         """Return an operator's id, without the index of a map's item."""
@@ -187,7 +187,7 @@ class _Derivation:
         top: Execution of the outermost workflow.
     """
 
-    def __init__(self, kept: KeptRun, job: Job) -> None:
+    def __init__(self, kept: StoredRun, job: Job) -> None:
         self.events: list[Event] = []
         self.at = kept.created
         self.top = _Level((), json.loads(kept.graph))
@@ -203,13 +203,13 @@ class _Derivation:
 
     # Operators with stored records
 
-    def begun(self, step: KeptStep) -> None:
+    def begun(self, step: StoredStep) -> None:
         """Start an operator, and the operators around it that have not started."""
         innermost = self._levels_of(step.key)[-1]
         if "//" not in step.key:
             self._begin(*innermost)
 
-    def ended(self, step: KeptStep, outcome: Outcome) -> None:
+    def ended(self, step: StoredStep, outcome: Outcome) -> None:
         """End an operator, or one of its parts."""
         levels, is_part = self._levels_of(step.key), "//" in step.key
         level, name, number = levels[-1]
@@ -293,7 +293,7 @@ class _Derivation:
         finished = events.OperatorFinished(seconds=seconds, message=message)
         self.append(finished, (*level.path, name), name, level.round, attempt)
         if name not in level.judges:
-            level.said[name] = message
+            level.messages[name] = message
             return
         level.verdicts[name] = message
         if level.verdicts.keys() == level.judges.keys():
@@ -303,7 +303,7 @@ class _Derivation:
         self, level: _Level, name: str, error: BaseException, attempt: int = 1, *, usage: Usage, seconds: float
     ) -> None:
         level.start_times.pop(name, None)
-        level.said.pop(name, None)
+        level.messages.pop(name, None)
         level.failed[name] = error
         failed = events.OperatorFailed(seconds=seconds, usage=usage, error=describe(error))
         self.append(failed, (*level.path, name), name, level.round, attempt)
@@ -384,17 +384,17 @@ class _Derivation:
 
     # Questions
 
-    def asked(self, question: KeptQuestion) -> None:
+    def asked(self, question: StoredQuestion) -> None:
         """Record that a question was asked."""
         asked = events.Interrupted(interrupt_id=question.id, question=question.text, schema=_schema(question))
         self._append_question_event(question, asked)
 
-    def answered(self, question: KeptQuestion) -> None:
+    def answered(self, question: StoredQuestion) -> None:
         """Record that a question was answered."""
         seconds = max(0.0, question.answered - question.asked)
         self._append_question_event(question, events.Resumed(interrupt_id=question.id, seconds=seconds))
 
-    def _append_question_event(self, question: KeptQuestion, event: Event) -> None:
+    def _append_question_event(self, question: StoredQuestion, event: Event) -> None:
         names, rounds = bare(question.step.partition("//")[0])
         self.append(event, tuple(names), names[-1], rounds[-1], 1)
 
@@ -436,7 +436,7 @@ class _Derivation:
         level.start_times.clear()
 
 
-def _schema(question: KeptQuestion) -> Mapping[str, Any] | None:
+def _schema(question: StoredQuestion) -> Mapping[str, Any] | None:
     """Return the JSON Schema of a question's answer; None if there is none or it cannot be read."""
     with suppress(ValueError, RecursionError):  # another program wrote it
         schema = json.loads(question.schema) if question.schema else None
@@ -444,7 +444,7 @@ def _schema(question: KeptQuestion) -> Mapping[str, Any] | None:
     return None
 
 
-def _usage(kept: KeptRun) -> Usage:
+def _usage(kept: StoredRun) -> Usage:
     with suppress(ValidationError):
         return Usage.model_validate_json(kept.usage)
     return NO_USAGE

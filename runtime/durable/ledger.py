@@ -15,8 +15,8 @@ from typing import Any
 from pydantic import JsonValue
 
 from operad.runtime.durable.codec import Outcome
+from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.description import describe_workflow, leaves
-from operad.runtime.durable.places import check_id, shown
 from operad.runtime.durable.recording import Recording
 from operad.runtime.durable.records import LOOK, Records
 from operad.runtime.durable.remote import RemoteExecutor
@@ -31,10 +31,11 @@ from operad.runtime.durable.rows import (
     RUNNING,
     UNDER_WAY,
     Executor,
-    KeptRun,
     Retention,
+    StoredRun,
+    check_id,
 )
-from operad.runtime.durable.run_owner import BEAT, LIMIT, Held, RunOwner, leave, owner_of, run_in_progress
+from operad.runtime.durable.run_owner import BEAT, LIMIT, DrivenRun, RunOwner, leave, owner_of, run_in_progress
 from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.step_table import taken_over
@@ -117,25 +118,25 @@ class Ledger(Records):
         driver = await in_thread(owner_of, self.url, self._limit, self)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
-        held = await driver.hold(run_id, task, run, self)
+        driven_run = await driver.register(run_id, task, run, self)
         try:
             graph = await in_thread(describe_workflow, workflow)
-            kept = await self._begun(held, driver.executor.id, run_id, workflow, graph, call)
+            kept = await self._begun(driven_run, driver.executor.id, run_id, workflow, graph, call)
             if kept.result:
                 message, rounds = await in_thread(self._result, kept)
                 run.restore(message, rounds, await in_thread(self._messages, run_id))
                 return message
-            return await self._execute_kept(run, kept, call, driver, held)
+            return await self._execute_kept(run, kept, call, driver, driven_run)
         except BaseException:
-            if not held.ending:  # the end is not recorded: any process may resume the run
+            if not driven_run.ending:  # the end is not recorded: any process may resume the run
                 release = partial(self.store.update_run, run_id, driver.executor.id, driver="")
                 await asyncio.shield(asyncio.ensure_future(in_thread(release)))
             raise
         finally:
-            driver.let_go(run_id)
+            driver.unregister(run_id)
 
     async def _execute_kept(
-        self, run: Run, kept: KeptRun, call: OperatorCall, driver: RunOwner, held: Held
+        self, run: Run, kept: StoredRun, call: OperatorCall, driver: RunOwner, driven_run: DrivenRun
     ) -> WorkflowMessage:
         """Execute a stored run that this process drives, and record its progress and end."""
         run_id = kept.run_id
@@ -148,21 +149,21 @@ class Ledger(Records):
         replay = Replay(run_id, self.store, self.codec, kept_outcomes, driver.steps, remote)
         run.journal = replay
         group = self.workers.queue if self.workers else hashlib.sha256(kept.graph.encode()).hexdigest()
-        run.shared_limits = LimitsInDatabase(self.store, group, driver.executor.id)
+        run.shared_limits = LimitsInDatabase(self.store.calls, group, driver.executor.id)
         recording = Recording(run.log, run_id, kept.drives)
         progress = asyncio.ensure_future(self._record_progress(run, replay, recording, remote, driver.executor.id))
         record_end = partial(self._record_end, run, replay, recording, driver)
-        held.watched = True
+        driven_run.executing = True
         try:
             try:
                 message = await run.execute()
             finally:
-                held.watched, held.ending = False, True
+                driven_run.executing, driven_run.ending = False, True
                 progress.cancel()
         except asyncio.CancelledError:
-            if held.lost:
+            if driven_run.lost:
                 raise taken_over(run_id) from None
-            if held.cancelled:
+            if driven_run.cancelled:
                 await record_end(CANCELLED)
                 raise InputError(f"run {run_id!r} was cancelled; to resume it: operad runs resume {run_id}") from None
             await record_end(PAUSED if await in_thread(self.questions, run_id) else RUNNING)
@@ -179,27 +180,27 @@ class Ledger(Records):
                 await in_thread(self.retire, kept.workflow, self._retention)
         return message
 
-    async def _begun(self, held: Held, *given: Any) -> KeptRun:
+    async def _begun(self, driven_run: DrivenRun, *given: Any) -> StoredRun:
         """See `_begin`. A cancellation waits until it is known whether this process drives the run."""
-        beginning = asyncio.ensure_future(in_thread(self._begin, held, *given))
+        beginning = asyncio.ensure_future(in_thread(self._begin, driven_run, *given))
         try:
             return await asyncio.shield(beginning)
         except asyncio.CancelledError:
-            held.abandoned.set()
+            driven_run.abandoned.set()
             with suppress(OperadError):
                 await asyncio.shield(beginning)
             raise
 
     def _begin(
-        self, held: Held, driver_id: str, run_id: str, workflow: Workflow, graph: Any, call: OperatorCall
-    ) -> KeptRun:
+        self, driven_run: DrivenRun, driver_id: str, run_id: str, workflow: Workflow, graph: Any, call: OperatorCall
+    ) -> StoredRun:
         """Create a run, or become the driver of an unfinished one; return its record.
 
         Raises:
             InputError: Another process drives the run, the run failed or has another job, or the workflow was changed.
         """
         given = {"job": call.job, "messages": [*call.messages], "previous": [*call.previous], "lesson": call.lesson}
-        run = KeptRun(
+        run = StoredRun(
             run_id,
             workflow=workflow.name,
             source=json.dumps(self.source),
@@ -215,15 +216,15 @@ class Ledger(Records):
         if kept.state == FINISHED:
             return kept
         if kept.state == FAILED:
-            again = f"Ledger({shown(self.url)!r}).retry({run_id!r}), then execute it with the same run_id"
+            again = f"Ledger({display_name(self.url)!r}).retry({run_id!r}), then execute it with the same run_id"
             raise InputError(
                 f"run {run_id!r} failed: {kept.error}\n  finished operators are kept; to run the failed operators again: "
                 f"{again if self.source is None else f'operad runs resume {run_id}'}"
             )
-        self._take_over(kept, driver_id, held)
+        self._take_over(kept, driver_id, driven_run)
         return self._existing_run(run_id)
 
-    def _take_over(self, kept: KeptRun, driver_id: str, held: Held) -> None:
+    def _take_over(self, kept: StoredRun, driver_id: str, driven_run: DrivenRun) -> None:
         """Become the driver of a run whose driver is dead; wait until that is certain.
 
         Raises:
@@ -232,21 +233,21 @@ class Ledger(Records):
         while kept.driver != driver_id:
             driver = self._driver_of(kept)
             if driver is not None and not self.watch.is_dead(driver):
-                self._wait_for_sign_of(driver, kept, held)
+                self._wait_for_sign_of(driver, kept, driven_run)
                 kept = self._existing_run(kept.run_id)
                 continue
             if self.store.take(kept.run_id, kept.driver, driver_id):
                 return
             kept = self._existing_run(kept.run_id)
 
-    def _wait_for_sign_of(self, driver: Executor, kept: KeptRun, held: Held) -> None:
+    def _wait_for_sign_of(self, driver: Executor, kept: StoredRun, driven_run: DrivenRun) -> None:
         """Wait until the driver of a run is known to be dead.
 
         Raises:
             InputError: The driver has a new heartbeat, or this process abandoned the run.
         """
         while True:
-            if held.abandoned.wait(LOOK):
+            if driven_run.abandoned.wait(LOOK):
                 raise InputError(f"run {kept.run_id!r} was cancelled before this process took it over")
             now = self._driver_of(kept)
             if now is None or self.watch.is_dead(now):
@@ -257,7 +258,7 @@ class Ledger(Records):
                     "wait for the run, or cancel it there"
                 )
 
-    def _check_same(self, kept: KeptRun, graph: Any, call: OperatorCall) -> None:
+    def _check_same(self, kept: StoredRun, graph: Any, call: OperatorCall) -> None:
         """Raise InputError if a stored run has another job or another workflow."""
         refuse_other_job(kept.run_id, self._call_of(kept, call.reasoner).job, call.job)
         refuse_changed(kept, graph)
@@ -295,7 +296,7 @@ class Ledger(Records):
         done = {path[0] for path in paths if len(path) == 1}
         return [operator for name, operator in graph.operators.items() if name not in done]
 
-    def _call_of(self, kept: KeptRun, reasoner: Reasoner) -> OperatorCall:
+    def _call_of(self, kept: StoredRun, reasoner: Reasoner) -> OperatorCall:
         """Return the stored input of a run, with the given reasoner."""
         given = self._input_of(kept)
         messages, previous = tuple(given["messages"]), tuple(given["previous"])
@@ -319,7 +320,7 @@ class Ledger(Records):
         Operators that contain others have no record of their own. Their messages are in the recorded events, which runs
         of early versions do not have; they are left out then.
         """
-        ended, with_recorded = self.events(run_id), self.store.has_events(run_id)
+        ended, with_recorded = self.events(run_id), self.store.events.exist(run_id)
         best = next((event.round for event in reversed(ended) if isinstance(event, RunFinished)), 0)
         latest: dict[str, tuple[int, WorkflowMessage]] = {}
         for event in ended:
@@ -363,7 +364,7 @@ class Ledger(Records):
         """Record the events of a run, and its progress."""
         state = PAUSED if run.waits else RUNNING
         now = {"state": state, "done": replay.done, "usage": run.usage.model_dump_json()}
-        await in_thread(recording.write, self.store)
+        await in_thread(recording.write, self.store.events)
         await in_thread(partial(self.store.update_run, replay.run_id, driver_id, **now))
 
     async def _pass_on_answers(self, run: Run, run_id: str) -> None:
@@ -401,10 +402,10 @@ class Ledger(Records):
         def record() -> None:
             driver.steps.wait()
             with suppress(OperadError):
-                recording.write(self.store)
+                recording.write(self.store.events)
             was_driver = self.store.update_run(replay.run_id, driver.executor.id, **values)
             if was_driver and self.workers and state not in (RUNNING, PAUSED):
-                with suppress(self.store.errors):
+                with suppress(self.store.database.errors):
                     self.steps.cancel(replay.run_id)
 
         await asyncio.shield(asyncio.ensure_future(in_thread(record)))

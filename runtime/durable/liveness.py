@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from operad.runtime.durable.places import is_dead
+from operad.runtime.durable.process_ids import is_dead
 from operad.runtime.durable.rows import Executor
 
 

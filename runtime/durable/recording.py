@@ -12,8 +12,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from operad.runtime.durable.codec import MAX_TEXT, Codec
-from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, EventPart, KeptRun
-from operad.runtime.durable.store import Store
+from operad.runtime.durable.event_table import EventTable
+from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, EventPart, StoredRun
 from operad.runtime.events import Event, ModelAsked, RunFailed, RunFinished, RunLog, TokenStreamed
 from operad.runtime.values.errors import InputError
 
@@ -35,31 +35,31 @@ class Recording:
     def __init__(self, log: RunLog, run_id: str, drive: int) -> None:
         self._run_id = run_id
         self._drive = drive
-        self._heard = deque[Event]()
+        self._pending = deque[Event]()
         self._writing = threading.Lock()
-        log.listen(self._hear)
+        log.listen(self._take)
 
-    def _hear(self, event: Event) -> None:
+    def _take(self, event: Event) -> None:
         if not isinstance(event, TokenStreamed | ModelAsked):
-            self._heard.append(event)
+            self._pending.append(event)
 
-    def write(self, store: Store) -> None:
+    def write(self, table: EventTable) -> None:
         """Store the events recorded since the last call; may block.
 
         Raises:
             InputError: The events cannot be stored; the next call tries again.
         """
         with self._writing:
-            count = len(self._heard)
+            count = len(self._pending)
             if not count:
                 return
-            events = [self._heard[index] for index in range(count)]
-            store.keep_events(self._run_id, self._drive, zlib.compress(Codec().dump_events(events).encode()))
+            events = [self._pending[index] for index in range(count)]
+            table.append(self._run_id, self._drive, zlib.compress(Codec().dump_events(events).encode()))
             for _ in range(count):
-                self._heard.popleft()
+                self._pending.popleft()
 
 
-def recorded(run_id: str, parts: Sequence[EventPart]) -> dict[int, list[Event]]:
+def events_by_drive(run_id: str, parts: Sequence[EventPart]) -> dict[int, list[Event]]:
     """Return the recorded events of a run by the number of the drive; empty if a part cannot be read.
 
     Events of unknown types are skipped: events of another version, or defined by a user.
@@ -68,7 +68,7 @@ def recorded(run_id: str, parts: Sequence[EventPart]) -> dict[int, list[Event]]:
         run_id: The run.
         parts: The events, as stored by `Recording.write`.
     """
-    heard: dict[int, list[Event]] = defaultdict(list)
+    recorded: dict[int, list[Event]] = defaultdict(list)
     unknown = 0
     try:
         for part in parts:
@@ -76,13 +76,13 @@ def recorded(run_id: str, parts: Sequence[EventPart]) -> dict[int, list[Event]]:
                 if event is None:
                     unknown += 1
                 else:
-                    heard[part.drive].append(event)
+                    recorded[part.drive].append(event)
     except (InputError, zlib.error, UnicodeDecodeError) as error:
         _logger.warning("%s: the recorded events are not used, because a part cannot be read: %s", run_id, error)
         return {}
     if unknown:
         _logger.warning("%s: recorded events of unknown types are skipped: %d", run_id, unknown)
-    return heard
+    return recorded
 
 
 def _decompressed(part: bytes) -> str:
@@ -93,31 +93,31 @@ def _decompressed(part: bytes) -> str:
     return text
 
 
-def is_whole(kept: KeptRun, heard: Mapping[int, Sequence[Event]]) -> bool:
+def is_whole(kept: StoredRun, recorded: Mapping[int, Sequence[Event]]) -> bool:
     """Return True if all events of a run were recorded: it has ended, and was never interrupted."""
     return (
         kept.drives == 1
         and kept.state in (FINISHED, FAILED, CANCELLED)
-        and [*heard] == [1]
-        and isinstance(heard[1][-1], RunFinished | RunFailed)
+        and [*recorded] == [1]
+        and isinstance(recorded[1][-1], RunFinished | RunFailed)
     )
 
 
-def filled(told: Sequence[Event], heard: Mapping[int, Sequence[Event]]) -> list[Event]:
+def with_recorded_details(derived: Sequence[Event], recorded: Mapping[int, Sequence[Event]]) -> list[Event]:
     """Return derived events with the details of the recorded events, but with their own times.
 
     Args:
-        told: The derived events.
-        heard: The recorded events, by drive; those of a later drive replace those of an earlier one.
+        derived: The derived events.
+        recorded: The recorded events, by drive; those of a later drive replace those of an earlier one.
     """
     by_key: dict[Any, list[Event]] = {}
-    for drive in sorted(heard):
+    for drive in sorted(recorded):
         of_drive: dict[Any, list[Event]] = defaultdict(list)
-        for event in heard[drive]:
+        for event in recorded[drive]:
             of_drive[_span_key(event)].append(event)
         by_key |= of_drive
     remaining = {key: iter(events) for key, events in by_key.items()}
-    return [_with_details(event, next(remaining.get(_span_key(event), iter(())), None)) for event in told]
+    return [_with_details(event, next(remaining.get(_span_key(event), iter(())), None)) for event in derived]
 
 
 def _span_key(event: Event) -> Any:
@@ -125,9 +125,9 @@ def _span_key(event: Event) -> Any:
     return type(event), event.path, event.round, event.attempt
 
 
-def _with_details(event: Event, heard: Event | None) -> Event:
-    if heard is None or isinstance(event, RunFailed):
+def _with_details(event: Event, recorded: Event | None) -> Event:
+    if recorded is None or isinstance(event, RunFailed):
         return event
     return replace(
-        event, **{name: getattr(heard, name) for name in event.__struct_fields__ if name not in _DERIVED_FIELDS}
+        event, **{name: getattr(recorded, name) for name in event.__struct_fields__ if name not in _DERIVED_FIELDS}
     )

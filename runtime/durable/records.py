@@ -14,22 +14,20 @@ from pydantic import JsonValue
 
 from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.database import BREATH
-from operad.runtime.durable.description import Description, changes, describe_workflow, leaves
+from operad.runtime.durable.database_names import database_option, database_url, file_store
+from operad.runtime.durable.description import describe_workflow, leaves
 from operad.runtime.durable.history import history
 from operad.runtime.durable.liveness import Watch
-from operad.runtime.durable.places import database_option, database_url, file_store
-from operad.runtime.durable.recording import filled, is_whole, recorded
+from operad.runtime.durable.recording import events_by_drive, is_whole, with_recorded_details
 from operad.runtime.durable.replay import question_of
 from operad.runtime.durable.restart import (
     NO_GRAPH,
-    descendants,
     failed_beside,
     is_again,
     is_under,
-    merged,
+    paths_again,
     place_of,
     refuse_changed,
-    stray_changes,
     unreadable,
 )
 from operad.runtime.durable.rows import (
@@ -40,16 +38,16 @@ from operad.runtime.durable.rows import (
     RUNNING,
     UNDER_WAY,
     Executor,
-    KeptQuestion,
-    KeptRun,
     Retention,
+    StoredQuestion,
+    StoredRun,
 )
 from operad.runtime.durable.step_records import StepRecords
 from operad.runtime.durable.step_table import batched
-from operad.runtime.durable.step_timeline import KeptStep, kept_step
+from operad.runtime.durable.step_timeline import StoredStep, kept_step
 from operad.runtime.durable.store import Store
 from operad.runtime.events import Event
-from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean, shorten
+from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.questions import Question, check_answers
 from operad.runtime.workflow.workflow import Workflow
@@ -112,7 +110,7 @@ class Records:
             if (opened := vars(self).pop(name, None)) is not None:
                 opened.close()
 
-    def runs(self, limit: int | None = None, after: str = "") -> Sequence[KeptRun]:
+    def runs(self, limit: int | None = None, after: str = "") -> Sequence[StoredRun]:
         """Return runs, the newest first, without the long fields (sources, inputs and results) that `run` returns.
 
         Args:
@@ -124,7 +122,7 @@ class Records:
         """
         return self.store.runs(limit, self._existing_run(after).run_id if after else "")
 
-    def _existing_run(self, run_id: str) -> KeptRun:
+    def _existing_run(self, run_id: str) -> StoredRun:
         """Return a run, or raise InputError with similar ids."""
         kept = self.store.run(run_id)
         if kept is None:
@@ -133,7 +131,7 @@ class Records:
             raise InputError(f"no run has the id {run_id!r}{hint}; to list the runs: operad runs list{option}")
         return kept
 
-    def run(self, run_id: str) -> KeptRun:
+    def run(self, run_id: str) -> StoredRun:
         """Return a run.
 
         Raises:
@@ -158,7 +156,7 @@ class Records:
         kept = self._existing_run(run_id)
         return self._result(kept)[0] if kept.result else None
 
-    def timeline(self, run_id: str) -> Sequence[KeptStep]:
+    def timeline(self, run_id: str) -> Sequence[StoredStep]:
         """Return the records of a run's operators: finished ones in the order of their ends, then the others.
 
         An outcome that cannot be read is returned as an error. Files have their original paths, and are not fetched.
@@ -186,7 +184,7 @@ class Records:
             InputError: No run has this id, or its workflow cannot be read.
         """
         kept, codec = self._existing_run(run_id), Codec()  # a codec without a file store, so that no files are fetched
-        by_drive = recorded(run_id, self.store.events(run_id))
+        by_drive = events_by_drive(run_id, self.store.events.of_run(run_id))
         if is_whole(kept, by_drive):
             return by_drive[1]
         questions, steps = self.store.questions(run_id), self.timeline(run_id)
@@ -201,7 +199,7 @@ class Records:
             derived = history(kept, job, result, steps, questions)
         except NO_GRAPH as error:
             raise unreadable(kept) from error
-        return filled(derived, by_drive)
+        return with_recorded_details(derived, by_drive)
 
     def recorded_events(self, run_id: str, after: int = 0) -> tuple[Sequence[Event], int]:
         """Return events of a run as they were recorded while it was driven for the first time, and the last part's number.
@@ -212,8 +210,8 @@ class Records:
             run_id: The run.
             after: Number of the last part of an earlier call; the events after it are returned.
         """
-        parts = self.store.events(run_id, after)
-        return recorded(run_id, parts).get(1, []), parts[-1].number if parts else after
+        parts = self.store.events.of_run(run_id, after)
+        return events_by_drive(run_id, parts).get(1, []), parts[-1].number if parts else after
 
     def open_questions(self, run_id: str) -> Sequence[Question]:
         """Return the open questions of a run.
@@ -223,7 +221,7 @@ class Records:
         """
         return [question_of(question) for question in self.questions(run_id)]
 
-    def questions(self, run_id: str) -> Sequence[KeptQuestion]:
+    def questions(self, run_id: str) -> Sequence[StoredQuestion]:
         """Return the stored records of a run's open questions; those of operators that have finished are left out."""
         unanswered = [each for each in self.store.questions(self._existing_run(run_id).run_id) if each.answer is None]
         done = [row.key for row in self.steps.of_run(run_id) if row.status == DONE] if unanswered else []
@@ -249,8 +247,8 @@ class Records:
             if question.answer is None or question.id in questions or question.id not in new:
                 continue
             if json.loads(question.answer) != new.pop(question.id):
-                told = f"was answered already; to continue the run: resume({run_id!r}, {{}})"
-                raise InvalidError("the answers", [Issue("unknown-question", told, question.id)])
+                fault = f"was answered already; to continue the run: resume({run_id!r}, {{}})"
+                raise InvalidError("the answers", [Issue("unknown-question", fault, question.id)])
         check_answers(new, [question_of(question) for question in questions.values()])
         for question_id, value in new.items():
             self.store.answer(run_id, questions[question_id].step, question_id, json.dumps(value))
@@ -276,7 +274,7 @@ class Records:
             self.steps.forget(run_id, forgotten)
             self.store.forget_questions(run_id, forgotten)
         self.store.forget_deaths(run_id)
-        self.store.forget_events(run_id)
+        self.store.events.forget(run_id)
         self.store.update_run(run_id, "", state=RUNNING, error="", failed="")
 
     def restart_from(self, run_id: str, operator: str, workflow: Workflow, *, round: int = 1) -> Sequence[str]:
@@ -299,19 +297,7 @@ class Records:
         kept = self._existing_run(run_id)
         self._refuse_driven(kept)
         now = describe_workflow(workflow)
-        try:
-            before: Description = json.loads(kept.graph)
-            again = descendants(merged(before, now), operator, now)
-            stray = stray_changes(changes(before, now), again)
-        except InputError as error:
-            raise InputError(f"run {run_id!r}: {error}") from error
-        except NO_GRAPH as error:
-            raise unreadable(kept) from error
-        if stray:
-            raise InputError(
-                f"run {run_id!r}: {shorten(stray)} changed, too, but does not depend on {operator!r}; "
-                "restart from there, or begin a run with another id"
-            )
+        again = paths_again(kept, now, operator)
         keys = [row.key for row in self.steps.of_run(run_id)]
         ran = sorted({number for path, number in map(place_of, keys) if is_under(path, again[:1])})
         if round < 1 or ((ran or round > 1) and round not in ran):
@@ -321,7 +307,7 @@ class Records:
         asked = {question.step for question in self.store.questions(run_id)}
         self.steps.forget(run_id, forgotten)
         self.store.forget_questions(run_id, [step for step in asked if is_again(step, again, round)])
-        self.store.forget_events(run_id)
+        self.store.events.forget(run_id)
         values = {
             "graph": json.dumps(now),
             "verdict": "",
@@ -339,7 +325,7 @@ class Records:
         """Return the ids of the processes whose last heartbeat is recent."""
         return {executor.id for executor in self.store.executors() if executor.alive}
 
-    def is_driven(self, kept: KeptRun) -> bool:
+    def is_driven(self, kept: StoredRun) -> bool:
         """Return True if a living process drives a run.
 
         A process without a recent heartbeat is observed until it has a new one or counts as dead.
@@ -352,12 +338,12 @@ class Records:
             driver = self._driver_of(kept)
         return False
 
-    def _driver_of(self, kept: KeptRun) -> Executor | None:
+    def _driver_of(self, kept: StoredRun) -> Executor | None:
         if not kept.driver:
             return None
         return next((each for each in self.store.executors() if each.id == kept.driver), None)
 
-    def _refuse_driven(self, kept: KeptRun) -> None:
+    def _refuse_driven(self, kept: StoredRun) -> None:
         if self.is_driven(kept):
             raise InputError(f"run {kept.run_id!r} is being driven by {kept.driver}; cancel it first")
 
@@ -415,7 +401,7 @@ class Records:
         deleted = list(dict.fromkeys([*reversed(too_old), *reversed(too_many)]))[:_RUNS_AT_ONCE]
         if deleted:
             self.delete(*deleted)
-            self.store.give_back_space()
+            self.store.database.give_back_space()
         return deleted
 
     def give_back_space(self) -> bool:
@@ -426,7 +412,7 @@ class Records:
         Returns:
             False if the file cannot shrink, because an earlier version created it and another process uses it.
         """
-        return self.store.give_back_space(whole=not self.alive())
+        return self.store.database.give_back_space(whole=not self.alive())
 
     def collect_files(self) -> int:
         """Remove files to which no run of this database refers; files of the last hour stay.
@@ -441,14 +427,14 @@ class Records:
 
     # Stored values of a run
 
-    def _input_of(self, kept: KeptRun, codec: Codec | None = None) -> dict[str, Any]:
+    def _input_of(self, kept: StoredRun, codec: Codec | None = None) -> dict[str, Any]:
         """Return the parts of a run's input by their names in `GIVEN`, or raise InputError."""
         parts = (codec or self.codec).load(kept.call, dict)
         if parts.keys() != set(GIVEN) or not isinstance(parts["job"], Job):
             raise unreadable(kept)
         return parts
 
-    def _result(self, kept: KeptRun, codec: Codec | None = None) -> tuple[WorkflowMessage, int]:
+    def _result(self, kept: StoredRun, codec: Codec | None = None) -> tuple[WorkflowMessage, int]:
         """Return the message of a finished run, and its number of rounds."""
         result = (codec or self.codec).load(kept.result, tuple)
         if [type(part) for part in result] != [WorkflowMessage, int]:

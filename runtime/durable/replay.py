@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pydantic import JsonValue
 
 from operad.runtime.durable.codec import Codec, Outcome
-from operad.runtime.durable.rows import KeptQuestion
+from operad.runtime.durable.rows import StoredQuestion
 from operad.runtime.durable.step_writer import StepWriter
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.threads import in_thread
@@ -154,13 +154,13 @@ class Replay:
         await in_thread(self._store.answer, self.run_id, key_of(scope), question_id, json.dumps(value))
 
 
-def kept_question(run_id: str, key: str, question: Question) -> KeptQuestion:
+def kept_question(run_id: str, key: str, question: Question) -> StoredQuestion:
     """Return a question in the form in which it is stored."""
     schema = json.dumps(question.schema_) if question.schema_ is not None else ""
-    return KeptQuestion(run_id, key, question.id, question.text, schema)
+    return StoredQuestion(run_id, key, question.id, question.text, schema)
 
 
-def question_of(kept: KeptQuestion) -> Question:
+def question_of(kept: StoredQuestion) -> Question:
     """Return a stored question as a `Question`.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from operad.runtime.durable.description import Description, changes
-from operad.runtime.durable.rows import KeptRun
+from operad.runtime.durable.rows import StoredRun
 from operad.runtime.events.journal import bare
 from operad.runtime.graph.schedule import children_of, reachable
 from operad.runtime.values.errors import InputError, did_you_mean, shorten
@@ -151,7 +151,7 @@ def stray_changes(changed: Collection[str], again: Sequence[str]) -> list[str]:
     return [path for path in changed if not is_under(path, again)]
 
 
-def refuse_changed(kept: KeptRun, graph: Description) -> None:
+def refuse_changed(kept: StoredRun, graph: Description) -> None:
     """Raise InputError if the workflow with which a run started differs from the current one."""
     try:
         before: Description = json.loads(kept.graph)
@@ -176,6 +176,33 @@ def _covers(operator: str, changed: Collection[str], before: Description, now: D
     return False
 
 
-def unreadable(kept: KeptRun) -> InputError:
+def unreadable(kept: StoredRun) -> InputError:
     """Return the error of a run whose records are damaged."""
     return InputError(f"run {kept.run_id!r}: its records cannot be read; were they written by another program?")
+
+
+def paths_again(kept: StoredRun, now: Description, operator: str) -> Sequence[str]:
+    """Return the paths that run again when a run is restarted from an operator, which comes first.
+
+    Args:
+        kept: The run.
+        now: The current workflow.
+        operator: The operator's path.
+
+    Raises:
+        InputError: The operator is unknown, or parts of the workflow that do not depend on it were changed.
+    """
+    try:
+        before: Description = json.loads(kept.graph)
+        again = descendants(merged(before, now), operator, now)
+        stray = stray_changes(changes(before, now), again)
+    except InputError as error:
+        raise InputError(f"run {kept.run_id!r}: {error}") from error
+    except NO_GRAPH as error:
+        raise unreadable(kept) from error
+    if stray:
+        raise InputError(
+            f"run {kept.run_id!r}: {shorten(stray)} changed, too, but does not depend on {operator!r}; "
+            "restart from there, or begin a run with another id"
+        )
+    return again

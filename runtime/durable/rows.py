@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, NamedTuple, TypeVar, cast
 
-from operad.runtime.durable.places import is_dead
+from operad.runtime.durable.process_ids import is_dead
 from operad.runtime.values.errors import InputError
 
 T = TypeVar("T")
@@ -14,12 +15,14 @@ T = TypeVar("T")
 RUNNING, PAUSED, FINISHED, FAILED, CANCELLED = "running", "paused", "finished", "failed", "cancelled"
 """States of a run: running or interrupted; waiting for an answer; ended with a message, an error, or a cancellation."""
 
+_RUN_ID = re.compile(r"[\w.][\w.-]{0,99}")
+
 LONG = ("source", "graph", "call", "result", "error")
 """Columns of a run that may be long, and are only read for a single run."""
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRun:
+class StoredRun:
     """Stored record of a run. Its input and result are texts in the form of `Codec`.
 
     Attributes:
@@ -122,7 +125,7 @@ class Executor:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptQuestion:
+class StoredQuestion:
     """Stored record of a question that a run has asked.
 
     Attributes:
@@ -237,3 +240,15 @@ class Retention:
 
     max_age: float | None = None
     max_runs: int | None = None
+
+
+def check_id(run_id: str) -> None:
+    """Check that a run id is valid.
+
+    Raises:
+        InputError: The id is not valid.
+    """
+    if not _RUN_ID.fullmatch(run_id):
+        raise InputError(
+            f"a run cannot have the id {run_id[:100]!r}: use letters, digits, '.', '_' and '-', 100 at most, and no '-' first"
+        )

@@ -12,8 +12,9 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
+from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.dispatch import Dispatch
-from operad.runtime.durable.places import new_executor_id, process_identity, shown, version_here
+from operad.runtime.durable.process_ids import new_executor_id, process_identity, version_here
 from operad.runtime.durable.rows import Executor
 from operad.runtime.durable.step_writer import StepWriter
 from operad.runtime.durable.store import Store
@@ -37,11 +38,11 @@ LIMIT = 10.0
 """Seconds without a heartbeat after which a process counts as dead."""
 
 
-class Held:
+class DrivenRun:
     """Run that this process drives.
 
     Attributes:
-        watched: True while the run executes, so that a cancellation or a loss of the run ends it.
+        executing: True while the run executes, so that a cancellation or a loss of the run ends it.
         ending: True if the run has ended, and only its end is not recorded yet.
         lost: True if another process drives the run now.
         cancelled: True if the cancellation of the run was requested.
@@ -57,13 +58,13 @@ class Held:
     def __init__(self, task: asyncio.Task[Any], run: Run | None = None, user: object = None) -> None:
         self.run = run
         self.user = user
-        self.watched = self.ending = self.lost = self.cancelled = False
+        self.executing = self.ending = self.lost = self.cancelled = False
         self.abandoned, self.has_ended = threading.Event(), threading.Event()
         self._task = task
         self._loop = task.get_loop()
 
     @property
-    def going_on(self) -> bool:
+    def is_in_progress(self) -> bool:
         """True while the task of the run may still produce an outcome."""
         return not (self._task.done() or self._loop.is_closed())
 
@@ -71,13 +72,13 @@ class Held:
         """Cancel the run; can be called in any thread."""
         self._call_in_loop(self._task.cancel)
 
-    def heed(self, lost: bool, cancelled: bool) -> None:
+    def end_if(self, lost: bool, cancelled: bool) -> None:
         """Cancel the run if it is lost or its cancellation was requested; can be called in any thread."""
         if lost or cancelled:
             self._call_in_loop(partial(self._end_for, lost, cancelled))
 
     def _end_for(self, lost: bool, cancelled: bool) -> None:
-        if self.watched and not (self.lost or self.cancelled):
+        if self.executing and not (self.lost or self.cancelled):
             self.lost, self.cancelled = lost, cancelled
             self._task.cancel()
 
@@ -87,7 +88,7 @@ class Held:
 
     def wait(self, seconds: float) -> None:
         """Wait until this process no longer drives the run; returns at once in the event loop of the run."""
-        if self.going_on and running_loop() is not self._loop:
+        if self.is_in_progress and running_loop() is not self._loop:
             self.has_ended.wait(seconds)
 
 
@@ -102,45 +103,47 @@ class Heartbeat:
     def __init__(self, store: Store, executor: Executor) -> None:
         self._store = store
         self._executor = executor
-        self._held: dict[str, Held] = {}
+        self._driven: dict[str, DrivenRun] = {}
         self._registering = threading.Lock()
         self._stopped = threading.Event()
-        store.insist(partial(store.beat, executor))
+        store.database.with_retries(partial(store.beat, executor))
         self._thread = threading.Thread(target=self._run, name="operad-presence", daemon=True)
         self._thread.start()
 
-    async def hold(self, run_id: str, task: asyncio.Task[Any], run: Run | None = None, user: object = None) -> Held:
+    async def register(
+        self, run_id: str, task: asyncio.Task[Any], run: Run | None = None, user: object = None
+    ) -> DrivenRun:
         """Register the task that drives a run, after an earlier task of the run has recorded its end.
 
         Raises:
             InputError: Another task of this process drives the run.
         """
-        other = self._held.get(run_id)
+        other = self._driven.get(run_id)
         if other is not None and other.ending:
             await in_thread(other.wait, LONGEST_END)
         with self._registering:
-            other = self._held.get(run_id)
-            if other is not None and other.going_on:
+            other = self._driven.get(run_id)
+            if other is not None and other.is_in_progress:
                 if other.run is not None and other.run.waits:
                     raise InputError(
                         f"run {run_id!r} is paused in this process and waits for answers: continue it with "
                         f"resume({run_id!r}, answers), or give this run another id"
                     )
                 raise InputError(f"run {run_id!r} is being driven by this process already; wait for it, or cancel it")
-            held = self._held[run_id] = Held(task, run, user)
-            return held
+            driven_run = self._driven[run_id] = DrivenRun(task, run, user)
+            return driven_run
 
     def in_progress(self, run_id: str) -> LiveRun | None:
         """Return a run that this process drives; None if there is none, or its event loop is closed."""
-        held = self._held.get(run_id)
-        if held is None or held.run is None or not held.going_on:
+        driven_run = self._driven.get(run_id)
+        if driven_run is None or driven_run.run is None or not driven_run.is_in_progress:
             return None
-        return cast("LiveRun | None", held.run.live)
+        return cast("LiveRun | None", driven_run.run.live)
 
-    def let_go(self, run_id: str) -> None:
+    def unregister(self, run_id: str) -> None:
         """Unregister a run."""
-        if (held := self._held.pop(run_id, None)) is not None:
-            held.has_ended.set()
+        if (driven_run := self._driven.pop(run_id, None)) is not None:
+            driven_run.has_ended.set()
 
     def end_runs(self, user: object = None) -> None:
         """Cancel the runs that this process drives, including paused ones, and wait for their ends.
@@ -148,12 +151,12 @@ class Heartbeat:
         Args:
             user: The ledger whose runs are cancelled; None for all runs.
         """
-        driven = [held for held in list(self._held.values()) if user is None or held.user is user]
-        for held in driven:
-            held.end()
+        driven = [driven_run for driven_run in list(self._driven.values()) if user is None or driven_run.user is user]
+        for driven_run in driven:
+            driven_run.end()
         until = time.monotonic() + LONGEST_END
-        for held in driven:
-            held.wait(max(0.0, until - time.monotonic()))
+        for driven_run in driven:
+            driven_run.wait(max(0.0, until - time.monotonic()))
 
     def stop(self) -> None:
         """Stop the heartbeat and remove this process from the database."""
@@ -168,13 +171,13 @@ class Heartbeat:
 
     def _beat(self) -> None:
         """Record a heartbeat, and end runs that were taken over or whose cancellation was requested."""
-        watched = {run_id: held for run_id, held in list(self._held.items()) if held.watched}
+        watched = {run_id: driven_run for run_id, driven_run in list(self._driven.items()) if driven_run.executing}
         try:
             driven = self._store.beat(self._executor)
-        except self._store.errors:
+        except self._store.database.errors:
             return  # the database cannot be reached at the moment, by any process
-        for run_id, held in watched.items():
-            held.heed(lost=run_id not in driven, cancelled=driven.get(run_id, False))
+        for run_id, driven_run in watched.items():
+            driven_run.end_if(lost=run_id not in driven, cancelled=driven.get(run_id, False))
 
 
 class RunOwner(Heartbeat):
@@ -232,7 +235,7 @@ def owner_of(url: URL, limit: float = LIMIT, user: object = None) -> RunOwner:
             owner.users.add(user)
     if owner.executor.limit != limit:
         raise InputError(
-            f"this process drives runs in {shown(url)} with limit={owner.executor.limit:g}, so limit={limit:g} has no "
+            f"this process drives runs in {display_name(url)} with limit={owner.executor.limit:g}, so limit={limit:g} has no "
             "effect; give every Ledger of the database the same limit, or close the other Ledger first"
         )
     return owner

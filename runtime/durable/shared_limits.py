@@ -8,7 +8,7 @@ import threading
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from operad.runtime.durable.store import Store
+from operad.runtime.durable.counted_calls import CountedCalls
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.policies.limits import WINDOW, Limiter, Limits
 
@@ -27,13 +27,13 @@ class LimitsInDatabase:
     calls that it recorded count until they are a minute old. A call that is cancelled while it is admitted counts, too.
 
     Attributes:
-        store: The database.
+        calls: Table of counted model calls.
         group: Name of the group of processes with the same agents.
         caller: Id of this process.
         window: Length of the counting window, in seconds.
     """
 
-    store: Store
+    calls: CountedCalls
     group: str
     caller: str
     window: float = WINDOW
@@ -49,7 +49,7 @@ class LimitsInDatabase:
         key = self._key(limiter)
         async with _turns_of(limiter).admitted():
             while True:
-                seconds = await in_thread(self.store.admit, key, limiter.limits, self.caller, self.window)
+                seconds = await in_thread(self.calls.admit, key, limiter.limits, self.caller, self.window)
                 if not seconds:
                     return
                 await asyncio.sleep(max(seconds, _SHORTEST_WAIT))
@@ -61,7 +61,7 @@ class LimitsInDatabase:
             InputError: As for `admit`.
         """
         if tokens > 0 and limiter.limits.tokens_per_minute is not None:
-            await in_thread(self.store.spend, self._key(limiter), tokens, self.window)
+            await in_thread(self.calls.spend, self._key(limiter), tokens, self.window)
 
     async def hold_off(self, limiter: Limiter, seconds: float) -> None:
         """See `SharedLimits.hold_off`.
@@ -70,7 +70,7 @@ class LimitsInDatabase:
             InputError: As for `admit`.
         """
         if seconds > 0 and limiter.limits.a_minute:
-            await in_thread(self.store.hold_off, self._key(limiter), seconds)
+            await in_thread(self.calls.hold_off, self._key(limiter), seconds)
 
     def _key(self, limiter: Limiter) -> str:
         """Return the name of the limits in the database, without passwords and keys."""

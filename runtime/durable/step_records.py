@@ -29,7 +29,7 @@ class StepRecords:
     def client(self) -> DBOSClient:
         """Client that reads and writes the tables of dbos; missing tables are created."""
         client = import_module("operad.runtime.durable.dbos_process").client
-        return self._store.insist(partial(client, self._store.url), 0.0)
+        return self._store.database.with_retries(partial(client, self._store.database.url), 0.0)
 
     def close(self) -> None:
         """Close the connections of the client, if it was used."""
@@ -46,16 +46,16 @@ class StepRecords:
         Raises:
             InputError: An outcome is not a text.
         """
-        rows = [*self._store.steps(run_id, outcomes=outcomes), *self._of_workers(run_id, outcomes=outcomes)]
+        rows = [*self._store.steps.of_run(run_id, outcomes=outcomes), *self._of_workers(run_id, outcomes=outcomes)]
         return sorted(rows, key=lambda row: row.began)
 
     def _of_workers(self, run_id: str, *, outcomes: bool = False) -> Iterator[StepRow]:
         """Yield the operators of a run that workers, or drivers of an earlier version of Operad, executed."""
-        if not self._store.has_workers_tables():
+        if not self._store.dbos.exist():
             return
-        for batch in batched(self._store.step_ids([run_id])):
+        for batch in batched(self._store.dbos.step_ids([run_id])):
             listed = partial(self.client.list_workflows, workflow_ids=batch, load_input=False, load_output=outcomes)
-            for step in self._store.insist(listed):
+            for step in self._store.database.with_retries(listed):
                 done = step.status == DONE
                 yield StepRow(
                     run_id,
@@ -69,19 +69,19 @@ class StepRecords:
 
     def forget(self, run_id: str, keys: Sequence[str]) -> None:
         """Delete the records of some operators of a run."""
-        self._store.forget_steps(run_id, keys)
-        if self._store.has_workers_tables():
+        self._store.steps.forget(run_id, keys)
+        if self._store.dbos.exist():
             self._delete_of_workers([f"{run_id}:{key}" for key in keys])
 
     def forget_runs(self, run_ids: Sequence[str]) -> None:
         """Delete runs with all their records."""
-        if self._store.has_workers_tables():
-            self._delete_of_workers(self._store.step_ids(run_ids))
+        if self._store.dbos.exist():
+            self._delete_of_workers(self._store.dbos.step_ids(run_ids))
         self._store.forget(run_ids)
 
     def _delete_of_workers(self, step_ids: Sequence[str]) -> None:
         for batch in batched(step_ids):
-            self._store.insist(partial(self.client.delete_workflows, batch))
+            self._store.database.with_retries(partial(self.client.delete_workflows, batch))
 
     def cancel(self, run_id: str) -> None:
         """Have workers drop or stop the unfinished operators of a run."""

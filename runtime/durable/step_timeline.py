@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from operad.runtime.durable.codec import Codec, Outcome
-from operad.runtime.durable.rows import KeptQuestion, StepRow
+from operad.runtime.durable.rows import StepRow, StoredQuestion
 from operad.runtime.values.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
-class KeptStep:
+class StoredStep:
     """Stored record of an operator's work in a run.
 
     Attributes:
@@ -35,15 +35,15 @@ class KeptStep:
 
 
 def moments(
-    steps: Sequence[KeptStep], questions: Sequence[KeptQuestion]
-) -> Iterator[tuple[float, KeptStep | KeptQuestion, bool]]:
+    steps: Sequence[StoredStep], questions: Sequence[StoredQuestion]
+) -> Iterator[tuple[float, StoredStep | StoredQuestion, bool]]:
     """Yield the times at which steps and questions began and ended, in order; the flag is True for a beginning.
 
     At equal times, steps end before others begin, because the end of a step can cause the beginning of another. Times
     of workers' steps are whole milliseconds, but those of questions are not, so questions of a step are moved between
     its beginning and its end.
     """
-    moments: list[tuple[float, int, int, int, KeptStep | KeptQuestion, bool]] = []
+    moments: list[tuple[float, int, int, int, StoredStep | StoredQuestion, bool]] = []
     indices = {step.key: index for index, step in enumerate(steps)}
     for index, step in enumerate(steps):
         no_duration = _has_no_duration(step)
@@ -63,11 +63,11 @@ def moments(
         yield at, record, is_beginning
 
 
-def _has_no_duration(step: KeptStep) -> bool:
+def _has_no_duration(step: StoredStep) -> bool:
     return step.outcome is not None and step.ended <= step.began
 
 
-def _within(at: float, step: KeptStep | None) -> tuple[float, int]:
+def _within(at: float, step: StoredStep | None) -> tuple[float, int]:
     """Return the time of a question, moved between the start and the end of its step, and its order at that time."""
     if step is None or step.waits:
         return at, 3
@@ -77,7 +77,7 @@ def _within(at: float, step: KeptStep | None) -> tuple[float, int]:
     return max(step.began, step.ended), 1 if _has_no_duration(step) else 0
 
 
-def kept_step(row: StepRow) -> KeptStep:
+def kept_step(row: StepRow) -> StoredStep:
     """Return an operator of a run for display; an outcome that cannot be read is shown as an error."""
     outcome = None
     if row.outcome is not None:
@@ -85,4 +85,4 @@ def kept_step(row: StepRow) -> KeptStep:
             outcome = Codec().load(row.outcome, Outcome)
         except InputError as error:
             outcome = Outcome(error=error)
-    return KeptStep(row.key, outcome, row.began, row.ended if outcome else 0.0, waits=row.status == "ENQUEUED")
+    return StoredStep(row.key, outcome, row.began, row.ended if outcome else 0.0, waits=row.status == "ENQUEUED")

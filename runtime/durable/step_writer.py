@@ -26,8 +26,8 @@ class StepWriter:
     """
 
     def __init__(self, store: Store, driver_id: str) -> None:
-        self._commits = GroupCommit[StepRow](partial(store.write_steps, driver_id))
-        self._clock_offset = store.now() - time.time()
+        self._commits = GroupCommit[StepRow](partial(store.steps.write, driver_id))
+        self._clock_offset = store.database.now() - time.time()
 
     def _now(self) -> float:
         """Return the time of the database's clock, by its difference from the local clock at the start."""

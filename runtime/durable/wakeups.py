@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from operad.runtime.durable.database import Database
-from operad.runtime.durable.places import SQLITE
+from operad.runtime.durable.database_names import SQLITE
 from operad.runtime.values.message import new_id
 
 _logger = logging.getLogger(__name__)

@@ -16,14 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operad.runtime.durable.codec import Codec, Outcome
+from operad.runtime.durable.database_names import database_url, file_store
 from operad.runtime.durable.liveness import Watch
-from operad.runtime.durable.places import (
-    database_url,
-    file_store,
-    new_executor_id,
-    process_identity,
-    version_here,
-)
+from operad.runtime.durable.process_ids import new_executor_id, process_identity, version_here
 from operad.runtime.durable.question_forwarder import QuestionForwarder
 from operad.runtime.durable.remote import MAX_DEATHS
 from operad.runtime.durable.replay import outcome_of_work
@@ -144,18 +139,20 @@ class Worker:
         try:
             store = self._store = await in_thread(Store, self.url)
             cleanup.callback(store.close)
-            self._client: DBOSClient = await in_thread(store.insist, partial(dbos_process.client, self.url), 0.0)
+            self._client: DBOSClient = await in_thread(
+                store.database.with_retries, partial(dbos_process.client, self.url), 0.0
+            )
             cleanup.callback(self._client.destroy)
             # The first heartbeat is recorded before any request is taken: a process without a heartbeat counts as dead.
-            await in_thread(store.insist, partial(store.beat, self.executor))
+            await in_thread(store.database.with_retries, partial(store.beat, self.executor))
             cleanup.callback(store.leave, self.executor.id)
             cleanup.callback(self._give_back, [self.executor.id])
-            self._wakeups = wakeups(store, self.executor.queues, self._wake)
+            self._wakeups = wakeups(store.database, self.executor.queues, self._wake)
             cleanup.callback(self._wakeups.stop)
             presence = threading.Thread(target=self._beat, name="operad-presence", daemon=True)
             presence.start()
             cleanup.callback(self._stop_beating, presence)
-            self._process = await in_thread(store.set_up, partial(self._launch, dbos_process))
+            self._process = await in_thread(store.database.set_up, partial(self._launch, dbos_process))
             cleanup.callback(self._process.stop)
             await stop.wait()
             await in_thread(self._process.stop, round(grace))
@@ -249,7 +246,7 @@ class Worker:
         run.spend(given["used"])
         outer = [Limiter.of(name, Limits(None, requests, tokens)) for name, requests, tokens in given["limits"]]
         run.calls = (*outer, *run.calls)
-        run.shared_limits = LimitsInDatabase(self._store, given["queue"], self.executor.id)
+        run.shared_limits = LimitsInDatabase(self._store.calls, given["queue"], self.executor.id)
         key = step_id.partition(":")[2]
         scope = Scope(
             run=run,
@@ -305,7 +302,7 @@ class Worker:
                 if now - searched > self.executor.limit:
                     searched = now
                     self._give_back_lost()
-            except self._store.errors:
+            except self._store.database.errors:
                 well_since = time.monotonic()
             except Exception as error:  # noqa: BLE001 - the next heartbeat may succeed
                 _logger.warning("cannot check other workers, will try again: %s", error)

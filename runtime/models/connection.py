@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, finalize, ref
 
 from operad.runtime.events import current_scope
-from operad.runtime.policies.deadline import standing_still
+from operad.runtime.policies.deadline import paused_deadlines
 from operad.runtime.policies.limits import Limiter, SharedLimits
 from operad.runtime.values.errors import ModelError
 
@@ -80,6 +80,6 @@ async def spend(limiters: Sequence[Limiter], tokens: int) -> None:
     for limiter in limiters:
         limiter.spent(tokens)
     if (scope := current_scope()) and (shared := scope.run.shared_limits):
-        with standing_still(scope.deadlines):
+        with paused_deadlines(scope.deadlines):
             for limiter in limiters:
                 await shared.spent(limiter, tokens)

@@ -34,7 +34,7 @@ from operad.runtime.models.turn import (
     sendable,
     shown_messages,
 )
-from operad.runtime.policies.deadline import standing_still
+from operad.runtime.policies.deadline import paused_deadlines
 from operad.runtime.policies.limits import Limiter, Limits
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.api_key import key_text
@@ -236,7 +236,7 @@ class Model(Endpoint):
             limiters.append(own_limiter)
         shared = shared_limits()
         async with AsyncExitStack() as admitted:
-            with standing_still(scopes[0].deadlines if scopes and limiters else ()):
+            with paused_deadlines(scopes[0].deadlines if scopes and limiters else ()):
                 for limiter in limiters:
                     await admitted.enter_async_context(limiter.admitted())
                     if shared:

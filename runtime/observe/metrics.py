@@ -44,8 +44,8 @@ class Metrics:
         made = _client()
         self.registry: CollectorRegistry = made.CollectorRegistry(auto_describe=True)
 
-        def metric(kind: str, name: str, said: str, *labels: str, **more: Any) -> Any:
-            return getattr(made, kind)(f"operad_{name}", said, labels, registry=self.registry, **more)
+        def metric(kind: str, name: str, help_text: str, *labels: str, **more: Any) -> Any:
+            return getattr(made, kind)(f"operad_{name}", help_text, labels, registry=self.registry, **more)
 
         self._started = metric("Counter", "runs_started", "Runs that began.", "workflow")
         self._ended = metric("Counter", "runs_finished", "Runs that ended, by how.", "workflow", "status")
@@ -159,15 +159,15 @@ class Metrics:
 
     # Further gauges
 
-    def watch(self, name: str, said: str, look: Callable[[], float]) -> None:
+    def watch(self, name: str, help_text: str, look: Callable[[], float]) -> None:
         """Add a gauge that is read whenever the metrics are requested.
 
         Args:
             name: Name of the gauge, after ``operad_``.
-            said: Help text.
+            help_text: Help text.
             look: Function that returns the value.
         """
-        _client().Gauge(f"operad_{name}", said, registry=self.registry).set_function(look)
+        _client().Gauge(f"operad_{name}", help_text, registry=self.registry).set_function(look)
 
 
 def exposition(registry: CollectorRegistry) -> tuple[bytes, str]:

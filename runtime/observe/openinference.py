@@ -36,7 +36,7 @@ MOST_ATTRIBUTES = 80
 MOST_SOURCES = 50
 """Maximum number of passages, message parts or tool calls in the attributes of a span."""
 
-Said = dict[str, "str | int | float | bool | Sequence[str]"]
+Attributes = dict[str, "str | int | float | bool | Sequence[str]"]
 """Attributes of a span."""
 
 _Kind = OpenInferenceSpanKindValues
@@ -65,46 +65,46 @@ def kind_of(span: Span, judges: Sequence[str] = ()) -> str:
     return _KINDS.get(span.kind, _Kind.CHAIN).value
 
 
-def attributes_of(span: Span, shown: Shown) -> Said:
+def attributes_of(span: Span, shown: Shown) -> Attributes:
     """Return the attributes of a span that has ended, except for its kind."""
-    said: Said = dict(_llm_usage(span) if span.kind == "model" else _own_usage(span))
-    said["operad.state"] = span.state
+    attributes: Attributes = dict(_llm_usage(span) if span.kind == "model" else _own_usage(span))
+    attributes["operad.state"] = span.state
     details = span.details
     if span.kind == "tool":
-        said[SpanAttributes.TOOL_NAME] = span.name
+        attributes[SpanAttributes.TOOL_NAME] = span.name
         if shown.inputs:
-            said[SpanAttributes.TOOL_PARAMETERS] = _json(details.get("arguments", {}))
+            attributes[SpanAttributes.TOOL_PARAMETERS] = _json(details.get("arguments", {}))
     if span.kind == "model":
-        said[SpanAttributes.LLM_MODEL_NAME] = span.name
-        said |= _conversation(details, shown)
+        attributes[SpanAttributes.LLM_MODEL_NAME] = span.name
+        attributes |= _conversation(details, shown)
     if verdict := _verdict_in(span):
-        said |= _verdict(verdict, shown)
+        attributes |= _verdict(verdict, shown)
     if shown.inputs:
-        said |= _value(SpanAttributes.INPUT_VALUE, SpanAttributes.INPUT_MIME_TYPE, _input_of(span))
+        attributes |= _value(SpanAttributes.INPUT_VALUE, SpanAttributes.INPUT_MIME_TYPE, _input_of(span))
     if shown.outputs:
-        said |= _value(SpanAttributes.OUTPUT_VALUE, SpanAttributes.OUTPUT_MIME_TYPE, _output_of(span))
-    return said
+        attributes |= _value(SpanAttributes.OUTPUT_VALUE, SpanAttributes.OUTPUT_MIME_TYPE, _output_of(span))
+    return attributes
 
 
-def looked_up(event: KnowledgeRetrieved, goal: str, shown: Shown) -> Said:
+def looked_up(event: KnowledgeRetrieved, goal: str, shown: Shown) -> Attributes:
     """Return the attributes of a search in a knowledge base."""
-    said: Said = {SpanAttributes.OPENINFERENCE_SPAN_KIND: _Kind.RETRIEVER.value}
+    attributes: Attributes = {SpanAttributes.OPENINFERENCE_SPAN_KIND: _Kind.RETRIEVER.value}
     if shown.inputs:
-        said |= _value(SpanAttributes.INPUT_VALUE, SpanAttributes.INPUT_MIME_TYPE, goal)
+        attributes |= _value(SpanAttributes.INPUT_VALUE, SpanAttributes.INPUT_MIME_TYPE, goal)
     for place, (source, score) in enumerate(zip(event.sources[:MOST_SOURCES], event.scores, strict=False)):
         document = f"{SpanAttributes.RETRIEVAL_DOCUMENTS}.{place}"
-        said[f"{document}.{DocumentAttributes.DOCUMENT_SCORE}"] = score
+        attributes[f"{document}.{DocumentAttributes.DOCUMENT_SCORE}"] = score
         if shown.outputs:
-            said[f"{document}.{DocumentAttributes.DOCUMENT_ID}"] = cut(source, MOST_CHARACTERS)
-    return said
+            attributes[f"{document}.{DocumentAttributes.DOCUMENT_ID}"] = cut(source, MOST_CHARACTERS)
+    return attributes
 
 
-def of_session(session: str) -> Said:
+def of_session(session: str) -> Attributes:
     """Return the attribute for the conversation of a run."""
     return {SpanAttributes.SESSION_ID: session}
 
 
-def of_kind(kind: str) -> Said:
+def of_kind(kind: str) -> Attributes:
     """Return the attribute for a span's kind."""
     return {SpanAttributes.OPENINFERENCE_SPAN_KIND: kind}
 
@@ -140,16 +140,16 @@ def _verdict_in(span: Span) -> Mapping[str, Any]:
     return span.details if span.kind == "round" else span.details.get("message", {})
 
 
-def _verdict(message: Mapping[str, Any], shown: Shown) -> Said:
-    said: Said = {"operad.status": str(message.get("status", ""))}
+def _verdict(message: Mapping[str, Any], shown: Shown) -> Attributes:
+    attributes: Attributes = {"operad.status": str(message.get("status", ""))}
     if blame := message.get("blame"):
-        said["operad.blame"] = [str(name) for name in blame]
+        attributes["operad.blame"] = [str(name) for name in blame]
     if isinstance(score := message.get("score"), int | float):
-        said["operad.score"] = score
+        attributes["operad.score"] = score
     for name in ("evaluation", "lesson") if shown.outputs else ():
         if text := message.get(name):
-            said[f"operad.{name}"] = cut(str(text), MOST_CHARACTERS)
-    return said
+            attributes[f"operad.{name}"] = cut(str(text), MOST_CHARACTERS)
+    return attributes
 
 
 def _input_of(span: Span) -> object:
@@ -174,7 +174,7 @@ def _output_of(span: Span) -> object:
     return details.get("result")
 
 
-def _value(name: str, mime_type: str, value: object) -> Said:
+def _value(name: str, mime_type: str, value: object) -> Attributes:
     """Return the attributes of an input or output: the value, as text or JSON, and its media type."""
     if value is None:
         return {}
@@ -184,59 +184,61 @@ def _value(name: str, mime_type: str, value: object) -> Said:
     return {name: _json(value), mime_type: kinds.JSON.value}
 
 
-def _conversation(details: Mapping[str, Any], shown: Shown) -> Said:
+def _conversation(details: Mapping[str, Any], shown: Shown) -> Attributes:
     """Return the attributes of a model call's input messages and answer."""
-    said: Said = {}
+    attributes: Attributes = {}
     if shown.inputs:
         messages: list[dict[str, Any]] = details.get("messages") or []
         included, left_out = _fitting_messages(messages)
         for place, message in enumerate(included):
-            said |= {f"{SpanAttributes.LLM_INPUT_MESSAGES}.{place}.{name}": value for name, value in message.items()}
+            attributes |= {
+                f"{SpanAttributes.LLM_INPUT_MESSAGES}.{place}.{name}": value for name, value in message.items()
+            }
         if left_out:
-            said["operad.messages_left_out"] = left_out
+            attributes["operad.messages_left_out"] = left_out
     if shown.outputs and ("text" in details or details.get("tool_calls")):
         calls = [{"function": call} for call in details.get("tool_calls") or ()]
         answer = _message({"role": "assistant", "content": details.get("text", ""), "tool_calls": calls})
-        said |= {f"{SpanAttributes.LLM_OUTPUT_MESSAGES}.0.{name}": value for name, value in answer.items()}
-    return said
+        attributes |= {f"{SpanAttributes.LLM_OUTPUT_MESSAGES}.0.{name}": value for name, value in answer.items()}
+    return attributes
 
 
-def _fitting_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Said], int]:
+def _fitting_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Attributes], int]:
     """Return the attributes of the first message and of the last ones that fit, and the number of messages left out."""
-    characters, attributes = MOST_IN_MESSAGES, MOST_ATTRIBUTES
-    last_ones: list[Said] = []
+    characters_left, attributes_left = MOST_IN_MESSAGES, MOST_ATTRIBUTES
+    last_ones: list[Attributes] = []
     for message in (*messages[:1], *reversed(messages[1:])):
-        said = _message(message)
-        characters -= sum(len(str(value)) for value in said.values())
-        attributes -= len(said)
-        if last_ones and (characters < 0 or attributes < 0):
+        attributes = _message(message)
+        characters_left -= sum(len(str(value)) for value in attributes.values())
+        attributes_left -= len(attributes)
+        if last_ones and (characters_left < 0 or attributes_left < 0):
             break
-        last_ones.append(said)
+        last_ones.append(attributes)
     included = [*last_ones[:1], *reversed(last_ones[1:])]
     return included, len(messages) - len(included)
 
 
-def _message(message: Mapping[str, Any]) -> Said:
+def _message(message: Mapping[str, Any]) -> Attributes:
     """Return the attributes of a message of a conversation."""
-    said: Said = {MessageAttributes.MESSAGE_ROLE: str(message.get("role", ""))}
+    attributes: Attributes = {MessageAttributes.MESSAGE_ROLE: str(message.get("role", ""))}
     content: Any = message.get("content")
     if isinstance(content, list):
         for place, part in enumerate(cast("list[dict[str, Any]]", content)[:MOST_SOURCES]):
             name = f"{MessageAttributes.MESSAGE_CONTENTS}.{place}"
-            said[f"{name}.{MessageContentAttributes.MESSAGE_CONTENT_TYPE}"] = "text"
-            said[f"{name}.{MessageContentAttributes.MESSAGE_CONTENT_TEXT}"] = cut(_part(part), MOST_CHARACTERS)
+            attributes[f"{name}.{MessageContentAttributes.MESSAGE_CONTENT_TYPE}"] = "text"
+            attributes[f"{name}.{MessageContentAttributes.MESSAGE_CONTENT_TEXT}"] = cut(_part(part), MOST_CHARACTERS)
     elif content:
-        said[MessageAttributes.MESSAGE_CONTENT] = cut(str(content), MOST_CHARACTERS)
+        attributes[MessageAttributes.MESSAGE_CONTENT] = cut(str(content), MOST_CHARACTERS)
     if answers := message.get("tool_call_id"):
-        said[MessageAttributes.MESSAGE_TOOL_CALL_ID] = str(answers)
+        attributes[MessageAttributes.MESSAGE_TOOL_CALL_ID] = str(answers)
     for place, call in enumerate(list(message.get("tool_calls") or ())[:MOST_SOURCES]):
         name, function = f"{MessageAttributes.MESSAGE_TOOL_CALLS}.{place}", call.get("function") or {}
         if call.get("id"):
-            said[f"{name}.{ToolCallAttributes.TOOL_CALL_ID}"] = str(call["id"])
-        said[f"{name}.{ToolCallAttributes.TOOL_CALL_FUNCTION_NAME}"] = str(function.get("name", ""))
+            attributes[f"{name}.{ToolCallAttributes.TOOL_CALL_ID}"] = str(call["id"])
+        attributes[f"{name}.{ToolCallAttributes.TOOL_CALL_FUNCTION_NAME}"] = str(function.get("name", ""))
         arguments = cut(str(function.get("arguments", "")), MOST_CHARACTERS)
-        said[f"{name}.{ToolCallAttributes.TOOL_CALL_FUNCTION_ARGUMENTS_JSON}"] = arguments
-    return said
+        attributes[f"{name}.{ToolCallAttributes.TOOL_CALL_FUNCTION_ARGUMENTS_JSON}"] = arguments
+    return attributes
 
 
 def _text(content: Any) -> str | None:

@@ -79,7 +79,7 @@ class Deadline:
 
 
 @contextmanager
-def standing_still(deadlines: Iterable[Deadline]) -> Generator[None, None, None]:
+def paused_deadlines(deadlines: Iterable[Deadline]) -> Generator[None, None, None]:
     """Pause the clocks of these deadlines inside this context manager."""
     with ExitStack() as paused:
         for deadline in list(deadlines):

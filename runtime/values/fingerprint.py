@@ -64,16 +64,16 @@ _OWN_CLASS = re.compile(r"operad(?:\.[a-z_]\w*)*\._?([A-Z]\w*)")
 
 
 def name_of(thing: object) -> str:
-    """Return the module and qualified name of a class or function; see `lasting`."""
-    return lasting(f"{public_name(getattr(thing, '__module__', None))}.{getattr(thing, '__qualname__', None)}")
+    """Return the module and qualified name of a class or function; see `stable_name`."""
+    return stable_name(f"{public_name(getattr(thing, '__module__', None))}.{getattr(thing, '__qualname__', None)}")
 
 
-def lasting(name: str) -> str:
+def stable_name(name: str) -> str:
     """Return a name that is stable across releases: classes of Operad lose their module, which may change.
 
-    >>> lasting("operad.runtime.workflow.map.Map"), lasting("mine.Map")
+    >>> stable_name("operad.runtime.workflow.map.Map"), stable_name("mine.Map")
     ('operad.Map', 'mine.Map')
-    >>> lasting("operad.runtime.workflow.workflow._Within")
+    >>> stable_name("operad.runtime.workflow.workflow._Within")
     'operad.Within'
     """
     own_class = _OWN_CLASS.fullmatch(name)

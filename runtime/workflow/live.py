@@ -24,7 +24,11 @@ from operad.runtime.workflow.run_store import RunStore
 T = TypeVar("T")
 
 MOMENT = 3
-"""Turns of the event loop for which a paused run waits, so that a listener can answer its question at once."""
+"""Turns of the event loop after which a paused run raises `PausedError`.
+
+An operator that reads the stream of a run inside it learns of a question from that stream: its task is woken in the next
+turn, and answers in one of these. Listeners and tasks that they start need no turns: they run before the run is paused.
+"""
 
 
 class LiveRun:

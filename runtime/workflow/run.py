@@ -16,7 +16,7 @@ from operad.runtime.events import RunLog, Scope, StepJournal
 from operad.runtime.graph.build import Build
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.knowledge.run_insights import RunInsights
-from operad.runtime.policies.deadline import Deadline, standing_still, within
+from operad.runtime.policies.deadline import Deadline, paused_deadlines, within
 from operad.runtime.policies.limits import Limiter, SharedLimits
 from operad.runtime.policies.policy import NO_BUDGET, Timeout, causes
 from operad.runtime.reasoning.reasoner import Reasoner
@@ -305,7 +305,7 @@ class Run:
     @asynccontextmanager
     async def waiting(self, scope: Scope) -> AsyncGenerator[None, None]:
         """Stop the time limits of an operator that waits for a person, and free its place for another operator."""
-        with standing_still([*scope.deadlines, *self._deadlines]):
+        with paused_deadlines([*scope.deadlines, *self._deadlines]):
             if scope.place:
                 await scope.place.give()
             yield

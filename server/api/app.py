@@ -16,7 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Route
 
 from operad.configs.faults import meant_key, real_path
-from operad.runtime.durable.places import version_here
+from operad.runtime.durable.process_ids import version_here
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.near_names import near_name
 from operad.runtime.values.validation import nearest_choice, requirement

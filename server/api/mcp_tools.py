@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue, ValidationError
 
 from operad.configs.answers import describe_answer
 from operad.runtime import events
-from operad.runtime.durable.places import version_here
+from operad.runtime.durable.process_ids import version_here
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.message import WorkflowStatus
 from operad.runtime.values.valid_json import to_text

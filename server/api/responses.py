@@ -133,7 +133,6 @@ async def _find_run(runs: Runs, response_id: str, param: str) -> ServedRun:
     Raises:
         RefusedError: No response has the id.
     """
-    bounds = runs.bounds
     if response_id.startswith(PREFIX):
         try:
             return await runs.find(response_id.removeprefix(PREFIX))
@@ -142,8 +141,8 @@ async def _find_run(runs: Runs, response_id: str, param: str) -> ServedRun:
                 raise
     raise RefusedError(
         404,
-        f"{param}: no response has the id {response_id!r}; one is forgotten after {bounds.kept_seconds:g} s, or when "
-        f"{bounds.kept} others have ended since, or where it was created with `store: false`",
+        f"{param}: no response has the id {response_id!r}; a response with `store: false` is deleted when it ends. "
+        f"{runs.retention}",
         param=param,
     )
 

@@ -24,7 +24,7 @@ from operad.server.bounds import Bounds
 from operad.server.problems import RefusedError
 
 if TYPE_CHECKING:
-    from operad.runtime.durable.rows import KeptRun
+    from operad.runtime.durable.rows import StoredRun
 
 TIMED_OUT = "took longer than the {:g} s that a run may take here"
 _RETRY_AFTER = 5
@@ -111,13 +111,20 @@ class Runs:
         if run is None:
             hint = did_you_mean(run_id[:200], self._runs)
             raise RefusedError(
-                404,
-                f"no run has the id {run_id[:200]!r}{hint}; GET /runs lists them. One that has ended is forgotten "
-                f"after {self.bounds.kept_seconds:g} s, or when {self.bounds.kept} others have ended since, or when those "
-                f"that ended since hold {self.bounds.kept_bytes:,} bytes",
-                param="run_id",
+                404, f"no run has the id {run_id[:200]!r}{hint}; GET /runs lists runs. {self.retention}", param="run_id"
             )
         return run
+
+    @property
+    def retention(self) -> str:
+        """Sentence that says how long a finished run can be requested."""
+        if any(offer.ledger for offer in self.offers.values()):
+            return "A finished run is available until it is deleted from the database"
+        bounds = self.bounds
+        return (
+            f"Without --db, a finished run is deleted after {bounds.kept_seconds:g} s, or when {bounds.kept} other runs "
+            f"have finished since, or when these hold {bounds.kept_bytes:,} bytes"
+        )
 
     async def answer(self, run: ServedRun, question_id: str, answer: JsonValue) -> None:
         """Answer a question of a run.
@@ -390,7 +397,7 @@ class Runs:
             return False
         return not await asyncio.to_thread(lambda: ledger.is_driven(ledger.run(run.id)))
 
-    def _offer_of(self, kept: KeptRun) -> Offer | None:
+    def _offer_of(self, kept: StoredRun) -> Offer | None:
         with suppress(ValueError):
             source: JsonValue = json.loads(kept.source)
             return next((o for o in self.offers.values() if o.ledger and o.ledger.source == source), None)

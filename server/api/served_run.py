@@ -17,7 +17,7 @@ from operad.server.api.event_log import EventLog
 from operad.server.api.experts import Offer
 
 if TYPE_CHECKING:
-    from operad.runtime.durable.rows import KeptRun
+    from operad.runtime.durable.rows import StoredRun
     from operad.runtime.workflow.memory import Memory
 
 State = Literal["running", "asks", "finished", "failed", "cancelled"]
@@ -88,7 +88,7 @@ class ServedRun:
         """State of the run, as displayed."""
         return "asks" if self.questions else self.state
 
-    def record_end(self, kept: KeptRun) -> bool:
+    def record_end(self, kept: StoredRun) -> bool:
         """Take over the state and the end of the run from the database; return True if it has ended."""
         for state in ("finished", "failed", "cancelled"):
             if kept.state == state:

@@ -21,7 +21,7 @@ from operad.server.view.sources import LedgerSource
 
 if TYPE_CHECKING:
     from operad.runtime.durable.ledger import Ledger
-    from operad.runtime.durable.rows import KeptRun
+    from operad.runtime.durable.rows import StoredRun
 from operad.server.view.http import application, content_policy, json_response
 from operad.server.view.page import runs_page
 from operad.server.view.run_page import RunPage
@@ -107,7 +107,7 @@ class RunsPage:
         return self._followed[run_id]
 
 
-def _listed(run: KeptRun, alive: Collection[str]) -> dict[str, Any]:
+def _listed(run: StoredRun, alive: Collection[str]) -> dict[str, Any]:
     """Return a run as the list shows it."""
     usage = Usage.model_validate_json(run.usage) if run.usage else NO_USAGE
     return {

@@ -34,7 +34,7 @@ from sqlalchemy import text as sql
 
 from operad.runtime import Agent, BuiltinWorkflow, Profile, Workflow, WorkflowMessage
 from operad.runtime.durable import Ledger, dispatch, worker
-from operad.runtime.durable.places import database_url
+from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.worker import Worker

@@ -79,7 +79,7 @@ def queries(path: Path) -> dict[str, float]:
 
     found: dict[str, float] = {}
     with closing(Ledger(path)) as ledger:
-        ledger.store.now()
+        ledger.store.database.now()
         for name, ask in (
             ("50 runs", lambda: ledger.runs(51)),
             ("one run's operators", lambda: ledger.timeline("run-50")),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from operad.configs.written import write_whole
-from operad.runtime.durable.places import state_folder
+from operad.runtime.durable.database_names import state_folder
 from operad.runtime.values.errors import InputError
 
 MOST_STEPS = 500

@@ -12,7 +12,7 @@ from typing import Any
 
 from operad.configs.written import write_whole
 from operad.flows.formats.shapes import fields_of, list_of
-from operad.runtime.durable.places import state_folder
+from operad.runtime.durable.database_names import state_folder
 from operad.runtime.values.errors import InputError
 from operad.server.studio.files.folder import Folder
 

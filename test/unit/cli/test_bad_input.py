@@ -9,7 +9,7 @@ import pytest
 from operad.cli import main as cli
 from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.runtime.durable.places import database_url
+from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.run_owner import leave
 
 FILES = ("missing", "folder", "binary", "empty", "unreadable", "other.txt", "two\nlines", "x" * 5000)

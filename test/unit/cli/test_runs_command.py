@@ -21,11 +21,11 @@ from operad.cli import main as cli
 from operad.cli.durable import new_run_id
 from operad.cli.run_record import DisplayedRun, caught_up
 from operad.runtime import BuiltinWorkflow, Job, Usage, WorkflowMessage, events, interrupt
+from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.ledger import Ledger
-from operad.runtime.durable.places import database_url
-from operad.runtime.durable.rows import KeptRun
+from operad.runtime.durable.rows import StoredRun
 from operad.runtime.durable.run_owner import leave
-from operad.runtime.durable.step_timeline import KeptStep, Outcome
+from operad.runtime.durable.step_timeline import Outcome, StoredStep
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 
 STEPS = """
@@ -377,15 +377,19 @@ def test_show_prints_what_is_kept_for_people_and_for_programs(operad, monkeypatc
 
 def test_progress_and_usage_of_a_run_are_at_least_those_of_its_operators():
     used = Usage(calls=1, prompt_tokens=5, completion_tokens=2)
-    done = [KeptStep(key, Outcome(WorkflowMessage(), usage=used), 1.0, 2.0) for key in ("draft", "draft@2", "in/look")]
-    failed = KeptStep("ask", Outcome(error=ValueError(), usage=used), 1.0, 2.0)
-    steps = [*done, failed, KeptStep("last", None, 1.0, 0.0)]
-    stale = DisplayedRun(KeptRun("r", total=4, usage=""), "asks", "", (), 1.0, 1.0)
+    done = [
+        StoredStep(key, Outcome(WorkflowMessage(), usage=used), 1.0, 2.0) for key in ("draft", "draft@2", "in/look")
+    ]
+    failed = StoredStep("ask", Outcome(error=ValueError(), usage=used), 1.0, 2.0)
+    steps = [*done, failed, StoredStep("last", None, 1.0, 0.0)]
+    stale = DisplayedRun(StoredRun("r", total=4, usage=""), "asks", "", (), 1.0, 1.0)
     seen = caught_up(stale, steps)
     assert seen.progress == "2/4"
     assert (seen.usage.calls, seen.usage.tokens) == (4, 28)
     ahead = replace(stale, kept=replace(stale.kept, done=4, usage=Usage(calls=9, prompt_tokens=99).model_dump_json()))
-    assert (caught_up(ahead, steps).usage.calls, caught_up(ahead, steps).progress) == (9, "4/4")
+    assert (caught_up(ahead, steps).usage.calls, caught_up(ahead, steps).progress) == (9, "4/?")
+    finished = replace(ahead, state="finished", kept=replace(ahead.kept, done=6))
+    assert finished.progress == "6/6"
 
 
 def test_list_and_show_say_the_same_of_a_run_whose_process_died_before_it_noted_its_progress(operad, monkeypatch):

@@ -14,8 +14,8 @@ from trusting import with_trust
 pytest.importorskip("dbos")
 
 from operad.cli import main as cli
+from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.ledger import Ledger
-from operad.runtime.durable.places import database_url
 from operad.runtime.durable.run_owner import leave
 
 STEPS = """

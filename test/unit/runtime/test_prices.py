@@ -22,7 +22,7 @@ from operad.runtime import (
     Usage,
     resolve_model,
 )
-from operad.runtime.durable.places import database_url
+from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.run_owner import leave
 from operad.runtime.events import ModelAnswered, RunStarted
 from operad.runtime.models.embedded import EmbeddedModel

@@ -123,7 +123,7 @@ def failing(op_id, *errors):
     return Do(op_id, work)
 
 
-def lasting(op_id, seconds):
+def stable_name(op_id, seconds):
     async def work(call):
         await asyncio.sleep(seconds)
         return f"{op_id}{call.number}"
@@ -329,7 +329,7 @@ def test_blame_in_a_verdict_that_ends_the_run_is_nobodys_concern(engine):
 
 
 def test_while_rounds_are_left_an_error_is_a_verdict_and_what_does_not_depend_on_it_goes_on(engine):
-    broken, slow = failing("broken", ValueError("the list is empty")), lasting("slow", 100)
+    broken, slow = failing("broken", ValueError("the list is empty")), stable_name("slow", 100)
     shape = {"root": "", "broken": ["root"], "slow": ["root"], "slower": ["slow"], "end": ["broken", "slower"]}
     world = World(engine, shape, broken, slow, max_rounds=2)
 
@@ -432,7 +432,7 @@ def test_what_no_lesson_mends_ends_the_run_at_once(engine, place, error):
     def work(call):
         raise error
 
-    broken, sibling = Do("broken", work), lasting("sibling", 100)
+    broken, sibling = Do("broken", work), stable_name("sibling", 100)
     world = World(engine, {"root": "", "sibling": ["root"]}, sibling, max_rounds=5)
     operator: Any = broken
     policy = None
@@ -801,7 +801,7 @@ def test_one_that_lost_a_race_and_never_ends_holds_up_no_round(engine, broken, a
 
 def test_who_fails_in_a_race_leaves_it_to_the_others(engine):
     world = World(
-        engine, RACE, failing("fast", ValueError("x")), lasting("slow", 9), judges=[judge(PRAISE)], any_of=["first"],
+        engine, RACE, failing("fast", ValueError("x")), stable_name("slow", 9), judges=[judge(PRAISE)], any_of=["first"],
         max_rounds=2,
     )  # fmt: skip
     assert world.run().status is SUCCESS
@@ -861,7 +861,7 @@ def test_one_that_fails_when_its_race_is_over_is_not_to_blame(engine):
         await asyncio.sleep(3)
         raise ValueError("late")
 
-    world = World(engine, RACE, Do("slow", late), lasting("other", 9), any_of=["first"], max_rounds=2)
+    world = World(engine, RACE, Do("slow", late), stable_name("other", 9), any_of=["first"], max_rounds=2)
     assert world.run().status is SUCCESS
     assert world.counts == dict.fromkeys(RACE, 1)
 
@@ -1073,7 +1073,7 @@ def test_a_budget_is_for_all_rounds(engine):
 
 def test_seconds_of_a_budget_are_for_all_rounds_too(engine):
     world = World(
-        engine, {"a": ""}, lasting("a", 4), judges=[judge(*[fault()] * 9)], max_rounds=9, budget=Budget(seconds=10)
+        engine, {"a": ""}, stable_name("a", 4), judges=[judge(*[fault()] * 9)], max_rounds=9, budget=Budget(seconds=10)
     )
     assert "10 of 10 seconds" in str(world.fails(BudgetError))
     assert len(world.of["a"].calls) == 3
@@ -1162,7 +1162,7 @@ def test_evaluators_are_no_part_of_the_trail(engine):
 def test_the_trail_holds_what_has_been_said_by_now(engine):
     trails = []
     world = World(
-        engine, {**CHAIN, "slow": ""}, Do("b", lambda call: trails.append(list(seen())) or "b"), lasting("slow", 9),
+        engine, {**CHAIN, "slow": ""}, Do("b", lambda call: trails.append(list(seen())) or "b"), stable_name("slow", 9),
         judges=[Do("judge", lambda call: trails.append(list(seen())) or PRAISE)],
     )  # fmt: skip
     world.run()

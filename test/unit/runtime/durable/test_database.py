@@ -12,8 +12,8 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 
 from operad.runtime import InputError
-from operad.runtime.durable.database import Database, passes
-from operad.runtime.durable.places import database_url
+from operad.runtime.durable.database import Database, is_temporary
+from operad.runtime.durable.database_names import database_url
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_an_sqlite_that_is_too_old_is_refused_before_a_file_is_made(path, monkey
 
 def test_a_row_that_the_database_refuses_is_a_fault_to_report_and_none_of_the_database(path, database, table):
     with pytest.raises(InputError) as refused:
-        database.insist(lambda: table("INSERT INTO numbers VALUES (NULL)"))
+        database.with_retries(lambda: table("INSERT INTO numbers VALUES (NULL)"))
     assert str(refused.value) == (
         f"{path}: the database refused a row: NOT NULL constraint failed: numbers.number; this is a bug in operad or "
         "dbos, and running the command again does not help: please report it, with "
@@ -77,7 +77,7 @@ def test_a_row_that_the_database_refuses_is_a_fault_to_report_and_none_of_the_da
 def test_a_row_that_is_refused_and_a_column_or_table_that_is_missing_are_not_waited_for(table, statement):
     with pytest.raises(DBAPIError) as wrong:
         table(statement)
-    assert not passes(wrong.value)
+    assert not is_temporary(wrong.value)
 
 
 def test_a_database_that_is_dropped_without_being_closed_lets_go_of_its_file(path):
@@ -97,12 +97,12 @@ def open_files(path):
 
 def test_a_connection_that_the_server_has_closed_is_replaced_before_it_is_used(postgresql):
     database = Database(database_url(postgresql.new()))
-    with database._engine.connect() as first, database._engine.connect() as other:
+    with database.engine.connect() as first, database.engine.connect() as other:
         pid = first.exec_driver_sql("SELECT pg_backend_pid()").scalar()
         first.rollback()
         first.close()
         assert other.exec_driver_sql(f"SELECT pg_terminate_backend({pid}, 5000)").scalar()
-    with database._engine.connect() as one, database._engine.connect() as two:
+    with database.engine.connect() as one, database.engine.connect() as two:
         pids = [each.exec_driver_sql("SELECT pg_backend_pid()").scalar() for each in (one, two)]
     assert pid not in pids
     database.close()

@@ -71,7 +71,7 @@ def test_a_file_of_the_version_before_becomes_smaller_once_nobody_uses_it(tmp_pa
     before = path.stat().st_size
     with closing(Ledger(path)) as ledger:
         ledger.delete(*(run.run_id for run in ledger.runs() if run.run_id.startswith("run-")))
-        assert not ledger.store.give_back_space()
+        assert not ledger.store.database.give_back_space()
         assert path.stat().st_size >= before
         assert ledger.give_back_space()
     assert path.stat().st_size < before / 4
@@ -101,7 +101,7 @@ def test_deleting_in_postgresql_takes_what_is_kept_of_operators(postgresql):
         ledger.delete("one", "two")
         assert ledger.give_back_space()
         assert [run.run_id for run in ledger.runs()] == ["one2"]
-        assert [len(ledger.store.steps(name)) for name in ("one", "one2", "two")] == [0, 6, 0]
+        assert [len(ledger.store.steps.of_run(name)) for name in ("one", "one2", "two")] == [0, 6, 0]
 
 
 def test_deleting_takes_what_dbos_keeps(tmp_path):
@@ -109,8 +109,8 @@ def test_deleting_takes_what_dbos_keeps(tmp_path):
     kept_before.restore(path)
     with closing(Ledger(path)) as ledger:
         ledger.delete("finished")
-        assert ledger.store.step_ids(["finished"]) == []
-        assert len(ledger.store.step_ids(["unfinished"])) == 4
+        assert ledger.store.dbos.step_ids(["finished"]) == []
+        assert len(ledger.store.dbos.step_ids(["unfinished"])) == 4
 
 
 def kept_ids(path):

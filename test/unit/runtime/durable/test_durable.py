@@ -464,7 +464,7 @@ async def test_what_is_kept_tells_the_events_that_the_run_had(name, new, ledger,
     reasoner = getattr(workflow, "thinks", NOBODY)
     heard = [event async for event in workflow.stream(JOB, reasoner, run_id=run_id)]
     assert ledger.events(run_id) == [event for event in heard if not isinstance(event, UNKEPT)]
-    ledger.store.forget_events(run_id)  # as of a run of an earlier version
+    ledger.store.events.forget(run_id)  # as of a run of an earlier version
     told = ledger.events(run_id)
     assert [event.seq for event in told] == [*range(1, len(told) + 1)]
     assert [event.time for event in told] == sorted(event.time for event in told)
@@ -481,7 +481,7 @@ async def test_what_is_kept_tells_what_experts_of_a_leader_did(new, ledger, run_
         return Counter(gist(e) for e in wanted if e.path[-1] == "do" or isinstance(e, events.JobSplit))
 
     assert ledger.events(run_id) == [event for event in heard if not isinstance(event, UNKEPT)]
-    ledger.store.forget_events(run_id)
+    ledger.store.events.forget(run_id)
     told = ledger.events(run_id)
     assert work(told) == work(heard)
     assert work(told).total() == 18

@@ -19,8 +19,8 @@ from sqlalchemy import NullPool, create_engine, text
 
 from operad.runtime import InputError
 from operad.runtime.durable import dbos_process
+from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.dispatch import Request
-from operad.runtime.durable.places import database_url
 from operad.runtime.durable.serializer import JsonSerializer, refuse_pickles
 
 RENDEZVOUS = 10.0

@@ -25,7 +25,7 @@ from operad.runtime import (
     interrupt,
 )
 from operad.runtime.durable import Ledger
-from operad.runtime.durable.recording import filled
+from operad.runtime.durable.recording import with_recorded_details
 from operad.runtime.events import current_scope, emit
 from operad.runtime.graph.edges import Port
 from operad.runtime.observe.critical_path import critical_path
@@ -226,7 +226,7 @@ def test_what_was_heard_of_an_earlier_drive_gives_way_to_what_was_heard_later():
         ]
         for drive in (1, 2)
     }
-    (event,) = filled(told, heard)
+    (event,) = with_recorded_details(told, heard)
     assert isinstance(event, events.OperatorFinished)
     assert (event.message.scratchpad, event.time, event.seconds) == ("2", 5.0, 2.0)
 
@@ -239,7 +239,7 @@ def test_a_recording_that_cannot_be_read_counts_as_none(ledger, part, caplog):
     workflow = flow(Step("a", same_dice()))
     workflow.keep_in(ledger)
     workflow.execute(JOB, None, run_id=name)  # type: ignore[arg-type]
-    ledger.store.keep_events(name, 1, part)
+    ledger.store.events.append(name, 1, part)
     assert [type(event).__name__ for event in ledger.events(name)] == [
         "RunStarted",
         "RoundStarted",
@@ -283,7 +283,7 @@ def test_a_recorded_event_of_an_unknown_type_is_skipped_with_a_warning(ledger, c
     workflow.add_listener(heard.append)
     workflow.keep_in(ledger)
     workflow.execute(JOB, None, run_id=name)  # type: ignore[arg-type]
-    ledger.store.keep_events(name, 1, zlib.compress(b'[["Odd", {"said": {"$tuple": []}}]]'))
+    ledger.store.events.append(name, 1, zlib.compress(b'[["Odd", {"said": {"$tuple": []}}]]'))
     assert ledger.events(name) == [event for event in heard if not isinstance(event, UNKEPT)]
     assert f"{name}: recorded events of unknown types are skipped: 1" in caplog.text
 
@@ -293,8 +293,8 @@ def test_a_recording_with_only_events_of_unknown_types_counts_as_none(ledger):
     workflow = flow(Step("a", same_dice()))
     workflow.keep_in(ledger)
     workflow.execute(JOB, None, run_id=name)  # type: ignore[arg-type]
-    ledger.store.forget_events(name)
-    ledger.store.keep_events(name, 1, zlib.compress(b'[["Odd", {}]]'))
+    ledger.store.events.forget(name)
+    ledger.store.events.append(name, 1, zlib.compress(b'[["Odd", {}]]'))
     assert isinstance(ledger.events(name)[-1], events.RunFinished)
 
 
@@ -317,7 +317,7 @@ async def test_the_critical_path_of_a_kept_run_leads_through_the_operators_that_
     ledger, monkeypatch, recorded
 ):
     if not recorded:  # as of a run that was interrupted before its events were written
-        monkeypatch.setattr("operad.runtime.durable.records.recorded", lambda *_: {})
+        monkeypatch.setattr("operad.runtime.durable.records.events_by_drive", lambda *_: {})
     blamed = WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, lesson="again", blame=("end",))
     begin, long, short, end = Slow("begin", 0.01), Slow("long", 0.3), Slow("short", 0.01), Slow("end", 0.01)
     workflow = BuiltinWorkflow(name="kept", max_rounds=2, durable=ledger)

@@ -24,8 +24,8 @@ from operad.runtime import (
 )
 from operad.runtime.durable import Ledger
 from operad.runtime.durable.codec import Outcome
-from operad.runtime.durable.history import KeptStep, history
-from operad.runtime.durable.rows import FINISHED, KeptQuestion, KeptRun
+from operad.runtime.durable.history import StoredStep, history
+from operad.runtime.durable.rows import FINISHED, StoredQuestion, StoredRun
 from operad.runtime.testing import ScriptedReasoner
 
 JOB = Job(goal="goal")
@@ -287,7 +287,7 @@ async def test_what_cannot_be_read_of_it_is_said(db, ledger, run_id):
             connection.execute(f"UPDATE operad_runs SET {column} = ? WHERE run_id = ?", (text, run_id))  # noqa: S608
         connection.close()
 
-    ledger.store.forget_events(run_id)
+    ledger.store.events.forget(run_id)
     write("result", "odd")
     told = ledger.events(run_id)
     assert (shown(told)[-1], told[-1].error) == ("RunFailed", "its result cannot be read")
@@ -307,8 +307,8 @@ def test_a_run_that_is_not_there_is_not_told(ledger):
 def test_what_takes_no_time_begins_before_it_ends():
     outcome = Outcome(WorkflowMessage(scratchpad="x"))
     graph = '{"operators": {"a": {"after": {}}, "b": {"after": {"a": []}}}, "evaluators": {}}'
-    steps = [KeptStep("a", outcome, 5.0, 5.0), KeptStep("b", outcome, 5.0, 5.0), KeptStep("c", None, 5.0)]
-    kept = KeptRun("r", graph=graph, created=5.0, updated=5.0, state=FINISHED)
+    steps = [StoredStep("a", outcome, 5.0, 5.0), StoredStep("b", outcome, 5.0, 5.0), StoredStep("c", None, 5.0)]
+    kept = StoredRun("r", graph=graph, created=5.0, updated=5.0, state=FINISHED)
     told = history(kept, JOB, (WorkflowMessage(), 1), steps, [])
     assert shown(told)[2:] == [
         "OperatorStarted a",
@@ -325,12 +325,12 @@ def test_what_takes_no_time_begins_before_it_ends():
 @pytest.mark.parametrize(("began", "ended"), [(5.0, 5.0), (4.0, 5.0)], ids=["in no time", "in whole milliseconds"])
 def test_questions_of_an_operator_come_before_its_end_though_clocks_say_otherwise(began, ended):
     graph = '{"operators": {"pay": {"after": {}}}, "evaluators": {}}'
-    steps = [KeptStep("pay", Outcome(WorkflowMessage(scratchpad="x")), began, ended)]
+    steps = [StoredStep("pay", Outcome(WorkflowMessage(scratchpad="x")), began, ended)]
     questions = [
-        KeptQuestion("r", "pay", "first", "Sure?", answer="true", asked=3.0, answered=3.5),
-        KeptQuestion("r", "pay", "second", "Really?", answer='"yes"', asked=4.0, answered=5.0004),
+        StoredQuestion("r", "pay", "first", "Sure?", answer="true", asked=3.0, answered=3.5),
+        StoredQuestion("r", "pay", "second", "Really?", answer='"yes"', asked=4.0, answered=5.0004),
     ]
-    kept = KeptRun("r", graph=graph, created=3.0, updated=5.0, state=FINISHED)
+    kept = StoredRun("r", graph=graph, created=3.0, updated=5.0, state=FINISHED)
     told = history(kept, JOB, (WorkflowMessage(), 1), steps, questions)
     assert [line for line in shown(told) if line.endswith("pay")] == [
         "OperatorStarted pay",

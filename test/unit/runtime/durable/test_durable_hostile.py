@@ -11,8 +11,9 @@ pytest.importorskip("dbos")
 
 from operad.runtime import FileDescriptor, FileStore
 from operad.runtime.durable.codec import Codec
-from operad.runtime.durable.places import database_url, file_store, is_dead, process_identity
-from operad.runtime.durable.rows import Executor, KeptQuestion, KeptRun
+from operad.runtime.durable.database_names import database_url, file_store
+from operad.runtime.durable.process_ids import is_dead, process_identity
+from operad.runtime.durable.rows import Executor, StoredQuestion, StoredRun
 from operad.runtime.durable.store import Store
 from operad.runtime.values.errors import InputError
 
@@ -39,14 +40,14 @@ def test_an_identity_without_a_number_is_not_known_to_be_dead():
 
 def test_rows_become_values_of_their_types(tmp_path):
     store = Store(database_url(tmp_path / "runs.sqlite"))
-    assert store.create(KeptRun("one", source="null"))
+    assert store.create(StoredRun("one", source="null"))
     store.beat(Executor("here", queues=("q",)))
-    store.ask(KeptQuestion("one", "a", "a", "How?"))
+    store.ask(StoredQuestion("one", "a", "a", "How?"))
     assert store.executors()[0].queues == ("q",)
     assert store.executors()[0].limit == 10.0
     (question,) = store.questions("one")
-    assert replace(question, asked=0.0) == KeptQuestion("one", "a", "a", "How?")
-    assert 0 <= store.now() - question.asked < 3600
+    assert replace(question, asked=0.0) == StoredQuestion("one", "a", "a", "How?")
+    assert 0 <= store.database.now() - question.asked < 3600
     store.close()
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from operad.runtime import InputError
-from operad.runtime.durable.places import database_url
-from operad.runtime.durable.run_owner import Held, leave, owner_of
+from operad.runtime.durable.database_names import database_url
+from operad.runtime.durable.run_owner import DrivenRun, leave, owner_of
 
 
 @pytest.mark.parametrize("watched", [True, False])
@@ -16,22 +16,22 @@ from operad.runtime.durable.run_owner import Held, leave, owner_of
 async def test_a_run_that_goes_on_ends_by_what_is_heard_of_it_and_one_that_ends_by_itself_does_not(
     lost, cancelled, watched
 ):
-    async def run(held: "asyncio.Future[Held]"):
+    async def run(driven_run: "asyncio.Future[DrivenRun]"):
         task: asyncio.Task[Any] | None = asyncio.current_task()
         assert task is not None
-        held.set_result(Held(task))
-        held.result().watched = watched
-        held.result().heed(lost=lost, cancelled=cancelled)
-        held.result().heed(lost=True, cancelled=True)  # it has been heard already
+        driven_run.set_result(DrivenRun(task))
+        driven_run.result().executing = watched
+        driven_run.result().end_if(lost=lost, cancelled=cancelled)
+        driven_run.result().end_if(lost=True, cancelled=True)  # it has been heard already
         await asyncio.sleep(0.01)
 
     future = asyncio.get_running_loop().create_future()
     task = asyncio.ensure_future(run(future))
     with suppress(asyncio.CancelledError):
         await task
-    held = future.result()
+    driven_run = future.result()
     assert task.cancelled() is watched
-    assert (held.lost, held.cancelled) == ((lost, cancelled) if watched else (False, False))
+    assert (driven_run.lost, driven_run.cancelled) == ((lost, cancelled) if watched else (False, False))
 
 
 def test_another_limit_for_the_same_database_is_an_error_that_names_both(tmp_path):

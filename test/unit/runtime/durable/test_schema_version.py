@@ -11,7 +11,7 @@ from forked import OPERAD_COMMAND
 
 from operad.runtime import InputError
 from operad.runtime.durable import Ledger
-from operad.runtime.durable.places import database_url
+from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.schema_version import VERSION
 from operad.runtime.durable.store import Store
 

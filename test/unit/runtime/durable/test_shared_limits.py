@@ -26,7 +26,9 @@ from operad.runtime import (
     Timeout,
 )
 from operad.runtime.durable import Ledger, Served, Worker
-from operad.runtime.durable.places import database_url
+from operad.runtime.durable.counted_calls import CountedCalls
+from operad.runtime.durable.database import Database
+from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import Store
 from operad.runtime.models.model import Model
@@ -49,8 +51,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    now = property(lambda store: store._sa.literal_column(repr(EPOCH + clock.read())))
-    monkeypatch.setattr(Store, "_now", now)
+    now = property(lambda database: database.sa.literal_column(repr(EPOCH + clock.read())))
+    monkeypatch.setattr(Database, "clock", now)
     return clock
 
 
@@ -68,7 +70,7 @@ def let_in(path):
 
 
 def watch(store):
-    with closing(sqlite3.connect(store.url.database)) as connection, connection:
+    with closing(sqlite3.connect(store.database.url.database)) as connection, connection:
         connection.execute("CREATE TABLE let_in (at REAL, caller TEXT)")
         connection.execute(
             "CREATE TRIGGER watching AFTER INSERT ON operad_calls WHEN NEW.kind = 'call' "
@@ -81,7 +83,7 @@ def most_in_a_window(times, window):
 
 
 def kept(store):
-    with closing(sqlite3.connect(store.url.database)) as connection, connection:
+    with closing(sqlite3.connect(store.database.url.database)) as connection, connection:
         return Counter(kind for (kind,) in connection.execute("SELECT kind FROM operad_calls"))
 
 
@@ -91,85 +93,85 @@ def kept(store):
 def test_the_fourth_call_is_let_in_when_the_first_is_a_minute_old(store, clock):
     for at in (0.0, 10.0, 20.0):
         clock.read = lambda at=at: at
-        assert store.admit("k", THREE, "a") == 0
-    assert store.admit("k", THREE, "b") == pytest.approx(40)
+        assert store.calls.admit("k", THREE, "a") == 0
+    assert store.calls.admit("k", THREE, "b") == pytest.approx(40)
     clock.read = lambda: 59.9
-    assert store.admit("k", THREE, "b") == pytest.approx(0.1)
+    assert store.calls.admit("k", THREE, "b") == pytest.approx(0.1)
     clock.read = lambda: 60.0
-    assert store.admit("k", THREE, "b") == 0
-    assert store.admit("k", THREE, "b") == pytest.approx(10)
+    assert store.calls.admit("k", THREE, "b") == 0
+    assert store.calls.admit("k", THREE, "b") == pytest.approx(10)
 
 
 def test_other_limits_are_not_touched(store, clock):
-    assert [store.admit(key, Limits(requests_per_minute=1), "a") for key in "kl"] == [0, 0]
+    assert [store.calls.admit(key, Limits(requests_per_minute=1), "a") for key in "kl"] == [0, 0]
 
 
 def test_who_was_first_is_let_in_first_though_it_asks_later(store, clock):
     one = Limits(requests_per_minute=1)
-    assert store.admit("k", one, "a") == 0
+    assert store.calls.admit("k", one, "a") == 0
     clock.read = lambda: 1.0
-    assert store.admit("k", one, "far away") == pytest.approx(59)
+    assert store.calls.admit("k", one, "far away") == pytest.approx(59)
     clock.read = lambda: 2.0
-    assert store.admit("k", one, "near") == pytest.approx(58)
+    assert store.calls.admit("k", one, "near") == pytest.approx(58)
     clock.read = lambda: 60.0
-    assert store.admit("k", one, "near") > 0
+    assert store.calls.admit("k", one, "near") > 0
     clock.read = lambda: 61.0
-    assert store.admit("k", one, "far away") == 0
-    assert store.admit("k", one, "near") == pytest.approx(60)
+    assert store.calls.admit("k", one, "far away") == 0
+    assert store.calls.admit("k", one, "near") == pytest.approx(60)
 
 
 def test_who_dies_while_it_waits_loses_its_place(store, clock):
     one = Limits(requests_per_minute=1)
-    assert store.admit("k", one, "a") == 0
+    assert store.calls.admit("k", one, "a") == 0
     clock.read = lambda: 1.0
-    assert store.admit("k", one, "dies") == pytest.approx(59)
+    assert store.calls.admit("k", one, "dies") == pytest.approx(59)
     clock.read = lambda: 2.0
-    store.admit("k", one, "b")
+    store.calls.admit("k", one, "b")
     clock.read = lambda: 60.0
-    assert 0 < store.admit("k", one, "b") < 1
+    assert 0 < store.calls.admit("k", one, "b") < 1
     clock.read = lambda: 62.0
-    assert store.admit("k", one, "b") == 0
+    assert store.calls.admit("k", one, "b") == 0
 
 
 def test_calls_of_a_process_that_died_count_until_they_are_a_minute_old(store, clock):
-    assert [store.admit("k", THREE, "dies") for _ in range(3)] == [0] * 3
-    assert store.admit("k", THREE, "b") == pytest.approx(60)
+    assert [store.calls.admit("k", THREE, "dies") for _ in range(3)] == [0] * 3
+    assert store.calls.admit("k", THREE, "b") == pytest.approx(60)
     clock.read = lambda: 60.0
-    assert store.admit("k", THREE, "b") == 0
+    assert store.calls.admit("k", THREE, "b") == 0
 
 
 def test_tokens_of_all_are_counted_together(store, clock):
     limits = Limits(tokens_per_minute=100)
-    assert store.admit("k", limits, "a") == 0
-    store.spend("k", 60)
+    assert store.calls.admit("k", limits, "a") == 0
+    store.calls.spend("k", 60)
     clock.read = lambda: 10.0
-    assert store.admit("k", limits, "b") == 0
-    store.spend("k", 40)
-    assert store.admit("k", limits, "a") == pytest.approx(50)
+    assert store.calls.admit("k", limits, "b") == 0
+    store.calls.spend("k", 40)
+    assert store.calls.admit("k", limits, "a") == pytest.approx(50)
     clock.read = lambda: 60.0
-    assert store.admit("k", limits, "a") == 0
+    assert store.calls.admit("k", limits, "a") == 0
 
 
 def test_who_is_told_to_wait_has_all_wait(store, clock):
-    store.hold_off("k", 30)
-    store.hold_off("k", 20)
-    assert store.admit("k", THREE, "b") == pytest.approx(30)
-    store.hold_off("k", float("inf"))
-    assert store.admit("k", THREE, "b") == pytest.approx(LONGEST_HOLD_OFF)
+    store.calls.hold_off("k", 30)
+    store.calls.hold_off("k", 20)
+    assert store.calls.admit("k", THREE, "b") == pytest.approx(30)
+    store.calls.hold_off("k", float("inf"))
+    assert store.calls.admit("k", THREE, "b") == pytest.approx(LONGEST_HOLD_OFF)
 
 
 def test_a_clock_that_is_put_back_holds_nobody_for_long(store, clock):
     clock.read = lambda: 1e6
-    assert [store.admit("k", THREE, "a") for _ in range(3)] == [0] * 3
+    assert [store.calls.admit("k", THREE, "a") for _ in range(3)] == [0] * 3
     clock.read = lambda: 0.0
-    assert store.admit("k", THREE, "a") == 0
+    assert store.calls.admit("k", THREE, "a") == 0
 
 
 def test_what_no_longer_counts_is_forgotten(store, clock):
     for at in range(10):
         clock.read = lambda at=at: at * 30.0
-        store.admit("k", Limits(requests_per_minute=5, tokens_per_minute=100), "a")
-        store.spend("k", 1)
+        store.calls.admit("k", Limits(requests_per_minute=5, tokens_per_minute=100), "a")
+        store.calls.spend("k", 1)
     assert kept(store) == {"call": 2, "tokens": 2}
     clock.read = lambda: 1000.0
     store.leave("a")
@@ -186,9 +188,9 @@ def test_in_no_minute_more_are_let_in_whoever_asks_and_all_take_turns(store, clo
     while asks[0][0] < 8 * WINDOW:
         now, caller = heapq.heappop(asks)
         clock.read = lambda now=now: now
-        wait = store.admit("k", limits, caller)
+        wait = store.calls.admit("k", limits, caller)
         heapq.heappush(asks, (now + wait + chance.uniform(0, 0.5), caller))
-    begun = let_in(store.url.database)
+    begun = let_in(store.database.url.database)
     assert most_in_a_window([at for at, _ in begun], WINDOW) == 5
     assert len(begun) >= 5 * 7
     shares = Counter(caller for _, caller in begun[5:])
@@ -210,7 +212,7 @@ def on(clock, store, main):
 
 
 def process(store, name, group="queue"):
-    return LimitsInDatabase(store, group, name)
+    return LimitsInDatabase(store.calls, group, name)
 
 
 def endpoint(limits, name="model at endpoint"):
@@ -280,6 +282,8 @@ def test_a_call_that_is_cancelled_while_it_waits_makes_room_for_the_next(store, 
 
 class NoStore:
     def __getattr__(self, name):
+        if name == "calls":
+            return self
         raise AssertionError(f"the database is asked to {name}")
 
 
@@ -293,7 +297,7 @@ async def test_for_limits_of_one_process_alone_the_database_is_not_asked():
 def test_neither_address_nor_key_is_in_the_database(store):
     shared = process(store, "a")
     asyncio.run(shared.admit(endpoint(THREE, "model https://user:secret@host/v1")))
-    with closing(sqlite3.connect(store.url.database)) as connection, connection:
+    with closing(sqlite3.connect(store.database.url.database)) as connection, connection:
         assert "secret" not in "\n".join(connection.iterdump())
 
 
@@ -307,7 +311,7 @@ def call(url, name, calls):
 
     async def main():
         store = Store(database_url(url))
-        shared = LimitsInDatabase(store, "queue", name, window=0.5)
+        shared = LimitsInDatabase(store.calls, "queue", name, window=0.5)
         limiter = endpoint(Limits(requests_per_minute=4))
         for _ in range(int(calls)):
             await shared.admit(limiter)
@@ -330,7 +334,7 @@ def crowd(store):
 
     def ask(key, who, together):
         together.wait()
-        return store.admit(key, THREE, f"{who}")
+        return store.calls.admit(key, THREE, f"{who}")
 
     with ThreadPoolExecutor(8) as threads:
         for key in map(str, range(10)):
@@ -344,8 +348,8 @@ def test_of_those_who_ask_at_once_no_more_are_let_in(store):
 
 def test_processes_keep_a_limit_together_in_sqlite(store, forked):
     watch(store)
-    calls_of_processes(forked, store.url.database)
-    begun = [at for at, _ in let_in(store.url.database)]
+    calls_of_processes(forked, store.database.url.database)
+    begun = [at for at, _ in let_in(store.database.url.database)]
     assert len(begun) >= 22
     assert most_in_a_window(begun, 0.5) <= 4
 
@@ -356,7 +360,7 @@ def test_processes_keep_a_limit_together_in_postgresql(postgresql, forked):
     store = Store(database_url(url))
     try:
         text = import_module("sqlalchemy").text
-        with store._engine.begin() as connection:
+        with store.database.engine.begin() as connection:
             connection.execute(text("CREATE TABLE let_in (at double precision)"))
             connection.execute(
                 text(
@@ -371,11 +375,11 @@ def test_processes_keep_a_limit_together_in_postgresql(postgresql, forked):
             )
         assert list(crowd(store)) == [3] * 10
         calls_of_processes(forked, url)
-        store.hold_off("k", 30)
-        store.spend("k", 10)
-        assert 25 < store.admit("k", Limits(tokens_per_minute=10), "a") <= 60
+        store.calls.hold_off("k", 30)
+        store.calls.spend("k", 10)
+        assert 25 < store.calls.admit("k", Limits(tokens_per_minute=10), "a") <= 60
         store.leave("a")
-        with store._engine.begin() as connection:
+        with store.database.engine.begin() as connection:
             begun = list(connection.execute(text("SELECT at FROM let_in")).scalars())
     finally:
         store.close()
@@ -434,7 +438,7 @@ def test_a_kept_run_tells_others_when_its_endpoint_wants_no_calls(ledger):
 @pytest.mark.parametrize("limits", [None, Limits(concurrency=3)])
 def test_without_limits_a_minute_no_run_asks_the_database_for_them(ledger, monkeypatch, limits):
     for name in ("admit", "spend", "hold_off"):
-        monkeypatch.setattr(Store, name, lambda *_: pytest.fail("the database was asked"))
+        monkeypatch.setattr(CountedCalls, name, lambda *_: pytest.fail("the database was asked"))
     with ScriptedModel([Say("one")]) as scripted:
         workflow = BuiltinWorkflow()
         workflow.add_operator(Operator(OperatorConfig(instruction="Answer.", id="answer")))
@@ -484,8 +488,8 @@ def test_a_database_that_is_gone_is_waited_for(store, monkeypatch, caplog):
         connection.exec_driver_sql("ROLLBACK")
         raise import_module("sqlalchemy").exc.OperationalError("", {}, Exception("the connection broke"))
 
-    monkeypatch.setattr(Store, "_now_in", now)
-    assert store.admit("k", THREE, "a") == 0
+    monkeypatch.setattr(Database, "time_in", now)
+    assert store.calls.admit("k", THREE, "a") == 0
     assert "waiting for the database: the connection broke" in caplog.text
 
 
@@ -505,7 +509,7 @@ def test_workers_keep_the_limits_that_the_driver_would(tmp_path, forked):
             expert.workflow.keep_in(ledger)
             expert.execute(Job(goal="Say it."))
             done_there = rows(there)
-            with ledger.store._engine.begin() as connection:
+            with ledger.store.database.engine.begin() as connection:
                 connection.exec_driver_sql("DELETE FROM operad_calls")
             served._addresses.clear()  # so that all is done here
             expert.execute(Job(goal="Say it."))

@@ -14,9 +14,9 @@ from sqlalchemy import event
 from operad import Workflow, operator
 from operad.runtime import InputError, Job
 from operad.runtime.durable import Ledger
+from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.group_commit import GroupCommit
-from operad.runtime.durable.places import database_url
-from operad.runtime.durable.rows import DONE, KeptQuestion, KeptRun, StepRow
+from operad.runtime.durable.rows import DONE, StepRow, StoredQuestion, StoredRun
 from operad.runtime.durable.step_writer import StepWriter
 from operad.runtime.durable.store import Store
 
@@ -27,28 +27,28 @@ def store(request, tmp_path):
     url = tmp_path / "runs.sqlite" if request.param == "sqlite" else request.getfixturevalue("postgresql").new()
     store = Store(database_url(url))
     for run_id, driver in (("mine", "me"), ("mine-too", "me"), ("other", "somebody")):
-        assert store.create(KeptRun(run_id, driver=driver))
+        assert store.create(StoredRun(run_id, driver=driver))
     yield store
     store.close()
 
 
 def outcomes(store, run_id):
-    return {row.key: (row.outcome, row.status) for row in store.steps(run_id, outcomes=True)}
+    return {row.key: (row.outcome, row.status) for row in store.steps.of_run(run_id, outcomes=True)}
 
 
 def test_of_several_records_of_an_operator_the_last_counts(store):
-    store.write_steps("me", [StepRow("mine", "a", began=1.0), StepRow("mine-too", "a", began=1.0)])
+    store.steps.write("me", [StepRow("mine", "a", began=1.0), StepRow("mine-too", "a", began=1.0)])
     assert outcomes(store, "mine") == {"a": (None, "PENDING")}
-    store.write_steps(
+    store.steps.write(
         "me",
         [StepRow("mine", "b", began=3.0), StepRow("mine", "b", "B", 3.0, 4.0), StepRow("mine", "a", "A", 1.0, 2.0)],
     )
     assert outcomes(store, "mine") == {"a": ("A", DONE), "b": ("B", DONE)}
-    assert [(row.key, row.outcome, row.began, row.ended) for row in store.steps("mine")] == [
+    assert [(row.key, row.outcome, row.began, row.ended) for row in store.steps.of_run("mine")] == [
         ("a", None, 1.0, 2.0),
         ("b", None, 3.0, 4.0),
     ]
-    store.forget_steps("mine", ["a"])
+    store.steps.forget("mine", ["a"])
     assert [*outcomes(store, "mine")] == ["b"]
     store.forget(["mine"])
     assert (outcomes(store, "mine"), [*outcomes(store, "mine-too")]) == ({}, ["a"])
@@ -58,9 +58,9 @@ def test_questions_and_deaths_of_many_operators_are_forgotten_in_a_few_statement
     steps, statements = [str(number) for number in range(300)], []
     for run_id in ("mine", "mine-too"):
         for step in ("7", "299", "kept"):
-            store.ask(KeptQuestion(run_id, step, "id", text="Sure?"))
+            store.ask(StoredQuestion(run_id, step, "id", text="Sure?"))
             store.count_takeover(run_id, f"{run_id}:{step}", "dead")
-    event.listen(store._engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    event.listen(store.database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
     store.forget_questions("mine", steps)
     assert sum(statement.startswith("DELETE") for statement in statements) <= 20
     assert [[question.step for question in store.questions(run_id)] for run_id in ("mine", "mine-too")] == [
@@ -73,7 +73,7 @@ def test_questions_and_deaths_of_many_operators_are_forgotten_in_a_few_statement
 
 def test_nothing_is_written_for_a_run_that_another_process_drives(store):
     with pytest.raises(InputError, match="run 'other' is driven by another process now"):
-        store.write_steps("me", [StepRow("mine", "a", "A"), StepRow("other", "a", "A")])
+        store.steps.write("me", [StepRow("mine", "a", "A"), StepRow("other", "a", "A")])
     assert outcomes(store, "mine") == outcomes(store, "other") == {}
 
 
@@ -83,7 +83,7 @@ async def test_a_lost_run_does_not_keep_others_from_being_written(store):
     def write(steps):
         first.set()
         hold.wait(10)
-        store.write_steps("me", steps)
+        store.steps.write("me", steps)
 
     commits = GroupCommit(write)
     puts = [commits.put(StepRow("mine", "first", "1"))]
@@ -121,10 +121,10 @@ async def test_values_are_not_tried_one_by_one_while_the_database_is_gone():
 def test_who_takes_a_run_over_waits_for_what_its_driver_is_writing(postgresql):
     """Otherwise the new driver could read the outcomes before the old one commits another."""
     store = Store(database_url(postgresql.new()))
-    store.create(KeptRun("run", driver="old"))
+    store.create(StoredRun("run", driver="old"))
     taken: list[float] = []
-    with store._engine.begin() as connection:
-        connection.execute(store._held, {"driver": "old", "run_ids": ["run"]})
+    with store.database.engine.begin() as connection:
+        connection.execute(store.steps._held, {"driver": "old", "run_ids": ["run"]})
         taking = threading.Thread(target=lambda: taken.append(store.take("run", "old", "new") and time.monotonic()))
         taking.start()
         taking.join(0.2)
@@ -140,11 +140,12 @@ class Written:
 
     def __init__(self):
         self.rows = []
+        self.database = self.steps = self
 
     def now(self):
         return 1_000_000.0
 
-    def write_steps(self, driver, rows):
+    def write(self, driver, rows):
         self.rows += [(driver, row.key, row.outcome) for row in rows]
 
 
@@ -208,10 +209,10 @@ def test_a_run_without_workers_needs_neither_dbos_nor_its_tables(tmp_path):
 
 def test_an_outcome_that_is_no_text_is_an_error(tmp_path):
     store = Store(database_url(tmp_path / "runs.sqlite"))
-    store.create(KeptRun("run", driver="me"))
-    store.write_steps("me", [StepRow("run", "a", "A")])
+    store.create(StoredRun("run", driver="me"))
+    store.steps.write("me", [StepRow("run", "a", "A")])
     with closing(sqlite3.connect(tmp_path / "runs.sqlite")) as connection, connection:
         connection.execute("UPDATE operad_steps SET outcome = x'00ff'")
     with pytest.raises(InputError, match="the stored outcome of 'run:a' is not a text"):
-        store.steps("run", outcomes=True)
+        store.steps.of_run("run", outcomes=True)
     store.close()

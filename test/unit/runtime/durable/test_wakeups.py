@@ -20,11 +20,11 @@ pytest.importorskip("dbos")
 from operad.runtime import InputError
 from operad.runtime.durable import outcome_waiter, wakeups
 from operad.runtime.durable.database import Database
+from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.dbos_details import check_details
 from operad.runtime.durable.dispatch import Request
 from operad.runtime.durable.group_commit import GroupCommit
 from operad.runtime.durable.outcome_waiter import Waiting
-from operad.runtime.durable.places import database_url
 from operad.runtime.durable.rows import DONE, EndedWork
 from operad.runtime.durable.wakeups import LONGEST_TEXT, PipeWakeups, ServerWakeups, channel
 from operad.runtime.durable.work_signal import WorkSignal
@@ -207,15 +207,15 @@ def test_a_notification_comes_after_the_commit_of_what_it_is_about(database, ear
     assert is_true(lambda: listener.listening and ears.heard.qsize() >= 2)
     ears.heard = queue.Queue()
     sender = made(ServerWakeups, database, [], print)
-    with database._engine.begin() as connection:
+    with database.engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE work (number integer)")
-    with sender.sending(["queue a"]) as before_commit, database._engine.begin() as connection:
+    with sender.sending(["queue a"]) as before_commit, database.engine.begin() as connection:
         connection.exec_driver_sql("INSERT INTO work VALUES (1)")
         before_commit(connection)
         sender.send("queue a", "later")
         assert ears.next() == ("queue a", "later"), "the other one waits for the commit"
     assert ears.next() == ("queue a", "")
-    with database._engine.connect() as connection:
+    with database.engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT number FROM work").scalar() == 1
 
 
@@ -223,7 +223,7 @@ def test_a_connection_that_is_lost_is_made_again(database, ears, made, caplog):
     listener = made(ServerWakeups, database, ["queue a"], ears)
     assert is_true(lambda: listener.listening)
     ending = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE left(query, 6) = 'LISTEN'"
-    with caplog.at_level(logging.WARNING), database._engine.begin() as connection:
+    with caplog.at_level(logging.WARNING), database.engine.begin() as connection:
         connection.exec_driver_sql(ending)
         assert is_true(lambda: "no wake-ups, polling instead" in caplog.text)
     assert is_true(lambda: listener.listening)

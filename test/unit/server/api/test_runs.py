@@ -9,6 +9,7 @@ from serving import Code, echo, offered
 from operad.runtime.durable.ledger import Ledger
 from operad.server.api.runs import Runs
 from operad.server.bounds import DEFAULT_BOUNDS
+from operad.server.problems import RefusedError
 
 pytest.importorskip("dbos")
 
@@ -67,6 +68,12 @@ async def test_a_run_of_another_process_is_cancelled_there(server):
     assert run.error == "run 'r' was cancelled; to resume it: operad runs resume r"
     await others.forget(found)
     assert await asyncio.to_thread(offer.ledger.store.run, "r") is None
+
+
+async def test_an_unknown_run_of_a_database_is_not_said_to_be_gone_after_a_time(server):
+    runs, _ = server()
+    with pytest.raises(RefusedError, match="A finished run is available until it is deleted from the database"):
+        await runs.find("none")
 
 
 async def test_a_run_whose_driver_is_unknown_does_not_delay_others(server, monkeypatch):

@@ -744,7 +744,7 @@ async def test_runs_that_have_ended_are_forgotten_by_what_they_hold_but_never_th
                 assert [run["id"] for run in listed] == ["r2", "r1", "r0"]
         forgotten = await here.http.get("/runs/r0")
     assert [run["id"] for run in listed] == ["r3"]
-    assert "or when those that ended since hold 300,000 bytes" in forgotten.json()["error"]["message"]
+    assert "or when these hold 300,000 bytes" in forgotten.json()["error"]["message"]
 
 
 async def test_a_list_of_runs_has_neither_their_goals_nor_their_results():

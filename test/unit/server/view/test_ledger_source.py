@@ -60,7 +60,7 @@ async def test_the_events_of_a_run_in_progress_are_read_once_each_as_they_were_r
     flow.add_listener(heard.append)
     with pytest.raises(PausedError):
         await flow.arun("go", run_id="r")
-    while not ledger.store.has_events("r"):
+    while not ledger.store.events.exist("r"):
         await asyncio.sleep(0.01)
     source = LedgerSource(ledger, "r")
     read = await read_until(source, events.Interrupted)

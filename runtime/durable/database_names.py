@@ -1,4 +1,4 @@
-"""Names of databases, their default locations, and identities of processes."""
+"""Names of databases, and their default locations."""
 
 from __future__ import annotations
 
@@ -6,25 +6,18 @@ import hashlib
 import os
 import re
 import shlex
-import socket
-from importlib import import_module, metadata
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operad.runtime.durable.file_store import FileStore
 from operad.runtime.values.errors import InputError, MissingExtraError
-from operad.runtime.values.message import new_id
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
-_RUN_ID = re.compile(r"[\w.][\w.-]{0,99}")
-
 SQLITE, POSTGRES = "sqlite", "postgresql"
-
-_WRITERS_BYTE = 120
-"""Offset of the byte in an SQLite database's ``-shm`` file that a writer locks, as defined by SQLite."""
 
 
 _IN_MEMORY = "SQLite in memory is not durable; name a file: sqlite:///runs.db"
@@ -61,7 +54,7 @@ def database_url(given: str | Path | None) -> URL:
     if kind == "postgres":
         url, kind = url.set(drivername=POSTGRES), POSTGRES
     if kind not in (SQLITE, POSTGRES):
-        raise InputError(f"{shown(url)}: runs are kept in {SQLITE} or {POSTGRES}, not in {kind}")
+        raise InputError(f"{display_name(url)}: runs are kept in {SQLITE} or {POSTGRES}, not in {kind}")
     if kind == SQLITE and url.host:
         raise InputError(f"{text}: the URL of a file needs three slashes; write {SQLITE}:///{text.split('://', 1)[1]}")
     if kind == SQLITE and url.database in (None, "", ":memory:"):
@@ -109,7 +102,7 @@ def _short_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def shown(url: URL) -> str:
+def display_name(url: URL) -> str:
     """Return a database URL for display: without its password; a file as its path."""
     if url.get_backend_name() == SQLITE:
         return str(url.database)
@@ -118,7 +111,7 @@ def shown(url: URL) -> str:
 
 def database_option(url: URL) -> str:
     """Return the option for commands on a database; a URL, which may hold a password, is abbreviated."""
-    return f" --db {shlex.quote(shown(url)) if url.get_backend_name() == SQLITE else 'URL'}"
+    return f" --db {shlex.quote(display_name(url)) if url.get_backend_name() == SQLITE else 'URL'}"
 
 
 def sqlalchemy() -> Any:
@@ -133,70 +126,3 @@ def sqlalchemy() -> Any:
         return import_module("sqlalchemy")
     except (ImportError, ValueError) as error:
         raise MissingExtraError("durable runs need the extra `durable`: pip install 'operad[durable]'") from error
-
-
-def version_here() -> str:
-    """Return the version of this package; processes that exchange requests must have the same version."""
-    return metadata.version("operad")
-
-
-def new_executor_id() -> str:
-    """Return a new unique id for this process, which includes its host."""
-    return f"{socket.gethostname()}:{os.getpid()}:{new_id()[:8]}"
-
-
-def process_identity(pid: int | None = None) -> str:
-    """Return a text that identifies a process of this machine uniquely; empty if unknown.
-
-    Unlike a process number, the text is never used for another process.
-
-    Args:
-        pid: Process number; None for this process.
-    """
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-        state, *fields = Path(f"/proc/{pid or 'self'}/stat").read_text().rpartition(")")[2].split()
-        if state == "Z":  # a zombie: it has ended, and its parent has not reaped it
-            return ""
-        start_time = fields[18]
-        return f"{boot} {os.readlink('/proc/self/ns/pid')} {pid or os.getpid()} {start_time}"
-    except (OSError, IndexError):
-        return ""
-
-
-def is_dead(identity: str) -> bool:
-    """Return True if a process with this identity ran on this machine and has ended; False if this is unknown."""
-    here = process_identity()
-    if not (identity and here) or identity.split()[:2] != here.split()[:2]:
-        return False
-    number = "".join(identity.split()[2:3])
-    return number.isdecimal() and process_identity(int(number)) != identity
-
-
-def who_writes(file: Path) -> int | None:
-    """Return the number of the process that is writing into an SQLite file; None if this cannot be determined."""
-    try:
-        shared = Path(f"{file}-shm").stat()
-        locks = Path("/proc/locks").read_text("ascii")
-    except (OSError, ValueError):
-        return None
-    where = f"{os.major(shared.st_dev):02x}:{os.minor(shared.st_dev):02x}:{shared.st_ino}"
-    held = (line.split()[-5:] for line in locks.splitlines())
-    writers = [
-        int(number)
-        for kind, number, place, first, last in held
-        if (kind, place) == ("WRITE", where) and int(first) <= _WRITERS_BYTE <= int(last)
-    ]
-    return next((process for process in writers if process != os.getpid()), None)
-
-
-def check_id(run_id: str) -> None:
-    """Check that a run id is valid.
-
-    Raises:
-        InputError: The id is not valid.
-    """
-    if not _RUN_ID.fullmatch(run_id):
-        raise InputError(
-            f"a run cannot have the id {run_id[:100]!r}: use letters, digits, '.', '_' and '-', 100 at most, and no '-' first"
-        )
