@@ -29,7 +29,11 @@ def test_the_wheel_holds_one_name_with_its_yaml_and_its_types(wheel):
     assert "operad/server/studio/examples/greeting.yaml" in names
     assert not [name for name in names if name.startswith("operad/server/studio/web")]
     assert {"operad/__init__.py", "operad/__main__.py", "operad/testing.py", "operad/py.typed"} <= set(names)
-    assert not [name for name in names if "test" in name and not name.startswith(("operad/runtime/testing", "operad/testing.py"))]
+    assert not [
+        name
+        for name in names
+        if "test" in name and not name.startswith(("operad/runtime/testing", "operad/testing.py"))
+    ]
 
 
 @pytest.mark.slow
