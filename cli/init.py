@@ -59,7 +59,7 @@ from pathlib import Path
 
 from operad.configs import load
 from operad.runtime import Job, events
-from operad.runtime.testing import Say, ScriptedModel
+from operad.testing import Say, ScriptedModel
 
 TOO_SHORT = {
     "evaluation": "The reply does not say when the parcel comes.",

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from operad import Operator, Workflow
-from operad.runtime.testing import Say, ScriptedModel
+from operad.testing import Say, ScriptedModel
 
 MESSAGES = [
     "My name is Ada, and I bake for 12 cafés in Utrecht. Keep the number of my mill in mind: KM-2081.",

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 
 from operad.configs.generation import Designer
 from operad.flows.flowchart import write
-from operad.runtime.testing import Say, ScriptedModel
+from operad.testing import Say, ScriptedModel
 
 FIRST = "The user gives a name (variable name). Write a greeting, and output it (variable greeting)."
 SECOND = "Also translate the greeting into French, and output that as well (variable french)."

@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from operad.evaluators import Evaluator
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import BuiltinWorkflow, Expert, Job, Leader, MonoModelReasoner, Profile, WorkflowStatus, events
-from operad.runtime.testing import Say, ScriptedModel
+from operad.testing import Say, ScriptedModel
 
 JOB = Job(
     goal="Say in one sentence whether the town library costs more or less per visitor than five years ago.",

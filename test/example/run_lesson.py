@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from operad.evaluators import Evaluator
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import BuiltinWorkflow, Job, MonoModelReasoner, WorkflowMessage, WorkflowStatus, events
-from operad.runtime.testing import Say, ScriptedModel
+from operad.testing import Say, ScriptedModel
 
 JOB = Job(
     goal="Write to the members of the boat club about the repair of the jetty.",

@@ -19,7 +19,7 @@ from operad.flows.formats.chat2workflow import load
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
 from operad.runtime import Job, MonoModelReasoner, events
-from operad.runtime.testing import Say, ScriptedModel
+from operad.testing import Say, ScriptedModel
 
 HERE = Path(__file__).parent
 LETTERS = {"marit.txt": "Half of the figs were broken.", "nils.txt": "Do you sell olives, too?"}

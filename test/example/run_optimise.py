@@ -15,7 +15,7 @@ from pathlib import Path
 from operad.configs import load
 from operad.configs.optimise import optimise
 from operad.runtime import Job, MonoModelReasoner
-from operad.runtime.testing import Say, ScriptedModel
+from operad.testing import Say, ScriptedModel
 
 CLERK = """\
 plugin: {workflow_platform: BUILTIN}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from forked import OPERAD_COMMAND
 
-from operad.runtime.testing import Plausible, ScriptedModel
+from operad.testing import Plausible, ScriptedModel
 
 HERE = Path(__file__).parent
 EXPERT = HERE / "release_credits" / "release_credits.yaml"

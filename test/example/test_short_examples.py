@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from operad.runtime.testing import CallTools, Say, ScriptedModel
+from operad.testing import CallTools, Say, ScriptedModel
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "OPERAD_"))}

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from operad import Job, Map, Operator, OperatorError, PausedError, RunContext, operator, tool
+from operad import Job, Map, Operator, OperatorError, PausedError, RunContext, events, operator, tool
 from operad.runtime import BuiltinWorkflow, Cache, Policy
 from operad.runtime.durable import Ledger
 from operad.runtime.events.run_context import MissingDepsError
@@ -90,7 +90,7 @@ async def test_tools_get_the_deps_in_every_way_to_run():
         texts = [
             (await flow.arun("x", deps=ADA)).text,
             (await flow.start("x", deps=ADA)).text,
-            [event async for event in flow.stream("x", deps=ADA)][-1].message.text,
+            [event async for event in flow.stream("x", deps=ADA, only=events.RunFinished)][-1].message.text,
             "".join([piece async for piece in flow.stream_text("x", deps=ADA)]),
             (await chat.asend("x")).text,
             "".join([piece async for piece in chat.stream("x")]),

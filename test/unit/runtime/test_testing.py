@@ -264,4 +264,4 @@ def test_a_scripted_model_says_a_pydantic_model_and_refuses_other_values_where_t
         flow = BuiltinWorkflow(Operator("Count.", output=Count), model=scripted.model)
         assert flow.run("x").output == Count(number=3)
     with pytest.raises(TypeError, match=r"Say\(…\): expected a text, got Count\(number=3\)"):
-        Say(Count(number=3))
+        Say(Count(number=3))  # pyright: ignore[reportArgumentType]
