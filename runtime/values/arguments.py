@@ -24,6 +24,7 @@ def known_arguments(init: F) -> F:
     """
     parameters = list(inspect.signature(init).parameters.values())[1:]
     known = [parameter.name for parameter in parameters]
+    positional = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
     required = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
 
     @functools.wraps(init)
@@ -31,6 +32,11 @@ def known_arguments(init: F) -> F:
         if unknown := [name for name in given if name not in known]:
             names = dict.fromkeys([*_names_in_subclasses(self, checked), *known])
             raise unknown_arguments(f"{type(self).__name__}(…)", unknown, list(names))
+        if doubled := [name for name in positional[: len(args)] if name in given]:
+            raise ArgumentError(
+                f"{type(self).__name__}(…) got {doubled[0]!r} twice: by position and by name; the positional arguments "
+                f"are {', '.join(positional)}"
+            )
         if missing := [name for name in required[len(args) :] if name not in given]:
             raise ArgumentError(f"{type(self).__name__}(…): {', '.join(missing)} missing")
         init(self, *args, **given)

@@ -11,7 +11,7 @@ from typing_extensions import TypeVar
 
 from operad.runtime.events import current_scope
 from operad.runtime.graph.call import Executable, OperatorCall
-from operad.runtime.graph.edges import AnswerPath, Body, Function, Streaming, check_step, is_executable
+from operad.runtime.graph.edges import AnswerPath, Body, Chain, Function, Streaming, check_step, is_executable
 from operad.runtime.graph.operator import BaseOperator, refusing_jobs
 from operad.runtime.policies.policy import check_positive
 from operad.runtime.values.arguments import known_arguments, short_repr
@@ -66,7 +66,8 @@ class Map(BaseOperator[list[T]], Generic[T]):
 
     Args:
         id: The id of the map in a workflow; by default the id of its body.
-        body: Body to run for each item: a workflow, a single operator, or a function, which takes the item.
+        body: Body to run for each item: a workflow, a chain such as ``a >> b``, a single operator, or a function, which
+            takes the item.
         each: The same as `body`.
         over: The list. A text names an output of a predecessor, an input of the job, an operator and one of its
             outputs, such as ``facts.claims`` (in Python also ``facts.output.claims``), or an operator whose whole
@@ -385,7 +386,11 @@ def _earlier(messages: Sequence[WorkflowMessage]) -> int:
 
 
 def _as_workflow(body: Any) -> Workflow:
-    """Return a workflow that consists of a single operator or function."""
+    """Return a workflow that consists of a chain, or of a single operator or function."""
+    if isinstance(body, Chain):
+        workflow = BuiltinWorkflow(cast("Chain[Any]", body))
+        workflow.name = [*workflow.graph().operators][-1]
+        return workflow
     check_step(body)
     operator: Executable = cast("Executable", body) if is_executable(body) else FunctionOperator(cast("Function", body))
     workflow = BuiltinWorkflow(name=operator.get_id())

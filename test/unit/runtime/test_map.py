@@ -1172,3 +1172,20 @@ def test_the_answer_of_a_nested_workflow_that_ends_in_a_map_is_its_list(name):
 
     result = BuiltinWorkflow(inner >> last).run({"items": ["a", "b"]})
     assert (result[inner], result.output) == ([Loud(text="A"), Loud(text="B")], "B")
+
+
+def test_a_chain_is_the_body_of_a_map_and_its_last_operator_names_the_map():
+    def shout(word: str) -> str:
+        return word.upper()
+
+    def exclaim(shout: str) -> str:
+        return f"{shout}!"
+
+    each = Map(each=operator(shout) >> exclaim, over="words")
+    assert each.get_id() == "exclaim"
+    assert Workflow(each).run({"words": ["a", "b"]}).output == ["A!", "B!"]
+
+
+def test_an_argument_that_is_given_twice_is_named():
+    with pytest.raises(InputError, match=r"Map\(…\) got 'id' twice: by position and by name; .* are id, body"):
+        Map("each", id="x")  # pyright: ignore[reportCallIssue]
