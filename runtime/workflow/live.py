@@ -277,7 +277,7 @@ class Runs:
             await _in_loop(live.loop, live.answer(given))
 
     async def resume(
-        self, run_id: str, answers: Mapping[str, JsonValue], live: LiveRun | None = None
+        self, run_id: str, answers: Mapping[str, JsonValue], live: LiveRun | None = None, deps: object = None
     ) -> tuple[Run, WorkflowMessage]:
         """Answer questions of a run in progress in this process, and return the run and its message.
 
@@ -287,12 +287,15 @@ class Runs:
             run_id: The run.
             answers: The answers.
             live: The run, if it was started by another `Workflow` object; None to find it by its id.
+            deps: Deps that replace those of the run; None to keep them.
 
         Raises:
             InputError: The run's stream has a consumer.
         """
         live = live or self.find(run_id)
         self.refuse_streamed(run_id, live)
+        if deps is not None:
+            live.run.replace_deps(deps)
         if await self._keep(live, run_id, answers):
             return live.run, await _in_loop(live.loop, live.outcome())
         return live.run, await _in_loop(live.loop, live.resume(answers))

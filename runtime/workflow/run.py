@@ -218,6 +218,13 @@ class Run:
         self._write(events.RunStarted(goal=self.job.goal, **self.build.event_fields))
         self._write(events.RunFinished(message=message, seconds=0.0, rounds=rounds))
 
+    def replace_deps(self, deps: object) -> None:
+        """Replace the deps of the run, and of runs inside it that have the same: what starts from now on gets them."""
+        before = self.deps
+        for run in [*self._live]:
+            if run.deps is before:
+                run.deps = deps
+
     @property
     def rounds(self) -> int:
         """Number of rounds that have begun."""

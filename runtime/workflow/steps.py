@@ -49,7 +49,6 @@ class Steps:
     __slots__ = (
         "_build",
         "_call",
-        "_deps",
         "_faults",
         "_feedback",
         "_lesson",
@@ -75,7 +74,6 @@ class Steps:
         self._plan = build.plan
         self._prefix = prefix
         self._call = call
-        self._deps = run.deps
         self._round = 0
         self._lesson: str | None = None
         self.results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
@@ -194,7 +192,7 @@ class Steps:
             log.write(events.OperatorStarted(), path, node_id, round_, 1)
             began = log.now()
         try:
-            call = self._call_for(number, node)
+            call = self._call_for(run, number, node)
             if build.plain and run.journal is None:
                 message = completed(await node.operator.run(call), node, call, scope)
             else:
@@ -219,7 +217,7 @@ class Steps:
         scope.runs_workflows = node.operator.runs_workflows is not None
         return journal.perform(node, call, scope)
 
-    def _call_for(self, number: int, node: Node) -> OperatorCall:
+    def _call_for(self, run: RunInProgress, number: int, node: Node) -> OperatorCall:
         """Return the input of a node."""
         given, job = self._call, self._call.job
         if job.turns and not node.operator.memory:
@@ -238,7 +236,7 @@ class Steps:
             self._lesson,
             transcript,
             judged,
-            self._deps,
+            run.deps,
         )
 
     def _inputs(self, node: int) -> list[WorkflowMessage]:

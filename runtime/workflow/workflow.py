@@ -588,7 +588,8 @@ class Workflow(Definition[T]):
                 the only open question.
             model: Model, name of a model or reasoner with which a durable run without a driver continues; by default
                 the workflow's `model`.
-            deps: Object for functions and tools, as for `arun`, with which such a run continues.
+            deps: Object for functions and tools, as for `arun`. In a run in progress in this process, those that start
+                from now on get it instead of the deps that the run began with; an operator that waits keeps its own.
 
         Raises:
             InputError: No run with this id is in progress or stored; or the run's stream has a consumer, or another
@@ -601,11 +602,11 @@ class Workflow(Definition[T]):
         given = await self._runs.by_question(run_id, answers)
         store = self._runs.store_of(run_id)
         if store is None:
-            return self._result(*await self._runs.resume(run_id, given))
+            return self._result(*await self._runs.resume(run_id, given, deps=deps))
         going_on = reasoner_of(model) if model is not None else self._reasoner
         call = await asyncio.to_thread(store.to_resume, run_id, self, going_on)
         if call is None and (live := store.live_run(run_id)) is not None:
-            return self._result(*await self._runs.resume(run_id, given, live))
+            return self._result(*await self._runs.resume(run_id, given, live, deps))
         if call is None:
             raise InputError(
                 f"workflow {self.name!r}: run {run_id!r} is in progress in another process: pass the answers on with "

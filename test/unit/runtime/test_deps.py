@@ -173,3 +173,20 @@ def test_resume_takes_the_deps(tmp_path):
 
 def test_a_test_calls_a_function_with_a_context_of_its_own():
     assert look_up("A1", RunContext(deps=ADA)) == "A1 of Ada"
+
+
+def test_deps_of_resume_replace_those_of_a_run_in_progress_for_what_starts_from_then_on():
+    @operator
+    async def first(job: Job, context: RunContext[str]) -> str:
+        await context.ask("Go on?")
+        return context.deps
+
+    @operator
+    def second(first: str, context: RunContext[str]) -> str:
+        return f"{first} {context.deps}"
+
+    inner = BuiltinWorkflow(first >> second, name="inner")
+    flow = BuiltinWorkflow(inner)
+    with pytest.raises(PausedError):
+        flow.run("x", run_id="1", deps="old")
+    assert flow.resume("1", "yes", deps="new").text == "old new"
