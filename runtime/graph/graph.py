@@ -89,6 +89,11 @@ class WorkflowGraph:
         has_successors = {parent for parents in self.before.values() for parent in parents}
         return [operator_id for operator_id in self.operators if operator_id not in has_successors]
 
+    @property
+    def gives_items(self) -> bool:
+        """True if the only operator without successors is a map, whose answer is a list."""
+        return [self.operators[tail].gives_items for tail in self.tails] == [True]
+
     def plan(self, name: str) -> Plan:
         """Return the plan of the graph: the operators, then the evaluators after the tails, and the node `END`.
 

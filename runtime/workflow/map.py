@@ -274,12 +274,13 @@ class Map(BaseOperator[list[T]], Generic[T]):
                 operator_id=self._id,
             )
         messages = [outcome for outcome in outcomes.said if isinstance(outcome, WorkflowMessage)]
+        value = _list_in if self.body.graph().gives_items else _value
         return WorkflowMessage(
             scratchpad="\n\n".join(message.scratchpad for message in messages),
             status=worst.status,
             evaluation=worst.evaluation,
             lesson=worst.lesson,
-            outputs={"items": [o if isinstance(o, ItemError) else _value(o) for o in outcomes.said]},
+            outputs={"items": [o if isinstance(o, ItemError) else value(o) for o in outcomes.said]},
             parts=tuple(messages),
             job_id=call.job.id,
             operator_id=self._id,
@@ -401,6 +402,11 @@ def _as_workflow(body: Any) -> Workflow:
 def _with_item(call: OperatorCall, message: WorkflowMessage) -> WorkflowMessage:
     """Return the message of the body for an item, with the item."""
     return message.changed(item=call.messages[0].outputs["item"])
+
+
+def _list_in(message: WorkflowMessage) -> Any:
+    """Return the list in the message of a map."""
+    return message.outputs.get("items", message.scratchpad)
 
 
 def _value(message: WorkflowMessage) -> Any:

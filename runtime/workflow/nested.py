@@ -42,8 +42,7 @@ class Within(BaseOperator[Any]):
     @property
     def gives_items(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """True if the only last operator of the nested workflow is a map."""
-        graph = self.body.graph()
-        return [graph.operators[tail].gives_items for tail in graph.tails] == [True]
+        return self.body.graph().gives_items
 
     def get_id(self) -> str:
         """Return the name of the nested workflow."""

@@ -610,7 +610,7 @@ async def test_a_map_in_a_map(chain: New) -> None:
 
     items = await items_of(chain(rows, listeners=[events.append]), xs=[["a", "b"], ["c"], []])
 
-    assert items == [{"items": ["A", "B"]}, {"items": ["C"]}, {"items": []}]
+    assert items == [["A", "B"], ["C"], []]
     assert {event.path for event in events if isinstance(event, OperatorFinished)} == {
         ("rows",),
         *((f"rows[{n}]", "cells") for n in range(3)),
@@ -1189,3 +1189,14 @@ def test_a_chain_is_the_body_of_a_map_and_its_last_operator_names_the_map():
 def test_an_argument_that_is_given_twice_is_named():
     with pytest.raises(InputError, match=r"Map\(…\) got 'id' twice: by position and by name; .* are id, body"):
         Map("each", id="x")  # pyright: ignore[reportCallIssue]
+
+
+def test_a_function_after_a_map_in_a_map_gets_lists_of_lists():
+    def shout(cell: str) -> str:
+        return cell.upper()
+
+    def joined(rows: list[list[str]]) -> str:
+        return "/".join("".join(row) for row in rows)
+
+    rows = Map("rows", Map("cells", shout, over="item"), over="table")
+    assert Workflow(rows >> joined).run({"table": [["a", "b"], ["c"], []]}).text == "AB/C/"
