@@ -129,6 +129,9 @@ def convert(
         print(f"operad: {losses_text}, nothing written; --lossy writes {wanted.name} all the same", file=sys.stderr)
         raise typer.Exit(EXIT_LEFT)
     write_file(output, wanted.dump(graph))
+    if to is None and wanted.name == found.name and not output.lower().endswith(wanted.suffix):
+        others = f"--to, such as --to {'dify' if found.name != 'dify' else 'operad'}, writes another format"
+        print(f"operad: {output} has the format of {file}, {wanted.name}; {others}", file=sys.stderr)
 
 
 def show(

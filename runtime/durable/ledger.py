@@ -63,6 +63,9 @@ class Ledger(Records):
     A run that was interrupted, by a crash or the end of its process, resumes when it is executed with the same id
     again, in any process: operators that had finished do not run again.
 
+        with Ledger("runs.db") as ledger:  # closes it
+            print(Workflow(facts >> answer, durable=ledger).run("Is this so?", run_id="r1").text)
+
     Args:
         url: The database: a URL, or the path of an SQLite file; None for one in the user's state folder.
         source: Source of the workflows, any JSON value, with which a command can resume the runs.
@@ -92,6 +95,12 @@ class Ledger(Records):
         self.workers = workers
         self._limit = limit
         self._retention = retention
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Close the database. Runs of this ledger that are running or paused are cancelled, and can be resumed."""

@@ -153,6 +153,16 @@ def test_a_loss_is_told_when_a_file_is_converted_and_stays_with_the_workflow(ope
     assert operad("convert", "flow.yml", "-o", "again.dify.yml") == (0, "", "")
 
 
+def test_convert_says_the_format_of_an_output_whose_name_does_not(operad, tmp_path):
+    (tmp_path / "flow.operad.yaml").write_bytes(FORMATS["operad"].dump(GRAPH))
+    told = (
+        "operad: back.yml has the format of flow.operad.yaml, operad; --to, such as --to dify, writes another format\n"
+    )
+    assert operad("convert", "flow.operad.yaml", "-o", "back.yml") == (0, "", told)
+    assert operad("convert", "flow.operad.yaml", "-o", "back.operad.yaml") == (0, "", "")
+    assert operad("convert", "flow.operad.yaml", "-o", "other.yml", "--to", "operad") == (0, "", "")
+
+
 def test_a_lossy_workflow_of_a_service_runs_only_with_leave(operad, tmp_path):
     (tmp_path / "flow.yml").write_text(LOSSY)
     (tmp_path / "outer.json").write_bytes(FORMATS["chat2workflow"].dump(GRAPH))

@@ -56,7 +56,7 @@ from operad.runtime import (
     interrupt,
 )
 from operad.runtime import operator as as_operator
-from operad.runtime.durable import Ledger, database
+from operad.runtime.durable import Ledger, database, run_owner
 from operad.runtime.durable.recording import Recording
 from operad.runtime.durable.records import Records
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor
@@ -512,6 +512,13 @@ async def test_the_second_execution_with_the_same_id_runs_nothing(new, ledger, r
     kept = ledger.run(run_id)
     assert (kept.state, kept.driver, kept.drives, kept.done, kept.total) == (FINISHED, "", 1, 3, 3)
     assert Usage.model_validate_json(kept.usage) == message.usage
+
+
+def test_a_ledger_closes_itself_at_the_end_of_its_context(tmp_path):
+    with Ledger(tmp_path / "runs.db") as ledger:
+        flow = BuiltinWorkflow(Operator("Say it."), durable=ledger, model=ScriptedReasoner(["said"]))
+        assert flow.run("x", run_id="r").text == "said"
+    assert ledger.url not in run_owner._owners
 
 
 async def test_a_run_goes_on_after_the_ledger_was_closed(new, db, run_id):
