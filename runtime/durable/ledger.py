@@ -42,7 +42,7 @@ from operad.runtime.durable.step_table import taken_over
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import OperatorCancelled, OperatorFailed, OperatorFinished, OperatorSkipped, RunFinished
 from operad.runtime.events.journal import bare
-from operad.runtime.events.run_context import MissingDepsError
+from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator
@@ -178,7 +178,7 @@ class Ledger(Records):
             await record_end(PAUSED if await in_thread(self.questions, run_id) else RUNNING)
             raise
         except Exception as error:
-            if any(isinstance(each, MissingDepsError) for each in causes(error)):  # the run continues once it has them
+            if lacks_deps(error):  # the run continues once it has them
                 await record_end(PAUSED if await in_thread(self.questions, run_id) else RUNNING)
             else:
                 await record_end(FAILED, error=error)

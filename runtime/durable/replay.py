@@ -17,7 +17,7 @@ from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import InsightsRecalled, MessageKept, OperatorRetried, Scope
 from operad.runtime.events.journal import bare, key_of
 from operad.runtime.events.repeat import Repeat, repeating, traced
-from operad.runtime.events.run_context import MissingDepsError
+from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.knowledge.run_insights import RunInsights
@@ -120,7 +120,9 @@ class Replay:
         step_id = f"{self.run_id}:{key}"
         text = await remote.outcome_of(step_id, node, call, scope)
         outcome = await in_thread(self._codec.load, text, Outcome)
-        if isinstance(outcome.error, BudgetError | MissingDepsError):  # the resumed run may execute it again
+        if isinstance(outcome.error, BudgetError) or (
+            outcome.error and lacks_deps(outcome.error)
+        ):  # the resumed run may execute it again
             await remote.forget(step_id)
         return self._result_of(key, outcome, scope, replayed=True)
 
@@ -191,9 +193,11 @@ async def outcome_of_work(work: Callable[[], Awaitable[WorkflowMessage]], scope:
     used = scope.usage
     try:
         message, failure = await work(), None
-    except (BudgetError, MissingDepsError):
+    except BudgetError:
         raise
-    except Exception as error:  # noqa: BLE001 - stored as the outcome
+    except Exception as error:
+        if lacks_deps(error):
+            raise
         message, failure = None, error
     return Outcome(message, failure, _usage_since(scope, used), tuple(scope.kept or ()), traced.get())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, overload
 
@@ -11,13 +11,15 @@ from typing_extensions import TypeVar
 
 from operad.runtime import events
 from operad.runtime.events import interrupts, journal
+from operad.runtime.policies.policy import causes
 from operad.runtime.values.errors import InputError
 
 T = TypeVar("T")
 D = TypeVar("D", default=Any, covariant=True)
 
-_DEPS = re.compile(r"\bRunContext\[(.*)\]")
-_OPTIONAL = re.compile(r"\b(None|Optional)\b|^(typing\.)?Any$")
+_START = "RunContext["
+_MODULE = re.compile(r"\b(\w+\.)+")
+_OPTIONAL = re.compile(r"None|NoneType|Any|Optional\[.*\]")
 
 
 class MissingDepsError(InputError):
@@ -119,9 +121,27 @@ class RunContext(Generic[D]):
         events.emit(event)
 
 
+def lacks_deps(error: BaseException) -> bool:
+    """Return True if a function lacked its deps, in the run of the error or in one inside it."""
+    return any(isinstance(link, MissingDepsError) for link in causes(error))
+
+
 def deps_in(annotation: Any) -> str:
     """Return the type of the deps in an annotation such as ``RunContext[Database]``; empty if deps are optional."""
-    named = _DEPS.search(annotation if isinstance(annotation, str) else str(annotation))
-    if named is None or _OPTIONAL.search(named[1]):
+    text = annotation if isinstance(annotation, str) else str(annotation)
+    if _START not in text:
         return ""
-    return named[1].rpartition(".")[2]
+    inner = next(_parts(text.partition(_START)[2], end="]"))
+    named = _MODULE.sub("", re.sub(r"ForwardRef\('(.*?)'\)", r"\1", inner)).strip("'\"")
+    return "" if any(_OPTIONAL.fullmatch(part.strip()) for part in _parts(named, end="|")) else named
+
+
+def _parts(text: str, end: str) -> Iterator[str]:
+    """Yield the parts of a type's text between the ends that stand in no brackets."""
+    depth, start = 0, 0
+    for at, char in enumerate(text):
+        if char == end and not depth:
+            yield text[start:at]
+            start = at + 1
+        depth += (char == "[") - (char == "]")
+    yield text[start:]

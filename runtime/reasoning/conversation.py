@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from operad.runtime.events import AnswerRejected, ToolCalled, ToolReturned, emit
-from operad.runtime.events.run_context import MissingDepsError
+from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.models.model import Model
 from operad.runtime.models.turn import Completion, ToolCall
 from operad.runtime.reasoning.prompt import cut, fence
@@ -152,24 +152,25 @@ class Conversation:
         """
         if form is None:
             return await self._text_answer(draft)
+        fault, turn, tried = "", Completion(), 0
         if draft and draft.text:
             try:
                 return _read(form, draft)
             except SchemaMismatch:
                 self.say(_schema_request(form))
             except ValueError as error:
-                self.say(_repair_request(str(error), form))
+                fault, turn, tried = str(error), draft, 1
+                if max_repairs:
+                    emit(AnswerRejected(error=fault, repair=1))
+                    self.say(_repair_request(fault, form))
         elif not self.model.structured or self._messages[-1]["role"] == "assistant":
             self.say(_schema_request(form))
-        fault, turn = "", Completion()
-        for attempt in range(1, max_repairs + 2):
+        for attempt in range(tried + 1, max_repairs + 2):
             turn = await self._request_turn(form)
             try:
                 return _read(form, turn)
             except (SchemaMismatch, ValueError) as mismatch:
-                fault = str(mismatch)
-                if _was_cut(turn):
-                    fault = f"the answer was cut off at the most tokens it may have; be shorter\n{fault}"
+                fault = _fault_text(mismatch, turn)
             if attempt <= max_repairs:
                 emit(AnswerRejected(error=fault, repair=attempt))
                 self.say(_repair_request(fault, form))
@@ -239,9 +240,9 @@ class Conversation:
             finally:
                 emit(ToolCalled(call_id=call.id, tool=call.name, arguments=arguments))
             result, failed = await self._tool_result(call.name, arguments), False
-        except MissingDepsError:  # a fault of the caller, which the model cannot mend
-            raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the model receives any error of a tool
+        except (Exception, SystemExit) as error:
+            if lacks_deps(error):  # a fault of the caller, which the model cannot mend
+                raise
             result = _error_text(error)
         except asyncio.CancelledError as error:
             if _is_cancelled():
@@ -262,6 +263,12 @@ class Conversation:
 
 def _was_cut(turn: Completion) -> bool:
     return turn.finish_reason == "length"
+
+
+def _fault_text(error: Exception, turn: Completion) -> str:
+    return (
+        f"the answer was cut off at the most tokens it may have; be shorter\n{error}" if _was_cut(turn) else str(error)
+    )
 
 
 def _read(form: Form, turn: Completion) -> str:

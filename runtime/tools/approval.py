@@ -13,8 +13,7 @@ from operad.runtime.events.run_context import RunContext
 from operad.runtime.tools.signature import is_context
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, InvalidError, ToolError, did_you_mean, shorten
-from operad.runtime.values.questions import APPROVAL
-from operad.runtime.values.schema_check import Schema, check_schema
+from operad.runtime.values.schema_check import APPROVAL, Schema, check_schema
 
 Approve = bool | Callable[..., bool | Awaitable[bool]]
 """True to ask a person before each call of a tool; or a function that takes arguments of the call by name, and the
@@ -116,7 +115,10 @@ async def is_needed(condition: Approve, arguments: Mapping[str, Any]) -> bool:
     if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):
         given = {name: value for name, value in arguments.items() if name in parameters}
     for parameter in parameters.values():
+        is_required = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
         if is_context(parameter.annotation):
             given[parameter.name] = RunContext.current(annotation=parameter.annotation)
+        elif is_required and parameter.name not in given:
+            return True  # the call leaves the argument out, and its value is unknown
     needed = condition(**given)
     return bool(await needed if inspect.isawaitable(needed) else needed)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeGuard, cast, overload
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 from typing_extensions import ParamSpec, TypeVar
 
@@ -174,11 +175,21 @@ class Tool(Value, Generic[P, R]):
                 Errors of the function are raised unchanged.
         """
         checked = self._checked(arguments)
-        if await is_needed(self.approve, {**(self._signature.defaults if self._signature else {}), **checked}):
+        if await is_needed(self.approve, {**self._defaults(), **checked}):
             allowed = await approve(self.name, self.parameters, arguments)
             if allowed != arguments:
                 return await self._call_instead(allowed)
         return await self._call_in_time(checked)
+
+    def _defaults(self) -> dict[str, Any]:
+        """Return the values of the arguments that a call may leave out."""
+        properties: dict[str, Any] = self.parameters.get("properties", {})
+        in_schema = {name: part["default"] for name, part in properties.items() if "default" in part}
+        in_signature = self._signature.defaults if self._signature else {}
+        return {
+            **in_schema,
+            **{name: value for name, value in in_signature.items() if not isinstance(value, FieldInfo)},
+        }
 
     async def _call_instead(self, arguments: Mapping[str, Any]) -> str:
         """Call the function with the arguments that a person gave; the result tells the model of them."""
@@ -341,7 +352,12 @@ def tool_of(function: Any, **options: Any) -> Tool:
 
 def as_text(result: Any) -> str:
     """Return a result of a tool as text for a model: text as it is, other values as JSON."""
-    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=_plain)
+    if isinstance(result, str):
+        return result
+    try:
+        return json.dumps(result, ensure_ascii=False, default=_plain)
+    except TypeError:  # a key that is not text, such as a date
+        return json.dumps(_plain(result), ensure_ascii=False, default=str)
 
 
 def _plain(value: Any) -> Any:

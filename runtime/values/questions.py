@@ -10,10 +10,8 @@ from pydantic import JsonValue
 
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 from operad.runtime.values.schema import faults
+from operad.runtime.values.schema_check import APPROVAL
 from operad.runtime.values.value import Value
-
-APPROVAL = "approval"
-"""Keyword, in the JSON Schema of an answer, for the call of a tool that the question is about."""
 
 
 class Question(Value):

@@ -11,6 +11,9 @@ from operad.runtime.values.json_schema import UNCHECKED, matcher
 Schema = dict[str, Any]
 """A JSON Schema."""
 
+APPROVAL = "approval"
+"""Keyword, in the JSON Schema of an answer, for the call of a tool that the question is about; its value is no schema."""
+
 MAX_ERRORS = 20
 """Maximum number of faults of one answer that are listed."""
 
@@ -24,6 +27,7 @@ def check_schema(schema: Schema) -> None:
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
 
+    schema = {key: value for key, value in schema.items() if key != APPROVAL}
     validator: Any = validator_for(schema, default=Draft202012Validator)
     metaschema = validator(validator.META_SCHEMA)
     try:

@@ -8,6 +8,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from operad.runtime.events import CacheHit, FellBack, OperatorRetried, Scope
+from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import Executable, OperatorCall
 from operad.runtime.graph.operator import Answer, BaseOperator, as_operator
@@ -43,7 +44,7 @@ async def run_with_policy(node: Node, call: OperatorCall, scope: Scope) -> Answe
         raise
     except Exception as error:
         fallback = policy.fallback
-        if fallback is None or fallback is False:
+        if fallback is None or fallback is False or lacks_deps(error):
             raise
         scope.write(FellBack(error=describe(error), to=_name(fallback)))
         try:

@@ -128,8 +128,8 @@ class LiveRun:
             self._going_on = asyncio.ensure_future(self.outcome())
             self._going_on.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    async def resume(self, answers: Mapping[str, JsonValue]) -> WorkflowMessage:
-        """Answer questions of the run, and return its message.
+    async def resume(self, answers: Mapping[str, JsonValue], deps: object = None) -> WorkflowMessage:
+        """Answer questions of the run, replace its deps if some are given, and return its message.
 
         Raises:
             InvalidError: An answer is not valid. No answer was accepted then.
@@ -138,6 +138,8 @@ class LiveRun:
         """
         if not self.task.done():
             self.answer_now(answers)
+            if deps is not None:  # once the answers are accepted; the operators continue at the next turn of the loop
+                self.run.replace_deps(deps)
         return await self.outcome()
 
     async def cancel(self) -> None:
@@ -294,11 +296,11 @@ class Runs:
         """
         live = live or self.find(run_id)
         self.refuse_streamed(run_id, live)
-        if deps is not None:
-            live.run.replace_deps(deps)
         if await self._keep(live, run_id, answers):
+            if deps is not None:
+                live.run.replace_deps(deps)
             return live.run, await _in_loop(live.loop, live.outcome())
-        return live.run, await _in_loop(live.loop, live.resume(answers))
+        return live.run, await _in_loop(live.loop, live.resume(answers, deps))
 
     def refuse_streamed(self, run_id: str, live: LiveRun | None = None) -> None:
         """Refuse to resume a run whose stream has a consumer, which would wait for ever if it waited for the result.

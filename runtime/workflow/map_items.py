@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, Literal
 
 from operad.runtime.events import Progress, Scope, emit
-from operad.runtime.events.run_context import MissingDepsError
+from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.engine import LONGEST_TURN
 from operad.runtime.policies.policy import causes
@@ -151,7 +151,7 @@ async def for_each(
         while (taken := await source.take(scope)) is not None:
             index, call = taken
             try:
-                run = body.run_within(scope, body.with_own_model(call), f"{name}[{index}]")
+                run = body.run_within(scope, body.inner_call(call), f"{name}[{index}]")
                 if keep is None and run.finished is not None:
                     run.finished = {}  # not the messages of the outer run, which would grow with each item
                 message = await run.execute()
@@ -160,7 +160,7 @@ async def for_each(
             except BudgetError:
                 raise
             except Exception as error:
-                if on_error == "fail" or any(isinstance(each, MissingDepsError) for each in causes(error)):
+                if on_error == "fail" or lacks_deps(error):
                     raise _failure(error, index, name, said) from error
                 outcome = _item_error(error, index) if on_error == "keep" else None
             if outcome is not None:

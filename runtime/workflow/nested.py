@@ -83,7 +83,7 @@ async def run_nested(workflow: Workflow, call: OperatorCall, place: str | None =
         call: The input; operators without predecessors get the call's messages.
         place: Replacement of the current operator's id in paths.
     """
-    return await workflow.run_within(inside(), workflow.with_own_model(call), place).execute()
+    return await workflow.run_within(inside(), workflow.inner_call(call), place).execute()
 
 
 def inside() -> Scope:

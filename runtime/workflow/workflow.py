@@ -664,9 +664,14 @@ class Workflow(Definition[T]):
         """True if the workflow was given a model of its own."""
         return self._given_reasoner is not None
 
-    def with_own_model(self, call: OperatorCall) -> OperatorCall:
-        """Return the call with the workflow's own model as the reasoner, if the workflow was given a model."""
-        return changed(call, reasoner=self._given_reasoner) if self._given_reasoner else call
+    def inner_call(self, call: OperatorCall) -> OperatorCall:
+        """Return an operator's call as the input of a run inside it: with the workflow's own model, if it has one.
+
+        Its deps are left out, as the run has those of the run around it, also if these are replaced later.
+        """
+        if self._given_reasoner is None and call.deps is None:
+            return call
+        return changed(call, reasoner=self._given_reasoner or call.reasoner, deps=None)
 
     def _result(self, run: Run, message: WorkflowMessage) -> Result[T]:
         return Result(message, run.messages, run.build.graph.operators, run.tails, run.rounds, run.root.log.run_id)

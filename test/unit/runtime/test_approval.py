@@ -1,6 +1,7 @@
 """Approval of tool calls by a person: the question, its answers, and the condition under which it is asked."""
 
 from contextlib import contextmanager
+from datetime import date
 from typing import Annotated
 
 import pytest
@@ -217,3 +218,33 @@ def test_a_tool_with_a_condition_has_a_json_form():
     assert made.approve is is_large
     assert made.model_dump(mode="json")["approve"] is True
     assert tool(pay).model_dump(mode="json")["approve"] is False
+
+
+@pytest.mark.parametrize("pattern", ["foo(?!bar)", "(", "#/nope"])
+def test_arguments_that_look_like_a_json_schema_are_asked_about_as_others(pattern):
+    @tool(approve=True)
+    def grep(options: dict[str, str]) -> str:
+        return "found"
+
+    question, result = answered(grep, {"options": {"pattern": pattern, "$ref": pattern}}, "yes")
+    assert (question.arguments, result) == ({"options": {"pattern": pattern, "$ref": pattern}}, "found")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [lambda cents=0: cents > 100, lambda cents: cents > 100, lambda unit: False],
+    ids=["0", "cents", "unit"],
+)
+def test_a_condition_sees_defaults_of_a_json_schema_and_arguments_without_a_value_are_asked_about(condition):
+    properties = {"cents": {"type": "integer", "default": 500}, "unit": {"type": "string"}}
+    parameters = {"type": "object", "properties": properties}
+    transfer = Tool(name="transfer", parameters=parameters, function=lambda **given: "sent", approve=condition)
+    assert answered(transfer, {}, "no")[1].startswith("ToolError: a person did not allow transfer")
+
+
+def test_a_result_with_keys_that_are_not_text_is_json():
+    @tool(approve=True)
+    def sums() -> dict[date, int]:
+        return {date(2026, 1, 1): 5}
+
+    assert answered(sums, {}, "yes")[1] == '{"2026-01-01": 5}'

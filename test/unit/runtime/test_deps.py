@@ -1,11 +1,12 @@
 """Dependencies of a run: an object that the caller gives, and that functions and tools receive."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
 
-from operad import Job, Map, Operator, OperatorError, PausedError, RunContext, events, operator, tool
-from operad.runtime import BuiltinWorkflow, Cache, Policy
+from operad import InvalidError, Job, Map, Operator, OperatorError, PausedError, RunContext, events, operator, tool
+from operad.runtime import BuiltinWorkflow, Cache, Policy, Retry
 from operad.runtime.durable import Ledger
 from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.testing import CallTools, Say, ScriptedModel
@@ -190,3 +191,78 @@ def test_deps_of_resume_replace_those_of_a_run_in_progress_for_what_starts_from_
     with pytest.raises(PausedError):
         flow.run("x", run_id="1", deps="old")
     assert flow.resume("1", "yes", deps="new").text == "old new"
+
+
+def test_a_further_attempt_of_a_nested_workflow_gets_the_deps_that_resume_gave():
+    seen: list[str] = []
+
+    async def ask(job: Job, context: RunContext[str]) -> str:
+        if not seen:
+            await context.ask("Go on?")
+        return "asked"
+
+    def fails_once(ask: str, context: RunContext[str]) -> str:
+        seen.append(context.deps)
+        if len(seen) == 1:
+            raise ValueError("once")
+        return context.deps
+
+    inner = BuiltinWorkflow(operator(ask) >> fails_once, name="inner")
+    flow = BuiltinWorkflow()
+    flow.add(inner, policy=Policy(retry=Retry(2, on=(Exception,))))
+    with pytest.raises(PausedError):
+        flow.run("x", run_id="1", deps="old")
+    assert flow.resume("1", "yes", deps="new").text == "new"
+    assert seen == ["new", "new"]
+
+
+def test_a_refused_answer_replaces_no_deps():
+    async def order(job: Job, context: RunContext[str]) -> str:
+        await context.ask("Go on?", "boolean")
+        return "asked"
+
+    def of(order: str, context: RunContext[str]) -> str:
+        return context.deps
+
+    flow = BuiltinWorkflow(operator(order) >> of)
+    with pytest.raises(PausedError):
+        flow.run("x", run_id="1", deps="old")
+    with pytest.raises(InvalidError):
+        flow.resume("1", "perhaps", deps="new")
+    assert flow.resume("1", True).text == "old"
+
+
+@pytest.mark.parametrize("annotation", [RunContext[Callable[[str], None]], "RunContext[dict[str, None]]"])
+def test_none_inside_a_type_of_deps_does_not_make_them_optional(annotation):
+    def count(context) -> int:
+        return 1
+
+    count.__annotations__["context"] = annotation
+    with pytest.raises(OperatorError, match=r"takes deps \((Callable\[\[str\], None\]|dict\[str, None\])\)"):
+        BuiltinWorkflow(count).run("x")
+
+
+def test_a_fallback_does_not_hide_missing_deps_nor_does_a_tool_that_runs_a_workflow():
+    flow = BuiltinWorkflow()
+    flow.add(greet, policy=Policy(fallback="sorry"))
+    with pytest.raises(OperatorError, match="this run has none"):
+        flow.run("x")
+
+    async def greeting(name: str) -> str:
+        return (await BuiltinWorkflow(greet).arun(name)).text
+
+    with ScriptedModel([CallTools({"greeting": {"name": "Ada"}})]) as scripted:
+        asking = BuiltinWorkflow(Operator("Greet.", tools=[greeting]), model=scripted.model)
+        with pytest.raises(OperatorError, match="this run has none"):
+            asking.run("x")
+
+
+def test_a_durable_run_whose_operator_runs_a_workflow_that_lacks_deps_goes_on_with_them(tmp_path):
+    async def nested(job: Job) -> str:
+        return (await BuiltinWorkflow(greet).arun(job)).text
+
+    with Ledger(tmp_path / "runs.db") as ledger:
+        flow = BuiltinWorkflow(operator(nested, id="nested"), durable=ledger)
+        with pytest.raises(OperatorError, match="this run has none"):
+            flow.run("x", run_id="1")
+        assert flow.run("x", run_id="1", deps=ADA).text == "hello Ada"

@@ -183,6 +183,23 @@ def test_an_answer_that_a_validator_rejects_is_repaired_in_the_same_conversation
         assert "n: Value error, 3 is odd" in messages[-1]["content"]
 
 
+def test_each_rejected_answer_after_tool_calls_is_an_event_and_counts_as_a_repair():
+    def charge(amount: int) -> str:
+        return "charged"
+
+    heard: list[Any] = []
+    with ScriptedModel([CallTools({"charge": {"amount": 5}}), '{"n": 1}', '{"n": 3}', '{"n": 5}']) as model:
+        pay = Operator("Charge.", id="pay", output=Even, tools=[charge])
+        with pytest.raises(OperatorError, match=r"in 3 tries; .*5 is odd"):
+            Workflow(pay, model=model.model, listeners=[heard.append]).run("x")
+    assert [event.repair for event in heard if isinstance(event, events.AnswerRejected)] == [1, 2]
+    with (
+        ScriptedModel([CallTools({"charge": {"amount": 5}}), '{"n": 1}']) as model,
+        pytest.raises(OperatorError, match=r"in 1 tr.*1 is odd"),
+    ):
+        Workflow(pay, model=MonoModelReasoner(model.model, max_repairs=0)).run("x")
+
+
 def test_a_reasoner_of_a_wrong_form_is_an_error_that_names_it():
     class Dicts:
         async def infer(self, task):
