@@ -19,7 +19,7 @@ from operad.runtime.graph.graph import HasGraph
 from operad.runtime.values.document import Document
 
 _REFERENCE = re.compile(r"\{\{#[^#{}]+#\}\}")
-_PLACEHOLDER = re.compile(r"\{\s*([^\W\d]\w*)\s*\}")
+_PLACEHOLDER = re.compile(r"(?<![\w}])\{\s*([^\W\d]\w*)\s*\}")  # not the arguments of LaTeX, as in \frac{a}{b}
 
 
 def remarks_on(spec: ConfigSpec, document: Document) -> Iterator[str]:

@@ -55,6 +55,8 @@ def load_workflow(
     """
     if not isinstance(path, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"load_workflow(…): expected the path of a file, got {short_repr(path)}")
+    if not isinstance(expert, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"load_workflow(…): expert: expected a name, got {short_repr(expert)}")
     if Path(path).suffix == ".py":
         raise InputError(f"{path}: is a Python file, not a workflow file: import the workflow from it")
     graph = find_graph(str(path))

@@ -1701,7 +1701,7 @@ def test_ports_that_chains_follow_and_used_operators_are_no_remarks(write, more)
 
 
 def test_a_name_in_braces_in_an_instruction_is_a_remark(write):
-    instruction = '"Greet {name} in {{ language }}. Answer {\\"a\\": 1} or {}."\n'
+    instruction = '"Greet {name} in {{ language }}, not in \\\\frac{a}{b}. Answer {\\"a\\": 1} or {}."\n'
     assert preview(write(MINIMAL.replace("Greet.\n", instruction))).remarks == (
         "line 3: operator 'greet': {name}, {language} in an instruction is not filled in; "
         "the model sees the inputs of the job by their names",

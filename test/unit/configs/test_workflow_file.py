@@ -110,6 +110,7 @@ def test_code_that_a_file_names_runs_only_when_trusted(write):
         (NODES, {"model": 5}, "expected a model's name, a Model or a reasoner; got 5"),
         (EXPERTS, {}, "configures 2 experts; choose one: Writer, Reader"),
         (EXPERTS, {"expert": "Reder"}, "did you mean 'Reader'"),
+        (EXPERTS, {"expert": 5}, "expert: expected a name, got 5"),
         (EXPERTS, {"services": Services()}, "write `services: …` in it"),
     ],
 )
