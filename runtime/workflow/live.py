@@ -74,8 +74,12 @@ class LiveRun:
         self.task = asyncio.ensure_future(work())
         self.task.add_done_callback(self._end)
 
-    async def outcome(self) -> WorkflowMessage:
-        """Wait for the end of the run, and return its message.
+    async def outcome(self, *, joins: bool = False) -> WorkflowMessage:
+        """Wait for the end of the run, and return its message. If the wait is cancelled, the run is cancelled too.
+
+        Args:
+            joins: True for a caller that did not start the run: if its wait is cancelled while another caller waits,
+                the run continues.
 
         Raises:
             PausedError: The run waits for a person, and stays paused.
@@ -84,7 +88,7 @@ class LiveRun:
         self._waiting += 1
         try:
             while True:
-                await self._settled
+                await asyncio.shield(self._settled)  # several callers wait for the same future
                 if self.task.done():
                     self._forget(self)
                     return self.task.result()
@@ -95,7 +99,9 @@ class LiveRun:
                 if self._settled.done():
                     self._settled = self.loop.create_future()
         except asyncio.CancelledError:
-            await self.cancel()
+            continues_alone = self._going_on is not None and not self._going_on.done()
+            if not joins or self._waiting - continues_alone == 1:
+                await self.cancel()
             raise
         finally:
             self._waiting -= 1
@@ -129,7 +135,7 @@ class LiveRun:
             self._going_on.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def resume(self, answers: Mapping[str, JsonValue]) -> WorkflowMessage:
-        """Answer questions of the run, and return its message.
+        """Answer questions of the run, and return its message; see `outcome` for a wait that is cancelled.
 
         Raises:
             InvalidError: An answer is not valid. No answer was accepted then.
@@ -138,7 +144,7 @@ class LiveRun:
         """
         if not self.task.done():
             self.answer_now(answers)
-        return await self.outcome()
+        return await self.outcome(joins=True)
 
     async def cancel(self) -> None:
         """Cancel the run, and wait until it has ended; code inside the run does not wait, because it ends with it."""
@@ -297,7 +303,7 @@ class Runs:
         if deps is not None:
             live.run.replace_deps(deps)
         if await self._keep(live, run_id, answers):
-            return live.run, await _in_loop(live.loop, live.outcome())
+            return live.run, await _in_loop(live.loop, live.outcome(joins=True))
         return live.run, await _in_loop(live.loop, live.resume(answers))
 
     def refuse_streamed(self, run_id: str, live: LiveRun | None = None) -> None:

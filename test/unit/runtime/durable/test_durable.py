@@ -1030,6 +1030,26 @@ async def test_another_workflow_object_of_the_process_continues_a_paused_run_whe
     assert (await workflow.aresume(run_id, {})).text == result.text
 
 
+async def test_a_caller_that_only_joined_a_run_can_leave_without_ending_it(new, run_id):
+    stage, gate = Stage(), asyncio.Event()
+
+    async def work(_):
+        await gate.wait()
+        return "a"
+
+    def shape(stage):
+        return flow(Do(stage, "a", work), into=new())
+
+    running = asyncio.ensure_future(shape(stage).aexecute(JOB, NOBODY, run_id=run_id))
+    await until(lambda: stage.begun)
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(shape(Stage()).aresume(run_id, {}), 0.2)
+    joined = asyncio.ensure_future(shape(Stage()).aresume(run_id, {}))
+    await asyncio.sleep(0.2)
+    gate.set()
+    assert ((await running).scratchpad, (await joined).text) == ("a", "a")
+
+
 async def test_a_run_that_another_process_drives_is_answered_and_not_resumed(new, ledger, run_id):
     shape, another = asking(("Sure?", "boolean")), Executor("another")
     with pytest.raises(PausedError):
