@@ -240,9 +240,12 @@ class Runs:
         live = self._live.get(run_id)
         if live is None or live.loop.is_closed():
             hint = did_you_mean(run_id, self._live)
+            elsewhere = ""
+            if self.store is not None:
+                elsewhere = f", or another process drives it: `ledger.cancel({run_id!r})` cancels it there"
             raise InputError(
                 f"workflow {self._workflow!r}: no run with the id {run_id!r} is in progress{hint}; "
-                "the run has ended, or its event loop was closed"
+                f"the run has ended, or its event loop was closed{elsewhere}"
             )
         return live
 
@@ -336,7 +339,8 @@ class Runs:
 
     async def cancel(self, run_id: str) -> None:
         """Cancel a run in progress in this process; can be called in any event loop. See `LiveRun.cancel`."""
-        live = self.find(run_id)
+        of_others = self.store.live_run(run_id) if self.store is not None and run_id not in self._live else None
+        live = of_others or self.find(run_id)
         await _in_loop(live.loop, live.cancel())
 
 

@@ -1050,6 +1050,17 @@ async def test_a_caller_that_only_joined_a_run_can_leave_without_ending_it(new, 
     assert ((await running).scratchpad, (await joined).text) == ("a", "a")
 
 
+async def test_another_workflow_object_of_the_process_cancels_a_paused_run(new, ledger, run_id):
+    shape = asking(("Sure?", "boolean"))
+    with pytest.raises(PausedError):
+        await shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id)
+    other = shape(Stage(), new)
+    await other.cancel(run_id)
+    assert not ledger.run(run_id).driver
+    with pytest.raises(InputError, match=rf"another process drives it: `ledger.cancel\('{run_id}'\)` cancels it there"):
+        await other.cancel(run_id)
+
+
 async def test_a_run_that_another_process_drives_is_answered_and_not_resumed(new, ledger, run_id):
     shape, another = asking(("Sure?", "boolean")), Executor("another")
     with pytest.raises(PausedError):
