@@ -18,7 +18,7 @@ from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.questions import Question
 from operad.runtime.workflow.run import Run
-from operad.runtime.workflow.run_input import answers_of
+from operad.runtime.workflow.run_input import answers_of, new_answers
 from operad.runtime.workflow.run_store import RunStore
 
 T = TypeVar("T")
@@ -134,8 +134,12 @@ class LiveRun:
             self._going_on = asyncio.ensure_future(self.outcome())
             self._going_on.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    async def resume(self, answers: Mapping[str, JsonValue]) -> WorkflowMessage:
+    async def resume(self, answers: Mapping[str, JsonValue], stored: Mapping[str, JsonValue]) -> WorkflowMessage:
         """Answer questions of the run, and return its message; see `outcome` for a wait that is cancelled.
+
+        Args:
+            answers: The answers.
+            stored: Stored answers of the run. Those that the run has not read yet are passed on.
 
         Raises:
             InvalidError: An answer is not valid. No answer was accepted then.
@@ -143,7 +147,8 @@ class LiveRun:
             Exception: The error of the run.
         """
         if not self.task.done():
-            self.answer_now(answers)
+            unread = {each.id: stored[each.id] for each in self.run.questions.open() if each.id in stored}
+            self.answer_now(unread | new_answers(self.run_id, answers, stored))
         return await self.outcome(joins=True)
 
     async def cancel(self) -> None:
@@ -283,7 +288,8 @@ class Runs:
             return
         live = self.find(run_id)
         if not await self._keep(live, run_id, given):
-            await _in_loop(live.loop, live.answer(given))
+            new = new_answers(run_id, given, await self._stored_answers(live))
+            await _in_loop(live.loop, live.answer(new))
 
     async def resume(
         self, run_id: str, answers: Mapping[str, JsonValue], live: LiveRun | None = None, deps: object = None
@@ -307,7 +313,7 @@ class Runs:
             live.run.replace_deps(deps)
         if await self._keep(live, run_id, answers):
             return live.run, await _in_loop(live.loop, live.outcome(joins=True))
-        return live.run, await _in_loop(live.loop, live.resume(answers))
+        return live.run, await _in_loop(live.loop, live.resume(answers, await self._stored_answers(live)))
 
     def refuse_streamed(self, run_id: str, live: LiveRun | None = None) -> None:
         """Refuse to resume a run whose stream has a consumer, which would wait for ever if it waited for the result.
@@ -321,6 +327,12 @@ class Runs:
                 f"workflow {self._workflow!r}: the events of run {run_id!r} have a consumer, who receives its end: "
                 f"answer with stream.answer(answers), or `await flow.answer({run_id!r}, answers)`"
             )
+
+    async def _stored_answers(self, live: LiveRun) -> Mapping[str, JsonValue]:
+        """Return the stored answers of a run in progress, which the run may not have read yet."""
+        if self.store is None or live.run.journal is None:
+            return {}
+        return await asyncio.to_thread(self.store.stored_answers, live.run_id)
 
     async def _keep(self, live: LiveRun, run_id: str, answers: Mapping[str, JsonValue]) -> bool:
         """Store answers to questions that a run asked before it was resumed, and has not asked again yet.

@@ -1086,6 +1086,25 @@ async def test_an_answer_given_elsewhere_reaches_the_run_that_waits_and_its_mess
     assert (await workflow.aexecute(JOB, NOBODY, run_id=run_id)).scratchpad == "end(told [False])"
 
 
+@pytest.mark.parametrize("is_same_object", [True, False])
+async def test_resume_uses_answers_that_the_run_has_not_read_yet(new, ledger, run_id, monkeypatch, is_same_object):
+    monkeypatch.setattr("operad.runtime.durable.ledger.BEAT", 600)  # the run itself does not look for answers
+    shape = asking(("Sure?", "boolean"), ("Really?", "boolean"))
+    workflow, other = shape(Stage(), new), shape(Stage(), new)
+    with pytest.raises(PausedError, match="Sure"):
+        await workflow.aexecute(JOB, NOBODY, run_id=run_id)
+    await other.answer(run_id, {"ask": True})
+    resuming = workflow if is_same_object else other
+    with pytest.raises(InvalidError, match="ask: was answered already"):
+        await resuming.aresume(run_id, {"ask": False})
+    with pytest.raises(PausedError, match="Really"):
+        await resuming.aresume(run_id, {})
+    with pytest.raises(PausedError, match="Really"):
+        await resuming.aresume(run_id, {"ask": True})  # again
+    await resuming.answer(run_id, {"ask": True})
+    assert (await resuming.aresume(run_id, {"ask": True, "ask#2": False})).text == "end(told [True, False])"
+
+
 async def test_an_answer_given_elsewhere_reaches_the_run_although_recording_failed(
     new, ledger, run_id, monkeypatch, caplog
 ):
