@@ -47,9 +47,10 @@ from operad.runtime.durable.step_table import batched
 from operad.runtime.durable.step_timeline import StoredStep, kept_step
 from operad.runtime.durable.store import Store
 from operad.runtime.events import Event
-from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.questions import Question, check_answers
+from operad.runtime.workflow.run_input import new_answers
 from operad.runtime.workflow.workflow import Workflow
 
 GIVEN = ("job", "messages", "previous", "lesson")
@@ -231,6 +232,12 @@ class Records:
             if not any(question.step == key or question.step.startswith(f"{key}/") for key in done)
         ]
 
+    def stored_answers(self, run_id: str) -> Mapping[str, JsonValue]:
+        """Return the answers to questions of a run, by question id, without those to questions that are open again."""
+        open_ids = {question.id for question in self.questions(run_id)}
+        asked = [question for question in self.store.questions(run_id) if question.id not in open_ids]
+        return {question.id: json.loads(question.answer) for question in asked if question.answer is not None}
+
     def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
         """Answer questions of a run; its driver, or the run when it is resumed, receives the answers.
 
@@ -242,13 +249,7 @@ class Records:
                 answer was accepted then.
         """
         questions = {question.id: question for question in self.questions(run_id)}
-        new = dict(answers)
-        for question in self.store.questions(run_id):
-            if question.answer is None or question.id in questions or question.id not in new:
-                continue
-            if json.loads(question.answer) != new.pop(question.id):
-                fault = f"was answered already; to continue the run: resume({run_id!r}, {{}})"
-                raise InvalidError("the answers", [Issue("unknown-question", fault, question.id)])
+        new = new_answers(run_id, answers, self.stored_answers(run_id))
         check_answers(new, [question_of(question) for question in questions.values()])
         for question_id, value in new.items():
             self.store.answer(run_id, questions[question_id].step, question_id, json.dumps(value))

@@ -6,6 +6,7 @@ the next attempt, a call of a model or a tool, or a question to a person.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -243,6 +244,8 @@ class Trace:
                 fields = event.as_dict()
                 asked = self._begin(("question", event.interrupt_id), span, "question", event, event.interrupt_id)
                 asked.details.update(question=event.question, schema=fields["schema"])
+                if event.tool is not None:  # as text, because JavaScript rounds large numbers
+                    asked.details["arguments"] = json.dumps(event.arguments, indent=2, ensure_ascii=False, default=str)
                 return [asked]
             case events.Resumed():
                 return self._end(("question", event.interrupt_id), event, "done")

@@ -18,7 +18,7 @@ from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.questions import Question
 from operad.runtime.workflow.run import Run
-from operad.runtime.workflow.run_input import answers_of
+from operad.runtime.workflow.run_input import answers_of, new_answers
 from operad.runtime.workflow.run_store import RunStore
 
 T = TypeVar("T")
@@ -74,8 +74,12 @@ class LiveRun:
         self.task = asyncio.ensure_future(work())
         self.task.add_done_callback(self._end)
 
-    async def outcome(self) -> WorkflowMessage:
-        """Wait for the end of the run, and return its message.
+    async def outcome(self, *, joins: bool = False) -> WorkflowMessage:
+        """Wait for the end of the run, and return its message. If the wait is cancelled, the run is cancelled too.
+
+        Args:
+            joins: True for a caller that did not start the run: if its wait is cancelled while another caller waits,
+                the run continues.
 
         Raises:
             PausedError: The run waits for a person, and stays paused.
@@ -84,7 +88,7 @@ class LiveRun:
         self._waiting += 1
         try:
             while True:
-                await self._settled
+                await asyncio.shield(self._settled)  # several callers wait for the same future
                 if self.task.done():
                     self._forget(self)
                     return self.task.result()
@@ -95,7 +99,9 @@ class LiveRun:
                 if self._settled.done():
                     self._settled = self.loop.create_future()
         except asyncio.CancelledError:
-            await self.cancel()
+            continues_alone = self._going_on is not None and not self._going_on.done()
+            if not joins or self._waiting - continues_alone == 1:
+                await self.cancel()
             raise
         finally:
             self._waiting -= 1
@@ -128,8 +134,15 @@ class LiveRun:
             self._going_on = asyncio.ensure_future(self.outcome())
             self._going_on.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    async def resume(self, answers: Mapping[str, JsonValue], deps: object = None) -> WorkflowMessage:
-        """Answer questions of the run, replace its deps if some are given, and return its message.
+    async def resume(
+        self, answers: Mapping[str, JsonValue], stored: Mapping[str, JsonValue], deps: object = None
+    ) -> WorkflowMessage:
+        """Answer questions of the run, and return its message; see `outcome` for a wait that is cancelled.
+
+        Args:
+            answers: The answers.
+            stored: Stored answers of the run. Those that the run has not read yet are passed on.
+            deps: Deps that replace those of the run once the answers are accepted; None to keep them.
 
         Raises:
             InvalidError: An answer is not valid. No answer was accepted then.
@@ -137,10 +150,11 @@ class LiveRun:
             Exception: The error of the run.
         """
         if not self.task.done():
-            self.answer_now(answers)
-            if deps is not None:  # once the answers are accepted; the operators continue at the next turn of the loop
+            unread = {each.id: stored[each.id] for each in self.run.questions.open() if each.id in stored}
+            self.answer_now(unread | new_answers(self.run_id, answers, stored))
+            if deps is not None:  # the operators continue at the next turn of the event loop
                 self.run.replace_deps(deps)
-        return await self.outcome()
+        return await self.outcome(joins=True)
 
     async def cancel(self) -> None:
         """Cancel the run, and wait until it has ended; code inside the run does not wait, because it ends with it."""
@@ -236,9 +250,12 @@ class Runs:
         live = self._live.get(run_id)
         if live is None or live.loop.is_closed():
             hint = did_you_mean(run_id, self._live)
+            elsewhere = ""
+            if self.store is not None:
+                elsewhere = f", or another process drives it: `ledger.cancel({run_id!r})` cancels it there"
             raise InputError(
                 f"workflow {self._workflow!r}: no run with the id {run_id!r} is in progress{hint}; "
-                "the run has ended, or its event loop was closed"
+                f"the run has ended, or its event loop was closed{elsewhere}"
             )
         return live
 
@@ -276,7 +293,8 @@ class Runs:
             return
         live = self.find(run_id)
         if not await self._keep(live, run_id, given):
-            await _in_loop(live.loop, live.answer(given))
+            new = new_answers(run_id, given, await self._stored_answers(live))
+            await _in_loop(live.loop, live.answer(new))
 
     async def resume(
         self, run_id: str, answers: Mapping[str, JsonValue], live: LiveRun | None = None, deps: object = None
@@ -299,8 +317,8 @@ class Runs:
         if await self._keep(live, run_id, answers):
             if deps is not None:
                 live.run.replace_deps(deps)
-            return live.run, await _in_loop(live.loop, live.outcome())
-        return live.run, await _in_loop(live.loop, live.resume(answers, deps))
+            return live.run, await _in_loop(live.loop, live.outcome(joins=True))
+        return live.run, await _in_loop(live.loop, live.resume(answers, await self._stored_answers(live), deps))
 
     def refuse_streamed(self, run_id: str, live: LiveRun | None = None) -> None:
         """Refuse to resume a run whose stream has a consumer, which would wait for ever if it waited for the result.
@@ -314,6 +332,12 @@ class Runs:
                 f"workflow {self._workflow!r}: the events of run {run_id!r} have a consumer, who receives its end: "
                 f"answer with stream.answer(answers), or `await flow.answer({run_id!r}, answers)`"
             )
+
+    async def _stored_answers(self, live: LiveRun) -> Mapping[str, JsonValue]:
+        """Return the stored answers of a run in progress, which the run may not have read yet."""
+        if self.store is None or live.run.journal is None:
+            return {}
+        return await asyncio.to_thread(self.store.stored_answers, live.run_id)
 
     async def _keep(self, live: LiveRun, run_id: str, answers: Mapping[str, JsonValue]) -> bool:
         """Store answers to questions that a run asked before it was resumed, and has not asked again yet.
@@ -332,7 +356,8 @@ class Runs:
 
     async def cancel(self, run_id: str) -> None:
         """Cancel a run in progress in this process; can be called in any event loop. See `LiveRun.cancel`."""
-        live = self.find(run_id)
+        of_others = self.store.live_run(run_id) if self.store is not None and run_id not in self._live else None
+        live = of_others or self.find(run_id)
         await _in_loop(live.loop, live.cancel())
 
 

@@ -10,7 +10,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.models.model import Model
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
 from operad.runtime.values.arguments import short_repr
-from operad.runtime.values.errors import InputError, shorten
+from operad.runtime.values.errors import InputError, InvalidError, Issue, shorten
 from operad.runtime.values.json_like import JsonLike, as_json, json_value
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.questions import Question
@@ -101,3 +101,21 @@ def answers_of(answers: JsonLike, run_id: str, questions: Callable[[], Sequence[
         f"run {run_id!r}: the answer {answers!r:.100} names no question, and {asked}; answers are a dict by the ids of "
         f"the questions: {{{form}}}"
     )
+
+
+def new_answers(run_id: str, answers: Mapping[str, JsonValue], stored: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the answers that are not stored yet, so that a call which was interrupted can be repeated.
+
+    Args:
+        run_id: The run.
+        answers: Answers by question id.
+        stored: The stored answers of the run.
+
+    Raises:
+        InvalidError: A question has another answer already.
+    """
+    for question_id, value in answers.items():
+        if question_id in stored and stored[question_id] != value:
+            fault = f"was answered already; to continue the run: resume({run_id!r}, {{}})"
+            raise InvalidError("the answers", [Issue("unknown-question", fault, question_id)])
+    return {question_id: value for question_id, value in answers.items() if question_id not in stored}

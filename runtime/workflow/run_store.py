@@ -43,6 +43,10 @@ class RunStore(Protocol):
         """Return the open questions of a run; may block."""
         ...
 
+    def stored_answers(self, run_id: str) -> Mapping[str, JsonValue]:
+        """Return the answers to questions of a run, by question id, without those to open questions; may block."""
+        ...
+
     def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
         """Answer questions of a run; may block."""
         ...

@@ -631,10 +631,12 @@ class Workflow(Definition[T]):
         return run_sync(partial(self.aresume, run_id, answers, model, deps=deps), instead="flow.aresume(…)")
 
     async def cancel(self, run_id: str) -> None:
-        """Cancel a run that is running or paused, and wait until it has ended.
+        """Cancel a run that is running or paused in this process, and wait until it has ended.
+
+        A durable run is also found if another `Workflow` object started it.
 
         Raises:
-            InputError: No run with this id is in progress.
+            InputError: No run with this id is in progress in this process.
         """
         await self._runs.cancel(run_id)
 

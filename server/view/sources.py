@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from errno import ENOENT
 from itertools import islice
@@ -199,6 +200,25 @@ class FileSource:
         return not self._head.startswith(before) or self._file.rest < 0
 
 
+@dataclass(frozen=True)
+class _Position:
+    """Position up to which the events of a durable run were read.
+
+    Attributes:
+        state: State of the run in the database if all its events were read; None to read again.
+        part: Number of the last part of recorded events.
+        last: The last recorded event.
+        known: The events that were derived from the stored records.
+        note: Remark on the run for the reader.
+    """
+
+    state: object = None
+    part: int = 0
+    last: Event | None = None
+    known: Sequence[Event] = ()
+    note: str = ""
+
+
 class LedgerSource:
     """A durable run in a database, driven by any process.
 
@@ -217,16 +237,12 @@ class LedgerSource:
         ledger.run(run_id)
         self._ledger = ledger
         self._run_id = run_id
-        self._part = 0
-        self._last: Event | None = None
-        self._known: Sequence[Event] = ()
-        self._last_state: object = None
+        self._position = _Position()
         self._next_query = 0.0
-        self._note = ""
 
     def note(self, *, ended: bool) -> str:
         """Return a remark if no process drives the run, or if the database does not answer."""
-        return "" if ended else self._note
+        return "" if ended else self._position.note
 
     @property
     def control(self) -> Control:
@@ -238,30 +254,32 @@ class LedgerSource:
         if time.monotonic() < self._next_query:
             return ()
         try:
-            return await in_thread(self._read)
+            new, position = await in_thread(self._read, self._position)
         except OperadError as error:
-            self._note = str(error)
+            self._position = replace(self._position, note=str(error))
             return ()
         finally:
             self._next_query = time.monotonic() + POLL
+        self._position = position  # a call that is cancelled delivers nothing: the next call reads its events
+        return new
 
-    def _read(self) -> Sequence[Event]:
+    def _read(self, position: _Position) -> tuple[Sequence[Event], _Position]:
+        """Return the events after a position, and the next position."""
         kept = self._ledger.run(self._run_id)
         driven = kept.driver in self._ledger.alive()  # by the clocks alone, which suffices for display
-        self._note = "" if driven else f"no process drives this run; to resume it: operad runs resume {self._run_id}"
+        note = "" if driven else f"no process drives this run; to resume it: operad runs resume {self._run_id}"
         state = (kept.state, kept.drives, kept.updated, driven)
-        if state == self._last_state:
-            return ()
+        if state == position.state:
+            return (), replace(position, note=note)
         if kept.drives == 1 and (driven or kept.state not in (RUNNING, PAUSED)):
-            new, self._part = self._ledger.recorded_events(self._run_id, self._part)
-            self._last = new[-1] if new else self._last
-            if self._last is not None and (driven or isinstance(self._last, RunFinished | RunFailed)):
-                self._known, self._last_state = (), None if driven else state
-                return new
-        self._part, self._last = 0, None
-        known, self._known = self._known, self._ledger.events(self._run_id)
-        self._last_state = state
-        return self._known[len(known) :] if self._known[: len(known)] == known else self._known
+            new, part = self._ledger.recorded_events(self._run_id, position.part)
+            last = new[-1] if new else position.last
+            if last is not None and (driven or isinstance(last, RunFinished | RunFailed)):
+                return new, _Position(None if driven else state, part, last, note=note)
+        events = self._ledger.events(self._run_id)
+        count = len(position.known)
+        new = events[count:] if events[:count] == position.known else events
+        return new, _Position(state, known=events, note=note)
 
     async def answer(self, run_id: str, question_id: str, value: JsonValue) -> None:
         """Answer a question: the driver of the run receives the answer, now or when the run is resumed.
@@ -282,7 +300,7 @@ class LedgerSource:
         self._read_at_once()
 
     def _read_at_once(self) -> None:
-        self._last_state, self._next_query = None, 0.0
+        self._position, self._next_query = replace(self._position, state=None), 0.0
 
 
 def _no_file_message(path: Path) -> str:

@@ -1,8 +1,8 @@
 // The form in which a person answers what a run asks.
 
-/** Fields for what a JSON Schema asks; what cannot be asked in fields is asked as JSON. */
-function answerForm(schema, answer, say) {
-  if (schema?.approval) return approvalForm(schema.approval, answer, say);
+/** Fields for what a JSON Schema asks; what cannot be asked in fields is asked as JSON. The arguments of a call to allow are JSON text. */
+function answerForm({ schema, arguments: given }, answer, say) {
+  if (given !== undefined) return approvalForm(given, answer, say);
   const fields = [];
   const add = (name, of, needed) => {
     const label = of?.title ?? name;
@@ -48,22 +48,30 @@ function fieldFor(of, needed) {
 }
 
 /** The form for the call of a tool: a person allows it, with these or other arguments, or refuses it, with a reason or without. */
-function approvalForm({ arguments: given }, answer, say) {
+function approvalForm(given, answer, say) {
   const field = (label, input) => make("label.field", {}, make("span", { textContent: label }), input);
-  const call = make("textarea", { rows: 4, dir: "auto", value: JSON.stringify(given, null, 2) });
+  const call = make("textarea", { rows: 4, dir: "auto", value: given });
+  const shown = call.value;
   const reason = make("textarea", { rows: 2, dir: "auto" });
-  const allow = (word) => {
+  const allow = () => {
+    if (call.value === shown) return answer("yes");
     try {
-      const written = JSON.parse(call.value);
-      answer(JSON.stringify(written) === JSON.stringify(given) ? word : written);
+      answer(JSON.parse(call.value), call.value); // the text is sent, because parsing rounds large numbers
     } catch (error) {
       say(`the arguments are no JSON: ${error.message}`);
     }
   };
   const button = (textContent, onclick, kind = "button") => make(kind, { type: "button", textContent, onclick });
+  const always = button("Always allow in this run", () => answer("always"));
+  const hint = make("p.soft", { textContent: "Edited arguments apply to this call only: use Allow.", hidden: true });
+  call.oninput = () => {
+    always.disabled = call.value !== shown;
+    hint.hidden = !always.disabled;
+  };
   return make("form.answer", {},
     field("Arguments", call),
-    make("div", {}, button("Allow", () => allow("yes"), "button.main"), " ", button("Always allow in this run", () => answer("always"))),
+    make("div", {}, button("Allow", allow, "button.main"), " ", always),
+    hint,
     field("Reason (may be left out)", reason),
     button("Refuse", () => answer(reason.value.trim() ? `no: ${reason.value.trim()}` : "no")));
 }

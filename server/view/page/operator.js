@@ -325,11 +325,11 @@ class Panel {
     else if (!app.may("answer")) box.append(make("p.soft", { textContent: "It cannot be answered here, but where the run goes on." }));
     else {
       const begin = () => (this.answering = span.id);
-      const answer = async (value) => {
+      const answer = async (value, json = JSON.stringify(value)) => {
         begin();
         told.textContent = "sending …";
         try {
-          await app.source.answer(span.name, value);
+          await app.source.answer(span.name, json);
           told.textContent = "sent";
           box.querySelectorAll("button, input, textarea, select").forEach((each) => (each.disabled = true));
           document.activeElement.blur();
@@ -338,7 +338,7 @@ class Panel {
           told.textContent = error.message;
         }
       };
-      box.append(answerForm(about.schema, answer, (said) => (told.textContent = said)), told);
+      box.append(answerForm(about, answer, (said) => (told.textContent = said)), told);
       box.oninput = begin;
     }
     return box;

@@ -78,12 +78,13 @@ class Server {
     return this.get(id === undefined ? "data/details" : `data/details?span=${id}`);
   }
 
-  answer(interrupt_id, value) {
-    return this.post("data/answer", { interrupt_id, value });
+  /** Answer a question; the answer is JSON text. */
+  answer(interrupt_id, json) {
+    return this.post("data/answer", `{"interrupt_id":${JSON.stringify(interrupt_id)},"value":${json}}`);
   }
 
   cancel() {
-    return this.post("data/cancel", {});
+    return this.post("data/cancel", "{}");
   }
 
   async get(url, options = {}) {
@@ -101,7 +102,7 @@ class Server {
     throw new Error(typeof said === "string" && said ? said : `the server answered ${response.status}`);
   }
 
-  post(url, value) {
-    return this.get(url, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(value) });
+  post(url, body) {
+    return this.get(url, { method: "POST", headers: { "Content-Type": "application/json" }, body });
   }
 }

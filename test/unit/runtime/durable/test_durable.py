@@ -1030,6 +1030,37 @@ async def test_another_workflow_object_of_the_process_continues_a_paused_run_whe
     assert (await workflow.aresume(run_id, {})).text == result.text
 
 
+async def test_a_caller_that_only_joined_a_run_can_leave_without_ending_it(new, run_id):
+    stage, gate = Stage(), asyncio.Event()
+
+    async def work(_):
+        await gate.wait()
+        return "a"
+
+    def shape(stage):
+        return flow(Do(stage, "a", work), into=new())
+
+    running = asyncio.ensure_future(shape(stage).aexecute(JOB, NOBODY, run_id=run_id))
+    await until(lambda: stage.begun)
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(shape(Stage()).aresume(run_id, {}), 0.2)
+    joined = asyncio.ensure_future(shape(Stage()).aresume(run_id, {}))
+    await asyncio.sleep(0.2)
+    gate.set()
+    assert ((await running).scratchpad, (await joined).text) == ("a", "a")
+
+
+async def test_another_workflow_object_of_the_process_cancels_a_paused_run(new, ledger, run_id):
+    shape = asking(("Sure?", "boolean"))
+    with pytest.raises(PausedError):
+        await shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id)
+    other = shape(Stage(), new)
+    await other.cancel(run_id)
+    assert not ledger.run(run_id).driver
+    with pytest.raises(InputError, match=rf"another process drives it: `ledger.cancel\('{run_id}'\)` cancels it there"):
+        await other.cancel(run_id)
+
+
 async def test_a_run_that_another_process_drives_is_answered_and_not_resumed(new, ledger, run_id):
     shape, another = asking(("Sure?", "boolean")), Executor("another")
     with pytest.raises(PausedError):
@@ -1053,6 +1084,25 @@ async def test_an_answer_given_elsewhere_reaches_the_run_that_waits_and_its_mess
     await until(lambda: ledger.run(run_id).state == FINISHED)
     await until(lambda: asyncio.all_tasks() == before)  # what has kept its end has ended
     assert (await workflow.aexecute(JOB, NOBODY, run_id=run_id)).scratchpad == "end(told [False])"
+
+
+@pytest.mark.parametrize("is_same_object", [True, False])
+async def test_resume_uses_answers_that_the_run_has_not_read_yet(new, ledger, run_id, monkeypatch, is_same_object):
+    monkeypatch.setattr("operad.runtime.durable.ledger.BEAT", 600)  # the run itself does not look for answers
+    shape = asking(("Sure?", "boolean"), ("Really?", "boolean"))
+    workflow, other = shape(Stage(), new), shape(Stage(), new)
+    with pytest.raises(PausedError, match="Sure"):
+        await workflow.aexecute(JOB, NOBODY, run_id=run_id)
+    await other.answer(run_id, {"ask": True})
+    resuming = workflow if is_same_object else other
+    with pytest.raises(InvalidError, match="ask: was answered already"):
+        await resuming.aresume(run_id, {"ask": False})
+    with pytest.raises(PausedError, match="Really"):
+        await resuming.aresume(run_id, {})
+    with pytest.raises(PausedError, match="Really"):
+        await resuming.aresume(run_id, {"ask": True})  # again
+    await resuming.answer(run_id, {"ask": True})
+    assert (await resuming.aresume(run_id, {"ask": True, "ask#2": False})).text == "end(told [True, False])"
 
 
 async def test_an_answer_given_elsewhere_reaches_the_run_although_recording_failed(

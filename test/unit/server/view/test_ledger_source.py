@@ -1,6 +1,7 @@
 """The events of a durable run, as its page reads them."""
 
 import asyncio
+import threading
 import time
 from typing import Any
 
@@ -85,3 +86,30 @@ async def test_the_events_of_a_run_that_is_interrupted_and_resumed_begin_anew(le
     resumed = await read_until(source, events.RunFinished)
     begun = [number for number, event in enumerate(resumed) if isinstance(event, events.RunStarted)]
     assert resumed[begun[-1] if begun else 0 :] == ledger.events("r")[0 if begun else len(interrupted) :]
+
+
+async def test_a_call_that_is_cancelled_loses_no_events(ledger, monkeypatch):
+    flow = flow_in(ledger)
+    with pytest.raises(PausedError):
+        await flow.arun("go", run_id="r")
+    source, reads = LedgerSource(ledger, "r"), Ledger.recorded_events
+    began, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(*given):
+        began.set()
+        go_on.wait(RENDEZVOUS)
+        read = reads(*given)
+        ended.set()
+        return read
+
+    await flow.aresume("r", {"confirm": True})
+    monkeypatch.setattr(Ledger, "recorded_events", slow)
+    reading = asyncio.ensure_future(source.news())
+    assert await asyncio.to_thread(began.wait, RENDEZVOUS)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    go_on.set()
+    assert await asyncio.to_thread(ended.wait, RENDEZVOUS)
+    await asyncio.sleep(0.1)
+    assert [type(event).__name__ for event in await source.news()][:1] == ["RunStarted"]

@@ -789,13 +789,15 @@ def test_a_question_is_answered_and_a_run_cancelled_from_the_page(opened, live, 
 def test_the_call_of_a_tool_is_allowed_changed_or_refused(opened, live, runs):
     events = [*runs("brief")]
     asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
-    schema = {"if": {}, "approval": {"tool": "refund", "arguments": {"order": "A1", "amount": 400}}}
+    given = {"order": "A1", "amount": 400, "id": 2**63 + 1}
+    schema = {"if": {}, "approval": {"tool": "refund", "arguments": given}}
     events[asked] = msgspec.structs.replace(events[asked], schema=schema)
     server = live(events[: asked + 1])
     tab = opened(server.address, allowed=server.host)
     form = tab.locator("#panel form.answer")
     arguments, reason = form.locator("textarea").nth(0), form.locator("textarea").nth(1)
-    assert json.loads(arguments.input_value()) == {"order": "A1", "amount": 400}
+    shown = arguments.input_value()
+    assert json.loads(shown) == given
     allow, always, refuse = (
         form.get_by_role("button", name=name) for name in (re.compile("^Allow$"), "Always", "Refuse")
     )
@@ -812,16 +814,33 @@ def test_the_call_of_a_tool_is_allowed_changed_or_refused(opened, live, runs):
     arguments.fill('{"order": "A1"')
     allow.click()
     tab.wait_for_selector("#panel .question :text('the arguments are no JSON')")
-    arguments.fill('{"order": "A1", "amount": 400}')
+    assert always.is_disabled()
+    assert form.get_by_text("Edited arguments apply to this call only").is_visible()
+    arguments.fill(shown)
     press(allow)
+    assert not form.get_by_text("Edited arguments apply to this call only").is_visible()
     press(always)
     press(refuse)
     reason.fill("too old")
     press(refuse)
-    arguments.fill('{"order": "A1", "amount": 100}')
+    arguments.fill(shown.replace("400", "100"))
     press(allow)
-    given = [body["value"] for _, body in server.posted]
-    assert given == ["yes", "always", "no", "no: too old", {"order": "A1", "amount": 100}]
+    answers = [body["value"] for _, body in server.posted]
+    assert answers == ["yes", "always", "no", "no: too old", {**given, "amount": 100}]
+
+
+def test_a_schema_with_the_word_approval_has_the_form_of_any_schema(opened, live, runs):
+    events = [*runs("brief")]
+    asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
+    schema = {"type": "object", "properties": {"why": {"type": "string"}}, "required": ["why"], "approval": True}
+    events[asked] = msgspec.structs.replace(events[asked], schema=schema)
+    server = live(events[: asked + 1])
+    tab = opened(server.address, allowed=server.host)
+    form = tab.locator("#panel form.answer")
+    form.locator("textarea").fill("because")
+    form.get_by_role("button", name="Answer").click()
+    tab.wait_for_selector("#panel .question :text-is('sent')")
+    assert server.posted[0][1]["value"] == {"why": "because"}
 
 
 def test_an_answer_that_is_begun_or_refused_stays_though_the_run_goes_on(opened, live, runs):
