@@ -28,7 +28,7 @@ from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.list_types import declared, fault_in_list
 from operad.runtime.workflow.map_items import Calls, ItemError, OnError, for_each
-from operad.runtime.workflow.nested import contains, plain_reader
+from operad.runtime.workflow.nested import contains, items_in, plain_reader
 from operad.runtime.workflow.parameters import is_item
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
@@ -288,9 +288,17 @@ class Map(BaseOperator[list[T]], Generic[T]):
         )
 
     def read_output(self, message: WorkflowMessage) -> list[T]:
-        """Return the body's answer for each item, as an instance of its type; for a failed item, its `ItemError`."""
+        """Return the body's answer for each item, as an instance of its type; for a failed item, its `ItemError`.
+
+        For a message of the map's fallback, return its value: the output ``items`` if there is one.
+        """
+        value: Any = items_in(message)
+        if "items" not in message.outputs or not isinstance(value, list):
+            return value
+        items = cast("list[Any]", value)
+        if len(message.parts) != sum(not isinstance(item, ItemError) for item in items):
+            return items
         parts = iter(message.parts)
-        items: list[Any] = message.outputs["items"]
         read: list[Any] = [
             item if isinstance(item, ItemError) else self.body.read_output(next(parts)) for item in items
         ]

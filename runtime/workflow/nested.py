@@ -92,10 +92,10 @@ def plain_reader(graph: WorkflowGraph) -> Callable[[WorkflowMessage], Any]:
 def _plain_reader_of(operator: BaseOperator) -> Callable[[WorkflowMessage], Any]:
     if isinstance(operator, Within):
         return plain_reader(operator.body.graph())
-    return _items_in if operator.gives_items else plain_value
+    return items_in if operator.gives_items else plain_value
 
 
-def _items_in(message: WorkflowMessage) -> Any:
+def items_in(message: WorkflowMessage) -> Any:
     """Return the list in the message of a map, or the value of its fallback."""
     return message.outputs["items"] if "items" in message.outputs else plain_value(message)
 
