@@ -94,13 +94,15 @@ class Configuration:
         spec = self.spec.leader
         if spec is None:
             raise InputError(f"{self.name}: configures no leader; add one under `leader`")
+        reasoner = self._reasoner(spec, model, model_name, base_url)
+        experts = [
+            self.expert(profile.name, model=model, model_name=model_name, base_url=base_url)
+            for profile in self.profiles
+        ]
         return Leader(
             Profile(name=spec.profile.name, description=spec.profile.desc),
-            [
-                self.expert(profile.name, model=model, model_name=model_name, base_url=base_url)
-                for profile in self.profiles
-            ],
-            self._reasoner(spec, model, model_name, base_url),
+            [self._in_team(expert, reasoner) for expert in experts],
+            reasoner,
             actions=self._leader_actions,
             toolkit=self.toolkit,
             max_splits=spec.max_splits,
@@ -159,6 +161,13 @@ class Configuration:
         spec = next(spec for spec in agents if spec is not None and spec.profile.name == name)
         return any((spec.model, self.spec.model, spec.reasoner.model_fields_set, self.spec.reasoner.model_fields_set))
 
+    def _in_team(self, expert: Expert, leader_reasoner: Reasoner) -> Expert:
+        """Return an expert for a leader; an expert for which the file names no model can use the model of a run."""
+        spec = next(spec for spec in self.spec.experts if spec.profile.name == expert.profile.name)
+        if spec.model or self.spec.model:
+            return expert
+        return _ExpertWithoutModel(expert, leader_reasoner, self.names_reasoner(expert.profile.name))
+
     def _memory(self, spec: ExpertSpec | LeaderSpec) -> int:
         return (spec.memory or self.spec.memory).tokens
 
@@ -178,6 +187,33 @@ class Configuration:
         if (spec.reasoner.type or self.spec.reasoner.type) == "DUAL":
             return DualModelReasoner(model, max_rounds=rounds)
         return MonoModelReasoner(model, max_rounds=rounds)
+
+
+class _ExpertWithoutModel(Expert):
+    """Expert in the team of a leader; the file names no model for it.
+
+    Args:
+        expert: The expert.
+        leader_reasoner: Reasoner of the leader.
+        keeps_settings: True if the file sets the expert's reasoner.
+    """
+
+    uses_model_of_run = True
+
+    def __init__(self, expert: Expert, leader_reasoner: Reasoner, keeps_settings: bool) -> None:
+        super().__init__(expert.profile, expert.workflow, expert.reasoner, expert.memory)
+        self._leader_reasoner = leader_reasoner
+        self._keeps_settings = keeps_settings
+
+    def reasoner_in(self, reasoner: Reasoner) -> Reasoner:
+        """Return the reasoner of a run, with the expert's settings; in a run with the leader's reasoner, its own."""
+        if reasoner is self._leader_reasoner:
+            return self.reasoner
+        own = self.reasoner if self._keeps_settings else None
+        if isinstance(own, MonoModelReasoner | DualModelReasoner) and isinstance(reasoner, MonoModelReasoner):
+            with suppress(InputError):  # without a model, the operators that ask one raise the error
+                return own.with_model(reasoner.model)
+        return reasoner
 
 
 def load(path: str | Path, *, trust: Trust = False) -> Configuration:

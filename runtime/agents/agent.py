@@ -109,3 +109,10 @@ class Expert(Agent):
     INPUT_DATA_ERROR, with a lesson for the producer of the input, and JOB_TOO_COMPLICATED_ERROR, which asks to split
     the job. A `Leader` does so.
     """
+
+    uses_model_of_run = False
+    """True for an expert of a file that names no model for it: a leader's run with another model uses that model."""
+
+    def reasoner_in(self, reasoner: Reasoner) -> Reasoner:
+        """Return the reasoner of the expert in a leader's run with a reasoner: the expert's own."""
+        return self.reasoner

@@ -192,8 +192,8 @@ class _LeaderOperator(BaseOperator[Any]):
         self.max_depth = max_depth
         self.job_states: dict[str, JobState] = {}
         self._preparing = Lock()
-
-    asks_model = False  # a job with an assigned expert needs no split, and experts have their own reasoners
+        # A job with an assigned expert needs no split, and experts may have their own reasoners.
+        self.asks_model = None if all(expert.uses_model_of_run for expert in experts.values()) else False
 
     @property
     def runs_workflows(self) -> Sequence[Workflow]:
@@ -348,10 +348,10 @@ class _Assignment(BaseOperator[Any]):
         state, part = self._state, self._part
         expert = self._leader_operator.experts[part.assigned_expert_name or ""]
         lessons = [*([state.lesson] if state.lesson else []), *state.lessons.get(part.id, [])]
+        thinks, lesson = expert.reasoner_in(reasoner), "\n".join(lessons) or None
         try:
             verdict = await run_nested(
-                expert.workflow,
-                OperatorCall(expert.reasoner, part, tuple(own_messages), tuple(given), "\n".join(lessons) or None),
+                expert.workflow, OperatorCall(thinks, part, tuple(own_messages), tuple(given), lesson)
             )
         except (InvalidError, OperatorError, SkippedError) as error:
             fault = fault_in(error)

@@ -28,7 +28,7 @@ from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.list_types import declared, fault_in_list
 from operad.runtime.workflow.map_items import Calls, ItemError, OnError, for_each
-from operad.runtime.workflow.nested import contains
+from operad.runtime.workflow.nested import contains, items_in, plain_reader
 from operad.runtime.workflow.parameters import is_item
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
@@ -60,7 +60,8 @@ class Map(BaseOperator[list[T]], Generic[T]):
     message's text is the item (as JSON if it is not text); its outputs are ``item`` and ``index``, counted from 0.
 
     The message of the map has the output ``items``, with the result of each item in the order of the list. A result is
-    the body's output named ``output``, all outputs if there are others, or the text. The messages of the body are the
+    the body's output named ``output``, all outputs if there are others, or the text; of a body with several last
+    operators, a dict of their results by id. The messages of the body are the
     parts of the map's message, and the worst of their statuses is its status. A model after the map is shown each item
     with its result.
 
@@ -274,7 +275,7 @@ class Map(BaseOperator[list[T]], Generic[T]):
                 operator_id=self._id,
             )
         messages = [outcome for outcome in outcomes.said if isinstance(outcome, WorkflowMessage)]
-        value = _list_in if self.body.graph().gives_items else _value
+        value = plain_reader(self.body.graph())
         return WorkflowMessage(
             scratchpad="\n\n".join(message.scratchpad for message in messages),
             status=worst.status,
@@ -287,9 +288,17 @@ class Map(BaseOperator[list[T]], Generic[T]):
         )
 
     def read_output(self, message: WorkflowMessage) -> list[T]:
-        """Return the body's answer for each item, as an instance of its type; for a failed item, its `ItemError`."""
+        """Return the body's answer for each item, as an instance of its type; for a failed item, its `ItemError`.
+
+        For a message of the map's fallback, return its value: the output ``items`` if there is one.
+        """
+        value: Any = items_in(message)
+        if "items" not in message.outputs or not isinstance(value, list):
+            return value
+        items = cast("list[Any]", value)
+        if len(message.parts) != sum(not isinstance(item, ItemError) for item in items):
+            return items
         parts = iter(message.parts)
-        items: list[Any] = message.outputs["items"]
         read: list[Any] = [
             item if isinstance(item, ItemError) else self.body.read_output(next(parts)) for item in items
         ]
@@ -402,15 +411,3 @@ def _as_workflow(body: Any) -> Workflow:
 def _with_item(call: OperatorCall, message: WorkflowMessage) -> WorkflowMessage:
     """Return the message of the body for an item, with the item."""
     return message.changed(item=call.messages[0].outputs["item"])
-
-
-def _list_in(message: WorkflowMessage) -> Any:
-    """Return the list in the message of a map."""
-    return message.outputs.get("items", message.scratchpad)
-
-
-def _value(message: WorkflowMessage) -> Any:
-    """Return the result in a message: its output ``output``, all its outputs, or its text."""
-    if list(message.outputs) == ["output"]:
-        return message.outputs["output"]
-    return message.outputs or message.scratchpad

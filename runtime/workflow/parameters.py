@@ -17,12 +17,14 @@ from typing_extensions import is_typeddict
 
 from operad.runtime.events import Scope
 from operad.runtime.events.run_context import RunContext
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import FaultError, InputError, did_you_mean, shorten
 from operad.runtime.values.ids import as_name
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import Output, is_class
 from operad.runtime.values.output import name as name_of_type
+from operad.runtime.workflow.nested import Within, plain_reader
 
 Special = Literal["job", "reasoner", "context"]
 
@@ -272,21 +274,31 @@ def _taking_item(free: Sequence[Parameter], known: Collection[str]) -> str:
 def as_value(message: WorkflowMessage, scope: Scope | None) -> WorkflowMessage:
     """Return a message whose output is the answer: of a map, its list; of a map around this workflow, the item.
 
-    Other messages are returned unchanged.
+    The outputs for a nested workflow with several last operators are their answers by id. Other messages are returned
+    unchanged.
     """
     if message.outputs.keys() == {"items"} and (message.parts or _is_of_map(message, scope)):
         return _with_output(message, "items")
+    if len(message.parts) > 1 and isinstance(nested := _operator_of(message, scope), Within):
+        answers = plain_reader(nested.body.graph())(message)
+        return message.changed(outputs=answers) if isinstance(answers, dict) else message
     return message if not _is_item_around(message, scope) else _with_output(message, "item")
 
 
 def _is_of_map(message: WorkflowMessage, scope: Scope | None) -> bool:
     """Return True if a message without parts is that of a map: its list was empty, or all its items failed."""
+    operator = _operator_of(message, scope)
+    return operator is not None and operator.gives_items
+
+
+def _operator_of(message: WorkflowMessage, scope: Scope | None) -> BaseOperator | None:
+    """Return the operator of a message in the workflow of a scope, or in those around it."""
     for outer in scope.outwards() if scope else ():
         run: Any = outer.run  # a `Run`
-        operator = run.build.graph.operators.get(message.operator_id)
+        operator: BaseOperator | None = run.build.graph.operators.get(message.operator_id)
         if operator is not None:
-            return bool(operator.gives_items)
-    return False
+            return operator
+    return None
 
 
 def item_in(messages: Sequence[WorkflowMessage], scope: Scope | None) -> WorkflowMessage | None:

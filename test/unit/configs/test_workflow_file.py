@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from operad import InputError, InvalidError, load_workflow
+from operad import InputError, InvalidError, Workflow, load_workflow
 from operad.configs.code import UntrustedError
 from operad.flows.formats.fields import LossyError
 from operad.operators import Services
+from operad.runtime import Job, Task
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 
 NODES = """
@@ -77,12 +78,85 @@ def test_only_a_file_that_names_a_model_gives_it_to_the_workflow(write, named, h
     assert load_workflow(write(EXPERTS + named), expert="Writer", model=scripted).model is scripted
 
 
-def test_all_experts_of_a_team_use_the_given_reasoner(write):
+TEAM = EXPERTS + "leader: {profile: {name: Editor}}\n"
+
+
+def of_a_team(task):
+    """Answer a leader's split, or the instruction of its expert."""
     part = {"id": "1", "goal": "Write.", "context": "", "completion_criteria": "", "dependencies": []}
     split = {"sub_jobs": [{**part, "assigned_expert": "Writer"}]}
-    scripted = ScriptedReasoner(lambda task: "Dear Ada" if task.instruction == "Write a letter." else json.dumps(split))
-    flow = load_workflow(write(EXPERTS + "leader: {profile: {name: Editor}}\n"), model=scripted)
+    return "Dear Ada" if task.instruction == "Write a letter." else json.dumps(split)
+
+
+def test_all_experts_of_a_team_use_the_given_reasoner(write):
+    flow = load_workflow(write(TEAM), model=ScriptedReasoner(of_a_team))
     assert flow.run("A letter to Ada, please.").text == "Dear Ada"
+
+
+def with_model(flow, model):
+    flow.model = model
+    return flow
+
+
+@pytest.mark.parametrize("settings", ["", "reasoner: {max_rounds: 3}\n"])
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda flow, model: flow.run("x", model=model),
+        lambda flow, model: with_model(flow, model).run("x"),
+        lambda flow, model: flow.chat(model=model).send("x"),
+    ],
+)
+def test_experts_without_a_model_use_the_model_of_the_run(write, run, settings):
+    flow = load_workflow(write(TEAM + settings))
+    assert run(flow, ScriptedReasoner(of_a_team)).text == "Dear Ada"
+
+
+def test_the_model_of_a_run_replaces_the_one_that_the_team_was_loaded_with(write):
+    flow = load_workflow(write(TEAM), model=ScriptedReasoner([]))
+    assert flow.run("x", model=ScriptedReasoner(of_a_team)).text == "Dear Ada"
+
+
+def test_a_team_without_a_model_uses_the_one_of_the_workflow_that_contains_it(write):
+    assert Workflow(load_workflow(write(TEAM)), model=ScriptedReasoner(of_a_team)).run("x").text == "Dear Ada"
+
+
+def test_experts_keep_the_model_that_the_file_names_for_them(write):
+    with ScriptedModel([Say("Dear Tom")]) as own:
+        model = f"\n    model: {{name: m, base_url: '{own.model.base_url}'}}"
+        file = write(TEAM.replace("{name: Writer}", "{name: Writer}" + model))
+        assert load_workflow(file).run("x", model=ScriptedReasoner(of_a_team)).text == "Dear Tom"
+
+
+@pytest.mark.parametrize("named_for", ["leader", "nobody"])
+def test_without_a_model_of_the_run_experts_use_the_model_of_the_environment(write, monkeypatch, named_for):
+    split = of_a_team(Task(job=Job("x"), instruction=""))
+    with ScriptedModel([Say("Dear Eve")] if named_for == "leader" else [Say(split), Say("Dear Eve")]) as of_environment:
+        monkeypatch.setenv("OPENAI_BASE_URL", of_environment.model.base_url)
+        monkeypatch.setenv("OPERAD_MODEL", "m")
+        with ScriptedModel([Say(split)] if named_for == "leader" else []) as of_leader:
+            named = f", model: {{name: big, base_url: '{of_leader.model.base_url}'}}" if named_for == "leader" else ""
+            file = write(TEAM.replace("{name: Editor}", "{name: Editor}" + named))
+            assert load_workflow(file).run("x").text == "Dear Eve"
+
+
+def test_an_expert_keeps_the_settings_of_its_reasoner_with_the_model_of_the_run(write):
+    settings = "{name: Writer}\n    reasoner: {type: DUAL}"
+    file = write(TEAM.replace("{name: Writer}", settings))
+    steps = [
+        Say(of_a_team(Task(job=Job("x"), instruction=""))),
+        Say('{"instruction": "", "finished": true}'),
+        Say("Dear Ada"),
+    ]
+    with ScriptedModel(steps) as endpoint:
+        assert load_workflow(file).run("x", model=endpoint.model).text == "Dear Ada"
+
+
+def test_a_team_without_any_model_is_refused_before_the_run(write, monkeypatch):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(InputError, match=r"^no model is configured"):
+        load_workflow(write(TEAM)).run("x")
 
 
 def test_a_configuration_that_comes_with_operad_is_loaded_by_name():

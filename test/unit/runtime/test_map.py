@@ -21,7 +21,7 @@ from operad.runtime.events import (
     current_scope,
     emit,
 )
-from operad.runtime.policies.policy import Budget
+from operad.runtime.policies.policy import Budget, Policy
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.values.errors import BudgetError, FaultError, InputError, InvalidError, OperadError, OperatorError
 from operad.runtime.values.message import Job, Usage, WorkflowMessage, WorkflowStatus
@@ -1200,3 +1200,34 @@ def test_a_function_after_a_map_in_a_map_gets_lists_of_lists():
 
     rows = Map("rows", Map("cells", shout, over="item"), over="table")
     assert Workflow(rows >> joined).run({"table": [["a", "b"], ["c"], []]}).text == "AB/C/"
+
+
+def _fails(x: int) -> int:
+    raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    ("fallback", "output"),
+    [
+        ("sorry", "sorry"),
+        (WorkflowMessage(outputs={"items": [0, 0]}), [0, 0]),
+        (WorkflowMessage(outputs={"items": "none"}), "none"),
+        (WorkflowMessage(outputs={"total": 0}), {"total": 0}),
+        (operator(lambda: [7], id="seven"), [7]),
+    ],
+)
+def test_the_answer_of_a_map_that_used_its_fallback_is_that_of_the_fallback(fallback: Any, output: Any) -> None:
+    flow = Workflow(operator(lambda: [1, 2], id="numbers"))
+    flow.add(Map("m", each=_fails), after="numbers", policy=Policy(fallback=fallback))
+    assert flow.run("x").output == output
+
+
+def test_a_map_in_a_map_may_use_its_fallback() -> None:
+    def repr_of(x: list[str]) -> str:
+        return repr(x)
+
+    inner = Workflow(name="inner")
+    inner.add(Map("m", each=_fails), policy=Policy(fallback="sorry"))
+    rows = operator(lambda: [[1], [2]], id="rows")
+    assert Workflow(rows >> Map("each", each=inner)).run("x").output == ["sorry", "sorry"]
+    assert Workflow(rows >> Map("each", each=inner) >> repr_of).run("x").text == "['sorry', 'sorry']"

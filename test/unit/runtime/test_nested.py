@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -23,6 +24,8 @@ from operad.runtime.events import (
 from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.values.errors import InvalidError, OperatorError
 from operad.runtime.values.message import Job, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.workflow.decorator import operator as step
+from operad.runtime.workflow.map import Map
 from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
 
 JOB = Job(goal="goal", id="job")
@@ -617,3 +620,38 @@ async def test_a_workflow_without_a_model_that_an_operator_runs_uses_the_model_o
         return (await own.arun(job.goal)).text
 
     assert (await Workflow(ask_its_own).arun("why?", model=ScriptedReasoner([]))).text == "its own"
+
+
+def _said(m: Any) -> str:
+    return json.dumps(m)
+
+
+def _same(x: int) -> int:
+    return x
+
+
+def _two_tails() -> Any:
+    return step(_same) >> [Operator("Say a.", id="a"), step(lambda: 7, id="b")]
+
+
+def test_a_function_after_a_workflow_with_several_last_operators_gets_their_answers_by_id():
+    flow = Workflow(step(lambda: 3, id="n") >> Workflow(_two_tails(), name="m") >> _said)
+    assert json.loads(flow.run("x", model=ScriptedReasoner({"a": "A"})).text) == {"a": "A", "b": 7}
+
+
+def test_the_answers_of_several_last_operators_are_found_however_deep_the_workflow_is():
+    deep = Workflow(Workflow(_two_tails(), name="inner"), name="m")
+    result = Workflow(step(lambda: 3, id="n") >> deep >> _said).run("x", model=ScriptedReasoner({"a": "A"}))
+    assert json.loads(result.text) == {"a": "A", "b": 7} == result["m"]
+
+
+def test_the_list_of_a_map_is_an_answer_among_several():
+    body = step(lambda: [1, 2], id="n") >> [Map("each", _same), Operator("Say a.", id="a")]
+    result = Workflow(Workflow(body, name="m") >> _said).run("x", model=ScriptedReasoner({"a": "A"}))
+    assert json.loads(result.text) == {"each": [1, 2], "a": "A"} == result["m"]
+
+
+def test_a_result_of_a_map_whose_body_has_several_last_operators_holds_their_answers_by_id():
+    flow = Workflow(step(lambda: [1, 2], id="n") >> Map("m", each=_two_tails()) >> _said)
+    result = flow.run("x", model=ScriptedReasoner({"a": "A"}))
+    assert json.loads(result.text) == [{"a": "A", "b": 7}] * 2 == result["m"]
