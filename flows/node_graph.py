@@ -88,6 +88,15 @@ class NodeGraph:
         """True if the workflow has data that only one format has a place for."""
         return any(each.extra for each in (self, *self.nodes, *self.edges))
 
+    def around(self, node_id: str) -> list[str]:
+        """Return the ids of the containers around a node, the innermost first."""
+        found: list[str] = []
+        node = self.by_id.get(node_id)
+        while node and node.parent in self.by_id and node.parent not in found:
+            found.append(node.parent)
+            node = self.by_id[node.parent]
+        return found
+
     def inside(self, parent: str) -> NodeGraph:
         """Return the nodes inside a container and their edges; for an empty id, those outside of all containers."""
         ids = {node.id for node in self.nodes if node.parent == parent}

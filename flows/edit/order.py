@@ -29,7 +29,7 @@ def in_order(before: NodeGraph, after: NodeGraph, types: Types) -> NodeGraph:
     for spec in new:
         order.add(spec)
     ids = {spec.id for spec in new}
-    reading = [spec for spec in kept if ids and ids & set(reads(spec, types))]
+    reading = [spec for spec in kept if ids and ids & set(reads(after, spec, types))]
     for spec in sorted((*touched, *reading), key=order.place):
         order.bring_what_it_reads(spec)
     return replace(after, nodes=order.nodes)
@@ -64,9 +64,9 @@ class _Order:
 
     def add(self, spec: NodeSpec) -> None:
         """Insert a new node after the nodes that it reads, its predecessors and its container; else at the end."""
-        containers = self._around(spec)
+        containers = self._graph.around(spec.id)
         predecessors = set(containers) | {edge.source for edge in self._graph.edges if edge.target == spec.id}
-        predecessors |= set(reads(spec, self._types))
+        predecessors |= set(reads(self._graph, spec, self._types))
         predecessors_with_contents = predecessors | {
             inner for predecessor in predecessors - set(containers) for inner in inside_of(self._graph, predecessor)
         }
@@ -83,7 +83,7 @@ class _Order:
     def bring_what_it_reads(self, spec: NodeSpec) -> None:
         """Move nodes that a node reads before it, with the nodes inside them and the nodes that these read."""
         self._moving.add(spec.id)
-        for node_id in reads(spec, self._types):
+        for node_id in reads(self._graph, spec, self._types):
             other = self._graph.by_id.get(node_id)
             if other is None or node_id in self._moving or self.place(other) < self.place(spec):
                 continue
@@ -91,7 +91,7 @@ class _Order:
             if spec.id in inside:
                 continue
             block = [node for node in self.nodes if node is other or node.id in inside]
-            node_and_containers = [self._graph.by_id[each] for each in [spec.id, *self._around(spec)]]
+            node_and_containers = [self._graph.by_id[each] for each in [spec.id, *self._graph.around(spec.id)]]
             anchor = next((ancestor for ancestor in node_and_containers if ancestor.parent == other.parent), spec)
             self.nodes = [node for node in self.nodes if not any(node is moved for moved in block)]
             place = min(self.place(anchor), self.place(spec))
@@ -99,11 +99,3 @@ class _Order:
             for member in block:
                 self.bring_what_it_reads(member)
         self._moving.discard(spec.id)
-
-    def _around(self, spec: NodeSpec) -> list[str]:
-        """Return the ids of the containers around a node, the innermost first."""
-        containers: list[str] = []
-        while spec.parent in self._graph.by_id and spec.parent not in containers:
-            containers.append(spec.parent)
-            spec = self._graph.by_id[spec.parent]
-        return containers

@@ -21,7 +21,7 @@ def node_of(spec: NodeSpec, types: Mapping[str, NodeType]) -> NodeOperator[Any] 
         return None
 
 
-def reads(spec: NodeSpec, types: Mapping[str, NodeType]) -> list[str]:
+def reads(graph: NodeGraph, spec: NodeSpec, types: Mapping[str, NodeType]) -> list[str]:
     """Return the ids of the nodes that a node reads, as far as its parameters are valid, without nodes inside it."""
     node = node_of(spec, types)
     if node is not None:
@@ -31,7 +31,8 @@ def reads(spec: NodeSpec, types: Mapping[str, NodeType]) -> list[str]:
         references = list(references_in(params_type, readable(params_type, spec.params)))
     else:
         references = []
-    return list(dict.fromkeys(reference.selector.node for reference in references))
+    read = dict.fromkeys(reference.selector.node for reference in references)
+    return [node_id for node_id in read if spec.id not in graph.around(node_id)]
 
 
 def following(graph: NodeGraph, types: Mapping[str, NodeType], change: Change) -> NodeGraph:

@@ -170,11 +170,11 @@ def _unquoted(quoted: str) -> str:
 
 
 def _order_issues(graph: NodeGraph, nodes: Mapping[str, NodeOperator[Any]]) -> Iterator[Issue]:
-    """Yield an issue for each reference to a later node; only an iteration's ``output_selector`` may be one."""
+    """Yield an issue for each reference to a later node, except those of a container to nodes inside it."""
     position = {node_id: number for number, node_id in reversed(list(enumerate(node.id for node in graph.nodes)))}
     for node_id, node in nodes.items():
         for other in dict.fromkeys(reference.selector.node for reference in node.references):
-            if position.get(other, -1) > position[node_id]:
+            if position.get(other, -1) > position[node_id] and node_id not in graph.around(other):
                 yield Issue("order", f"refers to {other!r}, which stands after it in the list", node_id)
 
 

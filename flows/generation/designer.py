@@ -15,6 +15,8 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
+from pydantic import JsonValue
+
 from operad.flows.check import NodeType
 from operad.flows.formats.json_text import read_json
 from operad.flows.generation import prompts
@@ -29,7 +31,15 @@ from operad.flows.generation.draft import (
 )
 from operad.flows.generation.drafting import params_schema
 from operad.flows.generation.graph_json import to_json
-from operad.flows.generation.mending import CONTESTABLE, MendWorkflow, contested_in, findings_in, nodes_in, repair_draft
+from operad.flows.generation.mending import (
+    CONTESTABLE,
+    GENERATED,
+    MendWorkflow,
+    contested_in,
+    findings_in,
+    nodes_in,
+    repair_draft,
+)
 from operad.flows.generation.motifs import nearest
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer
@@ -50,7 +60,7 @@ from operad.flows.generation.stage import (
     task_of,
 )
 from operad.flows.node_graph import NodeGraph
-from operad.flows.repair import repair
+from operad.flows.repair import RULES, Repaired, repair
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import Reasoner, ask
@@ -159,6 +169,7 @@ class BuildWorkflow(Stage):
         workflow: The drafted workflow; absent if drafting failed.
         plan: The plan of the workflow.
         notes: Notes of the plan on assumptions and on requests that cannot be met.
+        repairs: Repairs of the form of an answer that is a whole workflow.
         prompt: Estimated tokens of each part of the prompt; empty if no model was asked.
         failure: Reason why there is no workflow.
     """
@@ -200,14 +211,20 @@ class BuildWorkflow(Stage):
         except AnswerError as error:
             failure = describe(error)
             return self._message(call.job, failure, failure=failure, plan=answer, prompt=sizes)
-        is_whole = isinstance(params, NodeGraph)
-        graph = restore_kept_nodes(params, base, plan) if is_whole else drafted_graph(plan, params, base, types)
+        repairs: list[JsonValue] = []
+        if isinstance(params, Repaired):
+            assert params.graph is not None  # noqa: S101 - read_tagged refuses answers without a workflow
+            graph = restore_kept_nodes(params.graph, base, plan)
+            repairs = [str(repair) for repair in params.repairs]
+        else:
+            graph = drafted_graph(plan, params, base, types)
         return self._message(
             call.job,
             prompts.skeleton(graph, types),
             workflow=to_json(graph),
             plan=answer,
             notes=list(plan.notes),
+            repairs=repairs,
             prompt=sizes,
         )
 
@@ -259,7 +276,7 @@ def _missing_schema(
 
 async def _ask_params(
     reasoner: Reasoner, job: Job, parts: Sequence[prompts.Part], schemas: Mapping[str, Schema], lesson: str | None
-) -> Mapping[str, Mapping[str, Any]] | NodeGraph:
+) -> Mapping[str, Mapping[str, Any]] | Repaired:
     """Ask a model for the parameters of nodes, by id; it may also answer with the whole workflow."""
     if not schemas:
         return {}
@@ -276,17 +293,24 @@ async def _ask_params(
     return read_tagged(text)
 
 
-def read_tagged(said: str) -> Mapping[str, Mapping[str, Any]] | NodeGraph:
+FORM_RULES = GENERATED & {rule.name for rule in RULES if rule.level in ("text", "shape")}
+"""Rules for reading a whole workflow. `MendWorkflow` applies those on its meaning, without changing kept nodes."""
+
+
+def read_tagged(said: str) -> Mapping[str, Mapping[str, Any]] | Repaired:
     """Read a model's answer between tags: parameters of nodes by id, or a whole response of Chat2Workflow's form.
+
+    Returns:
+        The parameters, or the workflow with the repairs of its form.
 
     Raises:
         AnswerError: The answer is neither.
     """
     if "<workflow>" in said:
-        mended = repair(said)
-        if mended.graph is not None:
-            return mended.graph
-        raise AnswerError("the workflow between the tags cannot be read: " + "; ".join(mended.lessons[:3]))
+        repaired = repair(said, rules=FORM_RULES)
+        if repaired.graph is None:
+            raise AnswerError("the workflow between the tags cannot be read: " + "; ".join(repaired.lessons[:3]))
+        return repaired
     json_text = said.partition("<nodes>")[2].partition("</nodes>")[0] or said
     try:
         value = read_json(json_text.strip(), "nodes")

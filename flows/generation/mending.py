@@ -85,7 +85,7 @@ class MendWorkflow(Stage):
         plan: The plan of the workflow.
         notes: Notes on assumptions and on requests that cannot be met.
         allowed: Ids of the nodes that may be changed; absent if all may.
-        repairs: Repairs by rules.
+        repairs: Repairs by rules, including those of the form of the draft.
         operations: Answer of the model with its operations.
         asked: Findings that the model was asked to mend.
         told: Findings that the model was asked to mend in all rounds so far.
@@ -115,7 +115,7 @@ class MendWorkflow(Stage):
         extra: dict[str, JsonValue] = {}
         if newest_message is None or newest_graph is None or not call.lesson:
             repaired = repair_draft(graph, base, allowed)
-            repairs = [str(repair) for repair in repaired.repairs]
+            repairs = [*_texts(drafted, "repairs"), *map(str, repaired.repairs)]
         else:
             findings = _findings(newest_message) or findings_in(call.lesson) or [call.lesson]
             repaired, extra = await self._ask_operations(

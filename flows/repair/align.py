@@ -11,7 +11,6 @@ from operad.flows.formats.shapes import list_of, pairs_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.aggregators import free_id
 from operad.flows.repair.contract import declared
-from operad.flows.repair.spelling import around
 from operad.flows.repair.state import Proposal, State, params_of, with_edges, with_params
 from operad.flows.repair.walk import renamed
 from operad.operators.variables import Selector, VariableType
@@ -101,7 +100,7 @@ def documents(state: State) -> Iterator[Proposal]:
         extractor = _extractor_of(graph, selector)
         added = extractor is None
         if extractor is None:
-            level = selector.node if selector.node in around(graph, node_id) else graph.by_id[selector.node].parent
+            level = selector.node if selector.node in graph.around(node_id) else graph.by_id[selector.node].parent
             extractor = NodeSpec(
                 free_id(set(graph.by_id), level), "document-extractor", {"variable_selector": list(selector)}, level
             )
@@ -109,7 +108,7 @@ def documents(state: State) -> Iterator[Proposal]:
         text_selector = Selector("text", extractor.id)
         graph = with_params(graph, node, renamed(node, lambda read: text_selector if read == selector else read))  # noqa: B023 - called at once
         target = next(
-            (each for each in (node_id, *around(graph, node_id)) if graph.by_id[each].parent == extractor.parent), ""
+            (each for each in (node_id, *graph.around(node_id)) if graph.by_id[each].parent == extractor.parent), ""
         )
         if target and target != extractor.id and (added or not state.checker.comes_before(extractor.id, target)):
             graph = with_edges(graph, [*graph.edges, Edge(extractor.id, target)])

@@ -11,7 +11,7 @@ from operad.flows.formats.shapes import is_selector, list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.aggregators import free_id
 from operad.flows.repair.names import STARTS
-from operad.flows.repair.spelling import CONTAINERS, around
+from operad.flows.repair.spelling import CONTAINERS
 from operad.flows.repair.state import Proposal, State, arrow, params_of, with_edges, without
 from operad.flows.repair.walk import ids_renamed
 from operad.runtime.graph.schedule import reachable
@@ -229,14 +229,14 @@ def _from_start(graph: NodeGraph, inner: NodeSpec, edges: Sequence[Edge]) -> lis
 
 def _common_container(graph: NodeGraph, first: NodeSpec, second: NodeSpec) -> str:
     """Return the id of the innermost container around both nodes; empty if there is none."""
-    around_first = [*around(graph, first.id), ""]
-    around_second = {*around(graph, second.id), ""}
+    around_first = [*graph.around(first.id), ""]
+    around_second = {*graph.around(second.id), ""}
     return next(container for container in around_first if container in around_second)
 
 
 def on_level(graph: NodeGraph, node: NodeSpec, level: str) -> NodeSpec | None:
     """Return the node itself, or the container around it, whose parent is a given node; None if there is none."""
-    return next((graph.by_id[node_id] for node_id in (node.id, *around(graph, node.id))
+    return next((graph.by_id[node_id] for node_id in (node.id, *graph.around(node.id))
                  if node_id in graph.by_id and graph.by_id[node_id].parent == level), None)  # fmt: skip
 
 

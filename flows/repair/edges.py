@@ -12,7 +12,6 @@ from operad.flows.formats.shapes import list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.containers import kept_inside, on_level, rename
 from operad.flows.repair.names import STARTS
-from operad.flows.repair.spelling import around
 from operad.flows.repair.state import Proposal, State, arrow, params_of, with_edges, without
 from operad.flows.repair.walk import params_type_of
 from operad.operators.variables import Text
@@ -213,7 +212,7 @@ def late_reads(state: State) -> Iterator[Proposal]:
         if reader is None:
             continue
         for other in dict.fromkeys(reference.selector.node for reference in reader.references):
-            if other not in graph.by_id or other == node.id or other in around(graph, node.id):
+            if other not in graph.by_id or other == node.id or other in graph.around(node.id):
                 continue
             source = on_level(graph, graph.by_id[other], graph.by_id[node.id].parent)
             target = node
@@ -265,10 +264,14 @@ def order(state: State) -> Iterator[Proposal]:
 
 
 def _nodes_read(graph: NodeGraph) -> dict[str, set[str]]:
-    """Return the nodes that each node reads, except its containers."""
+    """Return the nodes that each node reads, except its containers and the nodes inside it."""
     reads = reads_of(graph)
     return {
-        node.id: {node_id for node_id in reads[node.id] if node_id not in around(graph, node.id)}
+        node.id: {
+            node_id
+            for node_id in reads[node.id]
+            if node_id not in graph.around(node.id) and node.id not in graph.around(node_id)
+        }
         for node in graph.nodes
     }
 

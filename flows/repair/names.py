@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from operad.flows.check import lookup
 from operad.flows.node_graph import NodeSpec
-from operad.flows.repair.spelling import around, is_container, with_items
+from operad.flows.repair.spelling import is_container, with_items
 from operad.flows.repair.state import Proposal, State, params_of, with_params
 from operad.flows.repair.walk import changed, params_type_of, renamed
 from operad.operators.named_params import named_place
@@ -54,7 +54,7 @@ def unreadable(state: State) -> Iterator[Reading]:
         node = state.known(spec)
         if node is None:
             continue
-        containers = around(graph, spec.id)
+        containers = graph.around(spec.id)
         readings = [(reference.where, reference.selector, reference.accepts) for reference in node.references]
         readings += [(where, selector, tuple(T)) for where, selector in node.results]
         for where, selector, accepts in readings:
@@ -84,9 +84,7 @@ def items(state: State) -> Iterator[Proposal]:
             yield Proposal(node.id, "the item is named with its iteration", why, with_params(state.graph, node, params))
     for reading in unreadable(state):
         variable, named = reading.selector
-        outer = [
-            container for container in around(state.graph, reading.node.id) if is_container(state.graph, container)
-        ]
+        outer = [container for container in state.graph.around(reading.node.id) if is_container(state.graph, container)]
         holder = state.graph.by_id.get(named)
         if reading.where == "output_selector" or not outer:
             continue
@@ -143,7 +141,7 @@ def _only_holder(state: State, reading: Reading) -> Selector | None:
     name = reading.selector.variable
     visible_levels = (
         reading.node.parent,
-        *[state.graph.by_id[container].parent for container in around(state.graph, reading.node.id)],
+        *[state.graph.by_id[container].parent for container in state.graph.around(reading.node.id)],
     )
     holders = [
         Selector(name, node_id)
@@ -193,7 +191,7 @@ def _readings_of_unreadable(state: State) -> Iterator[Reading]:
 def inside_read_outside(state: State) -> Iterator[Proposal]:
     """Redirect references to a node inside a container, from outside, to the output of the container."""
     for node in state.graph.nodes:
-        here = [node.id, *around(state.graph, node.id)]
+        here = [node.id, *state.graph.around(node.id)]
         known = state.known(node)
         results = {each for _, each in known.results} if known else set[Selector]()
         for selector in dict.fromkeys(_selectors_read(state, node)):

@@ -15,16 +15,6 @@ _LOOSE = re.compile(r"\{\{\s*#?\s*(['\"]?)([\w-]+)\1\s*\.\s*([\w.]+)\s*#?\s*\}\}
 _ITEM = re.compile(r"\{\{\s*#?\s*(item|index|current_item|element)((?:\.\w+)*)\s*#?\s*\}\}")
 
 
-def around(graph: NodeGraph, node_id: str) -> list[str]:
-    """Return the ids of the containers around a node, the innermost first."""
-    found: list[str] = []
-    node = graph.by_id.get(node_id)
-    while node and node.parent in graph.by_id and node.parent not in found:
-        found.append(node.parent)
-        node = graph.by_id[node.parent]
-    return found
-
-
 def is_container(graph: NodeGraph, node_id: str) -> bool:
     """Return whether a node is a container, in which other nodes can run."""
     return node_id in graph.by_id and graph.by_id[node_id].type in CONTAINERS
@@ -37,7 +27,7 @@ def with_references(graph: NodeGraph, node: NodeSpec) -> Any:
 
 def with_items(graph: NodeGraph, node: NodeSpec) -> Any:
     """Return a node's parameters with ``{{item}}`` and ``{{#item#}}`` replaced by the item of its container."""
-    container = next((node_id for node_id in around(graph, node.id) if is_container(graph, node_id)), "")
+    container = next((node_id for node_id in graph.around(node.id) if is_container(graph, node_id)), "")
     return changed(node, partial(_with_container, container)) if container else node.params
 
 

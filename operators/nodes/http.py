@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import base64
 import json
@@ -209,10 +208,11 @@ class Request(_Request[RequestParams]):
             if body.type == "binary":
                 files = self._files(value, call)
                 return (await _read_file(files[0]) if files else b""), ""
-            if body.type == "json" and isinstance(value, Text) and (filled := _filled_json(value, call)) is not None:
-                return filled, _TYPES[body.type]
             text = call.text(value) if isinstance(value, Text) else str(call.get(value))
-            return (self._json_body(text) if body.type == "json" else text.encode()), _TYPES[body.type]
+            if body.type == "json":
+                filled = _filled_json(value, call) if isinstance(value, Text) else None
+                return self._json_body(text if filled is None else filled), _TYPES[body.type]
+            return text.encode(), _TYPES[body.type]
         texts = [(call.text(p.name), call.text(p.value)) for p in body.parts if isinstance(p.value, Text)]
         if body.type == "x-www-form-urlencoded":
             return urlencode(dict(texts)).encode(), _TYPES[body.type]
@@ -247,53 +247,27 @@ class Request(_Request[RequestParams]):
 
 
 _STRING_OR_REFERENCE = re.compile(r'"(?:[^"\\]|\\.)*"|(\{\{#[^#{}]+#\}\})', re.DOTALL)
-_BARE = "\0"
-"""Mark of a variable that stands outside of the strings of a JSON template."""
 
 
-def _filled_json(template: Text, call: NodeCall) -> bytes | None:
+def _filled_json(template: Text, call: NodeCall) -> str | None:
     """Return a JSON template with its variables replaced; None if the template is not a JSON object or list.
 
-    Values in strings are escaped, so that quotes in them do not end a string. Outside of strings, the text of a value
-    is read as JSON or as Python writes it, as texts of Dify do; other texts become strings.
+    Values in strings are escaped, so that quotes in them do not end a string. Outside of strings, a value is inserted
+    as text, as in Dify, so that it may be several items of a list; the JSON that results may need a repair.
     """
 
-    def marked(match: re.Match[str]) -> str:
-        return json.dumps(_BARE + match[1]) if match[1] else match[0]
-
-    def filled(value: Any) -> Any:
-        match value:
-            case str() if value.startswith(_BARE):
-                return _literal(call.text(Text(value.removeprefix(_BARE))))
-            case str():
-                return call.text(Text(value))
-            case list():
-                return [filled(each) for each in cast("list[Any]", value)]
-            case dict():
-                return {call.text(Text(key)): filled(each) for key, each in cast("dict[str, Any]", value).items()}
-            case _:
-                return value
+    def filled(match: re.Match[str]) -> str:
+        if match[1]:
+            return call.text(Text(match[1]))
+        return json.dumps(call.text(Text(json.loads(match[0], strict=False))), ensure_ascii=False)
 
     try:
-        marked_template = json.loads(_STRING_OR_REFERENCE.sub(marked, template), strict=False)
+        form = json.loads(
+            _STRING_OR_REFERENCE.sub(lambda match: '""' if match[1] else match[0], template), strict=False
+        )
     except (ValueError, RecursionError):
         return None
-    if not isinstance(marked_template, dict | list):
-        return None
-    return json.dumps(filled(marked_template), ensure_ascii=False).encode()
-
-
-def _literal(text: str) -> Any:
-    """Return the value that a text writes in JSON, broken JSON or Python; other texts unchanged."""
-    is_object = text.lstrip().startswith(("{", "[", "```"))
-    for read in (json.loads, ast.literal_eval, *((_repaired_json,) if is_object else ())):
-        try:
-            value = read(text.strip())
-            json.dumps(value)
-            return value
-        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            pass
-    return text
+    return _STRING_OR_REFERENCE.sub(filled, template) if isinstance(form, dict | list) else None
 
 
 def _repaired_json(text: str) -> Any:
@@ -303,13 +277,22 @@ def _repaired_json(text: str) -> Any:
         ValueError: The text is not JSON, and cannot be repaired.
     """
     try:
-        return json.loads(text, strict=False)
+        return _read_json(text)
     except ValueError:
         if len(text) > _MOST_REPAIRED:
             raise
     from json_repair import repair_json
 
-    return json.loads(repair_json(text), strict=False)
+    return _read_json(repair_json(text))
+
+
+def _read_json(text: str) -> Any:
+    """Return the value of a JSON text; NaN and Infinity, which Python reads, are not JSON."""
+
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is not JSON")
+
+    return json.loads(text, strict=False, parse_constant=refuse)
 
 
 _MOST_REPAIRED = 100_000

@@ -49,9 +49,12 @@ class Form:
 
     @property
     def asked(self) -> Schema:
-        """Schema that the model receives."""
+        """Schema that the model receives; optional keys that may be null are required, because strict mode has no others."""
         if not self.enclosed:
-            return self.schema
+            properties: Schema = self.schema.get("properties", {})
+            optional = [part for name, part in properties.items() if name not in self.schema.get("required", ())]
+            is_nullable = optional and all(map(_may_be_null, optional))
+            return {**self.schema, "required": list(properties)} if is_nullable else self.schema
         moved = {key: self.schema[key] for key in ("$defs", "definitions") if key in self.schema}
         inner = {key: value for key, value in self.schema.items() if key not in moved}
         return {
@@ -326,6 +329,13 @@ def _schema_request(form: Form) -> str:
 
 def _repair_request(fault: str, form: Form) -> str:
     return f"That answer does not fit:\n{fault}\n\n{_schema_request(form)}"
+
+
+def _may_be_null(schema: Any) -> bool:
+    """Return True if null can stand for a missing value: the schema permits it and has no default."""
+    if not isinstance(schema, dict) or "default" in schema:
+        return False
+    return {"type": "null"} in cast("Schema", schema).get("anyOf", ())
 
 
 def _object_schema(properties: Schema) -> Schema:

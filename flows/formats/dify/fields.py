@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from operad.flows.formats.dify.nodes.models import TYPES_WITH_OPTIONS
 from operad.flows.formats.fields import NOTHING, Table, is_enabled, is_set, table, unless
 from operad.flows.formats.shapes import each_of, fields_of
 from operad.operators.nodes.models import SAMPLING
@@ -31,6 +32,11 @@ def _ends_with_the_model(prompt: Any) -> bool:
     """Return True if a prompt ends with a message of the model, which the model is to continue."""
     messages = each_of(prompt)
     return bool(messages) and messages[-1].get("role") == "assistant"
+
+
+def _has_unused_options(parameters: Any) -> bool:
+    """Return True if a parameter of an extractor has options that its type does not use."""
+    return any(each.get("options") and each.get("type") not in TYPES_WITH_OPTIONS for each in each_of(parameters))
 
 
 def _has_limits(timeout: Any) -> bool:
@@ -132,7 +138,10 @@ _NODES: Mapping[str, Table] = {
         honoured="query parameters.name parameters.type parameters.description parameters.required parameters.options "
         "instruction",
         no_effect="variables",
-        note={"reasoning_mode": ("the model answers as JSON of a schema", unless("prompt"))},
+        note={
+            "reasoning_mode": ("the model answers as JSON of a schema", unless("prompt")),
+            "parameters": ("only parameters of type string or select have options", _has_unused_options),
+        },
     ),
     "code": _ARGUMENTS
     | table(

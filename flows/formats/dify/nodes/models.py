@@ -184,10 +184,14 @@ def _read_extractor(data: Fields, node_context: NodeContext) -> Fields:
     named = [each for each in given if isinstance(each.get("name"), str)]
     if optional := [each["name"] for each in named if each.get("required") is False]:
         params["optional"] = optional
-    if options := {each["name"]: each["options"] for each in named if list_of(each.get("options"))}:
+    texts = [each for each in named if each.get("type") in TYPES_WITH_OPTIONS]
+    if options := {each["name"]: each["options"] for each in texts if list_of(each.get("options"))}:
         params["options"] = options
     return params
 
+
+TYPES_WITH_OPTIONS = ("string", "select")
+"""Types of parameters of an extractor whose options count; Dify's editor may leave options behind on others."""
 
 MODELS: Mapping[str, NodeMapping] = {
     "llm": NodeMapping("LLM", _write_llm, _read_llm),

@@ -34,6 +34,7 @@ from operad.flows.formats.format import check_nodes
 from operad.flows.formats.operad import OPERAD
 from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.repair import repair_graph
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.errors import InputError, InvalidError
 from operad.runtime.values.schema import validate
@@ -853,3 +854,26 @@ def test_what_names_a_variable_elsewhere_in_its_node_follows_a_new_name():
     assert made.by_id["2"].params["failure"] == {"then": "values", "values": {"m": 0}}
     params = made.by_id["3"].params
     assert (params["optional"], params["options"]) == (["c"], {"a": ["u"], "c": ["v"]})
+
+
+def test_a_loop_that_breaks_on_a_node_inside_it_stays_together():
+    inside = {"loop_count": 5, "variables": [["draft", "string", ["text", "1"]]]}
+    graph = NodeGraph(
+        [
+            NodeSpec("1", "start", {"variables": [["text", "string"]]}),
+            NodeSpec("2", "loop", {**inside, "break_conditions": [[["text", "2-2"], "contains", "ok"]]}),
+            NodeSpec("2-1", "loop-start", {}, parent="2"),
+            NodeSpec("2-2", "llm", {"system": "Improve it.", "user": "{{#2.draft#}}"}, parent="2"),
+            NodeSpec("2-3", "assigner", {"assignments": [[["draft", "2"], "set", ["text", "2-2"]]]}, parent="2"),
+            NodeSpec("3", "end", {"outputs": [["draft", ["draft", "2"]]]}),
+        ],
+        [Edge("1", "2"), Edge("2-1", "2-2"), Edge("2-2", "2-3"), Edge("2", "3")],
+    )
+    changed = apply(graph, parse("set 2 loop_count 7")).graph
+    assert [spec.id for spec in changed.nodes] == ["1", "2", "2-1", "2-2", "2-3", "3"]
+    assert list(issues_of(changed, NODE_TYPES)) == []
+    start, *others = changed.nodes
+    late_start = NodeGraph([*others, start], changed.edges)
+    assert [issue.code for issue in issues_of(late_start, NODE_TYPES)] == ["order"]
+    mended = repair_graph(late_start).graph
+    assert [spec.id for spec in mended.nodes] == ["1", "2", "2-1", "2-2", "2-3", "3"]

@@ -392,6 +392,8 @@ READ = [
     ({"type": "code", "code_language": "javascript", "code": "x", "variables": [], "outputs": {}}, "code", {"variables": [], "outputs": [], "code": "x", "language": "javascript"}),
     ({"type": "iteration", "iterator_selector": ["1", "fs"], "output_selector": ["3", "x"], "flatten_output": False}, "iteration", {"iterator_selector": ["fs", "1"], "output_selector": ["x", "3"], "concurrency": 1, "flatten_output": False}),
     ({"type": "parameter-extractor", "query": ["1", "t"], "parameters": [{"name": "a", "type": "bool", "description": "d"}]}, "parameter-extractor", {"query": ["t", "1"], "parameters": [["d", "a", "boolean"]], "instruction": ""}),
+    ({"type": "parameter-extractor", "query": ["1", "t"], "parameters": [{"name": "a", "type": "number", "options": ["x"], "description": "d"}]}, "parameter-extractor", {"query": ["t", "1"], "parameters": [["d", "a", "number"]], "instruction": ""}),
+    ({"type": "parameter-extractor", "query": ["1", "t"], "parameters": [{"name": "a", "type": "select", "options": ["x"], "description": "d"}]}, "parameter-extractor", {"query": ["t", "1"], "parameters": [["d", "a", "string"]], "instruction": "", "options": {"a": ["x"]}}),
     ({"type": "knowledge-retrieval", "dataset_ids": ["a", "b"], "query_variable_selector": ["1", "t"]}, "knowledge-retrieval", {"knowledge": "a,b", "query": ["t", "1"]}),
 ]  # fmt: skip
 

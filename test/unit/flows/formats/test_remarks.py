@@ -99,6 +99,7 @@ NOTES = [
     ({**ASK, "model": {"name": "gpt", "provider": "openai", "completion_params": {"temperature": 0}}}, ["model"]),
     ({**ASK, "prompt_template": [{"role": "user", "text": "a"}, {"role": "system", "text": "b"}]}, []),
     ({**READ, "reasoning_mode": "function_call"}, ["reasoning_mode"]),
+    ({**READ, "parameters": [{**READ["parameters"][0], "options": ["a"]}]}, ["parameters"]),
     ({**FETCH, "timeout": {"read": 5}}, ["timeout"]),
     ({**ASK, "guardrails": False}, ["guardrails"]),
 ]  # fmt: skip

@@ -482,10 +482,42 @@ def test_tagged_text_is_read_liberally(text):
 
 
 def test_a_whole_response_is_taken_for_what_it_is():
-    graph = read_tagged(f"<workflow>{dump(NodeGraph()).decode()}</workflow>")
-    assert isinstance(graph, NodeGraph)
+    assert read_tagged(f"<workflow>{dump(NodeGraph()).decode()}</workflow>").graph.nodes == []
     with pytest.raises(AnswerError, match="cannot be read"):
         read_tagged("<workflow>nothing</workflow>")
+
+
+def test_reading_a_whole_response_removes_nothing_that_the_model_wrote():
+    nodes = [
+        NodeSpec("1", "start", {"variables": [["text", "string"]]}),
+        NodeSpec("2", "llm", {"system": "", "user": "{{#1.text#}}", "temperature": 0.1}),
+        NodeSpec("3", "template-transform", {"variables": [["a", ["text", "2"]]], "template": "{{ tone }} {{ a }}"}),
+        NodeSpec("4", "text2image", {"prompt": "A figure"}),
+        NodeSpec("5", "end", {"outputs": [["text", ["output", "3"]]]}),
+    ]
+    text = dump(NodeGraph(nodes, [Edge("1", "2"), Edge("2", "3"), Edge("3", "5")])).decode()
+    read = read_tagged(f"<workflow>{text}</workflow>")
+    assert (read.graph.nodes, read.repairs) == (nodes, [])
+
+
+def test_repairs_of_the_form_of_a_whole_response_are_told(design):
+    nodes = [
+        NodeSpec("1", "start", {"variables": [["paper", "file"], ["language", "string"]]}),
+        NodeSpec("2", "document-extractor", {"variable_selector": ["paper", "1"]}),
+        NodeSpec("3", "llm", {"system": "", "user": "Sum up in {{#1.language#}}: {{#2.text#}}"}),
+        NodeSpec("4", "end", {"outputs": [["summary", ["text", "3"]]]}),
+    ]
+    text = dump(NodeGraph(nodes, [Edge("1", "2"), Edge("2", "3"), Edge("3", "4")])).decode()
+    said = f"<workflow>{text.rstrip().removesuffix('}')}</workflow>"
+
+    class Whole(Model):
+        def __call__(self, request):
+            told = "\n".join(str(message["content"]) for message in request["messages"])
+            answers = {"plan": json.dumps(PLAN), "judge": json.dumps(CONTENT), "build": said}
+            return Say(answers["plan" if "You design" in told else "judge" if "You review" in told else "build"])
+
+    made = design(Whole(), structured=False)
+    assert [repair for repair in made.repairs if repair.startswith("[brackets]")] != []
 
 
 def test_an_endpoint_that_breaks_down_leaves_what_was_made():

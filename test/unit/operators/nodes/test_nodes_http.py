@@ -61,6 +61,21 @@ async def test_a_value_outside_of_the_strings_of_a_json_body_does_not_break_thos
 
 
 @pytest.mark.parametrize(
+    ("body", "bare", "sent_body"),
+    [
+        ('{"ids": [{{#1.text#}}]}', "1, 2", {"ids": [1, 2]}),
+        ('{"ids": [{{#1.text#}}]}', "", {"ids": []}),
+        ("[{{#1.text#}}]", '"x", "y"', ["x", "y"]),
+        ("[{{#1.text#}}]", '{"a": true}, {"b": 2}', [{"a": True}, {"b": 2}]),
+        ("{ {{#1.text#}}: 1}", "key", {"key": 1}),
+    ],
+)
+async def test_a_value_outside_of_the_strings_of_a_json_body_is_inserted_as_text(sent, body, bare, sent_body):
+    request = await sent({"body": ["json", [["", body]]]}, bare)
+    assert json.loads(request.body) == sent_body
+
+
+@pytest.mark.parametrize(
     ("text", "value"),
     [
         ("{'a': True,}", {"a": True}),
@@ -74,7 +89,7 @@ async def test_a_body_of_broken_json_is_repaired(sent, text, value):
     assert json.loads(request.body) == value
 
 
-@pytest.mark.parametrize("text", ["no JSON", ""])
+@pytest.mark.parametrize("text", ["no JSON", "", '{"n": NaN}', "[-Infinity]"])
 async def test_a_body_of_words_is_not_json(sent, text):
     with pytest.raises(OperadError, match="its body is not JSON"):
         await sent({"body": ["json", [["", "{{#1.text#}}"]]]}, text)

@@ -277,7 +277,8 @@ def test_a_parameter_that_a_text_may_lack_is_empty_then(kind, schema, empty, ans
     assert outputs == {"x": empty, "n": 2}
     asked = schema_of(request)
     assert asked["properties"]["x"] == {"anyOf": [schema, {"type": "null"}], "description": "About"}
-    assert asked["required"] == ["n"]
+    assert asked["required"] == ["x", "n"]
+    assert request["response_format"]["json_schema"]["strict"] is (kind != "object")
     assert request["messages"][0]["content"].splitlines()[1] == "Give null for what the text lacks of these: x."
 
 
