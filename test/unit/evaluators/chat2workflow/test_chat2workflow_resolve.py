@@ -350,17 +350,17 @@ async def test_a_judge_without_a_verdict_is_no_verdict_on_the_workflow():
 
 
 async def test_a_judge_that_says_nothing_for_long_is_no_verdict_on_the_workflow():
-    with ScriptedModel([Hang()]) as model:
+    with ScriptedModel(lambda request: Hang()) as model:  # on a busy machine, the limit may end before the request
         verdict = await resolve(
             TEXT,
             CASE,
             subtask(),
             reasoner=ScriptedReasoner("x"),
             judge=MonoModelReasoner(model.model),
-            seconds=0.2,
+            seconds=1,
         )
     assert (verdict.resolved, verdict.step) == (None, "2_3")
-    assert "took longer than 0.2 s" in verdict.reason
+    assert "took longer than 1 s" in verdict.reason
 
 
 async def test_results_cannot_leave_their_fence_and_are_bounded():
