@@ -41,7 +41,8 @@ def _with_defaults(spec: NodeSpec, environment: Mapping[str, Fields]) -> NodeSpe
     found = {name: environment[name] for name in names if name in environment}
     if not found:
         return spec
-    types = {name: each["value_type"] for name, each in found.items() if each.get("value_type") in _ENVIRONMENT_TYPES}
+    all_types = {name: read_value_type(each.get("value_type")) for name, each in found.items()}
+    types = {name: kind for name, kind in all_types.items() if kind in _ENVIRONMENT_TYPES}
     typed = [[name, types[name]] if name in types else each for name, each in zip(names, inputs, strict=True)]
     defaults = {
         name: each.get("value")
@@ -62,6 +63,11 @@ _ENVIRONMENT_TYPES = (
     "array[boolean]",
 )
 """Types of environment variables other than texts."""
+
+
+def read_value_type(kind: Any) -> Any:
+    """Return the type of a variable of the environment or the conversation; Dify may name a number by its kind."""
+    return "number" if kind in ("integer", "float") else kind
 
 
 def _with_reports(graph: NodeGraph) -> NodeGraph:

@@ -10,7 +10,7 @@ from typing import Any, cast
 from operad.flows.check import CONVERSATION
 from operad.flows.formats.dify.apps import CONFIG_MODES, config_faults, has_config
 from operad.flows.formats.dify.forms import as_app
-from operad.flows.formats.dify.in_workflow import in_workflow
+from operad.flows.formats.dify.in_workflow import in_workflow, read_value_type
 from operad.flows.formats.dify.nodes import handles
 from operad.flows.formats.dify.overlay import apply_difference, change
 from operad.flows.formats.dify.plugins import Plugins
@@ -258,7 +258,7 @@ def _conversation_nodes(workflow: Fields) -> list[NodeSpec]:
     for item in list_of(workflow.get("conversation_variables")):
         match item:
             case {"name": str() as name, **more}:
-                variables.append([name, more.get("value_type"), more.get("value")])
+                variables.append([name, read_value_type(more.get("value_type")), more.get("value")])
             case _:
                 pass
     return [NodeSpec(CONVERSATION, CONVERSATION, {"variables": variables})] if variables else []

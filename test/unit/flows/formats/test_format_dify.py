@@ -717,6 +717,23 @@ def test_the_format():
     assert BENCHMARK.needed("start") == ""
 
 
+@pytest.mark.parametrize("kind", ["integer", "float"])
+def test_a_variable_of_a_kind_of_number_is_a_number(kind):
+    variable = {"name": "limit", "value_type": kind, "value": 5}
+    data = app(
+        ("1", {"type": "start", "variables": []}),
+        ("2", {"type": "end", "outputs": [{"variable": "x", "value_selector": ["env", "limit"]}]}),
+        edges=[("1", "source", "2")],
+        environment_variables=[variable],
+        conversation_variables=[variable],
+    )
+    graph = load(data)
+    assert graph.by_id["1"].params["variables"] == [["env.limit", "number"]]
+    assert graph.by_id["conversation"].params["variables"] == [["limit", "number", 5]]
+    assert check(graph, NODE_TYPES) == []
+    assert values(dump(graph)) == values(data)
+
+
 @pytest.mark.parametrize(("said", "name"), [("name: workflow, ", "workflow"), ("", "file")])
 def test_a_file_keeps_the_name_that_it_gives_its_workflow(said, name):
     text = f"kind: app\napp: {{{said}mode: workflow}}\nworkflow: {{graph: {{nodes: [], edges: []}}}}\n"
