@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeGuard, 
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, model_validator
 from pydantic.fields import FieldInfo
-from pydantic_core import to_jsonable_python
 from typing_extensions import ParamSpec, TypeVar
 
 from operad.runtime.events import current_scope
@@ -22,6 +20,7 @@ from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.duration import Duration, in_seconds
 from operad.runtime.policies.policy import Timeout
 from operad.runtime.tools.approval import Approve, approve, check_condition, is_needed
+from operad.runtime.tools.result_text import as_text
 from operad.runtime.tools.signature import (
     Signature,
     missing_argument,
@@ -348,24 +347,6 @@ def tool_of(function: Any, **options: Any) -> Tool:
         _refuse_operators(function)
         raise ToolError(f"expected a function or a tool, got {short_repr(function)}")
     return Tool.of(function, **options)
-
-
-def as_text(result: Any) -> str:
-    """Return a result of a tool as text for a model: text as it is, other values as JSON."""
-    if isinstance(result, str):
-        return result
-    try:
-        return json.dumps(result, ensure_ascii=False, default=_plain)
-    except TypeError:  # a key that is not text, such as a date
-        return json.dumps(_plain(result), ensure_ascii=False, default=str)
-
-
-def _plain(value: Any) -> Any:
-    """Return a pydantic model, a dataclass, a date and the like as plain values; other objects as `str`."""
-    try:
-        return to_jsonable_python(value, by_alias=True, fallback=str)
-    except ValueError:  # bytes that are not text
-        return str(value)
 
 
 class DescribedFunction(Protocol):

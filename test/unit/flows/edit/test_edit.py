@@ -876,4 +876,5 @@ def test_a_loop_that_breaks_on_a_node_inside_it_stays_together():
     late_start = NodeGraph([*others, start], changed.edges)
     assert [issue.code for issue in issues_of(late_start, NODE_TYPES)] == ["order"]
     mended = repair_graph(late_start).graph
+    assert mended is not None
     assert [spec.id for spec in mended.nodes] == ["1", "2", "2-1", "2-2", "2-3", "3"]

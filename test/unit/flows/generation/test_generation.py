@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -482,7 +483,8 @@ def test_tagged_text_is_read_liberally(text):
 
 
 def test_a_whole_response_is_taken_for_what_it_is():
-    assert read_tagged(f"<workflow>{dump(NodeGraph()).decode()}</workflow>").graph.nodes == []
+    read: Any = read_tagged(f"<workflow>{dump(NodeGraph()).decode()}</workflow>")
+    assert read.graph.nodes == []
     with pytest.raises(AnswerError, match="cannot be read"):
         read_tagged("<workflow>nothing</workflow>")
 
@@ -496,7 +498,7 @@ def test_reading_a_whole_response_removes_nothing_that_the_model_wrote():
         NodeSpec("5", "end", {"outputs": [["text", ["output", "3"]]]}),
     ]
     text = dump(NodeGraph(nodes, [Edge("1", "2"), Edge("2", "3"), Edge("3", "5")])).decode()
-    read = read_tagged(f"<workflow>{text}</workflow>")
+    read: Any = read_tagged(f"<workflow>{text}</workflow>")
     assert (read.graph.nodes, read.repairs) == (nodes, [])
 
 
