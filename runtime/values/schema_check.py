@@ -12,7 +12,7 @@ Schema = dict[str, Any]
 """A JSON Schema."""
 
 APPROVAL = "approval"
-"""Keyword, in the JSON Schema of an answer, for the call of a tool that the question is about; its value is no schema."""
+"""Keyword, in the JSON Schema of an answer, for the call of a tool that the question is about; its value is not a schema."""
 
 MAX_ERRORS = 20
 """Maximum number of faults of one answer that are listed."""
