@@ -260,7 +260,7 @@ class Endpoint(Value):
         no_quota = body.get("code") == "insufficient_quota"
         kind = RequestError if status < 500 and status not in meanings and status not in (408, 409) else ModelError
         return kind(
-            f"{model} {fault} ({status}): {message}",
+            f"{model} {fault} ({status}): {message}{_advice(message) if kind is RequestError else ''}",
             transient=(status in (408, 409, 429) and not no_quota) or status >= 500,
             retry_after=_retry_after(error),
         )
@@ -292,6 +292,20 @@ def one_line(message: str) -> str:
     """Return an endpoint's message on one line, cut to `MAX_SHOWN_MESSAGE` characters."""
     text = " ".join(message.split())
     return text if len(text) <= MAX_SHOWN_MESSAGE else text[:MAX_SHOWN_MESSAGE] + "…"
+
+
+_ADVICE = {
+    re.compile(
+        "response_format|json_schema"
+    ): "if this endpoint has no JSON Schemas, set the model's `structured` to False",
+    re.compile("tools|tool[_ ]choice"): "if this endpoint has no tool calls, set the model's `tools` to 'constrained'",
+}
+"""Setting of the model that avoids a field of a request, by the words of an endpoint that rejects the field."""
+
+
+def _advice(message: str) -> str:
+    """Return advice on the rejection of a request; empty if no setting avoids it."""
+    return next((f"; {advice}" for words, advice in _ADVICE.items() if words.search(message)), "")
 
 
 _FILTER_CODES = ("content_filter", "content_policy_violation")

@@ -169,7 +169,15 @@ async def test_a_key_of_six_characters_is_removed():
 TOO_LONG = {"type": "exceed_context_size_error"}
 EVENTS = "text/event-stream"
 FAILURES = [
-    (Fail(400, "bad temperature"), r"rejects the request \(400\): bad temperature"),
+    (Fail(400, "bad temperature"), r"rejects the request \(400\): bad temperature$"),
+    (
+        Fail(400, "This response_format type is unavailable"),
+        "unavailable; if this .* set the model's `structured` to False$",
+    ),
+    (
+        Fail(400, "small:2b does not support tools"),
+        "support tools; if this .* set the model's `tools` to 'constrained'$",
+    ),
     (Fail(400, "9031 tokens exceed 8192", error=TOO_LONG), r"prompt has too many tokens: 9031 tokens exceed 8192"),
     (Fail(403, "not your model"), r"does not allow this with this API key \(403\): not your model"),
     (Fail(404, "no such model"), r"has no such model or address; check .* \(404\): no such model"),
