@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from operad.flows.check import OUTCOME
 from operad.runtime import events
 from operad.runtime.events import Event
 from operad.runtime.values.errors import shorten
+from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import NO_USAGE, Usage
 
 LONGEST_SILENCE = 5.0
@@ -48,15 +48,12 @@ _STYLES: dict[State, str] = {
 RESULT = "result"
 """Displayed name of the operator that collects the outputs of a workflow of typed nodes; its id is internal."""
 
-_ITEM = re.compile(r"(.+)\[\d+\]")
-"""Element of an event's path that stands for an item of a map."""
-
 
 def row_of(path: Sequence[str]) -> tuple[str, bool]:
     """Return the row of an event's path, and True if the path is inside a map: items share the row of their map."""
     for depth, part in enumerate(path):
-        if item := _ITEM.fullmatch(part):
-            return "/".join([*path[:depth], item[1]]), True
+        if item := MapItem.parse(part):
+            return "/".join([*path[:depth], item.map_id]), True
     return "/".join(path), False
 
 

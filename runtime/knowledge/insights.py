@@ -386,8 +386,3 @@ def shortened(text: str, most: int) -> str:
     """Return a text on one line, cut to `most` characters."""
     text = " ".join(text.split()).encode(errors="replace").decode()  # SQLite rejects lone surrogates
     return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def without_item(part: str) -> str:
-    """Return a step of a path without the index of a map's item: ``each`` for ``each[2]``."""
-    return part.rpartition("[")[0] if part.endswith("]") else part

@@ -30,6 +30,7 @@ from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
 from operad.runtime.values.arguments import known_arguments, short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue, MissingExtraError, RunningLoopError
 from operad.runtime.values.json_like import JsonLike
+from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import WorkflowMessage, new_id
 from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import run_sync, running_loop
@@ -718,15 +719,15 @@ class Workflow(Definition[T]):
         work = partial(store.execute, self, run, call) if store is not None and outer is None else run.execute
         return self._runs.start(run_id, run, work, streamed=buffer is not None if streamed is None else streamed)
 
-    def run_within(self, outer: Scope, call: OperatorCall, place: str | None = None) -> Run:
+    def run_within(self, outer: Scope, call: OperatorCall, item: MapItem | None = None) -> Run:
         """Return a run inside an operator of another run, which writes its events into the log of that run.
 
         Args:
             outer: The operator that contains the run.
             call: The input of the run.
-            place: Replacement of the operator's id in paths, for an item of a map; None for the operator's id.
+            item: The item of a map that the run is for; it replaces the operator's id in paths.
         """
-        path = outer.path if place is None else (*outer.path[:-1], place)
+        path = outer.path if item is None else (*outer.path[:-1], str(item))
         insights, listeners = with_insights(self.insights, self._listeners, outer)
         log = outer.run.log
         if listeners:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from operad.runtime.observe.critical_path import critical_path
 from operad.runtime.observe.trace import Graph, Span, Trace
+from operad.runtime.values.map_item import without_index
 from operad.runtime.values.message import NO_USAGE
 
 MOST_ROWS = 100
@@ -136,7 +137,7 @@ def _enclosing_paths(path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """Yield the paths of the operators around an operator; for an item of a map, also the path of the map."""
     for end in range(1, len(path)):
         yield path[:end]
-        yield (*path[: end - 1], re.sub(r"\[\d+\]$", "", path[end - 1]))
+        yield (*path[: end - 1], without_index(path[end - 1]))
 
 
 def _picture(graph: Graph, by_name: Mapping[str, Sequence[Span]]) -> str:
