@@ -18,6 +18,7 @@ from operad.runtime.events import Event
 from operad.runtime.values.errors import shorten
 from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import NO_USAGE, Usage
+from operad.runtime.values.text import short_line
 
 LONGEST_SILENCE = 5.0
 """Seconds without a line after which progress is printed."""
@@ -238,7 +239,7 @@ def line_for(event: Event) -> str:
             return f"split into {parts_of(event)}"
         case events.InsightsRecalled() if event.texts:
             insights = "1 insight" if len(event.texts) == 1 else f"{len(event.texts)} insights"
-            texts = "; ".join(shortened(text, LONGEST_TOLD) for text in event.texts)
+            texts = "; ".join(short_line(text, LONGEST_TOLD) for text in event.texts)
             return f"told {insights} of earlier runs: {texts}"
         case events.PassagesEmbedded() if event.done == event.total:
             return f"passages embedded with {event.model}: {event.total:,}"
@@ -352,12 +353,6 @@ def parts_of(event: events.JobSplit) -> str:
     """Return the parts of a split, each with its expert and the parts that it depends on."""
     after = {part.id: f" after {' and '.join(part.dependencies)}" for part in event.sub_jobs if part.dependencies}
     return shorten([f"{part.id} ({part.assigned_expert_name}{after.get(part.id, '')})" for part in event.sub_jobs])
-
-
-def shortened(text: str, most: int) -> str:
-    """Return the text on one line, cut off at `most` characters."""
-    text = " ".join(text.split())
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def used(usage: Usage) -> str:

@@ -21,7 +21,7 @@ from operad.runtime.knowledge.insights import (
     Experience,
     Insights,
     Recalled,
-    shortened,
+    storable_line,
 )
 from operad.runtime.knowledge.knowledge import Insight
 from operad.runtime.values.map_item import without_index
@@ -95,7 +95,7 @@ class RunInsights:
         if event.status is not WorkflowStatus.EXECUTION_ERROR or event.by_error:
             return  # the text of an error is not a lesson, and may be private
         blamed = self._operators.get(workflow_path, frozenset()).intersection(event.blame)
-        lesson = shortened(event.lesson, LONGEST_LESSON)
+        lesson = storable_line(event.lesson, LONGEST_LESSON)
         for (path, operator), recalled in self._recalled[workflow_path].items():
             if blamed and not blamed & {path[len(workflow_path)], without_index(path[len(workflow_path)])}:
                 continue
