@@ -366,7 +366,7 @@ async def test_a_model_that_obeys_a_document_blames_nobody_who_is_not_there_and_
         return Say(json.dumps(blamed if "does not fit" in str(request["messages"][-1]["content"]) else everybody))
 
     async with ScriptedModel(say) as endpoint:
-        workflow = BuiltinWorkflow(2, listeners=[heard.append])
+        workflow = BuiltinWorkflow(max_rounds=2, listeners=[heard.append])
         workflow.add_operator(Operator(OperatorConfig(instruction="Write.", id="write")))
         workflow.set_evaluator(Evaluator(OperatorConfig(instruction="Judge.", id="judge")))
         message = await workflow.aexecute(Job(goal="Go on.", files=(page,)), MonoModelReasoner(endpoint.model))
