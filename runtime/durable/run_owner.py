@@ -216,7 +216,7 @@ _owners: dict[URL, RunOwner] = {}
 _changing = threading.Lock()
 
 
-def owner_of(url: URL, limit: float = LIMIT, user: object = None) -> RunOwner:
+def owner_of(url: URL, limit: float, user: object) -> RunOwner:
     """Return the owner of runs in a database for this process; there is one per database.
 
     Args:
@@ -231,8 +231,7 @@ def owner_of(url: URL, limit: float = LIMIT, user: object = None) -> RunOwner:
         if url not in _owners:
             _owners[url] = RunOwner(url, limit)
         owner = _owners[url]
-        if user is not None:
-            owner.users.add(user)
+        owner.users.add(user)
     if owner.executor.limit != limit:
         raise InputError(
             f"this process drives runs in {display_name(url)} with limit={owner.executor.limit:g}, so limit={limit:g} has no "
@@ -247,20 +246,19 @@ def run_in_progress(url: URL, run_id: str) -> LiveRun | None:
     return None if owner is None else owner.in_progress(run_id)
 
 
-def leave(url: URL, user: object = None) -> None:
+def leave(url: URL, user: object) -> None:
     """Stop driving the runs of a ledger; once no other ledger of this process uses the database, leave the database.
 
     Args:
         url: The database.
-        user: The ledger; None to stop driving all runs of the database.
+        user: The ledger.
     """
     with _changing:
         owner = _owners.get(url)
         if owner is None:
             return
-        if user is not None:
-            owner.users.discard(user)
-        has_others = user is not None and len(owner.users) > 0
+        owner.users.discard(user)
+        has_others = len(owner.users) > 0
         if not has_others:
             _owners.pop(url).stop()
     if has_others:

@@ -208,12 +208,10 @@ def validate(schema: Schema, text: str, *, repair: bool = True) -> Any:
     raise SchemaMismatch("\n".join(first_violations) or "the answer holds no JSON; answer with JSON alone")
 
 
-def response_format(schema: Schema, name: str = "answer") -> dict[str, Any]:
+def response_format(schema: Schema) -> dict[str, Any]:
     """Return the protocol's ``response_format`` for a schema; strict if the schema permits."""
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": name, "schema": schema, "strict": schema.get("type") == "object" and is_strict(schema)},
-    }
+    strict = schema.get("type") == "object" and is_strict(schema)
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": strict}}
 
 
 def is_strict(schema: Any) -> bool:
