@@ -10,14 +10,14 @@ _ITEM = re.compile(r"(.+)\[(\d+)\]", re.DOTALL)
 
 
 class MapItem(Struct, frozen=True):
-    """Item of a map, as a step of a path.
+    """Item of a map, or pass of a loop, as a step of a path.
 
         str(MapItem("each", 2))  # 'each[2]'
         MapItem.parse("each[2]")  # MapItem(map_id='each', index=2)
 
     Attributes:
-        map_id: Id of the map.
-        index: Index of the item, counted from 0.
+        map_id: Id of the map or loop.
+        index: Index of the item or pass, counted from 0.
     """
 
     map_id: str

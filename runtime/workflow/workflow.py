@@ -675,7 +675,7 @@ class Workflow(Definition[T]):
         Args:
             outer: The operator that contains the run.
             call: The input of the run.
-            item: The item of a map that the run is for; it replaces the operator's id in paths.
+            item: The item of a map, or the pass of a loop, that the run is for; it replaces the operator's id in paths.
         """
         path = outer.path if item is None else (*outer.path[:-1], str(item))
         insights, listeners = with_insights(self.insights, self._listeners, outer)
