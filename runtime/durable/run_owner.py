@@ -92,23 +92,35 @@ class DrivenRun:
             self.has_ended.wait(seconds)
 
 
-class Heartbeat:
-    """Heartbeat of a process, in a separate thread, which also reads the state of the runs of the process.
+class RunOwner:
+    """This process as the driver of runs in one database; see `owner_of`.
 
-    Args:
-        store: The tables of runs.
-        executor: This process.
+    A separate thread records the heartbeat of the process, and reads the state of the runs of the process.
+
+    Attributes:
+        url: The database.
+        executor: Row of this process in the database.
+        steps: Writer of records of the operators that this process executes.
+        users: The ledgers of this process that have executed runs, and are neither closed nor garbage-collected.
     """
 
-    def __init__(self, store: Store, executor: Executor) -> None:
-        self._store = store
-        self._executor = executor
+    def __init__(self, url: URL, limit: float) -> None:
+        self.url = url
+        self.executor = Executor(new_executor_id(), process=process_identity(), version=version_here(), limit=limit)
+        self.users = WeakSet[Any]()
+        self._store = Store(url)
+        self.steps = StepWriter(self._store, self.executor.id)
         self._driven: dict[str, DrivenRun] = {}
         self._registering = threading.Lock()
         self._stopped = threading.Event()
-        store.database.with_retries(partial(store.beat, executor))
+        self._store.database.with_retries(partial(self._store.beat, self.executor))
         self._thread = threading.Thread(target=self._run, name="operad-presence", daemon=True)
         self._thread.start()
+
+    @cached_property
+    def dispatch(self) -> Dispatch:
+        """Requests of this process to workers; the first access may block."""
+        return Dispatch(self._store, self.executor.id)
 
     async def register(
         self, run_id: str, task: asyncio.Task[Any], run: Run | None = None, user: object = None
@@ -159,11 +171,19 @@ class Heartbeat:
             driven_run.wait(max(0.0, until - time.monotonic()))
 
     def stop(self) -> None:
+        """Cancel the runs that this process drives, and stop the heartbeat; any process can resume the runs at once."""
+        self.end_runs()
+        self.stop_heartbeat()
+        if "dispatch" in vars(self):
+            self.dispatch.stop()
+        self._store.close()
+
+    def stop_heartbeat(self) -> None:
         """Stop the heartbeat and remove this process from the database."""
         self._stopped.set()
         self._thread.join(timeout=5)
         with suppress(OperadError):
-            self._store.leave(self._executor.id)
+            self._store.leave(self.executor.id)
 
     def _run(self) -> None:
         while not self._stopped.wait(BEAT):
@@ -173,43 +193,11 @@ class Heartbeat:
         """Record a heartbeat, and end runs that were taken over or whose cancellation was requested."""
         watched = {run_id: driven_run for run_id, driven_run in list(self._driven.items()) if driven_run.executing}
         try:
-            driven = self._store.beat(self._executor)
+            driven = self._store.beat(self.executor)
         except self._store.database.errors:
             return  # the database cannot be reached at the moment, by any process
         for run_id, driven_run in watched.items():
             driven_run.end_if(lost=run_id not in driven, cancelled=driven.get(run_id, False))
-
-
-class RunOwner(Heartbeat):
-    """This process as the driver of runs in one database; see `owner_of`.
-
-    Attributes:
-        url: The database.
-        executor: Row of this process in the database.
-        steps: Writer of records of the operators that this process executes.
-        users: The ledgers of this process that have executed runs, and are neither closed nor garbage-collected.
-    """
-
-    def __init__(self, url: URL, limit: float) -> None:
-        self.url = url
-        self.users = WeakSet[Any]()
-        self.executor = Executor(new_executor_id(), process=process_identity(), version=version_here(), limit=limit)
-        store = Store(url)
-        self.steps = StepWriter(store, self.executor.id)
-        super().__init__(store, self.executor)
-
-    @cached_property
-    def dispatch(self) -> Dispatch:
-        """Requests of this process to workers; the first access may block."""
-        return Dispatch(self._store, self.executor.id)
-
-    def stop(self) -> None:
-        """Cancel the runs that this process drives, and stop the heartbeat; any process can resume the runs at once."""
-        self.end_runs()
-        super().stop()
-        if "dispatch" in vars(self):
-            self.dispatch.stop()
-        self._store.close()
 
 
 _owners: dict[URL, RunOwner] = {}
@@ -269,4 +257,4 @@ def leave(url: URL, user: object) -> None:
 def _leave() -> None:
     for owner in _owners.values():
         with suppress(Exception):
-            Heartbeat.stop(owner)
+            owner.stop_heartbeat()
