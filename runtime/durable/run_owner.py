@@ -55,7 +55,7 @@ class DrivenRun:
         user: The ledger that executes the run; see `RunOwner.users`.
     """
 
-    def __init__(self, task: asyncio.Task[Any], run: Run | None = None, user: object = None) -> None:
+    def __init__(self, task: asyncio.Task[Any], run: Run, user: object) -> None:
         self.run = run
         self.user = user
         self.executing = self.ending = self.lost = self.cancelled = False
@@ -98,14 +98,12 @@ class RunOwner:
     A separate thread records the heartbeat of the process, and reads the state of the runs of the process.
 
     Attributes:
-        url: The database.
         executor: Row of this process in the database.
         steps: Writer of records of the operators that this process executes.
         users: The ledgers of this process that have executed runs, and are neither closed nor garbage-collected.
     """
 
     def __init__(self, url: URL, limit: float) -> None:
-        self.url = url
         self.executor = Executor(new_executor_id(), process=process_identity(), version=version_here(), limit=limit)
         self.users = WeakSet[Any]()
         self._store = Store(url)
@@ -122,9 +120,7 @@ class RunOwner:
         """Requests of this process to workers; the first access may block."""
         return Dispatch(self._store, self.executor.id)
 
-    async def register(
-        self, run_id: str, task: asyncio.Task[Any], run: Run | None = None, user: object = None
-    ) -> DrivenRun:
+    async def register(self, run_id: str, task: asyncio.Task[Any], run: Run, user: object) -> DrivenRun:
         """Register the task that drives a run, after an earlier task of the run has recorded its end.
 
         Raises:
@@ -136,7 +132,7 @@ class RunOwner:
         with self._registering:
             other = self._driven.get(run_id)
             if other is not None and other.is_in_progress:
-                if other.run is not None and other.run.waits:
+                if other.run.waits:
                     raise InputError(
                         f"run {run_id!r} is paused in this process and waits for answers: continue it with "
                         f"resume({run_id!r}, answers), or give this run another id"
@@ -148,7 +144,7 @@ class RunOwner:
     def in_progress(self, run_id: str) -> LiveRun | None:
         """Return a run that this process drives; None if there is none, or its event loop is closed."""
         driven_run = self._driven.get(run_id)
-        if driven_run is None or driven_run.run is None or not driven_run.is_in_progress:
+        if driven_run is None or not driven_run.is_in_progress:
             return None
         return cast("LiveRun | None", driven_run.run.live)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -10,6 +10,7 @@ from operad.runtime import InputError
 from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.run_owner import DrivenRun, leave, owner_of
+from operad.runtime.workflow.run import Run
 
 
 @pytest.mark.parametrize("watched", [True, False])
@@ -20,7 +21,7 @@ async def test_a_run_that_goes_on_ends_by_what_is_heard_of_it_and_one_that_ends_
     async def run(driven_run: "asyncio.Future[DrivenRun]"):
         task: asyncio.Task[Any] | None = asyncio.current_task()
         assert task is not None
-        driven_run.set_result(DrivenRun(task))
+        driven_run.set_result(DrivenRun(task, cast("Run", None), None))
         driven_run.result().executing = watched
         driven_run.result().end_if(lost=lost, cancelled=cancelled)
         driven_run.result().end_if(lost=True, cancelled=True)  # it has been heard already
