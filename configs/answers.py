@@ -9,6 +9,7 @@ from typing import Any
 
 from operad.runtime.values.questions import approved_call
 from operad.runtime.values.schema import faults
+from operad.runtime.values.text import shortened
 
 _WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 _TYPES = {
@@ -38,9 +39,8 @@ def describe_answer(schema: Mapping[str, Any] | None) -> str:
     known = _TYPES.get(str(schema.get("type")))
     if known and not schema.keys() - {"type", "title", "description"}:
         return known
-    text = json.dumps(schema, ensure_ascii=False)
-    short = text if len(text) <= _LONGEST_SCHEMA else f"{text[:_LONGEST_SCHEMA]}…"
-    return f"{known or 'an answer'} that fits {short}"
+    text = shortened(json.dumps(schema, ensure_ascii=False), _LONGEST_SCHEMA)
+    return f"{known or 'an answer'} that fits {text}"
 
 
 def read_answer(text: str, schema: Mapping[str, Any] | None) -> Any:

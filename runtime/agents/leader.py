@@ -265,7 +265,7 @@ class _LeaderOperator(BaseOperator[Any]):
         """Run the parts of a job or of a sub-job as a workflow, and return its message."""
         parts = graph.sub_jobs
         name = job.id if isinstance(job, SubJob) else self.splitter.leader
-        workflow = BuiltinWorkflow(len(parts) * (self.life_cycles - 1) + 1, name=name)
+        workflow = BuiltinWorkflow(max_rounds=len(parts) * (self.life_cycles - 1) + 1, name=name)
         assignments = {part.id: _Assignment(self, state, part, depth) for part in parts}
         for part in parts:
             workflow.add_operator(assignments[part.id], [assignments[other] for other in part.dependencies])

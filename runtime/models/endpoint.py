@@ -25,6 +25,7 @@ from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.policy import Timeout
 from operad.runtime.values.api_key import ApiKey
 from operad.runtime.values.errors import ModelError, RequestError, describe
+from operad.runtime.values.text import short_line
 from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
@@ -290,8 +291,7 @@ def without_key(text: str, key: str) -> str:
 
 def one_line(message: str) -> str:
     """Return an endpoint's message on one line, cut to `MAX_SHOWN_MESSAGE` characters."""
-    text = " ".join(message.split())
-    return text if len(text) <= MAX_SHOWN_MESSAGE else text[:MAX_SHOWN_MESSAGE] + "…"
+    return short_line(message, MAX_SHOWN_MESSAGE)
 
 
 _ADVICE = {

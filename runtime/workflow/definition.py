@@ -50,12 +50,12 @@ T = TypeVar("T", default=Any, covariant=True)
 U = TypeVar("U")
 
 
-class _How(TypedDict, total=False):
+class _AddOptions(TypedDict, total=False):
     join: Join | None
     policy: Policy | None
 
 
-class _HowMap(TypedDict, total=False):
+class _MapOptions(TypedDict, total=False):
     id: str
     after: After
     concurrency: int
@@ -91,11 +91,11 @@ class Definition(Step[T]):
         return self.name
 
     @overload
-    def add(self, step: Streaming, after: After = (), **how: Unpack[_How]) -> Step[str]: ...
+    def add(self, step: Streaming, after: After = (), **options: Unpack[_AddOptions]) -> Step[str]: ...
     @overload
-    def add(self, step: Body[U], after: After = (), **how: Unpack[_How]) -> Step[U]: ...
+    def add(self, step: Body[U], after: After = (), **options: Unpack[_AddOptions]) -> Step[U]: ...
     @overload
-    def add(self, step: Any, after: After = (), **how: Unpack[_How]) -> Any: ...
+    def add(self, step: Any, after: After = (), **options: Unpack[_AddOptions]) -> Any: ...
     def add(self, step: Any, after: After = (), *, join: Join | None = None, policy: Policy | None = None) -> Any:
         """Add an operator after others.
 
@@ -134,11 +134,11 @@ class Definition(Step[T]):
         over: str | AnswerPath,
         *,
         on_error: Literal["fail", "skip"] = "fail",
-        **how: Unpack[_HowMap],
+        **options: Unpack[_MapOptions],
     ) -> Map[U]: ...
     @overload
     def map(
-        self, each: Body[U], over: str | AnswerPath, *, on_error: OnError, **how: Unpack[_HowMap]
+        self, each: Body[U], over: str | AnswerPath, *, on_error: OnError, **options: Unpack[_MapOptions]
     ) -> Map[U | ItemError]: ...
     def map(
         self,

@@ -16,6 +16,7 @@ from operad.runtime.policies.policy import causes
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.concurrently import concurrently
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorError, describe
+from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.value import Value
 from operad.runtime.workflow.nested import inside
@@ -151,7 +152,7 @@ async def for_each(
         while (taken := await source.take(scope)) is not None:
             index, call = taken
             try:
-                run = body.run_within(scope, body.inner_call(call), f"{name}[{index}]")
+                run = body.run_within(scope, body.inner_call(call), MapItem(name, index))
                 if keep is None and run.finished is not None:
                     run.finished = {}  # not the messages of the outer run, which would grow with each item
                 message = await run.execute()
@@ -200,7 +201,7 @@ class _Worst:
         """Return the message; if its status is not SUCCESS, its evaluation tells how many of the items have another."""
         if not self._unsuccessful:
             return self._message
-        said = f"{name}[{self._index}]: {self._message.evaluation or self._message.status.value}"
+        said = f"{MapItem(name, self._index)}: {self._message.evaluation or self._message.status.value}"
         return self._message.changed(evaluation=f"{self._unsuccessful} of {count} items did not succeed. {said}")
 
 
@@ -211,7 +212,7 @@ def _item_error(error: Exception, index: int) -> ItemError:
 
 def _failure(error: Exception, index: int, name: str, said: Mapping[int, Outcome]) -> OperadError:
     """Return the error of a map, with the messages of the items that have finished."""
-    failed = OperadError(f"item {name}[{index}]: {describe(error)}")
+    failed = OperadError(f"item {MapItem(name, index)}: {describe(error)}")
     done = {index: outcome for index, outcome in said.items() if isinstance(outcome, WorkflowMessage)}
-    failed.finished = {f"{name}[{index}]": done[index] for index in sorted(done)}
+    failed.finished = {str(MapItem(name, index)): done[index] for index in sorted(done)}
     return failed

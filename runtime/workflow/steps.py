@@ -51,7 +51,6 @@ class Steps:
         "_call",
         "_faults",
         "_feedback",
-        "_lesson",
         "_log",
         "_lost",
         "_open",
@@ -75,7 +74,6 @@ class Steps:
         self._prefix = prefix
         self._call = call
         self._round = 0
-        self._lesson: str | None = None
         self.results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
         self._progress = Progress(build.plan)
         self._skipped: dict[int, Skip] = {}
@@ -94,22 +92,19 @@ class Steps:
         ids, first_evaluator = self._plan.ids, self._build.first_evaluator
         return tuple([ids[node] for node in self._without_message() if node < first_evaluator])
 
-    async def run_round(
-        self, run: RunInProgress, call: OperatorCall, number: int, lesson: str | None
-    ) -> WorkflowMessage:
+    async def run_round(self, run: RunInProgress, call: OperatorCall, number: int) -> WorkflowMessage:
         """Run the operators and evaluators that have no message, and return the verdict on the round.
 
         Args:
             run: The run. It is an argument, not an attribute, so that the run and its steps form no reference cycle.
-            call: Input of the run.
+            call: Input of the run, with the lessons of the rounds so far.
             number: Number of the round.
-            lesson: The lessons for the operators.
 
         Raises:
             OperatorError: An operator failed; the others were cancelled and have ended.
             SkippedError: Every tail was skipped.
         """
-        self._call, self._round, self._lesson = call, number, lesson
+        self._call, self._round = call, number
         self.cancelled.clear()
         self._faults.clear()
         self.by_error = False
@@ -233,7 +228,7 @@ class Steps:
             job,
             messages,
             given.previous,
-            self._lesson,
+            given.lesson,
             transcript,
             judged,
             run.deps,

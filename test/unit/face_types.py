@@ -113,7 +113,7 @@ assert_type(Workflow(facts >> [plain, check]).run("x").output, Any)
 assert_type(Workflow([facts, check]).run("x").output, Any)
 assert_type(Workflow(triage["a"] >> answer).run("q").output, str)
 assert_type(BuiltinWorkflow(facts >> check).run("x").output, str)
-assert_type(Workflow(3), Workflow[Any])
+assert_type(Workflow(max_rounds=3), Workflow[Any])
 
 growing = Workflow(names)
 counted = growing.add(plain, after=[names])

@@ -440,7 +440,6 @@ def test_a_right_use_of_the_same_is_none():
     config = OperatorConfig(instruction="Say.", output_schema=Claims, tools=[search])
     assert '"claims"' in config.output_schema
     assert Job("x", id="i", session_id="s") == Job(goal="x", id="i", session_id="s")
-    assert Workflow(2).max_rounds == 2
     assert BuiltinWorkflow(facts, policy=None, budget=None, limits=None).run("x").text == "x"
     assert Take("a").value is None
 

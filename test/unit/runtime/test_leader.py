@@ -133,7 +133,7 @@ class Team:
         self.leader.workflow.add_listener(self.heard.append)
 
     def expert(self, name, rounds):
-        workflow = BuiltinWorkflow(rounds, name=name)
+        workflow = BuiltinWorkflow(max_rounds=rounds, name=name)
         workflow.add_operator(Do(self))
         workflow.set_evaluator(Judge(self))
         return Expert(Profile(name=name, description=f"does {name}"), workflow, ScriptedReasoner([]))
@@ -1118,7 +1118,7 @@ async def test_a_leader_with_rounds_splits_anew_with_the_lesson():
             return BOTCHED if said.scratchpad == "b 1" else FINE
 
     team = Team([TWO, ALONE])
-    workflow = BuiltinWorkflow(2, name="rounds")
+    workflow = BuiltinWorkflow(max_rounds=2, name="rounds")
     workflow.add_operator(team.leader.workflow)
     workflow.set_evaluator(Strict(OperatorConfig(instruction="Judge.", id="strict")))
     message = await workflow.aexecute(JOB, team.reasoner)
@@ -1286,7 +1286,7 @@ async def test_an_experts_operator_may_blame_whoever_produced_its_input():
         return "text"
 
     def expert(name, answer):
-        workflow = BuiltinWorkflow(3, name=name)
+        workflow = BuiltinWorkflow(max_rounds=3, name=name)
         workflow.add_operator(Operator(OperatorConfig(instruction=name, id="do")))
         return Expert(Profile(name=name), workflow, ScriptedReasoner(answer))
 

@@ -12,7 +12,6 @@ pytest.importorskip("dbos")
 from operad.runtime import Job, PausedError, RunContext, Workflow, events
 from operad.runtime import operator as as_operator
 from operad.runtime.durable import Ledger
-from operad.runtime.durable.run_owner import leave
 from operad.server.view.sources import LedgerSource
 
 RENDEZVOUS = 60.0
@@ -28,7 +27,6 @@ def _at_once(monkeypatch):
 def ledger(tmp_path):
     ledger = Ledger(tmp_path / "runs.sqlite")
     yield ledger
-    leave(ledger.url)
     ledger.close()
 
 
