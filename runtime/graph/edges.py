@@ -221,8 +221,8 @@ def predecessors(after: object) -> Sequence[Any]:
 
 def is_executable(value: object) -> bool:
     """Return True if a value is an operator or a workflow, rather than a function."""
-    methods = (getattr(value, name, None) for name in ("get_id", "execute"))
-    return not isinstance(value, type) and all(map(callable, methods))
+    has_methods = callable(getattr(value, "get_id", None)) and callable(getattr(value, "execute", None))
+    return has_methods and not isinstance(value, type)
 
 
 def is_awel(value: object) -> bool:

@@ -23,7 +23,7 @@ from operad.runtime.workflow.run_store import RunStore
 
 T = TypeVar("T")
 
-MOMENT = 3
+MOMENT = 4
 """Turns of the event loop after which a paused run raises `PausedError`.
 
 An operator that reads the stream of a run inside it learns of a question from that stream: its task is woken in the next
@@ -67,11 +67,11 @@ class LiveRun:
         self._waiting = 0
         self._is_cancelled = False
         self._going_on: asyncio.Task[WorkflowMessage] | None = None
-        self._settled: asyncio.Future[None] = self.loop.create_future()
+        self._settled = asyncio.Event()  # set at a pause and at the end
         if not streamed:
-            run.on_paused = self._settle
+            run.on_paused = self._settled.set
         run.live = self
-        self.task = asyncio.ensure_future(work())
+        self.task = self.loop.create_task(work())
         self.task.add_done_callback(self._end)
 
     async def outcome(self, *, joins: bool = False) -> WorkflowMessage:
@@ -88,7 +88,7 @@ class LiveRun:
         self._waiting += 1
         try:
             while True:
-                await asyncio.shield(self._settled)  # several callers wait for the same future
+                await self._settled.wait()
                 if self.task.done():
                     self._forget(self)
                     return self.task.result()
@@ -96,8 +96,8 @@ class LiveRun:
                     await asyncio.sleep(0)
                 if self.run.questions.waits():
                     raise PausedError(self.run_id, self.run.questions.open())
-                if self._settled.done():
-                    self._settled = self.loop.create_future()
+                if not self.task.done():
+                    self._settled.clear()
         except asyncio.CancelledError:
             continues_alone = self._going_on is not None and not self._going_on.done()
             if not joins or self._waiting - continues_alone == 1:
@@ -114,8 +114,8 @@ class LiveRun:
             InvalidError: An answer is not valid. No answer was accepted then.
         """
         self.run.questions.answer(answers)
-        if self._settled.done() and not self.task.done():
-            self._settled = self.loop.create_future()
+        if not self.task.done():
+            self._settled.clear()
         self.run.check_paused()
 
     async def answer(self, answers: Mapping[str, JsonValue]) -> None:
@@ -171,11 +171,7 @@ class LiveRun:
         self.run.live = None
         if self.streamed or self._waiting or self._is_cancelled or task.cancelled():
             self._forget(self)
-        self._settle()
-
-    def _settle(self) -> None:
-        if not self._settled.done():
-            self._settled.set_result(None)
+        self._settled.set()
 
 
 class Runs:

@@ -91,10 +91,14 @@ class Calls:
         else:
             raise InputError(f"map {name!r}: over: the function returned {short_repr(items)}; it must return items")
 
-    async def take(self, scope: Scope) -> tuple[int, OperatorCall] | None:
-        """Return the next call and its index; None if no item is left."""
+    def take(self) -> tuple[int, OperatorCall] | None:
+        """Return the next call and its index; None if no item is left, or if the items come later."""
+        return self._taken(next(self._items, _NO_ITEM))
+
+    async def take_later(self, scope: Scope) -> tuple[int, OperatorCall] | None:
+        """Wait for the next item of an asynchronous iterable, and return its call and index; None if none is left."""
         if self._later is None:
-            return self._taken(next(self._items, _NO_ITEM))
+            return None
         with scope.at_work():
             async with self._turn:
                 return self._taken(await anext(self._later, _NO_ITEM))
@@ -149,7 +153,7 @@ async def for_each(
 
     async def work() -> None:
         nonlocal done, turn_ends
-        while (taken := await source.take(scope)) is not None:
+        while (taken := source.take() or await source.take_later(scope)) is not None:
             index, call = taken
             try:
                 run = body.run_within(scope, body.inner_call(call), MapItem(name, index))
@@ -192,9 +196,10 @@ class _Worst:
 
     def add(self, index: int, message: WorkflowMessage) -> None:
         """Take the message of an item into account."""
-        self._unsuccessful += message.status is not WorkflowStatus.SUCCESS
-        rank, worst = (message.status.priority, index), (self._message.status.priority, self._index)
-        if self._index < 0 or rank < worst:
+        status, worst = message.status, self._message.status
+        self._unsuccessful += status is not WorkflowStatus.SUCCESS
+        is_earlier = status is worst and index < self._index
+        if self._index < 0 or is_earlier or status.priority < worst.priority:
             self._message, self._index = message, index
 
     def told(self, name: str, count: int) -> WorkflowMessage:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from threading import Lock
-from typing import cast
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -126,7 +126,7 @@ class Run:
             self._spending = Lock()
             self._in_progress: set[Run] = set()
         else:
-            around = cast("Run", outer.run)
+            around: Any = outer.run
             self.insights = insights or around.insights
             self.questions = around.questions
             self.connections = around.connections
@@ -381,7 +381,7 @@ class Run:
         Args:
             failed: Error text of a round that failed, if that ended the run.
         """
-        message, best = cast("WorkflowMessage", self._state.best), self._state.best_round
+        message: Any = self._state.best
         if unjudged := self.build.unjudged:
             inner = (self._best_messages[node] for node in unjudged)
             message = with_inner(message, [each for each in inner if each is not None])
@@ -389,7 +389,7 @@ class Run:
             return message
         update: dict[str, object] = {"usage": self.usage}
         if message.status is not WorkflowStatus.SUCCESS:
-            none = f"None of {self.rounds} rounds succeeded; this is round {best}." if self.rounds > 1 else ""
+            none = f"None of {self.rounds} rounds succeeded; this is round {self._state.best_round}." if self.rounds > 1 else ""
             said = (message.evaluation, self._unknown_blame_text(message), failed, none)
             update["evaluation"] = "\n".join(filter(None, said))
         return message.changed(**update)

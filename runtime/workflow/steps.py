@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
+from typing import Any
 
 from operad.runtime import events
 from operad.runtime.events import RunInProgress, Scope
@@ -217,7 +218,7 @@ class Steps:
         given, job = self._call, self._call.job
         if job.turns and not node.operator.memory:
             job = job.model_copy(update={"turns": ()})
-        messages = tuple(self._inputs(number)) if self._plan.parents[number] else given.messages
+        messages = self._inputs(number) if self._plan.parents[number] else given.messages
         if reads := self._build.reads.get(number):
             messages += tuple(self._messages_read(number, reads))
         if self._feedback:
@@ -234,12 +235,10 @@ class Steps:
             run.deps,
         )
 
-    def _inputs(self, node: int) -> list[WorkflowMessage]:
-        """Return the messages of a node's parents whose edges to the node are taken."""
-        results = self.results
-        if not self._plan.branches:
-            return [results[parent] for parent in self._plan.parents[node]]  # type: ignore[misc]
-        return [message for parent in self._progress.inputs(node) if (message := results[parent]) is not None]
+    def _inputs(self, node: int) -> tuple[WorkflowMessage, ...]:
+        """Return the messages of a node's parents whose edges to the node are taken; all of these parents have one."""
+        messages: Any = map(self.results.__getitem__, self._progress.inputs(node))
+        return tuple(messages)
 
     def _messages_read(self, node: int, reads: Sequence[str]) -> list[WorkflowMessage]:
         """Return the messages that a node reads from operators that are not its parents, or from the run's input."""

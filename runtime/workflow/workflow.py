@@ -130,7 +130,7 @@ class Workflow(Definition[T]):
         self.budget = budget or NO_BUDGET
         self._listeners = tuple(listeners)
         self.insights = insights
-        self._places, self._calls = limiters(limits or Limits(), name)
+        self._places, self._calls = limiters(limits, name) if limits else (None, None)
         self._runs = Runs(name)
         # A paused run cannot be answered without its workflow: it is cancelled instead of being collected halfway.
         finalize(self, self._runs.cancel_all).atexit = False

@@ -195,6 +195,23 @@ async def test_a_stream_of_text_goes_on_if_a_listener_has_the_question_answered_
         workflow.questions("r")
 
 
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_run_that_ends_in_the_moment_before_it_would_be_paused_is_not_waited_for_forever(engine, turns):
+    answering = []
+
+    async def answer(asked):
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await workflow.answer(asked.run_id, {asked.interrupt_id: "yes"})
+
+    def listen(event):
+        if isinstance(event, events.Interrupted):
+            answering.append(asyncio.ensure_future(answer(event)))
+
+    workflow = engine(ask("asks"), listeners=[listen])
+    assert (await asyncio.wait_for(workflow.arun("goal"), RENDEZVOUS)).text == "asks: yes"
+
+
 async def test_a_run_that_a_stream_of_text_left_paused_emits_any_number_of_events_after_the_answer(engine):
     def talk():
         for number in range(2 * CROWDED):
