@@ -145,9 +145,7 @@ class DesignEvaluator(Evaluator):
             operator_id=self.get_id(),
         )
         review_findings = [
-            f"[judged] {finding['node'] or 'workflow'}: {_line(finding['problem'])}; {_line(finding['change'])}".rstrip(
-                "; "
-            )
+            f"[judged] {finding['node'] or 'workflow'}: {_line(finding['problem'])} Correction: {_line(finding['change'])}"
             for finding in answer["findings"]
         ]
         return list(dict.fromkeys(review_findings)), [_line(note) for note in answer.get("notes", ()) if _line(note)]

@@ -88,8 +88,8 @@ class Iteration(NodeOperator[IterationParams]):
 
     type = "iteration"
     params_type = IterationParams
-    hint = "Runs the nodes inside for each item; items that are lists are joined."
-    gives = "output (a list of what each item came to); inside only: item, index (number)"
+    hint = "Runs the nodes inside for each item; results that are lists are joined into one. An item that fails ends the run, is left out (skip) or leaves a null (keep)."
+    gives = "output (a list of the results); inside only: item, index (number)"
     example = {"iterator_selector": ["chapters", "2"], "output_selector": ["text", "3-2"]}
     body_starts_with = IterationStart.type
 

@@ -325,11 +325,11 @@ async def _concurrently(*calls: Any) -> list[str]:
 
 
 def _schema_request(form: Form) -> str:
-    return f"Answer with JSON alone, which fits this JSON Schema:\n{json.dumps(form.asked, ensure_ascii=False)}"
+    return f"Answer only with JSON that fits this JSON Schema:\n{json.dumps(form.asked, ensure_ascii=False)}"
 
 
 def _repair_request(fault: str, form: Form) -> str:
-    return f"That answer does not fit:\n{fault}\n\n{_schema_request(form)}"
+    return f"Your answer does not fit:\n{fault}\n\n{_schema_request(form)}"
 
 
 def _may_be_null(schema: Any) -> bool:

@@ -66,7 +66,7 @@ def verdict_of(error: BaseException, operator_id: str, job: Job, known: Collecti
     blame = () if fault is None else fault.blame if fault is error else tuple(w for w in fault.blame if w in known)
     return WorkflowMessage(
         status=WorkflowStatus.EXECUTION_ERROR,
-        evaluation=f"{operator_id} failed: {said}",
+        evaluation=f"{operator_id}: {said}" if fault else f"{operator_id} failed: {said}",
         lesson=(fault.lesson if fault else "") or f"{operator_id} failed: {said[:LONGEST_LESSON]}",
         blame=blame or (operator_id,),
         job_id=job.id,

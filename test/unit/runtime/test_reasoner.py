@@ -97,11 +97,11 @@ def test_everything_a_task_holds_is_in_the_prompt_in_sections(tmp_path):
         "## Files\n### notes.txt (text/plain, 7 bytes)\n```\none\ntwo\n```\n\n"
         "## Knowledge\n```\n[book]\nknown\n```\n\n"
         "## Insights from earlier runs\n"
-        "Lessons of earlier jobs like this one, not checked; the job and its form of answer come first.\n- it rains\n\n"
-        '## Results of earlier experts\n### From expert\n```\n{\n "x": 1\n}\n```\n\n'
-        "## Messages of earlier operators\n### From find\n```\nfacts\n```\n\n"
-        "## What you may do\n- count: Count words.\n- stop\n\n"
-        "## Lesson from the last try\nBe brief.\n\n"
+        "Lessons from similar jobs, not checked. The job and the form of the answer take precedence.\n- it rains\n\n"
+        '## Results of earlier experts\n### Result of expert\n```\n{\n "x": 1\n}\n```\n\n'
+        "## Results of earlier operators\n### Result of find\n```\nfacts\n```\n\n"
+        "## Recommended actions\n- count: Count words.\n- stop\n\n"
+        "## Feedback on earlier attempts\nBe brief.\n\n"
         "## Form of the answer\nIn one line."
     )
 
@@ -115,7 +115,7 @@ def test_a_verdict_is_shown_with_the_message_that_was_judged():
         operator_id="me",
     )
     [_, user] = render(task(workflow_messages=(message,)))
-    assert "### From me\n```\n2+2=5\n```\nJudged: EXECUTION_ERROR. Wrong.\nLesson: Count." in user["content"]
+    assert "### Result of me\n```\n2+2=5\n```\nVerdict: EXECUTION_ERROR. Wrong.\nLesson: Count." in user["content"]
 
 
 def test_text_cannot_break_out_of_its_fence():
@@ -585,7 +585,7 @@ def test_equal_answers_of_several_operators_are_all_shown(evaluation):
     answers = [("r1", "approve"), ("r2", "approve"), ("r3", "reject")]
     said = tuple(WorkflowMessage(text, operator_id=name, evaluation=evaluation) for name, text in answers)
     shown = render(Task(job=Job(goal="g"), instruction="i", workflow_messages=said))[-1]["content"]
-    assert all(f"### From {name}\n```\n{text}\n```" in shown for name, text in answers)
+    assert all(f"### Result of {name}\n```\n{text}\n```" in shown for name, text in answers)
 
 
 def test_what_operators_hand_on_is_never_cut():
@@ -601,7 +601,7 @@ def test_an_item_of_a_map_is_shown_without_the_list_that_it_is_of():
     job = Job(goal="Sort.", inputs={"docs": ["a", "b"], "tone": "kind"})
     shown = render(Task(job=job, instruction="", workflow_messages=(item,)))[-1]["content"]
     assert '"tone": "kind"' in shown
-    assert "### Item of docs\n```\nb\n```" in shown
+    assert "### Item to work on, from docs\n```\nb\n```" in shown
     assert '"docs"' not in shown
 
 
