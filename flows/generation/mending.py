@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -160,6 +161,7 @@ class MendWorkflow(Stage):
             "asked": list[JsonValue](findings),
             "prompt": dict(prompts.sizes(parts, OPERATIONS_SCHEMA)),
         }
+        answer: dict[str, Any] = {"operations": []}
         for _ in range(MAX_TRIES):
             try:
                 text = await ask(call.reasoner, task_of(call.job, parts, OPERATIONS_SCHEMA, lessons))
@@ -288,7 +290,7 @@ def findings_in(lesson: str) -> list[str]:
 
 
 def nodes_in(findings: Sequence[str], graph: NodeGraph) -> list[str]:
-    """Return the ids of nodes that findings name, as their place or in quotes.
+    """Return the ids of nodes that findings name: as their place, in quotes, as node 2, or as 2.text.
 
     Findings about inputs or outputs also name the start and end nodes.
     """
@@ -300,7 +302,8 @@ def nodes_in(findings: Sequence[str], graph: NodeGraph) -> list[str]:
             if end in graph.by_id:
                 found[end] = None
         for node_id in ids:
-            if repr(node_id) in finding:
+            each = re.escape(node_id)
+            if re.search(rf"'{each}'|\bnode {each}(?![\w-])|(?<![\w.-]){each}\.[^\W\d]", finding):
                 found[node_id] = None
     ends = [spec.id for spec in graph.nodes if spec.type in ("start", "end")]
     return [

@@ -19,7 +19,7 @@ from operad.flows.generation.cards import cards
 from operad.flows.generation.likely import likely
 from operad.flows.generation.nodes_shown import compact, concerned, nodes_now, skeleton, whole
 from operad.flows.generation.offer import CHAT2WORKFLOW_OFFER, Offer
-from operad.flows.generation.plan import Plan
+from operad.flows.generation.plan import Plan, nodes_before
 from operad.flows.generation.signatures import EVERYWHERE, NOTATION, inner_types, short, signatures
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair.contract import Contract
@@ -250,6 +250,7 @@ def to_build(
             Part("Parameters already written", written(plan), data=True),
             Part("Readable variables of each node", may_read(variables, wanted, kinds or {}), keep=True),
             Part("Current parameters", nodes_now(base, wanted, offer.types), keep=True),
+            Part("Nodes before them", concerned(base, nodes_before(plan, base, wanted), types=offer.types)),
             Part("Earlier requests", listed(rounds[:-1]), data=True),
             Part("Node types", cards(offer.types, names, offer.params)),
             Part(SERVICES, offer.services(), data=True),
@@ -328,7 +329,9 @@ def to_judge(
             Part("The workflow", whole(graph, offer.types, titles), keep=True, data=True),
             Part("Last change", changed(base, graph), keep=True),
             Part("Earlier requests", listed(rounds[:-1]), keep=True, data=True),
-            Part("Notes to the user", listed(notes), keep=True, data=True),
+            Part(
+                "Notes to the user", "\n".join(f"{n}. {note}" for n, note in enumerate(notes, 1)), keep=True, data=True
+            ),
             Part("Contested findings, not to be raised again", listed(contested), keep=True, data=True),
             Part("Node types", ", ".join(offer.types), keep=True),
             Part(SERVICES, offer.services(), keep=True, data=True),
@@ -387,8 +390,8 @@ def stated(contract: Contract) -> str:
 
 
 def types_in_short(types: Mapping[str, NodeType]) -> str:
-    """Return a line for each node type."""
-    return table(types.values())
+    """Return a line for each node type, except the starts of containers, which are added by code."""
+    return table(types[name] for name in types if name not in inner_types(types))
 
 
 def findings_in_short(findings: Iterable[str]) -> str:
@@ -399,9 +402,11 @@ def findings_in_short(findings: Iterable[str]) -> str:
 def planned(plan: Plan) -> str:
     """Return a line for each node of a plan."""
     lines: list[str] = []
+    branching = {predecessor.node for node in plan.nodes for predecessor in node.predecessors if predecessor.port}
     for node in plan.nodes:
         after = ", ".join(
-            predecessor.node + (f":{predecessor.port}" if predecessor.port else "") for predecessor in node.predecessors
+            f"{predecessor.node}:{predecessor.port}" if predecessor.node in branching else predecessor.node
+            for predecessor in node.predecessors
         )
         gives = ", ".join(f"{variable.name} ({variable.type})" for variable in node.declares)
         line = f"{node.id} {node.type} [{node.change}]" + (f": {node.purpose}" if node.purpose else "")

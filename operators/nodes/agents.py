@@ -113,7 +113,7 @@ class HumanParams(NodeParams):
 
 
 class HumanInput(NodeOperator[HumanParams]):
-    """Asks a person, and takes the way of the answer. The run waits until it is answered."""
+    """Asks a person, and follows the port of the answer. The run waits until it is answered."""
 
     type = "human-input"
     params_type = HumanParams

@@ -193,7 +193,7 @@ class AggregatorParams(NodeParams):
 
 
 class VariableAggregator(NodeOperator[AggregatorParams]):
-    """Brings branches together: gives the variable of the first one, in order, that ran."""
+    """Brings branches together: gives the first variable of its list whose branch ran."""
 
     type = "variable-aggregator"
     params_type = AggregatorParams

@@ -181,8 +181,8 @@ def _passages(passages: Iterable[Passage]) -> Iterator[str]:
 def _messages(messages: Iterable[WorkflowMessage], lesson: str, mapped: Sequence[tuple[str, object]]) -> Iterator[str]:
     """Yield each message with its verdict, without the lists `mapped`.
 
-    The text of a verdict is left out if the text before it, which it judges, is a part of it; and a lesson that is part
-    of `lesson`.
+    Repetitions are left out: the text of a verdict if the text before it, which it judges, is a part of it, and a lesson
+    and lines of an evaluation that are part of `lesson`.
     """
     previous_text = ""
     for message in _without_lists(messages, mapped):
@@ -192,7 +192,8 @@ def _messages(messages: Iterable[WorkflowMessage], lesson: str, mapped: Sequence
         parts = [fence(text)] if text and not repeats else []
         previous_text = text
         if message.status is not WorkflowStatus.SUCCESS or message.evaluation or message.lesson:
-            parts += [f"Verdict: {message.status.value}. {message.evaluation}".strip()]
+            evaluation = "\n".join(line for line in message.evaluation.splitlines() if line not in lesson)
+            parts += [f"Verdict: {message.status.value}. {evaluation}".strip()]
             parts += [f"Lesson: {message.lesson}"] if message.lesson not in lesson else []
         yield _titled(_title_of(message), "\n".join(parts))
 

@@ -406,6 +406,16 @@ async def test_without_native_tools_a_tool_and_its_arguments_are_chosen_by_schem
     assert all("tools" not in request for request in scripted.requests)
 
 
+async def test_without_native_tools_and_schemas_a_choice_may_hold_the_arguments():
+    steps = [Say('{"tool": "add", "arguments": {"a": 2, "b": 2}}'), Say('{"tool": "answer"}'), Say("It is 4.")]
+    async with ScriptedModel(steps) as scripted:
+        plain = scripted.model.model_copy(update={"tools": "constrained", "structured": False})
+        assert await MonoModelReasoner(plain).infer(task(tools=(ADD, FAIL))) == "It is 4."
+    _, again, _ = scripted.requests
+    assert again["messages"][-2]["content"] == '{"tool": "add", "arguments": {"a": 2, "b": 2}}'
+    assert "Result of add:\n```\n4\n```" in again["messages"][-1]["content"]
+
+
 async def test_a_tool_without_parameters_is_called_at_once_and_rounds_end():
     def now() -> str:
         """Tell the time."""
@@ -578,6 +588,21 @@ def test_a_verdict_repeats_neither_the_text_that_stands_above_nor_the_lesson_tha
     said = render(task)[-1]["content"]
     assert (said.count("TEXT"), said.count("LESSON"), said.count("EVAL")) == (1, 1, 1)
     assert render(task.model_copy(update={"lesson": ""}))[-1]["content"].count("LESSON") == 1
+
+
+def test_a_verdict_on_several_results_repeats_neither_that_of_the_operator_nor_lines_of_the_feedback():
+    own = WorkflowMessage(scratchpad="OWN\n\nOWN", operator_id="title")
+    verdict = WorkflowMessage(
+        scratchpad="OTHER\n\nOWN\n\nOWN",
+        status=WorkflowStatus.EXECUTION_ERROR,
+        evaluation="Bad.\nToo long",
+        operator_id="judge",
+    )
+    task = Task(job=Job(goal="g"), instruction="i", workflow_messages=(own, verdict), lesson="- Too long: cut it")
+    said = render(task)[-1]["content"]
+    assert (said.count("OWN"), said.count("OTHER"), said.count("Bad."), said.count("Too long")) == (2, 0, 1, 1)
+    unlike = own.model_copy(update={"scratchpad": "OTH"})
+    assert "OTHER" in render(task.model_copy(update={"workflow_messages": (unlike, verdict)}))[-1]["content"]
 
 
 @pytest.mark.parametrize("evaluation", ["", "checked"])

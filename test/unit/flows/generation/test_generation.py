@@ -255,6 +255,17 @@ def test_a_change_is_shown_the_notes_that_are_kept_and_may_drop_them(design):
     assert "The language is not checked." not in judged
 
 
+def test_a_review_may_drop_earlier_notes_and_those_of_the_plan(design):
+    base = replace(first(design), notes=("No node writes Excel.", "The language is not checked."))
+    plan = {**CHANGE_PLAN, "notes": ["Only English is read."]}
+    model = Model(plan=[plan], build=[CHANGE_BUILT], judge=[{**CONTENT, "outdated": [1, 3]}])
+    made = design(model, CHANGE, base)
+    asked = dict(model.asked)["judge"]
+    assert "1. No node writes Excel.\n2. The language is not checked.\n3. Only English is read." in asked
+    assert made.graph.notes == ("The language is not checked.",)
+    assert (made.notes, made.dropped_notes) == ([], ["No node writes Excel."])
+
+
 BROKEN = {"3": {"system": "", "user": ""}}
 """A fault that no rule can mend: it is not known what was meant."""
 MENDED = {"op": "set", "node": "3", "path": "user", "value": "Sum up in {{#1.language#}}: {{#2.text#}}"}
