@@ -81,7 +81,8 @@ class Design:
         """Earlier notes that no longer hold and are removed from the workflow."""
         plan: Any = self.message.outputs.get("plan")
         numbers = read_plan(plan).outdated if plan else ()
-        return [note for number, note in enumerate(self.base.notes, 1) if number in numbers]
+        found_wrong = cast("Sequence[Any]", self.message.outputs.get("dropped_notes", ()))
+        return [note for number, note in enumerate(self.base.notes, 1) if number in numbers or note in found_wrong]
 
     @property
     def warnings(self) -> list[str]:

@@ -93,7 +93,7 @@ class DesignEvaluator(Evaluator):
         run_issues = [f"[{issue.code}] {issue.where}: {issue.message}" for issue in dry.issues]
         if remaining := _uncontested(run_issues, contested):
             return _Assessment(2, remaining, notes, dry.branches_not_taken)
-        asked_before = _texts(judged, "asked")
+        asked_before, dropped = _texts(judged, "asked"), list[str]()
         if not (self._needs_review(call.job, contested) if self._judge is None else self._judge):
             return _Assessment(4, [], notes, dry.branches_not_taken)
         if judged.outputs.get("unchanged") and any(finding.startswith("[judged]") for finding in asked_before):
@@ -101,10 +101,11 @@ class DesignEvaluator(Evaluator):
             remaining = _uncontested(asked_before, contested)
         else:
             outdated = read_plan(plan).outdated if (plan := fields_of(judged.outputs.get("plan"))) else ()
-            remaining, review_notes = await self._review(call, graph, notes, contested, outdated)
-            notes = list(dict.fromkeys([*notes, *review_notes]))
-            remaining = _uncontested(remaining, contested)
-        return _Assessment(3 if remaining else 4, remaining, notes, dry.branches_not_taken)
+            review = await self._review(call, graph, notes, contested, outdated)
+            dropped = review.dropped_notes
+            notes = [note for note in dict.fromkeys([*notes, *review.notes]) if note not in dropped]
+            remaining = _uncontested(review.findings, contested)
+        return _Assessment(3 if remaining else 4, remaining, notes, dry.branches_not_taken, dropped)
 
     def _needs_review(self, job: Job, contested: Sequence[tuple[str, str]]) -> bool:
         """Return whether a job asks for a review, or a finding was contested."""
@@ -117,20 +118,21 @@ class DesignEvaluator(Evaluator):
         notes: Sequence[str],
         contested: Sequence[tuple[str, str]],
         outdated: Collection[int],
-    ) -> tuple[list[str], list[str]]:
-        """Return the findings of the reasoner, and its notes for the user."""
+    ) -> _Review:
+        """Return the findings of the reasoner, its notes for the user, and the notes that it found wrong."""
         base, rounds, _, earlier_notes, titles = asked(call.job)
+        shown_notes = [*(note for number, note in enumerate(earlier_notes, 1) if number not in outdated), *notes]
         parts = to_judge(
             graph,
             base,
             rounds,
             _offer(call.job).with_used(graph),
             criteria=self.config.instruction,
-            notes=[*(note for number, note in enumerate(earlier_notes, 1) if number not in outdated), *notes],
+            notes=shown_notes,
             titles=titles,
             contested=[f"{finding}: {reason}" for finding, reason in contested],
         )
-        schema = _schema(graph)
+        schema = _schema(graph, has_notes=bool(shown_notes))
         task = Task(
             job=Job(goal=call.job.goal, context=shown(parts[1:]), id=call.job.id, session_id=call.job.session_id),
             instruction=parts[0].text,
@@ -145,12 +147,14 @@ class DesignEvaluator(Evaluator):
             operator_id=self.get_id(),
         )
         review_findings = [
-            f"[judged] {finding['node'] or 'workflow'}: {_line(finding['problem'])}; {_line(finding['change'])}".rstrip(
-                "; "
-            )
+            f"[judged] {finding['node'] or 'workflow'}: {_line(finding['problem'])} Correction: {_line(finding['change'])}"
             for finding in answer["findings"]
         ]
-        return list(dict.fromkeys(review_findings)), [_line(note) for note in answer.get("notes", ()) if _line(note)]
+        return _Review(
+            list(dict.fromkeys(review_findings)),
+            [_line(note) for note in answer.get("notes", ()) if _line(note)],
+            [note for number, note in enumerate(shown_notes, 1) if number in answer.get("outdated", ())],
+        )
 
     def _verdict(self, call: OperatorCall, judged: WorkflowMessage, assessment: _Assessment) -> WorkflowMessage:
         """Return the verdict on the findings, with the best earlier draft if further rounds are useless."""
@@ -175,6 +179,7 @@ class DesignEvaluator(Evaluator):
         ]
         user_outputs = {
             "notes": list(assessment.notes),
+            "dropped_notes": list(assessment.dropped_notes),
             "warnings": warnings,
             "untaken": list(assessment.branches_not_taken),
         }
@@ -197,15 +202,25 @@ class _Assessment(NamedTuple):
         findings: Findings of the stage that failed.
         notes: Notes for the user on assumptions and on requests that cannot be met.
         branches_not_taken: Branches that no dry run took, each with the reason.
+        dropped_notes: Notes that the reasoner found wrong.
     """
 
     stage: int
     findings: Sequence[str]
     notes: Sequence[str]
     branches_not_taken: Sequence[str] = ()
+    dropped_notes: Sequence[str] = ()
 
 
-def _schema(graph: NodeGraph) -> Schema:
+class _Review(NamedTuple):
+    """Answer of the reasoner to a review: findings, notes for the user, and shown notes that do not hold."""
+
+    findings: Sequence[str]
+    notes: Sequence[str]
+    dropped_notes: Sequence[str]
+
+
+def _schema(graph: NodeGraph, *, has_notes: bool) -> Schema:
     """Return the JSON Schema of the review of a workflow."""
     text: Schema = {"type": "string"}
     finding: Schema = {
@@ -222,6 +237,7 @@ def _schema(graph: NodeGraph) -> Schema:
         "evaluation": {**text, "description": "Short: each thing asked for, and whether it is done."},
         "findings": {"type": "array", "items": finding},
         "notes": {"type": "array", "items": text},
+        **({"outdated": {"type": "array", "items": {"type": "integer"}}} if has_notes else {}),
     }
     return {
         "type": "object",

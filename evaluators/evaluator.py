@@ -17,16 +17,17 @@ from operad.runtime.reasoning.task import Example
 from operad.runtime.tools.toolkit import Action, Toolkit, Tools
 from operad.runtime.values.arguments import known_arguments
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import SubJob, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import validate
 from operad.runtime.workflow.transcript import transcript
 
 _STATUS_MEANINGS = {
-    WorkflowStatus.EXECUTION_ERROR: "the work itself is at fault, not its input: it misses the goal or a criterion, "
-    "contradicts itself, breaks its instructions, or a tool failed",
-    WorkflowStatus.INPUT_DATA_ERROR: "the work is right, but what it was given is missing something, malformed or wrong",
-    WorkflowStatus.JOB_TOO_COMPLICATED_ERROR: "the job is more than these operators can do and must be split",
-    WorkflowStatus.SUCCESS: "the result meets the goal and all criteria",
+    WorkflowStatus.EXECUTION_ERROR: "the result does not do the job, misses a criterion or contradicts itself",
+    WorkflowStatus.INPUT_DATA_ERROR: "the result is at fault because that of an earlier expert is incomplete, malformed "
+    "or wrong",
+    WorkflowStatus.JOB_TOO_COMPLICATED_ERROR: "the job is too much for these operators: other attempts would not help, "
+    "the job must be split",
+    WorkflowStatus.SUCCESS: "the result does the job and meets all criteria",
 }
 
 
@@ -98,7 +99,8 @@ class Evaluator(Operator):
 
         In a run, the reasoner sees the purpose and the message of every operator and may blame any of them; outside of
         a run, it may blame the authors of `workflow_messages`. For wrong input it may blame the authors of
-        `previous_expert_outputs`; without these, the status INPUT_DATA_ERROR is not offered.
+        `previous_expert_outputs`; without these, the status INPUT_DATA_ERROR is not offered. The status
+        JOB_TOO_COMPLICATED_ERROR is offered for sub-jobs, which a leader can split.
 
         If an answer cannot be parsed, the reasoner is asked again, with the fault added to the lesson.
 
@@ -113,12 +115,13 @@ class Evaluator(Operator):
         self.check_reasoner(thinker)
         judged, previous, steps = call.messages, call.previous, call.transcript or transcript()
         operators = [step.operator_id for step in steps] or [message.operator_id for message in judged]
-        schema = verdict_schema([*operators, *(message.operator_id for message in previous)], bool(previous))
+        statuses = _statuses(has_previous=bool(previous), can_split=isinstance(call.job, SubJob))
+        schema = verdict_schema([*operators, *(message.operator_id for message in previous)], statuses)
         operator_id = self.get_id()
         async with self._connections() as opened:
             task = (await self._build_task(call, opened)).model_copy(
                 update={
-                    "instruction": _instruction(self.config.instruction, schema["properties"]["status"]["enum"]),
+                    "instruction": _instruction(self.config.instruction, statuses),
                     "output_schema": json.dumps(schema),
                     "transcript": steps,
                 }
@@ -144,14 +147,16 @@ class Evaluator(Operator):
         )
 
 
-def verdict_schema(operator_ids: Iterable[str], has_previous: bool) -> dict[str, Any]:
-    """Return the JSON Schema of a verdict that may blame some operators.
+def _statuses(*, has_previous: bool, can_split: bool) -> list[WorkflowStatus]:
+    """Return the statuses that somebody can act on: an earlier expert on wrong input, a leader on too large a job."""
+    useless = set[WorkflowStatus]()
+    useless |= set() if has_previous else {WorkflowStatus.INPUT_DATA_ERROR}
+    useless |= set() if can_split else {WorkflowStatus.JOB_TOO_COMPLICATED_ERROR}
+    return [status for status in WorkflowStatus if status not in useless]
 
-    Args:
-        operator_ids: Ids of the operators.
-        has_previous: True to offer the status INPUT_DATA_ERROR.
-    """
-    offered = [s.value for s in WorkflowStatus if has_previous or s is not WorkflowStatus.INPUT_DATA_ERROR]
+
+def verdict_schema(operator_ids: Iterable[str], statuses: Iterable[WorkflowStatus]) -> dict[str, Any]:
+    """Return the JSON Schema of a verdict with one of some statuses that may blame some operators."""
     to_blame = sorted({operator_id for operator_id in operator_ids if operator_id})
     blame: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
     if to_blame:
@@ -160,7 +165,7 @@ def verdict_schema(operator_ids: Iterable[str], has_previous: bool) -> dict[str,
         blame["maxItems"] = 0
     properties: dict[str, Any] = {
         "evaluation": {"type": "string"},
-        "status": {"type": "string", "enum": offered},
+        "status": {"type": "string", "enum": [status.value for status in statuses]},
         "lesson": {"type": "string"},
         "blame": blame,
         "score": {"type": "integer", "minimum": 0, "maximum": 10},
@@ -168,17 +173,17 @@ def verdict_schema(operator_ids: Iterable[str], has_previous: bool) -> dict[str,
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _instruction(criteria: str, offered: list[str]) -> str:
-    """Return the instruction for a verdict by some criteria, with the meanings of the offered statuses."""
-    blame_hint = (
-        " For INPUT_DATA_ERROR blame earlier experts." if WorkflowStatus.INPUT_DATA_ERROR.value in offered else ""
-    )
-    meanings = "\n".join(f"{s.value}: {text}." for s, text in _STATUS_MEANINGS.items() if s.value in offered)
+def _instruction(criteria: str, statuses: Sequence[WorkflowStatus]) -> str:
+    """Return the instruction for a verdict by some criteria, with the meanings of the statuses."""
+    blame_hint = " For INPUT_DATA_ERROR, blame earlier experts." * (WorkflowStatus.INPUT_DATA_ERROR in statuses)
+    meanings = "\n".join(f"- {status.value}: {_STATUS_MEANINGS[status]}" for status in statuses)
     return (
-        f"Judge what the operators before you produced for the job, by these criteria:\n{criteria}\n\n"
-        "Say first in `evaluation` what is right and what is wrong, and in `score` how far the result meets the "
-        f"goal and the criteria, from 0 to 10. Then choose `status`, the first of these that holds:\n{meanings}\n\n"
-        "In `lesson` say what to do differently next time; leave it empty on SUCCESS. In `blame` list the ids of the "
-        "operators with which the fault began, not of those that only passed it on; leave it empty on SUCCESS or when "
-        f"you cannot tell.{blame_hint}"
+        f"Judge what the operators produced for the job, by these criteria:\n{criteria}\n\n"
+        "In `evaluation`, say what is right and what is wrong. In `status`, choose the one that fits best:\n"
+        f"{meanings}\n\n"
+        "In `lesson`, tell the operators at fault what to do differently. In `blame`, list the ids of the operators with "
+        "which the fault began, also if their instruction did not mention the criterion; these, and all that come after "
+        "them, run again with the lesson. Leave out operators that only passed the fault on; leave `blame` empty if you "
+        f"cannot tell.{blame_hint} On SUCCESS, leave `lesson` and `blame` empty. In `score`, rate from 0 to 10 how far the result does the job and "
+        "meets the criteria."
     )

@@ -99,4 +99,4 @@ def lesson_of(findings: Sequence[str]) -> str:
     lines = [f"- {finding}" for finding in findings[:MOST_IN_A_LESSON]]
     if len(findings) > MOST_IN_A_LESSON:
         lines.append(f"- and {len(findings) - MOST_IN_A_LESSON} more, after these")
-    return "\n".join(["The workflow is not right yet. Mend this, and leave the rest as it is:", *lines])
+    return "\n".join(["The workflow has faults. Correct them, and leave the rest as it is:", *lines])

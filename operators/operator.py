@@ -697,7 +697,7 @@ def routing_schema(schema: Schema | None, words: str, ports: Sequence[str]) -> S
         words: Description of an answer without schema; empty for an answer that only chooses.
         ports: Ports to choose from.
     """
-    port = {"type": "string", "enum": list(ports), "description": "The way on: the one that fits best."}
+    port = {"type": "string", "enum": list(ports), "description": "The one that fits best."}
     if schema is not None and schema.get("type") == "object":
         properties: dict[str, Any] = {**schema.get("properties", {}), PORT: port}
         return {**schema, "properties": properties, "required": [*schema.get("required", []), PORT]}

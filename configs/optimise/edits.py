@@ -68,33 +68,31 @@ class SetInstruction(Value):
 
 
 class AddOperator(Value):
-    """Add an operator. What followed `after` follows the new one; only `before` does, if that is named as well."""
+    """Add an operator. The operators that followed `after` then follow the new one; with `before`, only that one does."""
 
     op: Literal["add_operator"]
-    name: Annotated[str, AfterValidator(_check_name)] = Field(description="A new name: letters, digits, - and _.")
+    name: Annotated[str, AfterValidator(_check_name)] = Field(description="New name: letters, digits, - and _.")
     instruction: Words
-    after: str = Field(
-        description="The operator that it comes after; empty to name only the one before which it comes."
-    )
-    before: str = Field(description="The operator that it comes before; empty for all that follow `after`.")
+    after: str = Field(description="The operator that the new one follows; empty if only `before` is given.")
+    before: str = Field(description="The operator that follows the new one; empty for all that follow `after`.")
 
 
 class RemoveOperator(Value):
-    """Remove an operator; those after it follow those before it."""
+    """Remove an operator. Its successors then follow its predecessors."""
 
     op: Literal["remove_operator"]
     operator: str
 
 
 class SetEvaluator(Value):
-    """Have the result judged by these criteria, and done again with a lesson if it fails; empty for no judge."""
+    """Set the criteria of the evaluator, which has operators run again with feedback if the result fails; empty for no evaluator."""
 
     op: Literal["set_evaluator"]
     instruction: Words
 
 
 class SetMaxRounds(Value):
-    """Say how often the operators run at most until the evaluator is content: 1 to 10."""
+    """Set the maximum number of rounds until the evaluator accepts the result, from 1 to 10."""
 
     op: Literal["set_max_rounds"]
     rounds: int

@@ -110,8 +110,8 @@ def apply(
         graph: The workflow, which is not modified.
         operations: The operations.
         types: Node types by name.
-        allowed: Ids of the nodes that may be added, changed or removed; None allows all. An operation on edges needs
-            one of the two nodes of each edge.
+        allowed: Ids of the nodes of the workflow that may be changed or removed; None allows all. New nodes may be
+            added, changed and removed. An operation on edges needs one of the two nodes of each edge.
 
     Raises:
         InvalidError: An operation cannot be applied after the operations before it, or changes other nodes; all issues
@@ -124,7 +124,9 @@ def apply(
         changed = _with_positional_params(
             current, operation.apply_if_faulty(current) if faults else operation.apply(current, types), types
         )
-        faults += _disallowed_changes(difference(current, changed), allowed) if allowed is not None else []
+        if allowed is not None:
+            new_ids = (current.by_id.keys() | changed.by_id.keys()) - graph.by_id.keys()
+            faults += _disallowed_changes(difference(current, changed), {*allowed, *new_ids}, graph)
         issues += _issues(faults, number, _op_name(operation))
         current = changed
     if issues:
@@ -218,12 +220,12 @@ def _op_name(operation: Operation) -> str:
     return str(type(operation).model_fields["op"].default)
 
 
-def _disallowed_changes(changes: Difference, allowed: Collection[str]) -> list[Fault]:
-    """Return a fault for each changed node that is not allowed."""
+def _disallowed_changes(changes: Difference, allowed: Collection[str], graph: NodeGraph) -> list[Fault]:
+    """Return a fault for each changed node of a workflow that is not allowed."""
     nodes = [spec.id for spec in (*changes.added, *changes.removed)] + [change.node for change in changes.changed]
-    edges = [(edge.source, edge.target) for edge in (*changes.edges_added, *changes.edges_removed)]
-    touched = nodes or [source for source, target in edges if not {source, target} & set(allowed)]
-    allowed_ids = shorten(sorted(allowed)) or "none"
+    edges = () if changes.removed or changes.changed else (*changes.edges_added, *changes.edges_removed)
+    touched = [*nodes, *(edge.source for edge in edges if not {edge.source, edge.target} & set(allowed))]
+    allowed_ids = shorten(sorted(set(allowed) & graph.by_id.keys())) or "none"
     return [
         Fault("", f"node {node_id!r} may not be changed here; these may: {allowed_ids}", "not-allowed")
         for node_id in dict.fromkeys(touched)

@@ -200,7 +200,7 @@ class BuildWorkflow(Stage):
                 contract,
                 offer,
                 variables,
-                _example_part(call.job, kinds),
+                _job_example_part(call.job) if base.nodes else _example_part(call.job, kinds),
                 kinds=variable_types(plan, base, types),
                 ids=list(schemas),
                 rounds=rounds,

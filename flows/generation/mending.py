@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, cast
 
@@ -143,7 +145,7 @@ class MendWorkflow(Stage):
         call: OperatorCall,
         before: NodeGraph,
         base: NodeGraph,
-        allowed: Collection[str] | None,
+        allowed: AbstractSet[str] | None,
         found: Sequence[str],
         contested: Sequence[tuple[str, str]],
     ) -> tuple[Repaired, dict[str, JsonValue]]:
@@ -152,13 +154,14 @@ class MendWorkflow(Stage):
         types = offer.types
         findings = list(found[: prompts.MOST_FINDINGS])
         named_ids = nodes_in(findings, before)
-        allowed = None if allowed is None else {*allowed, *named_ids}
-        parts = prompts.to_mend(before, findings, named_ids, offer, titles=asked(call.job).titles)
+        allowed = None if allowed is None else {*allowed, *named_ids, *(before.by_id.keys() - base.by_id.keys())}
+        parts = prompts.to_mend(before, findings, named_ids, offer, allowed=allowed, titles=asked(call.job).titles)
         lessons: list[str] = []
         extra: dict[str, JsonValue] = {
             "asked": list[JsonValue](findings),
             "prompt": dict(prompts.sizes(parts, OPERATIONS_SCHEMA)),
         }
+        answer: dict[str, Any] = {"operations": []}
         for _ in range(MAX_TRIES):
             try:
                 text = await ask(call.reasoner, task_of(call.job, parts, OPERATIONS_SCHEMA, lessons))
@@ -174,16 +177,24 @@ class MendWorkflow(Stage):
                 extra["refused"] = describe(error)
                 break
             except InvalidError as error:
-                lessons = [f"Nothing was changed, for the operations cannot be done:\n{error}"]
+                issues = "\n".join(f"- {issue}" for issue in error.issues)
+                lessons = [f"Nothing was changed. Your operations:\n{_said(answer)}\nTheir faults:\n{issues}"]
                 extra["refused"] = str(error)
                 continue
             repaired = repair_draft(changed, base, allowed)
             if repaired.graph and _is_better(State(repaired.graph), State(before), findings):
                 return repaired, {**extra, "operations": answer, "contested": [list(pair) for pair in contested]}
             remaining = "\n".join(f"- {lesson}" for lesson in repaired.lessons[: prompts.MOST_FINDINGS])
-            lessons = [f"Your operations were taken back, for they make it no better. With them:\n{remaining}"]
+            lessons = [
+                "Nothing was changed, because your operations do not improve the workflow. Your operations:\n"
+                f"{_said(answer)}\nFindings with them:\n{remaining}"
+            ]
             extra["refused"] = "the operations make it no better"
         return repair_graph(before, rules=()), {**extra, "contested": [list(pair) for pair in contested]}
+
+
+def _said(answer: Mapping[str, Any]) -> str:
+    return prompts.fence(prompts.compact(answer["operations"]))
 
 
 def _is_better(after: State, before: State, findings: Sequence[str]) -> bool:
@@ -279,7 +290,7 @@ def findings_in(lesson: str) -> list[str]:
 
 
 def nodes_in(findings: Sequence[str], graph: NodeGraph) -> list[str]:
-    """Return the ids of nodes that findings name, as their place or in quotes.
+    """Return the ids of nodes that findings name: as their place, in quotes, as node 2, or as 2.text.
 
     Findings about inputs or outputs also name the start and end nodes.
     """
@@ -291,7 +302,8 @@ def nodes_in(findings: Sequence[str], graph: NodeGraph) -> list[str]:
             if end in graph.by_id:
                 found[end] = None
         for node_id in ids:
-            if repr(node_id) in finding:
+            each = re.escape(node_id)
+            if re.search(rf"'{each}'|\bnode {each}(?![\w-])|(?<![\w.-]){each}\.[^\W\d]", finding):
                 found[node_id] = None
     ends = [spec.id for spec in graph.nodes if spec.type in ("start", "end")]
     return [

@@ -48,8 +48,10 @@ def skeleton(
     """
     most = None if most is None else min(most, EXCERPTS // max(len(graph.nodes), 1))
     predecessors: dict[str, list[str]] = {}
+    branching = {edge.source for edge in graph.edges if edge.port}
     for edge in graph.edges:
-        predecessors.setdefault(edge.target, []).append(_source_with_port(edge))
+        source = f"{edge.source}:{edge.port}" if edge.source in branching else edge.source
+        predecessors.setdefault(edge.target, []).append(source)
     return "\n".join(
         _line(node, predecessors.get(node.id, []), most, types, titles.get(node.id, "")) for node in graph.nodes
     )

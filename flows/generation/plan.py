@@ -127,7 +127,7 @@ def plan_schema(types: Mapping[str, NodeType], there: Collection[str], *, noted:
     kinds = [kind.value for kind in VariableType if kind not in (VariableType.ANY, VariableType.ARRAY)]
     variable = _object_schema({"name": _TEXT, "type": {"type": "string", "enum": kinds}})
     node: dict[str, Schema] = {
-        "id": {**_TEXT, "description": "A free number; for a node that is there, its id."},
+        "id": {**_TEXT, "description": "A free number; for an existing node, its id."},
         "type": {"type": "string", "enum": list(types)},
         "change": {"type": "string", "enum": ["keep", "update", "add"] if there else ["add"]},
         "does": {**_TEXT, "description": "One line."},
@@ -245,6 +245,13 @@ def _declared_variables(node_type: str, params: Any) -> tuple[Given, ...]:
     return tuple(
         Given(str(item["name"]).strip(), str(item["type"])) for item in listed if {"name", "type"} <= item.keys()
     )
+
+
+def nodes_before(plan: Plan, base: NodeGraph, ids: Collection[str]) -> list[str]:
+    """Return the ids of the existing nodes that directly precede some nodes, planned or as they are."""
+    planned_ids = [predecessor.node for node in plan.nodes if node.id in ids for predecessor in node.predecessors]
+    existing_ids = [edge.source for edge in base.edges if edge.target in ids]
+    return [node_id for node_id in dict.fromkeys([*planned_ids, *existing_ids]) if node_id not in ids]
 
 
 def faults_of(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> list[str]:

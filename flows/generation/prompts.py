@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -17,7 +19,7 @@ from operad.flows.generation.cards import cards
 from operad.flows.generation.likely import likely
 from operad.flows.generation.nodes_shown import compact, concerned, nodes_now, skeleton, whole
 from operad.flows.generation.offer import CHAT2WORKFLOW_OFFER, Offer
-from operad.flows.generation.plan import Plan
+from operad.flows.generation.plan import Plan, nodes_before
 from operad.flows.generation.signatures import EVERYWHERE, NOTATION, inner_types, short, signatures
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair.contract import Contract
@@ -50,7 +52,7 @@ NEAR_VARIABLES, FAR_VARIABLES = 12, 4
 """Number of variables to list as readable by a node: the nearest ones, and the farthest, which include the inputs.
 The schema of the answer contains all variables."""
 
-STATED = "Names that the job seems to state (found by rules; the job itself counts)"
+STATED = "Names that the job seems to state (found by rules; the job takes precedence)"
 
 ALWAYS_SHOWN = ("llm",)
 """Types to describe for every change, beside the types of the workflow and those that the instruction suggests; other
@@ -58,7 +60,7 @@ types are listed in short."""
 
 OTHERS = "Types in short"
 
-NOTED = "Notes so far (`outdated`: numbers of those that no longer hold)"
+NOTED = "Earlier notes"
 
 SERVICES = "Configured services"
 
@@ -171,7 +173,7 @@ def to_draft(
         Part(OTHERS, "\n".join(short(offer.types[name]) for name in others), keep=True, fixed=True),
         Part(SERVICES, offer.services(), keep=True, data=True),
         Part("The workflow", whole(base, offer.types, titles), keep=True, data=True),
-        Part("Asked for before", listed(rounds[:-1]), keep=True, data=True),
+        Part("Earlier requests", listed(rounds[:-1]), keep=True, data=True),
         Part(NOTED, numbered(notes), keep=True, data=True),
         example,
     ]
@@ -203,8 +205,8 @@ def to_plan(
             Part(STATED, stated(contract), keep=True),
             Part("Node types", types_in_short(offer.types), keep=True, fixed=True),
             Part(SERVICES, offer.services(), keep=True, data=True),
-            Part("The workflow that is there", skeleton(base, offer.types, titles=titles), data=True),
-            Part("Asked for before", listed(rounds[:-1]), data=True),
+            Part("The workflow", skeleton(base, offer.types, titles=titles), data=True),
+            Part("Earlier requests", listed(rounds[:-1]), data=True),
             Part(NOTED, numbered(notes), data=True),
         ],
         PLAN_TOKENS,
@@ -244,11 +246,12 @@ def to_build(
             Part(STATED, stated(contract), keep=True),
             Part("The plan", planned(plan), keep=True),
             Part("Reasons of the plan", cut(plan.reasoning, LONGEST_REASONS)),
-            Part("Told to the user", cut(listed(plan.notes), LONGEST_NOTES), keep=True),
-            Part("Parameters that are written already", written(plan), data=True),
-            Part("What each may read", may_read(variables, wanted, kinds or {}), keep=True),
-            Part("The parameters that they have now", nodes_now(base, wanted, offer.types), keep=True),
-            Part("Asked for before", listed(rounds[:-1]), data=True),
+            Part("Notes to the user", cut(listed(plan.notes), LONGEST_NOTES), keep=True),
+            Part("Parameters already written", written(plan), data=True),
+            Part("Readable variables of each node", may_read(variables, wanted, kinds or {}), keep=True),
+            Part("Current parameters", nodes_now(base, wanted, offer.types), keep=True),
+            Part("Nodes before them", concerned(base, nodes_before(plan, base, wanted), types=offer.types)),
+            Part("Earlier requests", listed(rounds[:-1]), data=True),
             Part("Node types", cards(offer.types, names, offer.params)),
             Part(SERVICES, offer.services(), data=True),
             example,
@@ -263,6 +266,7 @@ def to_mend(
     ids: Sequence[str],
     offer: Offer = CHAT2WORKFLOW_OFFER,
     *,
+    allowed: AbstractSet[str] | None = None,
     titles: Mapping[str, str] = MappingProxyType({}),
 ) -> Sequence[Part]:
     """Return the prompt for operations that mend findings.
@@ -272,17 +276,21 @@ def to_mend(
         findings: Findings to mend.
         ids: Ids of the nodes that the findings concern.
         offer: Node types, parameters and services that may be used.
+        allowed: Ids of the nodes that may be changed; None for all.
         titles: Titles that people gave to nodes, by id.
     """
     rules, shown_findings = f"{text('mend')}\n{operations_in_short()}", findings_in_short(findings)
     characters_left = CHARACTERS_A_TOKEN * FIX_TOKENS - len(rules) - len(shown_findings)
     names = [graph.by_id[node_id].type for node_id in ids if node_id in graph.by_id]
+    names += [name for name in offer.types if re.search(rf"\b{re.escape(name)}\b", shown_findings)]
+    changeable = "" if allowed is None else f"{', '.join(sorted(allowed & graph.by_id.keys()))}, and nodes that you add"
     return fit(
         [
             Part("Rules", rules, keep=True),
             Part("Findings", shown_findings, keep=True),
-            Part("The nodes concerned", concerned(graph, ids, characters_left, offer.types), keep=True),
-            Part("Their types", cards(offer.types, names, offer.params)),
+            Part("Nodes that you may change", changeable, keep=True),
+            Part("Nodes concerned", concerned(graph, ids, characters_left, offer.types), keep=True),
+            Part("Node types concerned", cards(offer.types, names, offer.params)),
             Part("All nodes", skeleton(graph, offer.types, titles=titles), data=True),
             Part("All types", ", ".join(offer.types)),
             Part(SERVICES, offer.services(), data=True),
@@ -319,9 +327,11 @@ def to_judge(
         for part in (
             Part("Rules", f"{text('judge')}\n{criteria}", keep=True),
             Part("The workflow", whole(graph, offer.types, titles), keep=True, data=True),
-            Part("Changed just now", changed(base, graph), keep=True),
-            Part("Asked for before, and still to be kept", listed(rounds[:-1]), keep=True, data=True),
-            Part("Notes to the user", listed(notes), keep=True, data=True),
+            Part("Last change", changed(base, graph), keep=True),
+            Part("Earlier requests", listed(rounds[:-1]), keep=True, data=True),
+            Part(
+                "Notes to the user", "\n".join(f"{n}. {note}" for n, note in enumerate(notes, 1)), keep=True, data=True
+            ),
             Part("Contested findings, not to be raised again", listed(contested), keep=True, data=True),
             Part("Node types", ", ".join(offer.types), keep=True),
             Part(SERVICES, offer.services(), keep=True, data=True),
@@ -380,8 +390,8 @@ def stated(contract: Contract) -> str:
 
 
 def types_in_short(types: Mapping[str, NodeType]) -> str:
-    """Return a line for each node type."""
-    return table(types.values())
+    """Return a line for each node type, except the starts of containers, which are added by code."""
+    return table(types[name] for name in types if name not in inner_types(types))
 
 
 def findings_in_short(findings: Iterable[str]) -> str:
@@ -392,9 +402,11 @@ def findings_in_short(findings: Iterable[str]) -> str:
 def planned(plan: Plan) -> str:
     """Return a line for each node of a plan."""
     lines: list[str] = []
+    branching = {predecessor.node for node in plan.nodes for predecessor in node.predecessors if predecessor.port}
     for node in plan.nodes:
         after = ", ".join(
-            predecessor.node + (f":{predecessor.port}" if predecessor.port else "") for predecessor in node.predecessors
+            f"{predecessor.node}:{predecessor.port}" if predecessor.node in branching else predecessor.node
+            for predecessor in node.predecessors
         )
         gives = ", ".join(f"{variable.name} ({variable.type})" for variable in node.declares)
         line = f"{node.id} {node.type} [{node.change}]" + (f": {node.purpose}" if node.purpose else "")

@@ -113,13 +113,13 @@ class HumanParams(NodeParams):
 
 
 class HumanInput(NodeOperator[HumanParams]):
-    """Asks a person, and takes the way of the answer. The run waits until it is answered."""
+    """Asks a person, and follows the port of the answer. The run waits until it is answered."""
 
     type = "human-input"
     params_type = HumanParams
     hint = "Waits for a person; inputs are names of texts to ask for."
     gives = "the texts that are asked for, by name; action (string): the id of the answer"
-    ports_text = "port i is answer i, counted from 0; the one after the last is never taken"
+    ports_text = "port i is answer i, counted from 0"
     example = {"question": "Send this?\n{{#2.text#}}", "actions": [["yes", "Send"], ["no", "Leave it"]]}
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:

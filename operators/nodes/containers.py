@@ -84,13 +84,13 @@ class Iteration(NodeOperator[IterationParams]):
     """Runs the nodes inside of it, whose ids begin with its own and a hyphen, once for each item of a list.
 
     Inside, the item is [item, id of the iteration] and its place, from 0, [index, id of the iteration].
-    Results keep the order of the list; where each that is there is a list itself, they are joined to one.
+    Results keep the order of the list; results that are lists are joined into one list.
     """
 
     type = "iteration"
     params_type = IterationParams
-    hint = "Runs the nodes inside for each item; items that are lists are joined."
-    gives = "output (a list of what each item came to); inside only: item, index (number)"
+    hint = "Runs the nodes inside for each item; results that are lists are joined into one. An item that fails ends the run, is left out (skip) or leaves a null (keep)."
+    gives = "output (a list: output_selector of each item); inside only: item, index (number)"
     example = {"iterator_selector": ["chapters", "2"], "output_selector": ["text", "3-2"]}
     body_starts_with = IterationStart.type
 

@@ -36,7 +36,7 @@ class ExtractorParams(AskingParams):
         min_length=1,
         description="What to read out; types are string, number, boolean, array[string], array[number], array[object].",
     )
-    instruction: Text = Field(description="What to heed; variables as {{#id.variable#}}.")
+    instruction: Text = Field(description="What to consider; variables as {{#id.variable#}}.")
     optional: Annotated[list[str], ADVANCED] = Field(
         default_factory=list[str],
         description='Names of parameters that the text may lack, which are empty then: "", 0, false or [].',

@@ -85,7 +85,7 @@ class MarkdownParams(NodeParams):
 
 
 class MarkdownExporter(MakesFiles):
-    """Makes a file of a Markdown text: Word, PowerPoint, PDF, an image, a web page, Markdown, or Excel of its tables."""
+    """Makes a file from Markdown: Word, PowerPoint, PDF, an image, a web page, Markdown, or Excel of its tables."""
 
     type = "markdown-exporter"
     params_type = MarkdownParams

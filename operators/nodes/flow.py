@@ -294,7 +294,7 @@ class IfElseParams(NodeParams):
 
 
 class IfElse(NodeOperator[IfElseParams]):
-    """Takes the way of the first case whose conditions hold, else the last one."""
+    """Follows the port of the first case whose conditions hold, otherwise the last port."""
 
     type = "if-else"
     params_type = IfElseParams

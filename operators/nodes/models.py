@@ -289,11 +289,11 @@ class ClassifierParams(AskingParams):
 
     query_variable_selector: Annotated[Selector, Accepts(WITHOUT_FILES)] = Field(description="The text to classify.")
     classes: list[str] = Field(min_length=2, description="The classes, in words, two or more.")
-    instruction: Text = Field(default=Text(), description="What to heed in choosing; may be left out.")
+    instruction: Text = Field(default=Text(), description="What to consider in choosing; may be left out.")
 
 
 class QuestionClassifier(AskingNode[ClassifierParams]):
-    """Has a model decide which class a text belongs to, and takes that way."""
+    """Has a model decide which class a text belongs to, and follows the port of that class."""
 
     type = "question-classifier"
     params_type = ClassifierParams

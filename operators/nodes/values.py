@@ -70,7 +70,7 @@ class Code(NodeOperator[CodeParams]):
 
     type = "code"
     params_type = CodeParams
-    hint = "Python main(arguments), or JavaScript main({arguments}), returns an object with the outputs (string, number, boolean, object, or arrays of these). Sandbox: standard library only; no files, no network; next() takes only iter(…)."
+    hint = "Python main(arguments), or JavaScript main({arguments}), returns an object with the outputs (string, number, boolean, object, or arrays of these). Sandbox: standard library only; no files, no network; no next() of a generator."
     gives = "the declared outputs"
     example = {
         "variables": [["numbers", ["numbers", "2"]]],
@@ -193,11 +193,11 @@ class AggregatorParams(NodeParams):
 
 
 class VariableAggregator(NodeOperator[AggregatorParams]):
-    """Brings branches together: gives the variable of the first one, in order, that ran."""
+    """Brings branches together: gives the first variable of its list whose branch ran."""
 
     type = "variable-aggregator"
     params_type = AggregatorParams
-    hint = "The first one that ran; joins branches."
+    hint = "The first of the list that ran; joins alternative branches."
     gives = "output (of the type of the variables)"
     example = {"variables": [["text", "3"], ["text", "5"]]}
 

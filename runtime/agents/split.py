@@ -116,14 +116,14 @@ def split_schema(experts: Sequence[str] = ()) -> dict[str, Any]:
     text = {"type": "string"}
     expert = {"type": "string", "enum": list(experts)} if experts else text
     part = _object_schema(
-        id={"type": "string", "description": "A short unique name, one word."},
-        goal={"type": "string", "description": "What is to be done."},
+        id={"type": "string", "description": "Short unique name, one word."},
+        goal={"type": "string", "description": "Task of the part."},
         context={
             "type": "string",
-            "description": "All that its expert needs to know besides the goal; empty if nothing.",
+            "description": "Everything else of the job that the expert needs to know; empty if nothing.",
         },
-        completion_criteria={"type": "string", "description": "When it counts as done."},
-        dependencies={"type": "array", "items": text, "description": "The ids of the parts whose results it needs."},
+        completion_criteria={"type": "string", "description": "Properties that the result must have."},
+        dependencies={"type": "array", "items": text, "description": "Ids of the parts whose results the part needs."},
         assigned_expert=expert,
     )
     return _object_schema(sub_jobs={"type": "array", "items": part})
@@ -133,11 +133,13 @@ def split_instruction(experts: Sequence[Profile]) -> str:
     """Return the instruction to split a job among experts."""
     team = "\n".join(f"- {expert.name}: {expert.description or 'no description'}" for expert in experts)
     return (
-        "You lead a team of experts. Split the job into parts, each for one expert, as few as will do: one is enough if "
-        "one expert can do it all. A part begins when all parts that it depends on are done, and gets their results; "
-        "parts that do not depend on each other are done at the same time. The expert of a part sees only its goal, its "
-        "context, its completion criteria and those results. The results of the parts that no other part depends on are "
-        f"the result of the job.\n\nThe experts:\n{team}"
+        "You lead a team of experts. Split the job into parts and assign each part to one expert; an expert may get "
+        "several parts. Use as few parts as possible: a single one if one expert can do the whole job. A part starts "
+        "when all parts that it depends on are finished, and its expert gets their results, each with the id of its "
+        "part. Parts that do not depend on each other run at the same time. An expert does not see the job, only "
+        "the goal, the context and the completion criteria of its part, those results, and the job's inputs and files, "
+        "if there are any. The results of the parts on which no other part depends are the result of the job.\n\n"
+        f"The experts:\n{team}"
     )
 
 

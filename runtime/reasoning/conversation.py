@@ -128,7 +128,12 @@ class Conversation:
                 if call is None:
                     return None
                 self._messages.append(
-                    {"role": "assistant", "content": json.dumps({"tool": call.name, "arguments": call.arguments})}
+                    {
+                        "role": "assistant",
+                        "content": json.dumps(
+                            {"tool": call.name, "arguments": json.loads(call.arguments)}, ensure_ascii=False
+                        ),
+                    }
                 )
                 self.say(f"Result of {call.name}:\n{fence(await self._call(call))}")
                 continue
@@ -216,14 +221,20 @@ class Conversation:
         answer = "answer" if "answer" not in self._tools else "give_answer"
         known = "\n".join(f"- {tool.name}: {tool.description}" for tool in self._tools.values())
         choice = _object_schema({"tool": {"type": "string", "enum": [answer, *self._tools]}})
-        question = f"Choose the tool to use next, or {answer!r} if you can answer now.\n{known}\n- {answer}: answer now"
-        name = str((await self._decide(question, choice)).get("tool", answer))
+        if not self.model.structured:  # models often give the arguments, too
+            choice["properties"]["arguments"] = {"type": "object", "description": "Of the tool; none for an answer."}
+        question = (
+            f"## Next step\nChoose the tool for the next call; more calls may follow. Choose {answer!r} when you can give "
+            f"the final answer.\n{known}\n- {answer}: give the final answer"
+        )
+        chosen = await self._decide(question, choice)
+        name = str(chosen.get("tool", answer))
         tool = self._tools.get(name)
         if tool is None:
             return None
-        arguments: dict[str, Any] = {}
-        if tool.parameters.get("properties"):
-            question = f"Give the arguments for the tool {name!r}: {tool.description}"
+        arguments: dict[str, Any] = chosen.get("arguments", {})
+        if not arguments and tool.parameters.get("properties"):
+            question = f"## Next step\nGive the arguments for one call of the tool {name!r}: {tool.description}"
             arguments = await self._decide(question, tool.parameters)
         return ToolCall(id=f"call_{new_id()}", name=name, arguments=json.dumps(arguments, ensure_ascii=False))
 
@@ -325,11 +336,11 @@ async def _concurrently(*calls: Any) -> list[str]:
 
 
 def _schema_request(form: Form) -> str:
-    return f"Answer with JSON alone, which fits this JSON Schema:\n{json.dumps(form.asked, ensure_ascii=False)}"
+    return f"Answer only with JSON that fits this JSON Schema:\n{json.dumps(form.asked, ensure_ascii=False)}"
 
 
 def _repair_request(fault: str, form: Form) -> str:
-    return f"That answer does not fit:\n{fault}\n\n{_schema_request(form)}"
+    return f"Your answer does not fit:\n{fault}\n\n{_schema_request(form)}"
 
 
 def _may_be_null(schema: Any) -> bool:

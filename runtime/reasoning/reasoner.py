@@ -24,9 +24,10 @@ from operad.runtime.values.schema import SchemaMismatch, is_json_schema, parse_o
 T = TypeVar("T")
 
 THINKER = """\
-You lead the work on the task below; an actor, who sees the task too, does it. In each turn give the actor one \
-instruction: the next step, concrete and small. Look at its result before you give the next. When the actor has all \
-that the answer needs, set `finished`, and say in `instruction` what the answer must take into account."""
+You direct the work on the task and the job below. An actor, who sees both too, does the work and writes the answer. In \
+each turn, give the actor one `instruction`: the next step, concrete and small. You see its result before you give the \
+next. When the actor has everything that the answer needs, set `finished` to true and say in `instruction` what the \
+answer must take into account. The form of the answer, if one is given, applies to the actor's answer, not to your turns."""
 
 STEP = {
     "type": "object",
@@ -201,7 +202,10 @@ class MonoModelReasoner:
             InvalidError: The `output_schema` is invalid.
         """
         form = _form(task)
-        conversation = Conversation(self.model, await _opening_messages(task, self.model), task.tools)
+        begins_with_tools = bool(task.tools) and self.model.tools == "native"
+        is_enforced = self.model.structured and not begins_with_tools and is_json_schema(task.output_schema)
+        opening = await _opening_messages(task, self.model, show_schema=not is_enforced)
+        conversation = Conversation(self.model, opening, task.tools)
         draft = await conversation.work(self._max_rounds)
         return await conversation.answer(form, draft, self._max_repairs)
 
@@ -300,19 +304,23 @@ class DualModelReasoner:
             InvalidError: The `output_schema` is invalid.
         """
         form = _form(task)
-        actor = Conversation(self.actor, await _opening_messages(task, self.actor), task.tools)
-        opening = await _opening_messages(task, self.thinker, answers=False)
+        # The actor receives a JSON Schema when it is asked for the answer.
+        actor_opening = await _opening_messages(task, self.actor, show_schema=not is_json_schema(task.output_schema))
+        actor = Conversation(self.actor, actor_opening, task.tools)
+        opening = await _opening_messages(task, self.thinker, show_schema=True)
         thinker = Conversation(self.thinker, _thinker_opening(opening, task.tools))
         for _ in range(self._max_rounds):
             step: dict[str, Any] = json.loads(await thinker.answer(Form(STEP), max_repairs=self._max_repairs))
             if step["finished"]:
-                actor.say(f"The work is done; give the answer to the task now. {step['instruction']}".strip())
+                actor.say(
+                    f"## Answer\nThe steps are done. Give the answer to the job now. {step['instruction']}".strip()
+                )
                 break
-            actor.say(f"Do this now, as a step towards the answer: {step['instruction']}")
+            actor.say(f"## Step\nDo only this step, and report its result in plain text: {step['instruction']}")
             result = await actor.answer(None, await actor.work(self._max_tool_rounds))
             thinker.say(f"The result:\n{fence(result)}")
         else:
-            actor.say("No more steps can be taken; give the answer to the task now.")
+            actor.say("## Answer\nNo more steps can be taken. Give the answer to the job now.")
         return await actor.answer(form, max_repairs=self._max_repairs)
 
 
@@ -351,19 +359,11 @@ def _form(task: Task) -> Form | None:
     return None if schema is None else Form.of(schema, task.check)
 
 
-async def _opening_messages(task: Task, model: Model, *, answers: bool = True) -> list[dict[str, Any]]:
-    """Return the rendered task; its JSON Schema is left out if the endpoint enforces it from the first turn.
-
-    Args:
-        task: The task.
-        model: The model.
-        answers: False if the model does not answer the task itself, so that nothing enforces the schema.
-    """
-    begins_with_tools = bool(task.tools) and model.tools == "native"
-    is_enforced = answers and model.structured and not begins_with_tools and is_json_schema(task.output_schema)
+async def _opening_messages(task: Task, model: Model, *, show_schema: bool) -> list[dict[str, Any]]:
+    """Return the rendered task; its files are read in a thread."""
     if not task.files:
-        return render(task, show_schema=not is_enforced, vision=model.vision)
-    return await asyncio.to_thread(render, task, show_schema=not is_enforced, vision=model.vision)  # reads files
+        return render(task, show_schema=show_schema, vision=model.vision)
+    return await asyncio.to_thread(render, task, show_schema=show_schema, vision=model.vision)
 
 
 def _thinker_opening(opening: list[dict[str, Any]], tools: Sequence[Tool]) -> list[dict[str, Any]]:

@@ -62,12 +62,14 @@ def verdict_of(error: BaseException, operator_id: str, job: Job, known: Collecti
     A `FaultError` inside a nested workflow or a map may blame known operators of this workflow. If it blames none of
     them, the nested workflow or the map is blamed.
     """
-    said, fault = describe(error), fault_in(error)
+    fault = fault_in(error)
+    who = operator_id if fault else f"{operator_id} failed"
+    said = describe(error)
     blame = () if fault is None else fault.blame if fault is error else tuple(w for w in fault.blame if w in known)
     return WorkflowMessage(
         status=WorkflowStatus.EXECUTION_ERROR,
-        evaluation=f"{operator_id} failed: {said}",
-        lesson=(fault.lesson if fault else "") or f"{operator_id} failed: {said[:LONGEST_LESSON]}",
+        evaluation=f"{who}: {said}",
+        lesson=(fault.lesson if fault else "") or f"{who}: {said[:LONGEST_LESSON]}",
         blame=blame or (operator_id,),
         job_id=job.id,
         operator_id=operator_id,

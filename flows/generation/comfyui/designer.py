@@ -131,8 +131,8 @@ class Asked(NamedTuple):
         code = "".join(f"{line}\n" for line in self.base.lines)
         before = "\n".join(f"- {instruction}" for instruction in self.rounds[:-1])
         return [
-            Part("The workflow that is there", shared.fence(code) if code else "", keep=True),
-            Part("Asked for before", before),
+            Part("The existing workflow", shared.fence(code) if code else "", keep=True),
+            Part("Earlier requests", before),
         ]
 
 
@@ -159,12 +159,13 @@ class SelectClasses(_Stage):
         """Ask the model for the classes; if the answer has unknown names, ask again with a lesson."""
         asked = self.asked(call.job)
         names = await asyncio.to_thread(offered, "\n".join(asked.rounds), self.definitions, asked.classes)
+        rules = prompts.SELECT_RULES + (f"\n{prompts.SELECT_EDIT_RULES}" if asked.base.lines else "")
         parts = shared.fit(
             [
-                Part("Rules", prompts.SELECT_RULES, keep=True),
+                Part("Rules", rules, keep=True),
                 Part("All classes, by category", shared.fence(by_category(names, self.definitions))),
-                Part("Some of them, with inputs and outputs", shared.fence(in_short(names, self.definitions))),
-                Part("Classes that are there", ", ".join(asked.classes)),
+                Part("Some classes, with inputs and outputs", shared.fence(in_short(names, self.definitions))),
+                Part("Classes of the existing workflow", ", ".join(asked.classes)),
                 *asked.shown[1:],
             ],
             prompts.SELECT_TOKENS,
@@ -219,7 +220,7 @@ class DraftCode(_Stage):
                 asked.shown[0],
                 Part("Classes", shared.fence(in_full(names, self.definitions))),
                 asked.shown[1],
-                Part("The form, by an example for other words", shared.fence(prompts.EXAMPLE)),
+                Part("An example of the form", "" if asked.base.lines else shared.fence(prompts.EXAMPLE)),
             ],
             prompts.DRAFT_TOKENS,
         )
@@ -332,7 +333,9 @@ class MendCode(_Stage):
                 extra.pop("refused", None)
                 return draft, repairs, {**extra, "lines": cast("list[JsonValue]", lines)}
             remaining = "\n".join(f"- {finding}" for finding in findings_after[: shared.MOST_FINDINGS])
-            lesson_text = f"Your lines were taken back, for they make it no better. With them:\n{remaining}"
+            lesson_text = (
+                f"Nothing was changed, because your lines do not improve the workflow. Findings with them:\n{remaining}"
+            )
             extra["refused"] = "the lines make it no better"
         return before, [], extra
 

@@ -17,24 +17,28 @@ CODE_TOKENS = 5_000
 
 SELECT_RULES = """\
 You choose the classes of a ComfyUI workflow. Name every class that the workflow needs: those that load models, texts \
-and pictures, those that work on them, and those that save or show the result. If a class has an input that is not a \
-plain value, choose a class that outputs it. Name no others: the workflow will be written with these classes only. \
+and pictures, those that work on them, and those that save or show the result. For every input \
+that is not a plain value, also choose a class that outputs it. Name no others: the workflow will be written with these \
+classes only. \
 Classes marked "api node" are paid services: choose them only if the user asks for them."""
+
+SELECT_EDIT_RULES = """\
+A workflow exists already, and the job changes it. Name all classes of the changed workflow, also those that remain."""
 
 DRAFT_RULES = """\
 You write a ComfyUI workflow as code. The code is parsed, not run. Each line calls one class; a line comes after the \
 lines whose outputs it uses.
 - Left of =, write one variable for each output of the class, in order. Right of it, write the inputs as keywords.
-- An input is a literal, or a variable of an earlier line. Functions, loops, arithmetic and comments (except ids) are \
-not allowed.
-- Write every required input. Write options exactly as they are listed. Use only the classes and inputs listed below. \
+- An input is a literal, or a variable of an earlier line. Functions, loops, arithmetic and comments are not allowed.
+- Write every required input. Write options exactly as they are listed; long lists are \
+shortened. Use only the classes and inputs listed below. \
 Leave out optional inputs that the user did not ask for: they keep their defaults.
 - Write prompts in full detail, as the user would want them. Save or show every result at the end.
 Answer with the complete code between ```python and ```, and nothing else."""
 
 EDIT_RULES = """\
-There is a workflow already. Write the complete changed workflow. Copy every line that does not change exactly, with \
-its id after #. New lines have no id."""
+A workflow exists already. Write the complete changed workflow. Copy unchanged lines verbatim. Unchanged and changed \
+lines keep their id after #; new lines have none."""
 
 FIX_RULES = """\
 You correct the code of a ComfyUI workflow. Each line calls one class, with inputs as keywords and values as literals. \

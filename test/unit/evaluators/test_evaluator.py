@@ -1,6 +1,7 @@
 """The evaluator that asks: a verdict by schema, what it is shown, and what becomes of an answer that is none."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +19,7 @@ from operad.runtime import (
     Map,
     MonoModelReasoner,
     StepRecord,
+    SubJob,
     Task,
     WorkflowMessage,
     WorkflowStatus,
@@ -32,7 +34,6 @@ JUDGED = [
     WorkflowMessage(scratchpad="second", operator_id="b"),
 ]
 ALL = ["EXECUTION_ERROR", "INPUT_DATA_ERROR", "JOB_TOO_COMPLICATED_ERROR", "SUCCESS"]
-WITHOUT_INPUT = ["EXECUTION_ERROR", "JOB_TOO_COMPLICATED_ERROR", "SUCCESS"]
 
 
 def verdict(**fields):
@@ -43,11 +44,11 @@ def evaluator():
     return Evaluator(OperatorConfig(instruction="Is it so?", id="judge"))
 
 
-async def judge(*answers, judged=JUDGED, previous=None, lesson=None):
+async def judge(*answers, judged=JUDGED, previous=None, lesson=None, job=JOB):
     """The verdict, and the tasks it took."""
     with LooseReasoner(answers) as reasoner:
         message = await evaluator().execute(
-            reasoner, JOB, workflow_messages=judged, previous_expert_outputs=previous, lesson=lesson
+            reasoner, job, workflow_messages=judged, previous_expert_outputs=previous, lesson=lesson
         )
     return message, reasoner.tasks
 
@@ -75,7 +76,7 @@ async def test_the_reasoner_sees_what_is_judged_the_criteria_and_the_schema():
         "type": "object",
         "properties": {
             "evaluation": {"type": "string"},
-            "status": {"type": "string", "enum": WITHOUT_INPUT},
+            "status": {"type": "string", "enum": ["EXECUTION_ERROR", "SUCCESS"]},
             "lesson": {"type": "string"},
             "blame": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
             "score": {"type": "integer", "minimum": 0, "maximum": 10},
@@ -85,14 +86,15 @@ async def test_the_reasoner_sees_what_is_judged_the_criteria_and_the_schema():
     }
 
 
-@pytest.mark.parametrize(
-    ("previous", "offered"), [(None, WITHOUT_INPUT), ([], WITHOUT_INPUT), ([WorkflowMessage(scratchpad="given")], ALL)]
-)
-async def test_the_input_is_offered_as_at_fault_only_where_somebody_produced_it(previous, offered):
-    _, [task] = await judge(verdict(), previous=previous)
+@pytest.mark.parametrize(("previous", "input_error"), [(None, []), ([], []), ([WorkflowMessage()], [ALL[1]])])
+@pytest.mark.parametrize(("job", "too_complicated"), [(JOB, []), (SubJob("Look.", parent_id="job"), [ALL[2]])])
+async def test_a_status_is_offered_only_where_an_expert_or_a_leader_can_act_on_it(
+    previous, input_error, job, too_complicated
+):
+    _, [task] = await judge(verdict(), previous=previous, job=job)
+    offered = [ALL[0], *input_error, *too_complicated, ALL[3]]
     assert json.loads(task.output_schema)["properties"]["status"]["enum"] == offered
-    explained = [line.split(":")[0] for line in task.instruction.splitlines() if line.split(":")[0] in ALL]
-    assert explained == offered
+    assert re.findall(r"^- (\w+):", task.instruction, re.MULTILINE) == offered
 
 
 async def test_input_data_error_is_refused_without_and_taken_with_earlier_outputs():
@@ -172,7 +174,7 @@ async def test_where_nobody_is_known_nobody_can_be_blamed(judged):
 
 
 def test_each_operator_can_be_blamed_once_however_much_it_said():
-    schema = verdict_schema(["b", "a", "", "b"], has_previous=False)
+    schema = verdict_schema(["b", "a", "", "b"], WorkflowStatus)
     assert schema["properties"]["blame"]["items"]["enum"] == ["a", "b"]
 
 
@@ -260,11 +262,11 @@ async def test_in_a_run_it_is_shown_what_all_operators_were_there_for_and_said()
     assert [message.scratchpad for message in task.workflow_messages] == ["w"]
     assert all(not earlier.transcript for earlier in reasoner.tasks[:3])
     body = render(task)[-1]["content"]
-    assert body[body.index("## Who did what") : body.index("## Form")].strip() == (
-        "## Who did what\n"
-        "### facts\nIts instruction:\n```\nList the facts.\n```\nWhat it said:\n```\nf\n```\n\n"
-        "### check (after facts)\nIts instruction:\n```\nCheck them.\n```\nWhat it said:\n```\nc\n```\n\n"
-        "### write (after check)\nIts instruction:\n```\nWrite it up.\n```\nWhat it said is shown above."
+    assert body[body.index("## Operators") : body.index("## Form")].strip() == (
+        "## Operators\n"
+        "### facts\nInstruction:\n```\nList the facts.\n```\nResult:\n```\nf\n```\n\n"
+        "### check (after facts)\nInstruction:\n```\nCheck them.\n```\nResult:\n```\nc\n```\n\n"
+        "### write (after check)\nInstruction:\n```\nWrite it up.\n```\nResult: shown above"
     )
     assert body.count("```\nw\n```") == 1
 
@@ -286,7 +288,7 @@ async def test_of_a_map_it_is_shown_the_instruction_for_each_item():
 async def test_outside_of_a_run_it_is_shown_what_it_is_given_alone():
     _, [task] = await judge(verdict())
     assert task.transcript == ()
-    assert "Who did what" not in render(task)[-1]["content"]
+    assert "## Operators" not in render(task)[-1]["content"]
 
 
 async def test_in_a_run_it_may_blame_any_operator_and_what_depends_on_that_one_runs_again():
@@ -349,10 +351,9 @@ async def test_a_score_is_a_whole_number_from_0_to_10(score):
     assert "$.score" in tasks[1].lesson
 
 
-@pytest.mark.parametrize("has_previous", [False, True])
 @pytest.mark.parametrize("ids", [[], ["a"], ["a", "b"]])
-def test_an_endpoint_can_be_held_to_a_verdict_to_the_letter(ids, has_previous):
-    assert is_strict(verdict_schema(ids, has_previous))
+def test_an_endpoint_can_be_held_to_a_verdict_to_the_letter(ids):
+    assert is_strict(verdict_schema(ids, WorkflowStatus))
 
 
 async def test_an_endpoint_is_held_to_a_verdict_to_the_letter():

@@ -872,8 +872,8 @@ def test_a_model_in_a_body_sees_the_item_and_what_else_the_map_sees_but_not_the_
         flow = engine([read, facts] >> Map("each", Operator("Check."), over="claims"), model=model.model)
         flow.run("air")
     assert asked == [
-        "## Job\nair\n\n## Messages of earlier operators\n### Item of read.claims\n```\nair\n```\n\n"
-        '### From read\n```\n{\n "topic": "moons"\n}\n```'
+        "## Job\nair\n\n## Results of earlier operators\n### Item to work on, from read.claims\n```\nair\n```\n\n"
+        '### Result of read\n```\n{\n "topic": "moons"\n}\n```'
     ]
 
 

@@ -97,11 +97,11 @@ def test_everything_a_task_holds_is_in_the_prompt_in_sections(tmp_path):
         "## Files\n### notes.txt (text/plain, 7 bytes)\n```\none\ntwo\n```\n\n"
         "## Knowledge\n```\n[book]\nknown\n```\n\n"
         "## Insights from earlier runs\n"
-        "Lessons of earlier jobs like this one, not checked; the job and its form of answer come first.\n- it rains\n\n"
-        '## Results of earlier experts\n### From expert\n```\n{\n "x": 1\n}\n```\n\n'
-        "## Messages of earlier operators\n### From find\n```\nfacts\n```\n\n"
-        "## What you may do\n- count: Count words.\n- stop\n\n"
-        "## Lesson from the last try\nBe brief.\n\n"
+        "Lessons from similar jobs, not checked. The job and the form of the answer take precedence.\n- it rains\n\n"
+        '## Results of earlier experts\n### Result of expert\n```\n{\n "x": 1\n}\n```\n\n'
+        "## Results of earlier operators\n### Result of find\n```\nfacts\n```\n\n"
+        "## Recommended actions\n- count: Count words.\n- stop\n\n"
+        "## Feedback on earlier attempts\nBe brief.\n\n"
         "## Form of the answer\nIn one line."
     )
 
@@ -115,7 +115,7 @@ def test_a_verdict_is_shown_with_the_message_that_was_judged():
         operator_id="me",
     )
     [_, user] = render(task(workflow_messages=(message,)))
-    assert "### From me\n```\n2+2=5\n```\nJudged: EXECUTION_ERROR. Wrong.\nLesson: Count." in user["content"]
+    assert "### Result of me\n```\n2+2=5\n```\nVerdict: EXECUTION_ERROR. Wrong.\nLesson: Count." in user["content"]
 
 
 def test_text_cannot_break_out_of_its_fence():
@@ -406,6 +406,16 @@ async def test_without_native_tools_a_tool_and_its_arguments_are_chosen_by_schem
     assert all("tools" not in request for request in scripted.requests)
 
 
+async def test_without_native_tools_and_schemas_a_choice_may_hold_the_arguments():
+    steps = [Say('{"tool": "add", "arguments": {"a": 2, "b": 2}}'), Say('{"tool": "answer"}'), Say("It is 4.")]
+    async with ScriptedModel(steps) as scripted:
+        plain = scripted.model.model_copy(update={"tools": "constrained", "structured": False})
+        assert await MonoModelReasoner(plain).infer(task(tools=(ADD, FAIL))) == "It is 4."
+    _, again, _ = scripted.requests
+    assert again["messages"][-2]["content"] == '{"tool": "add", "arguments": {"a": 2, "b": 2}}'
+    assert "Result of add:\n```\n4\n```" in again["messages"][-1]["content"]
+
+
 async def test_a_tool_without_parameters_is_called_at_once_and_rounds_end():
     def now() -> str:
         """Tell the time."""
@@ -580,12 +590,27 @@ def test_a_verdict_repeats_neither_the_text_that_stands_above_nor_the_lesson_tha
     assert render(task.model_copy(update={"lesson": ""}))[-1]["content"].count("LESSON") == 1
 
 
+def test_a_verdict_on_several_results_repeats_neither_that_of_the_operator_nor_lines_of_the_feedback():
+    own = WorkflowMessage(scratchpad="OWN\n\nOWN", operator_id="title")
+    verdict = WorkflowMessage(
+        scratchpad="OTHER\n\nOWN\n\nOWN",
+        status=WorkflowStatus.EXECUTION_ERROR,
+        evaluation="Bad.\nToo long",
+        operator_id="judge",
+    )
+    task = Task(job=Job(goal="g"), instruction="i", workflow_messages=(own, verdict), lesson="- Too long: cut it")
+    said = render(task)[-1]["content"]
+    assert (said.count("OWN"), said.count("OTHER"), said.count("Bad."), said.count("Too long")) == (2, 0, 1, 1)
+    unlike = own.model_copy(update={"scratchpad": "OTH"})
+    assert "OTHER" in render(task.model_copy(update={"workflow_messages": (unlike, verdict)}))[-1]["content"]
+
+
 @pytest.mark.parametrize("evaluation", ["", "checked"])
 def test_equal_answers_of_several_operators_are_all_shown(evaluation):
     answers = [("r1", "approve"), ("r2", "approve"), ("r3", "reject")]
     said = tuple(WorkflowMessage(text, operator_id=name, evaluation=evaluation) for name, text in answers)
     shown = render(Task(job=Job(goal="g"), instruction="i", workflow_messages=said))[-1]["content"]
-    assert all(f"### From {name}\n```\n{text}\n```" in shown for name, text in answers)
+    assert all(f"### Result of {name}\n```\n{text}\n```" in shown for name, text in answers)
 
 
 def test_what_operators_hand_on_is_never_cut():
@@ -601,7 +626,7 @@ def test_an_item_of_a_map_is_shown_without_the_list_that_it_is_of():
     job = Job(goal="Sort.", inputs={"docs": ["a", "b"], "tone": "kind"})
     shown = render(Task(job=job, instruction="", workflow_messages=(item,)))[-1]["content"]
     assert '"tone": "kind"' in shown
-    assert "### Item of docs\n```\nb\n```" in shown
+    assert "### Item to work on, from docs\n```\nb\n```" in shown
     assert '"docs"' not in shown
 
 

@@ -373,7 +373,7 @@ def test_several_that_fail_in_one_round_are_all_tried_again_with_all_lessons(eng
     ("error", "lesson"),
     [
         (FaultError("no dates", lesson="Give dates.", blame=["a"]), "Give dates."),
-        (FaultError("no dates", blame=["a"]), "c failed: no dates"),
+        (FaultError("no dates", blame=["a"]), "c: no dates"),
     ],
 )
 def test_an_operator_may_find_fault_with_another_one(engine, error, lesson):
@@ -384,7 +384,7 @@ def test_an_operator_may_find_fault_with_another_one(engine, error, lesson):
     assert world.counts == {"a": 2, "b": 2, "c": 2}
     assert [world.of[op_id].lessons for op_id in "abc"] == [[None, lesson]] * 3
     own, verdict = world.of["a"].calls[1].messages
-    assert (own.scratchpad, verdict.evaluation, verdict.operator_id) == ("a1", "c failed: no dates", "c")
+    assert (own.scratchpad, verdict.evaluation, verdict.operator_id) == ("a1", "c: no dates", "c")
 
 
 def test_one_name_to_blame_may_stand_without_a_list():

@@ -74,7 +74,7 @@ async def test_what_runs_and_is_found_right_is_resolved():
     assert (verdict.resolved, verdict.step, verdict.reason) == (True, None, "All is there.")
     assert verdict.outputs == {"text": "Figs are sweet."}
     assert task.instruction == INSTRUCTION
-    for shown in ("Make it longer.", "figs", "Figs are sweet.", "Request 2, the last"):
+    for shown in ("Make it longer.", "figs", "Figs are sweet.", "Request 2 (last)"):
         assert shown in task.job.goal
 
 
@@ -248,7 +248,7 @@ async def test_inputs_of_all_forms_reach_the_workflow(tmp_path):
         "word": "",
     }
     assert "the reference" in task.job.goal
-    assert '### "one"' not in task.job.goal.split("## Its results")[0]
+    assert '### "one"' not in task.job.goal.split("## Results of the run")[0]
     assert str(tmp_path) not in task.job.goal
 
 

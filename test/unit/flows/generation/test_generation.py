@@ -246,13 +246,24 @@ def test_a_change_is_shown_the_notes_that_are_kept_and_may_drop_them(design):
     model = Model(plan=[{**CHANGE_PLAN, "outdated": [2]}], build=[CHANGE_BUILT])
     made = design(model, CHANGE, base)
     asked = model.asked[0][1]
-    assert "(`outdated`: numbers of those that no longer hold)" in asked
+    assert "`outdated`" in asked
     assert "1. No node writes Excel.\n2. The language is not checked." in asked
     assert made.graph.notes == ("No node writes Excel.",)
     assert made.dropped_notes == ["The language is not checked."]
     judged = dict(model.asked)["judge"]
     assert "No node writes Excel." in judged
     assert "The language is not checked." not in judged
+
+
+def test_a_review_may_drop_earlier_notes_and_those_of_the_plan(design):
+    base = replace(first(design), notes=("No node writes Excel.", "The language is not checked."))
+    plan = {**CHANGE_PLAN, "notes": ["Only English is read."]}
+    model = Model(plan=[plan], build=[CHANGE_BUILT], judge=[{**CONTENT, "outdated": [1, 3]}])
+    made = design(model, CHANGE, base)
+    asked = dict(model.asked)["judge"]
+    assert "1. No node writes Excel.\n2. The language is not checked.\n3. Only English is read." in asked
+    assert made.graph.notes == ("The language is not checked.",)
+    assert (made.notes, made.dropped_notes) == ([], ["No node writes Excel."])
 
 
 BROKEN = {"3": {"system": "", "user": ""}}
@@ -324,7 +335,7 @@ def test_a_model_that_makes_it_worse_is_taken_back(design):
     assert not made.accepted
     assert made.message.status is WorkflowStatus.JOB_TOO_COMPLICATED_ERROR
     assert "3" in made.graph.by_id
-    assert "no better" in [told for stage, told in model.asked if stage == "mend"][1]
+    assert "do not improve the workflow" in [told for stage, told in model.asked if stage == "mend"][1]
 
 
 def test_a_model_that_repeats_itself_ends_the_rounds(design):
@@ -433,7 +444,7 @@ def test_an_endpoint_without_schemas_is_asked_for_tagged_text(design):
         def __call__(self, request):
             told = "\n".join(str(message["content"]) for message in request["messages"])
             assert "response_format" not in request
-            stage = "plan" if "You design" in told else "judge" if "You review" in told else "build"
+            stage = "plan" if "You plan" in told else "judge" if "You review" in told else "build"
             self.asked.append((stage, told))
             return Say(nodes if stage == "build" else json.dumps({"plan": PLAN, "judge": CONTENT}[stage]))
 
@@ -455,7 +466,7 @@ def test_a_whole_workflow_in_place_of_parameters_changes_no_more_than_is_planned
         def __call__(self, request):
             told = "\n".join(str(message["content"]) for message in request["messages"])
             answers = {"plan": json.dumps(CHANGE_PLAN), "judge": json.dumps(CONTENT), "build": said}
-            return Say(answers["plan" if "You design" in told else "judge" if "You review" in told else "build"])
+            return Say(answers["plan" if "You plan" in told else "judge" if "You review" in told else "build"])
 
     made = design(Whole(), CHANGE, base, structured=False)
     assert all(made.graph.by_id[each] is base.by_id[each] for each in ("1", "2", "3"))
@@ -516,7 +527,7 @@ def test_repairs_of_the_form_of_a_whole_response_are_told(design):
         def __call__(self, request):
             told = "\n".join(str(message["content"]) for message in request["messages"])
             answers = {"plan": json.dumps(PLAN), "judge": json.dumps(CONTENT), "build": said}
-            return Say(answers["plan" if "You design" in told else "judge" if "You review" in told else "build"])
+            return Say(answers["plan" if "You plan" in told else "judge" if "You review" in told else "build"])
 
     made = design(Whole(), structured=False)
     assert [repair for repair in made.repairs if repair.startswith("[brackets]")] != []

@@ -295,7 +295,7 @@ def test_lines_that_make_it_worse_are_taken_back():
     made = design(model)
     assert made.message.status is WorkflowStatus.JOB_TOO_COMPLICATED_ERROR
     assert len(made.graph.nodes) == 7
-    assert "they make it no better" in model.told("mend")[1]
+    assert "do not improve the workflow" in model.told("mend")[1]
 
 
 def test_a_model_that_repeats_itself_ends_the_rounds():

@@ -151,8 +151,24 @@ def test_nodes_concerned_are_shown_with_edges_in_the_notation_of_all_nodes_and_t
     nodes = [NodeSpec(id="1", type="start"), NodeSpec(id="2", type="if-else"), NodeSpec(id="3", type="end")]
     graph = NodeGraph(nodes=nodes, edges=[Edge(source="1", target="2"), Edge(source="2", target="3", port=1)])
     parts = {part.title: part.text for part in prompts.to_mend(graph, ["node 2"], ["2"], OFFER, titles={"2": "Long?"})}
-    assert '"edges":["1 -> 2","2:1 -> 3"]' in parts["The nodes concerned"]
+    assert '"edges":["1 -> 2","2:1 -> 3"]' in parts["Nodes concerned"]
     assert '2 if-else "Long?" after 1: {' in parts["All nodes"]
+
+
+def test_a_mend_is_told_which_nodes_it_may_change_and_how_the_types_that_a_finding_names_are_written():
+    graph = NodeGraph(nodes=[NodeSpec(id="1", type="start"), NodeSpec(id="2", type="end")], edges=[Edge("1", "2")])
+    parts = {
+        part.title: part.text for part in prompts.to_mend(graph, ["put a tts after 1"], ["2"], OFFER, allowed={"2"})
+    }
+    assert parts["Nodes that you may change"] == "2, and nodes that you add"
+    assert "\ntts: " in parts["Node types concerned"]
+    assert "Nodes that you may change" not in {part.title for part in prompts.to_mend(graph, ["x"], ["2"], OFFER)}
+
+
+def test_nodes_are_found_in_findings_by_place_in_quotes_by_word_and_by_variable():
+    graph = NodeGraph([NodeSpec(node_id, "llm") for node_id in ("1", "2", "3", "3-1", "4", "5")])
+    finding = "[judged] 3: at most 1 of 2.5 words; name {{#2.text#}} and 3-1.text in node 4. Not '5'"
+    assert sorted(nodes_in([finding], graph)) == ["2", "3", "3-1", "4", "5"]
 
 
 def test_sizes_tell_of_the_schema_which_no_budget_counts():
@@ -195,7 +211,7 @@ def test_other_types_of_a_change_have_outputs_and_ports_and_no_parameters():
     told = change("Make it friendlier.")
     assert "\nif-else; port i is case i, counted from 0; the one after the last is ELSE\n" in told
     assert "\ntts → files (array[file])\n" in told
-    assert "Leave `params` out where its type is shown in short" in told
+    assert 'Omit `params` if its type stands under "Types in short"' in told
     assert "failure?" not in told
     assert "failure?" in change("Retry the model twice.")
 
@@ -224,3 +240,16 @@ def test_of_many_notes_the_latest_are_shown_with_their_numbers():
     assert len(told) < prompts.LONGEST_NOTES + 100
     assert "\n50. note 49 word" in told
     assert "\n1. " not in told
+
+
+def test_parameters_of_a_change_are_written_with_the_nodes_before_them_in_view():
+    base = NodeGraph(
+        [NodeSpec("1", "start"), NodeSpec("2", "llm", {"system": "", "user": "SHOWN"}), NodeSpec("3", "end")],
+        [Edge("1", "2"), Edge("2", "3")],
+    )
+    plan = Plan(nodes=(PlannedNode("3", "end", "update"),))
+    parts = {
+        part.title: part.text
+        for part in prompts.to_build(plan, base, read_contract([]), OFFER, {}, prompts.Part("", ""))
+    }
+    assert "SHOWN" in parts["Nodes before them"]

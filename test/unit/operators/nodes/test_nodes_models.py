@@ -153,7 +153,7 @@ def test_in_a_second_round_it_gets_the_lesson():
     assert message.outputs == {"text": "salt, please"}
     first, second = ([message["content"] for message in request["messages"]] for request in model.requests)
     assert first == ["You ask.", "Ask for salt."]
-    assert second == ["You ask.", "## Job\nAsk for salt.\n\n## Lesson from the last try\nSay please."]
+    assert second == ["You ask.", "## Job\nAsk for salt.\n\n## Feedback on earlier attempts\nSay please."]
 
 
 def test_two_models_think_about_a_task_without_an_instruction():
@@ -257,7 +257,7 @@ def test_a_value_of_the_wrong_type_is_asked_for_again():
     answers = [Say('{"n": "two", "what": "figs"}'), Say('{"n": 2, "what": "figs"}')]
     outputs, requests = extracted(answers, ["How many", "n", "number"], ["Of what", "what", "string"])
     assert outputs == {"n": 2, "what": "figs"}
-    assert "That answer does not fit" in requests[1]["messages"][-1]["content"]
+    assert "Your answer does not fit" in requests[1]["messages"][-1]["content"]
 
 
 @pytest.mark.parametrize("answer", ['{"x": null, "n": 2}', '{"n": 2}'])
