@@ -8,7 +8,7 @@ function answerForm({ schema, arguments: given }, answer, say) {
     const label = of?.title ?? name;
     const field = fieldFor(of, needed);
     fields.push({ name, ...field });
-    return make("label.field", {}, make("span", { textContent: needed ? label : `${label} (may be left out)`, dir: "auto" }), field.input);
+    return make("label.field", {}, make("span", { textContent: needed ? label : `${label} (may be left out)`, dir: "auto" }), field.input, of?.description ? make("span.soft", { textContent: of.description, dir: "auto" }) : null);
   };
   const kind = schema?.type;
   const simple = kind === "object" && schema.properties && Object.values(schema.properties).every((each) => ["string", "boolean", "integer", "number"].includes(each?.type) || each?.enum);
@@ -34,7 +34,7 @@ function fieldFor(of, needed) {
   const choices = of?.enum ?? (of?.type === "boolean" ? [true, false] : null);
   if (choices) {
     const said = (each) => (of.enum ? String(each) : each ? "yes" : "no");
-    const input = make("select", {}, needed ? [] : make("option", { value: "" }), choices.map((each) => make("option", { value: JSON.stringify(each), textContent: said(each) })));
+    const input = make("select", { required: needed }, make("option", { value: "" }), choices.map((each) => make("option", { value: JSON.stringify(each), textContent: said(each) })));
     return { input, read: () => input.value || undefined };
   }
   const empty = (input) => !needed && input.value === "";
