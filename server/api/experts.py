@@ -99,7 +99,8 @@ class Offer:
             try:
                 read_inputs(self.start.variables, job, self.start.defaults)
             except InputError as error:
-                raise RefusedError(400, f"{self.name!r}: {error}", param="inputs") from error
+                where = "" if given else "; POST /runs and the MCP tool take `inputs`, chats do not"
+                raise RefusedError(400, f"{self.name!r}: {error}{where}", param="inputs") from error
         return job
 
     def streaming_operator(self) -> str | None:

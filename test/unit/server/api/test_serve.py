@@ -496,6 +496,10 @@ async def test_inputs_with_defaults_may_be_left_out_and_a_goal_without_inputs_to
         assert begun.headers["location"] == f"runs/{run['id']}"  # relative to /runs, also behind the prefix of a proxy
         experts = (await here.http.get("/experts")).json()["experts"]
         empty = await here.http.post("/runs", json={"expert": "Expert"})
+        with pytest.raises(
+            BadRequestError, match=r"'n' \(number\) is missing; .*; POST /runs and the MCP tool take `inputs`"
+        ):
+            await client.chat.completions.create(model=names[1], messages=[HELLO])
         async with Client(f"{here.url}/mcp") as mcp:
             schemas = [tool.input_schema for tool in (await mcp.list_tools()).tools[:3]]
             called = await mcp.call_tool("two_yaml", {"inputs": {"text": "t", "paper": None, "n": 2}})
