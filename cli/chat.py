@@ -22,7 +22,7 @@ from operad.cli.interruptible import end_children, signals_heard
 from operad.cli.remarks import Lossy, remark_lines
 from operad.cli.run import EXIT_NOT_SUCCESS
 from operad.cli.trust_store import Trusted, trusting
-from operad.configs.inputs import start_variables, text_input
+from operad.configs.inputs import start_params, text_input
 from operad.configs.models import model_line
 from operad.configs.prices import PricesFile
 from operad.configs.printable import harmless
@@ -221,12 +221,12 @@ def _text_input(runnable: Runnable) -> str | None:
     Raises:
         InputError: The workflow has other inputs.
     """
-    variables = () if runnable.graph is None else start_variables(runnable.graph)
-    if not variables:
+    start = runnable.graph and start_params(runnable.graph)
+    if not start or not start.variables:
         return None
-    name = text_input(variables)
+    name = text_input(start)
     if name is None:
-        named = ", ".join(f"{name} ({kind.value})" for name, kind in variables)
+        named = ", ".join(f"{name} ({kind.value})" for name, kind in start.variables)
         raise InputError(
             f"{runnable.name}: has the inputs {named}, but a message is one text; use operad run for such workflows"
         )

@@ -161,6 +161,7 @@ class StudioRun:
                 "node": without_index(span.path[-1]) if span.path else "",
                 "text": span.details.get("question", ""),
                 "schema": span.details.get("schema"),
+                "arguments": span.details.get("arguments"),
             }
             for span in self._trace.spans
             if span.kind == "question" and span.end is None
