@@ -164,6 +164,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
         type: Name of the type.
         params_type: Class of the parameters.
         gives: Description of the outputs.
+        reports: Types of the variables that say how the node ran, beside its outputs; for those who look for them.
         ports_text: Description of the ports; empty if there are none.
         example: Example of the parameters.
         hint: Line for models that generate workflows, with information that the names and types of parameters and
@@ -179,6 +180,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
     type: ClassVar[str] = ""
     params_type: ClassVar[type[NodeParams]] = NodeParams
     gives: ClassVar[str] = "nothing"
+    reports: ClassVar[Mapping[str, VariableType]] = {}
     ports_text: ClassVar[str] = ""
     example: ClassVar[Mapping[str, Any]] = {}
     hint: ClassVar[str | None] = None
@@ -313,10 +315,11 @@ class NodeOperator(Operator, Generic[ParamsT]):
     def variables(self, type_of: TypeOf) -> Mapping[str, VariableType]:
         """Return the types of all variables by name, with `ERROR_OUTPUTS` if the workflow continues after a failure."""
         failure = self.params.failure
+        own = {**self.reports, **self.outputs(type_of)}
         if failure is None or not failure.goes_on:
-            return self.outputs(type_of)
+            return own
         declared = dict.fromkeys(failure.values, VariableType.ANY)
-        return {**declared, **self.outputs(type_of), **dict.fromkeys(ERROR_OUTPUTS, VariableType.STRING)}
+        return {**declared, **own, **dict.fromkeys(ERROR_OUTPUTS, VariableType.STRING)}
 
     def _failure_faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Yield the faults of the parameter `failure`."""
