@@ -57,6 +57,7 @@ from operad.runtime.values.errors import (
     InvalidError,
     Issue,
     OperadError,
+    OperatorError,
     describe,
 )
 from operad.runtime.values.fingerprint import fingerprint, name_of
@@ -92,7 +93,8 @@ class NodeError(OperadError):
 DONE, FAILED = "done", "failed"
 """Ports of a node whose failures take a branch of their own."""
 
-ERROR_OUTPUTS = ("error_message", "error_type")
+ERROR_TYPE = "error_type"
+ERROR_OUTPUTS = ("error_message", ERROR_TYPE)
 """Variables with the reason for a node's failure, if the workflow continues after it."""
 
 ParamsT = TypeVar("ParamsT", bound=NodeParams)
@@ -416,8 +418,8 @@ class NodeOperator(Operator, Generic[ParamsT]):
             raise error
         if scope is not None:
             emit(FellBack(error=describe(error), to="its values" if failure.then == "values" else "its failed port"))
-        root_cause = causes(error)[-1]
-        error_outputs = dict(zip(ERROR_OUTPUTS, (describe(error), type(root_cause).__name__), strict=True))
+        cause = next((each for each in causes(error) if not isinstance(each, OperatorError)), error)
+        error_outputs = dict(zip(ERROR_OUTPUTS, (describe(error), type(cause).__name__), strict=True))
         port = FAILED if failure.then == "branch" else None
         return NodeResult({**failure.values, **error_outputs}, port=port, text=describe(error))
 

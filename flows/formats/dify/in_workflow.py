@@ -79,7 +79,7 @@ def _with_reports(graph: NodeGraph) -> NodeGraph:
     read = {
         (selector.node, selector.variable.partition(".")[0])
         for spec in graph.nodes
-        for selector in _selectors(spec.params)
+        for selector in selectors_named(spec.params)
     }
 
     def params_of(spec: NodeSpec) -> Any:
@@ -118,7 +118,7 @@ def _with_objects(graph: NodeGraph, conversation_nodes: Sequence[NodeSpec]) -> N
     return replace(graph, nodes=specs)
 
 
-def _selectors(value: Any) -> Iterator[Selector]:
+def selectors_named(value: Any) -> Iterator[Selector]:
     """Yield the variables that parameters name as ``[variable, id]`` or in texts, at any depth."""
     if isinstance(value, str):
         yield from Text(value).selectors
@@ -127,4 +127,4 @@ def _selectors(value: Any) -> Iterator[Selector]:
     elif isinstance(value, list | dict):
         holder = cast("Mapping[str, Any] | list[Any]", value)
         for each in holder.values() if isinstance(holder, Mapping) else holder:
-            yield from _selectors(each)
+            yield from selectors_named(each)

@@ -112,6 +112,14 @@ def test_what_is_done_otherwise_without_effect_on_results_is_a_note(data, expect
     assert sorted(fields(graph, lossy=False)) == sorted(expected)
 
 
+@pytest.mark.parametrize("read", ["error_type", "error_message"])
+def test_a_file_that_reads_the_type_of_an_error_is_told_that_it_has_other_names_here(read):
+    failing = {**ASK, "error_strategy": "fail-branch"}
+    end = {"type": "end", "title": "", "outputs": [{"variable": "x", "value_selector": ["2", read]}]}
+    told = [each for each in remarks_of(loaded(("2", failing), ("3", end))) if each.field == "error_type"]
+    assert [(each.node, each.lossy) for each in told] == ([("2", False)] if read == "error_type" else [])
+
+
 OFF = [
     {**ASK, "memory": None, "retry_config": {"retry_enabled": False, "max_retries": 3}, "error_strategy": "none"},
     {**ASK, "vision": {"enabled": False, "configs": {"detail": "high"}}, "structured_output_enabled": False},
