@@ -317,7 +317,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
     def variables(self, type_of: TypeOf) -> Mapping[str, VariableType]:
         """Return the types of all variables by name, with `ERROR_OUTPUTS` if the workflow continues after a failure."""
         failure = self.params.failure
-        own = {**self.reports, **self.outputs(type_of)}
+        own = {**self.outputs(type_of), **self.reports}
         if failure is None or not failure.goes_on:
             return own
         declared = dict.fromkeys(failure.values, VariableType.ANY)

@@ -183,14 +183,14 @@ class LLMParams(AskingParams):
     user: Annotated[Text, Accepts(tuple(T))] = Field(
         description="What it is asked; variables as {{#id.variable#}}. Files and images can be named here, and only here."
     )
-    messages: Annotated[list[PromptMessage], ADVANCED] = Field(
+    messages: Annotated[list[PromptMessage], ADVANCED, Accepts(tuple(T))] = Field(
         default_factory=list[PromptMessage],
-        description="Instead of system and user, messages in order.",
+        description="Instead of system and user, messages in order; files can be named in those of the user.",
     )
     variables: Annotated[list[Argument], ADVANCED] = Field(
         default_factory=list[Argument], description="The names in Jinja messages."
     )
-    memory: Annotated[Memory | None, ADVANCED] = Field(
+    memory: Annotated[Memory | None, ADVANCED, Accepts(tuple(T))] = Field(
         default=None,
         description='Earlier exchanges of the conversation, and the message after them: {turns: 5, query: "{{#1.question#}}"}.',
     )
@@ -233,14 +233,18 @@ class LLM(AskingNode[LLMParams]):
         return {"text": T.STRING} | ({} if self.params.output_schema is None else {"structured_output": T.OBJECT})
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Yield faults: an empty prompt, and invalid Jinja templates."""
+        """Yield faults: an empty prompt, files in messages that cannot have them, and invalid Jinja templates."""
         if not any(message.text.strip() for message in self.params.prompt) and self.params.memory is None:
             yield Fault("user", "is empty, and so is system: say what the model is to do")
         names = [variable.name for variable in self.params.variables]
         for number, message in enumerate(self.params.messages):
-            if not message.jinja:
-                continue
             where = f"messages[{number}]"
+            if not message.jinja:
+                files = [each for each in message.text.selectors if type_of(each).is_file and message.role != "user"]
+                for each in files:
+                    problem = f"{str(each)!r} is {type_of(each).value}; only messages of the user have files"
+                    yield Fault(where, problem, "wrong-type")
+                continue
             wrong = check_template(message.text)
             yield from (Fault(where, issue_text(issue), issue.code) for issue in wrong)
             for name in () if wrong else names_of(message.text):

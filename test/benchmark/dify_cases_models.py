@@ -23,7 +23,7 @@ def models() -> Iterator[Case]:
         "template": "Answer this: {{#sys.query#}} ({{#1.how#}})",
         "empty": "",
         "fixed": "Go on.",
-        "files": "{{#sys.query#}}{{#1.how#}}",
+        "files": "{{#sys.query#}}\n\n{{#sys.files#}}",
     }
     for name, query in queries.items():
         memory = {**MEMORY, "query_prompt_template": query}
@@ -38,7 +38,7 @@ def models() -> Iterator[Case]:
                 ],
                 "1>2 2>3",
             ),
-            {**ASKED, "how": "in French"},
+            {**ASKED, "how": "in French", "sys.files": []},
             TURNS,
         )
     yield Case(

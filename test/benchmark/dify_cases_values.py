@@ -55,6 +55,20 @@ def assignments() -> Iterator[Case]:
         app([start(), llm("2", ("user", "{{#sys.query#}}")), answer("3", "{{#2.text#}} {{#sys.query#}}")], "1>2 2>3"),
         ASKED,
     )
+    of_start = [{"variable": "q", "value_selector": ["1", "sys.query"]}]
+    yield Case(
+        "system-query-of-start",
+        "sys.query",
+        app(
+            [
+                start(),
+                node("2", "template-transform", template="{{ q }}", variables=of_start),
+                answer("3", "{{#2.output#}}"),
+            ],
+            "1>2 2>3",
+        ),
+        ASKED,
+    )
     yield Case(
         "system-defaults",
         "sys.files, sys.dialogue_count and others have values",
