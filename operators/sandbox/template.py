@@ -113,9 +113,11 @@ def check_template(template: str) -> list[Issue]:
 
     Returns:
         Issues for references ``{{#…#}}``, which are not Jinja, or else a syntax error or an unknown filter; and for
-        statements that load other templates.
+        statements that load other templates, and calls of methods that change lists and dicts.
     """
     from jinja2 import nodes
+
+    from operad.operators.sandbox.bounded_jinja import CHANGING, cannot_change
 
     try:
         _compile(template)
@@ -131,9 +133,14 @@ def check_template(template: str) -> list[Issue]:
         ]
         return references or [Issue("template", str(error), _location(error.line))]
     loading = tree.find_all((nodes.Include, nodes.Extends, nodes.Import, nodes.FromImport))
+    called = (call.node for call in tree.find_all(nodes.Call))
+    changing = (node for node in called if isinstance(node, nodes.Getattr) and node.attr in CHANGING)
     return [
-        Issue("template", "there are no other templates here; write all in one", _location(node.lineno))
-        for node in loading
+        *(
+            Issue("template", "there are no other templates here; write all in one", _location(node.lineno))
+            for node in loading
+        ),
+        *(Issue("template", cannot_change(node.attr), _location(node.lineno)) for node in changing),
     ]
 
 
