@@ -7,7 +7,6 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, cast, get_args, get_origin, get_type_hints
 
@@ -18,7 +17,7 @@ from typing_extensions import ParamSpec, TypeVar, is_typeddict
 from operad.runtime.events import TokenStreamed, current_scope, emit
 from operad.runtime.events.run_context import RunContext
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.graph.edges import check_step
+from operad.runtime.graph.edges import Take, check_step
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import Policy
 from operad.runtime.values.arguments import short_repr
@@ -47,23 +46,6 @@ P = ParamSpec("P", default=...)
 R = TypeVar("R", default=Any, covariant=True)
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Take(Generic[T]):
-    """Answer of a function, with the port that the function takes.
-
-        @operator
-        def triage(mail: str) -> Take[str]:
-            return Take("refund" if "money" in mail else "question", mail)
-
-    Attributes:
-        port: The port; edges from other ports are skipped.
-        value: The answer, of any type that a function may return.
-    """
-
-    port: str
-    value: T = None  # type: ignore[assignment]
 
 
 class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
