@@ -30,7 +30,7 @@ def describe_answer(schema: Mapping[str, Any] | None) -> str:
     if not schema:
         return ""
     if approved_call(schema)[0]:
-        return "or no: REASON, or other arguments as JSON"  # the question names the answers in one word
+        return ""  # the question names the answers
     if "enum" in schema:
         return "one of: " + ", ".join(_as_typed(choice) for choice in schema["enum"])
     if schema.get("type") == "string" and not {"pattern", "format", "maxLength", "minLength"} & schema.keys():
@@ -44,7 +44,7 @@ def describe_answer(schema: Mapping[str, Any] | None) -> str:
 
 
 def read_answer(text: str, schema: Mapping[str, Any] | None) -> Any:
-    """Return the first meaning of a typed answer that fits the schema: the text itself, yes or no, or JSON.
+    """Return the first meaning of a typed answer that fits the schema: the text itself, yes or no in any spelling, or JSON.
 
     Raises:
         WrongAnswerError: No meaning fits the schema.
@@ -56,8 +56,8 @@ def read_answer(text: str, schema: Mapping[str, Any] | None) -> Any:
     stripped = text.strip()
     if stripped != text:
         meanings.append(stripped)
-    if stripped.lower() in _WORDS:
-        meanings.append(_WORDS[stripped.lower()])
+    if (said := _WORDS.get(stripped.lower())) is not None:
+        meanings += [said, "yes" if said else "no"]
     with suppress(ValueError, RecursionError):
         meanings.append(json.loads(stripped))
     mismatches: list[str] = []

@@ -77,6 +77,10 @@ WRONG = {
         lambda: tool(approv=True),
         "@tool(…) has no option 'approv' (did you mean 'approve'?); it has: name, description, timeout, approve",
     ),
+    "@tool(approve='yes')": (
+        lambda: tool(approve="yes")(spoken),  # pyright: ignore[reportArgumentType]
+        "Tool(…): approve: must be true or false, got 'yes' (str) or must be a function, got 'yes' (str)",
+    ),
     "durable='sqlite:runs.db'": (
         lambda: Workflow(facts, durable="sqlite:runs.db"),
         "sqlite:runs.db: a URL needs two slashes after the colon; write sqlite:///runs.db for a file here",
