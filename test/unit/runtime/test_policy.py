@@ -909,6 +909,15 @@ def test_a_fallback_has_the_time_of_an_attempt(engine):
     assert when == 10
 
 
+def test_a_fallback_has_a_policy_of_its_own_so_that_fallbacks_can_follow_each_other(engine):
+    first = Do("first", failing(ConnectionError()))
+    second: Any = Do("second", failing(ConnectionError()))
+    second.policy = Policy(retry=Retry(3, first_delay=0.1), fallback="sorry")
+    workflow = chain(engine, first, policy=Policy(retry=Retry(2, first_delay=0.1), fallback=second))
+    assert timed(workflow)[0] == "sorry"
+    assert (first.calls, second.calls) == (2, 3)
+
+
 def test_a_fallback_that_fails_is_the_error_and_what_it_stood_in_for_is_not_forgotten(engine):
     original, second = ValueError("the first fault"), KeyError("the second fault")
     policy = Policy(fallback=Do("spare", failing(second)))
