@@ -722,7 +722,7 @@ def test_money_is_counted_by_the_models_prices(engine):
     first = error.finished["a"].usage
     assert first.cost == first.prompt_tokens + 2 * 3
     assert error.usage.cost > 15
-    assert "of 15 cost" in str(error)
+    assert " of 15 USD; increase" in str(error)
 
 
 def test_a_budget_of_money_needs_a_price_and_nothing_is_asked_without(engine):
