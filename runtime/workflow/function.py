@@ -20,6 +20,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.edges import Take, check_step
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import Policy
+from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, Issue, OperadError, PortError, did_you_mean, shorten
 from operad.runtime.values.fingerprint import fingerprint, name_of
@@ -137,6 +138,10 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
     def reads_lesson(self) -> bool:
         """True if the function takes a `RunContext` or a `Reasoner`; another one would only do the same again."""
         return any(special != "job" for _, special in self._special)
+
+    def streams_answer(self, reasoner: Reasoner) -> bool:
+        """Return True for a generator, whose text is the answer."""
+        return self._streams and not self._ports
 
     def settle_id(self, taken: Collection[str]) -> None:
         """Make the id different from the ids that are taken, unless the user chose it or it is already unique."""
