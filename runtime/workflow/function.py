@@ -245,7 +245,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             call: Input of the operator.
             before: Ids of the operators whose answers the function gets; by default those of the predecessors.
         """
-        arguments = self._given(call.job, call.messages, before) if self._free else {}
+        arguments = self._given(call.job, call.messages, before) if self._free or self._others else {}
         for parameter, special in self._special:
             if special == "context":
                 arguments[parameter] = RunContext.current(call.lesson, self._hints[parameter])
@@ -275,7 +275,12 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
     @cached_property
     def _free(self) -> Sequence[Parameter]:
         """Parameters that take answers of operators or inputs of the job."""
-        return [parameter for parameter in self._parameters if not parameter.special]
+        return [parameter for parameter in self._parameters if not parameter.special and not parameter.is_rest]
+
+    @cached_property
+    def _others(self) -> Parameter | None:
+        """Parameter ``**others``, which takes all other answers or inputs by their names; None without one."""
+        return next((parameter for parameter in self._parameters if parameter.is_rest), None)
 
     @cached_property
     def _special(self) -> Sequence[tuple[str, Special]]:
@@ -336,14 +341,17 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         bound = self._bound.get(before)
         if bound is None:
             bound = self._bound[before] = bindings(self._free, before)
-            [first, *others] = self._free
-            if first.name in bound and not others and len(before) == 1 and first.output.is_text:
-                self._text_bound[before] = first.name
-        return {
+            if len(self._free) == len(before) == len(bound) == 1 and self._free[0].output.is_text:
+                self._text_bound[before] = self._free[0].name
+        given = {
             parameter.name: parameter.value(answers.get(bound.get(parameter.name, "")))
             for parameter in self._free
             if parameter.default is inspect.Parameter.empty or bound.get(parameter.name) in answers
         }
+        if (others := self._others) is not None:
+            named = set(bound.values())
+            given |= {each: others.value(answer) for each, answer in answers.items() if each not in named}
+        return given
 
     def _from_job(self, job: Job) -> dict[str, Any]:
         """Return the values for an operator without predecessors: job inputs by name, or the goal for one parameter."""
@@ -363,12 +371,10 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
                 hint = did_you_mean(parameter.name, job.inputs)
                 told = f"parameter {parameter.name!r} of {self._id!r} is not an input of the job{hint}; its inputs: "
                 raise InputError(told + (shorten(list(job.inputs)) or "none"))
-            message = WorkflowMessage(scratchpad=given) if isinstance(given, str) else message_of(given)
-            try:
-                values[parameter.name] = parameter.output.read(message)
-            except ValueError as error:
-                told = f"input {parameter.name!r} of the job is not a valid {name(parameter.output.type)}: {error}"
-                raise InputError(told + parameter.hint(given)) from error
+            values[parameter.name] = _input(parameter, parameter.name, given)
+        if (others := self._others) is not None:
+            named = {parameter.name for parameter in self._free}
+            values |= {each: _input(others, each, given) for each, given in job.inputs.items() if each not in named}
         return values
 
     # The call
@@ -412,6 +418,16 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
                 f"{self._id!r} chose none of its ports; return Take({self.ports[0]!r}, …): {', '.join(self.ports)}"
             )
         return message
+
+
+def _input(parameter: Parameter, of: str, given: Any) -> Any:
+    """Return an input of the job, or its goal, as a value of a parameter."""
+    message = WorkflowMessage(scratchpad=given) if isinstance(given, str) else message_of(given)
+    try:
+        return parameter.output.read(message)
+    except ValueError as error:
+        told = f"input {of!r} of the job is not a valid {name(parameter.output.type)}: {error}"
+        raise InputError(told + parameter.hint(given)) from error
 
 
 def _called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:

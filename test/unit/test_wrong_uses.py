@@ -251,7 +251,8 @@ WRONG = {
     ),
     "*values": (
         lambda: operator(several),
-        "operator 'several': parameter '*values' is variadic positional; parameters are bound by name",
+        "operator 'several': parameter '*values' is variadic positional; parameters are bound by name; wrap it in a function "
+        "of your own, whose `**answers` are all answers by id",
     ),
     "ports of a function as text": (
         lambda: operator(ports="a")(several),

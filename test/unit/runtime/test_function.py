@@ -56,6 +56,29 @@ async def test_a_parameter_is_the_answer_of_the_operator_of_that_name_in_the_ann
     assert (await run([facts, size] >> both)).output == "['a', 'b'] 4"
 
 
+async def test_further_answers_and_inputs_go_to_a_parameter_with_two_stars_by_their_ids():
+    def size(job: Job) -> int:
+        return len(job.goal)
+
+    def report(facts: Claims, **others: int) -> str:
+        return f"{facts.claims} {others}"
+
+    def every(**answers: int) -> dict[str, int]:
+        return answers
+
+    def given(x: int, **others: str) -> str:
+        return f"{x} {others}"
+
+    sizes = [operator(size, id=name) for name in ("one", "two-b")]
+    assert (await run([facts, *sizes] >> operator(report))).output == "['a', 'b'] {'one': 3, 'two-b': 3}"
+    assert (await run(sizes >> operator(every))).output == {"one": 3, "two-b": 3}
+    assert (await run(given, {"x": 1, "y": "b"})).output == "1 {'y': 'b'}"
+    with pytest.raises(OperatorError, match="the answer of 'facts' is not a valid int for parameter 'answers'"):
+        await run(facts >> operator(every))
+    with pytest.raises(OperatorError, match="the item of the map needs a parameter with a name, such as `item`"):
+        await run(Map("each", every, over=lambda job: [1]))
+
+
 async def test_a_single_parameter_takes_the_answer_of_the_only_operator_before_it():
     @operator
     def count(whatever: Claims) -> int:
