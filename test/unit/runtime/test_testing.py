@@ -259,7 +259,7 @@ def test_answers_are_given_by_instruction_or_by_the_id_of_the_operator():
     ):
         flow.run("x", ScriptedReasoner({"lst": "a", "Say": "b"}))
     with (
-        pytest.raises(LeftoverStepsError, match="asked 2 times; answers left: 3, of 'count', 'Say'$"),
+        pytest.raises(LeftoverStepsError, match=r"asked 2 times; answers left: 3, of 'count', 'Say'$"),
         ScriptedReasoner({"list": "a", "count": ["1", "2"], "Say": ["b", "c"]}) as reasoner,
     ):
         flow.run("x", reasoner)
