@@ -207,9 +207,10 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
                 f"parameter {parameter!r}: operator {source!r} has no edge to {self._id!r}; add the edge: "
                 f"[… >> {own}, {parameter} >> {own}]; in YAML, the chain [{source}, {self._id}]"
             )
+        item = ". The first operators of a map's body get the item: return it there" if parameter == "item" else ""
         return (
             f"parameter {parameter!r} is not an operator before it{did_you_mean(parameter, known)}; "
-            f"before it: {shorten(known)}. Other parameters are annotated with Job, Reasoner or RunContext"
+            f"before it: {shorten(known)}. Other parameters are annotated with Job, Reasoner or RunContext{item}"
         )
 
     def _warn_of_near_misses(self, unbound: Iterable[Parameter], known: Sequence[str]) -> None:

@@ -177,6 +177,17 @@ async def test_a_name_that_is_no_operator_before_it_is_an_issue_with_near_names_
     assert ran == []
 
 
+async def test_an_operator_behind_the_first_of_a_maps_body_is_told_who_gets_the_item():
+    def first(item: int) -> int:
+        return item
+
+    def second(first: int, item: int) -> int:
+        return first + item
+
+    with pytest.raises(InvalidError, match="The first operators of a map's body get the item: return it there"):
+        await run(Map("each", operator(first) >> second, over=lambda job: [1]))
+
+
 async def test_a_parameter_named_after_an_operator_without_an_edge_asks_for_the_edge():
     @operator
     def a(job: Job) -> int:
