@@ -318,6 +318,32 @@ def test_a_message_whose_run_asks_a_person_is_kept_once_it_is_answered(way):
         chat.resume(True)
 
 
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_paused_message_is_answered_by_another_object_with_the_id_of_its_run(durable, tmp_path):
+    store, runs = tmp_path / "chats.db", tmp_path / "runs.db"
+    if durable:
+        pytest.importorskip("dbos")
+    ledger = Ledger(runs) if durable else None
+    flow = Workflow(pay, durable=ledger)
+    with pytest.raises(PausedError) as paused:
+        flow.chat("ada", store=store).send("9 euros")
+    run_id = paused.value.run_id
+    if ledger is not None:  # as in another process
+        ledger.close()
+        flow = Workflow(pay, durable=Ledger(runs))
+    chat = flow.chat("ada", store=store)
+    with pytest.raises(InputError, match=r"give the run_id of its PausedError$"):
+        chat.resume(True)
+    with pytest.raises(InputError, match=f"chat 'bob': the run '{run_id}' is not one of this conversation"):
+        flow.chat("bob", store=store).resume(True, run_id)
+    with pytest.raises(PausedError):
+        chat.resume(True, run_id)
+    assert flow.chat("ada", store=store).resume(True, run_id).text == "Paid."
+    assert [turn.text for turn in chat.turns] == ["9 euros", "Paid."]
+    with pytest.raises(InputError, match="has finished" if durable else "the run has ended"):
+        chat.resume({}, run_id)
+
+
 def test_another_message_takes_the_place_of_a_paused_one():
     flow = Workflow(pay)
     chat = flow.chat()
