@@ -30,7 +30,7 @@ from operad.configs.runnable import Runnable, Source, make
 from operad.runtime.events import RunFinished
 from operad.runtime.values.errors import AnswerError, InputError, OperadError
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.workflow.answer_stream import AnswerStream, answering_operator
+from operad.runtime.workflow.answer_stream import AnswerStream
 from operad.runtime.workflow.chat import Chat, answer_text
 
 SHOWN = 3
@@ -173,7 +173,7 @@ class _Conversation:
     async def _answer(self, line: str) -> WorkflowMessage:
         """Answer a line, printing the answer to stdout while the model writes it."""
         job = Job(line) if self._input is None else Job(line, inputs={self._input: line})
-        live = AnswerStream(answering_operator(self._agent.workflow, self._agent.reasoner))
+        live = AnswerStream.of(self._agent.workflow, self._agent.reasoner)
         asker = Asker(self._agent.workflow, {}, self._lines, self._console, _NoDisplay(), later="")
         message = None
         async with asker.serving(), aclosing(self._chat.events(job)) as events:

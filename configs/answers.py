@@ -32,7 +32,7 @@ def describe_answer(schema: Mapping[str, Any] | None) -> str:
     if not schema:
         return ""
     if approved_call(schema)[0]:
-        return "or no: REASON, or other arguments as JSON"  # the question names the answers in one word
+        return ""  # the question names the answers
     if "enum" in schema:
         return "one of: " + ", ".join(map(_as_typed, schema["enum"])) + _titles(schema)
     if only := _only_field(schema):
@@ -49,7 +49,7 @@ def describe_answer(schema: Mapping[str, Any] | None) -> str:
 
 
 def read_answer(text: str, schema: Mapping[str, Any] | None) -> Any:
-    """Return the first meaning of a typed answer that fits the schema: the text itself, yes or no, or JSON.
+    """Return the first meaning of a typed answer that fits the schema: the text itself, yes or no in any spelling, or JSON.
 
     The text may be the value of the only field of an object.
 
@@ -63,8 +63,8 @@ def read_answer(text: str, schema: Mapping[str, Any] | None) -> Any:
     stripped = text.strip()
     if stripped != text:
         meanings.append(stripped)
-    if stripped.lower() in _WORDS:
-        meanings.append(_WORDS[stripped.lower()])
+    if (said := _WORDS.get(stripped.lower())) is not None:
+        meanings += [said, "yes" if said else "no"]
     with suppress(ValueError, RecursionError):
         meanings.append(json.loads(stripped))
     mismatches: list[str] = []

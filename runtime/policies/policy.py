@@ -215,10 +215,10 @@ class Budget:
         for unit, used, limit in (
             ("tokens", usage.tokens, self.tokens),
             ("calls", usage.calls, self.calls),
-            ("cost", usage.cost, self.cost),
+            ("USD", usage.cost, self.cost),
         ):
             if limit is not None and (used > limit or (by_next and used >= limit)):
-                return f"{used:,} of {limit:,} {unit}" if isinstance(limit, int) else f"{used:.6g} of {limit:g} {unit}"
+                return f"{used:.6g} of {limit:g} USD" if unit == "USD" else f"{used:,} of {limit:,} {unit}"
         return ""
 
 

@@ -21,7 +21,6 @@ from operad.runtime.graph.edges import (
     Function,
     Port,
     Step,
-    Streaming,
     chain_of,
     check_step,
     is_awel,
@@ -90,8 +89,6 @@ class Definition(Step[T]):
         """Return the workflow's name, which is its id as an operator of another workflow."""
         return self.name
 
-    @overload
-    def add(self, step: Streaming, after: After = (), **options: Unpack[_AddOptions]) -> Step[str]: ...
     @overload
     def add(self, step: Body[U], after: After = (), **options: Unpack[_AddOptions]) -> Step[U]: ...
     @overload

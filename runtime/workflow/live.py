@@ -15,7 +15,7 @@ from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.deadline import ended
 from operad.runtime.values.errors import InputError, PausedError, did_you_mean
 from operad.runtime.values.json_like import JsonLike
-from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.questions import Question
 from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.run_input import answers_of, new_answers
@@ -274,6 +274,19 @@ class Runs:
         """
         store = self.store_of(run_id)
         return self.find(run_id).run.questions.open() if store is None else store.open_questions(run_id)
+
+    def unfinished_job(self, run_id: str) -> Job:
+        """Return the job of a run that has not finished; may block.
+
+        Raises:
+            InputError: The run is unknown, or has finished.
+        """
+        store = self.store_of(run_id)
+        if store is None:
+            return self.find(run_id).run.job
+        if store.result(run_id) is not None:
+            raise InputError(f"workflow {self._workflow!r}: the run {run_id!r} has finished")
+        return store.job(run_id)
 
     async def by_question(self, run_id: str, answers: JsonLike) -> dict[str, JsonValue]:
         """Return a user's answers as a dict by question id; see `answers_of`."""

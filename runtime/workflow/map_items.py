@@ -86,10 +86,11 @@ class Calls:
         self._later: AsyncIterator[Any] | None = None
         if isinstance(items, AsyncIterable):
             self._later = aiter(items)
-        elif isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - from a user's function
-            self._items = iter(items)
+        elif _is_whole(items):
+            told = f"over: the function returned {short_repr(items)}; it must return a list, or generate the items"
+            raise InputError(f"map {name!r}: {told}")
         else:
-            raise InputError(f"map {name!r}: over: the function returned {short_repr(items)}; it must return items")
+            self._items = iter(items)
 
     def take(self) -> tuple[int, OperatorCall] | None:
         """Return the next call and its index; None if no item is left, or if the items come later."""
@@ -221,3 +222,8 @@ def _failure(error: Exception, index: int, name: str, said: Mapping[int, Outcome
     done = {index: outcome for index, outcome in said.items() if isinstance(outcome, WorkflowMessage)}
     failed.finished = {str(MapItem(name, index)): done[index] for index in sorted(done)}
     return failed
+
+
+def _is_whole(value: object) -> bool:
+    """Return True for what a user's function returned by mistake: a single value, a text or a mapping."""
+    return isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable)

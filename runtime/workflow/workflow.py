@@ -18,7 +18,7 @@ from operad.runtime.events.log import check_listener
 from operad.runtime.events.stream import Buffer
 from operad.runtime.graph.build import Build, Engine
 from operad.runtime.graph.call import Executable, OperatorCall
-from operad.runtime.graph.edges import AwelNode, Function, Step, chain_of
+from operad.runtime.graph.edges import AwelNode, Body, Function, Step, chain_of
 from operad.runtime.graph.engines import INSTALL_AWEL, EngineName, awel_is_installed, engine_for
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.graph.schedule import Plan
@@ -105,7 +105,7 @@ class Workflow(Definition[T]):
     @known_arguments
     def __init__(
         self,
-        graph: Step[T] | Sequence[Step[Any] | Executable | AwelNode | Function] | AwelNode | Function | None = None,
+        graph: Body[T] | Sequence[Step[Any] | Executable | AwelNode | Function] | AwelNode | int | None = None,
         max_rounds: int | None = None,
         *,
         evaluator: Executable | Function | None = None,
@@ -119,6 +119,8 @@ class Workflow(Definition[T]):
         listeners: Sequence[Listener] = (),
         insights: Insights | None = None,
     ) -> None:
+        if isinstance(graph, int):
+            graph, max_rounds = None, graph  # in earlier versions, max_rounds was the first argument
         check_types(name, policy=policy, budget=budget, limits=limits, listeners=listeners, insights=insights)
         rounds = rounds_of(name, max_rounds, evaluator)
         self._engine = engine

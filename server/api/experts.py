@@ -21,7 +21,7 @@ from operad.runtime.agents.agent import Agent
 from operad.runtime.agents.leader import Leader
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.message import Job, Turn, new_id
-from operad.runtime.workflow.answer_stream import answering_operator
+from operad.runtime.workflow.answer_stream import AnswerStream
 from operad.runtime.workflow.memory import Memory
 from operad.runtime.workflow.workflow import Workflow
 from operad.server.problems import RefusedError
@@ -103,9 +103,9 @@ class Offer:
                 raise RefusedError(400, f"{self.name!r}: {error}{where}", param="inputs") from error
         return job
 
-    def streaming_operator(self) -> str | None:
-        """Return the id of the operator whose text can be streamed as the answer; None if there is none."""
-        return answering_operator(self.agent.workflow, self.agent.reasoner)
+    def answer_stream(self) -> AnswerStream:
+        """Return the stream of an answer of the expert."""
+        return AnswerStream.of(self.agent.workflow, self.agent.reasoner)
 
     def memory(self) -> Memory:
         """Return the memory for conversations with the expert."""

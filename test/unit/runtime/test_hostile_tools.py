@@ -108,7 +108,7 @@ def deep():
     ("value", "said"),
     [
         ("x" * 50_000_000, "x" * 16_000 + "\n[… cut: 49,984,000 more characters]"),
-        (b"\xff\x00", "\"b'\\\\xff\\\\x00'\""),
+        (b"\xff\x00", '"<2 bytes that are not text>"'),
         ("\udc80 half", "? half"),
         ("\x00\x1b[2J", "\x00\x1b[2J"),
         (circle(), "ValueError: Circular reference detected"),

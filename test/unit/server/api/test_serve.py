@@ -164,7 +164,7 @@ def test_whose_words_are_the_answer_is_known_only_where_nothing_can_take_them_ba
         "code": offered(Code(echo), reasoner=able),
         "another reasoner": offered(words()),
     }
-    live = {name for name, offer in told.items() if offer.streaming_operator() == "words"}
+    live = {name for name, offer in told.items() if offer.answer_stream().is_live}
     assert live == {"one", "the last of two", "judged in one round"}
 
 
