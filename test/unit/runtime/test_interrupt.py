@@ -1,7 +1,6 @@
 """Interrupts: a run asks a person, waits without working, and goes on without doing anything twice."""
 
 import asyncio
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -1308,8 +1307,8 @@ else:
 
 @pytest.mark.parametrize("way", ["run", "start"])
 @pytest.mark.parametrize("engine", ["builtin", "dbgpt"])
-def test_a_paused_run_whose_workflow_is_gone_is_cancelled(engine, way):
-    done = subprocess.run([sys.executable, "-c", ABANDONED, engine, way], capture_output=True, text=True, timeout=60)
+def test_a_paused_run_whose_workflow_is_gone_is_cancelled(engine, way, forked):
+    done = forked.run([sys.executable, "-c", ABANDONED, engine, way])
     assert (done.stdout, done.stderr) == ("lock released\nend\n", "")
 
 
