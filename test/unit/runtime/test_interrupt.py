@@ -1269,8 +1269,10 @@ async def test_a_reader_of_a_run_that_is_cancelled_by_its_handle_goes_on():
 
 
 ABANDONED = """
-import asyncio, gc, sys
+import asyncio, gc, sys, threading, time
 from operad import Job, PausedError, RunContext, Workflow
+
+released = threading.Event()
 
 async def order(job: Job, context: RunContext) -> str:
     try:
@@ -1278,6 +1280,7 @@ async def order(job: Job, context: RunContext) -> str:
     finally:
         await asyncio.sleep(0)
         print("lock released", flush=True)
+        released.set()
 
 def start() -> None:
     try:
@@ -1291,14 +1294,15 @@ async def start_in_loop() -> None:
     except PausedError:
         pass
     gc.collect()
-    await asyncio.sleep(0.1)
+    end = time.monotonic() + 60
+    while not released.is_set() and time.monotonic() < end:
+        await asyncio.sleep(0.001)
     print("end", flush=True)
 
 if sys.argv[2] == "run":
     start()
     gc.collect()
-    import time
-    time.sleep(0.1)
+    released.wait(60)
     print("end", flush=True)
 else:
     asyncio.run(start_in_loop())
