@@ -9,8 +9,10 @@ from typing import Any, Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.constants import REF_TEMPLATE
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Route
@@ -31,7 +33,7 @@ from operad.server.api.responses import response_routes
 from operad.server.api.runs import Runs
 from operad.server.bounds import DEFAULT_BOUNDS, Bounds
 from operad.server.guard import LOOPBACK, App, Guard
-from operad.server.problems import RefusedError, faults_error
+from operad.server.problems import ErrorReply, RefusedError, faults_error
 
 _ABOUT = """Experts of operad, as chat models of the OpenAI protocol under `/v1` (chat completions and responses), as runs under `/runs`, and as tools of \
 an MCP server (streamable HTTP) under `/mcp`."""
@@ -153,6 +155,7 @@ def _document(api: FastAPI, names: Sequence[str], *, with_keys: bool) -> dict[st
     """Return the OpenAPI document, which lists the names of the experts."""
     document = get_openapi(title="operad", version=version_here(), description=_ABOUT, routes=api.routes)
     schemas = document["components"]["schemas"]
+    schemas.update(models_json_schema([(ErrorReply, "serialization")], ref_template=REF_TEMPLATE)[1]["$defs"])
     schemas["RunRequest"]["properties"]["expert"]["enum"] = list(names)
     schemas["ChatRequest"]["properties"]["model"]["enum"] = list(names)
     schemas["ResponseRequest"]["properties"]["model"]["enum"] = list(names)

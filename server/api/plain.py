@@ -19,7 +19,7 @@ from operad.server.api.experts import Offer, find_offer, leads
 from operad.server.api.replies import EventStream, json_reply
 from operad.server.api.runs import Runs
 from operad.server.api.served_run import ServedRun, State
-from operad.server.problems import ErrorReply, RefusedError
+from operad.server.problems import RefusedError
 
 RUN_ID = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,99}$"
 
@@ -136,6 +136,10 @@ EVENTS: dict[str, Any] = {
 }
 
 
+_ERROR: dict[str, Any] = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorReply"}}}
+"""A reference, as FastAPI would build the schema of a model anew for each status of each path."""
+
+
 def operation_id(route: APIRoute) -> str:
     """Return the operation id of a route in the OpenAPI document: the name of its function."""
     return route.name
@@ -157,7 +161,7 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
         504: "The run took longer than it may.",
     }
     return {
-        status: {"description": descriptions[status], "model": ErrorReply}
+        status: {"description": descriptions[status], "content": _ERROR}
         for status in sorted({400, 401, 403, 408, 413, 429, *statuses})
     }
 

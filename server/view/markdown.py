@@ -174,7 +174,7 @@ def _label(name: str) -> str:
 
 def _code(text: str) -> str:
     """Return a text as inline code, also for a cell of a table."""
-    line = shortened(_visible(" ".join(text.split())), MOST_OF_A_NAME).replace("|", "¦")
+    line = _visible(shortened(" ".join(text.split()), MOST_OF_A_NAME)).replace("|", "¦")
     if not line:
         return "`?`"
     ticks = "`" * (1 + _longest_backticks(line))
@@ -185,7 +185,8 @@ def _block(text: str) -> str:
     """Return a text as a code block, with its lines."""
     if not text.strip():
         return ""
-    shown = shortened(_visible("\n".join(text.splitlines())), MOST_OF_A_TEXT)
+    head = shortened("\n".join(text.splitlines()), MOST_OF_A_TEXT)
+    shown = shortened(_visible(head), MOST_OF_A_TEXT)  # tabs become blanks
     fence = "`" * max(3, 1 + _longest_backticks(shown))
     return f"{fence}text\n{shown}\n{fence}"
 

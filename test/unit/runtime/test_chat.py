@@ -519,9 +519,9 @@ def test_an_answer_that_begins_anew_and_repeats_the_text_goes_on_after_it():
 def test_a_long_answer_is_streamed_in_linear_time(attempts):
     live, count, piece = AnswerStream(("a",)), 40_000, "x" * 50
     streamed = [events.TokenStreamed(text=piece, path=("a",), attempt=attempt + 1) for attempt in range(attempts)]
-    began = time.perf_counter()
+    began = time.thread_time()
     assert sum(len(live.next(event)) for event in streamed for _ in range(count)) == count * len(piece)
-    assert time.perf_counter() - began < 2
+    assert time.thread_time() - began < 2
 
 
 def test_the_runs_of_a_chat_may_be_kept(tmp_path):

@@ -41,7 +41,7 @@ from operad.runtime.testing import CallTools, Fail, Hang, Say, ScriptedModel, Sc
 
 JOB = Job(goal="goal")
 NOBODY = ScriptedReasoner([])
-AT_ONCE = 1.0
+AT_ONCE = 10.0
 """Seconds that an end may take on a busy machine; 0.1 is promised on an idle one."""
 
 RENDEZVOUS = 10.0

@@ -325,7 +325,7 @@ async def test_a_server_that_does_not_get_ready_is_given_up(mode):
 
 async def test_bytes_that_are_no_text_are_an_error():
     with pytest.raises(ToolError, match=r"(?s)MCP server 'Demo' \(.*\) cannot be used: UnicodeDecodeError"):
-        await opened(server("bytes", timeout=1.0))
+        await opened(server("bytes", timeout=3.0))
 
 
 @pytest.mark.parametrize(

@@ -923,9 +923,9 @@ def test_a_job_is_stopped_and_goes_on_from_another_thread():
     messages = []
     thread = threading.Thread(target=lambda: messages.append(team.leader.execute(JOB)))
     thread.start()
-    assert begun.wait(10)
+    assert begun.wait(60)
     team.leader.stop("J", "from outside")
-    thread.join(10)
+    thread.join(60)
     assert messages[0].evaluation == "The job was stopped: from outside. Done by then: a."
     let_through.set()
     assert team.leader.recover("J").scratchpad == "through"
@@ -1200,7 +1200,7 @@ def test_of_several_event_loops_that_want_the_same_job_one_gets_it():
     results = []
 
     async def one():
-        begun.wait(10)
+        begun.wait(60)
         results.extend(await asyncio.gather(team.leader.aexecute(JOB), return_exceptions=True))
 
     threads = [threading.Thread(target=asyncio.run, args=(one(),)) for _ in range(4)]

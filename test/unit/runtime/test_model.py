@@ -55,7 +55,7 @@ async def test_text_streams_as_events_and_usage_lands_in_the_scope(in_a_run):
     assert [event.model for event in heard if isinstance(event, ModelAnswered)] == ["scripted"]
     assert usage == completion.usage
     assert completion.usage.model_copy(update={"seconds": 0}) == Usage(calls=1, prompt_tokens=2, completion_tokens=4)
-    assert 0 < completion.usage.seconds < 5
+    assert 0 < completion.usage.seconds < 60
     assert completion.finish_reason == "stop"
 
 
@@ -116,10 +116,10 @@ async def test_calls_without_ids_are_numbered_by_their_index():
 def test_a_long_answer_is_assembled_in_linear_time(field):
     piece, turn = "x" * 50, Turn()
     delta = {"tool_calls": [part(0, "x", None, piece)]} if field == "arguments" else {field: piece}
-    began = time.perf_counter()
+    began = time.thread_time()
     for _ in range(80_000):
         turn.add({"choices": [{"delta": delta}]})
-    assert time.perf_counter() - began < 2
+    assert time.thread_time() - began < 2
     assert turn.characters == 80_000 * len(piece)
 
 

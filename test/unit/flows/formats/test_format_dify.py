@@ -621,7 +621,12 @@ def test_an_error_of_content_without_a_name_names_the_app():
         load(b"app: {name: greet, mode: chat}\n")
 
 
-@pytest.mark.parametrize("text", ["{{#" + " " * 2**20, "{{#" * 2**19, "{{#a." + "b" * 2**20, "{{#'" + "a" * 2**20])
+LENGTH = amount(2**18, 2**20)
+
+
+@pytest.mark.parametrize(
+    "text", ["{{#" + " " * LENGTH, "{{#" * (LENGTH // 2), "{{#a." + "b" * LENGTH, "{{#'" + "a" * LENGTH]
+)
 def test_what_looks_like_a_reference_takes_no_time(text):
     graph = graph_of("llm", {"system": "", "user": text})
     assert load(dump(graph), graph.name) == graph
