@@ -156,10 +156,10 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         """True if the function takes a `RunContext` or a `Reasoner`; another one would only do the same again."""
         return any(special != "job" for _, special in self._special)
 
-    def settle_id(self, taken: Collection[str]) -> None:
+    def settle_id(self, is_taken: Callable[[str], bool]) -> None:
         """Make the id different from the ids that are taken, unless the user chose it or it is already unique."""
         if not self._settled:
-            self._id, self._settled = settled_id(self._id, taken), True
+            self._id, self._settled = settled_id(self._id, is_taken), True
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return the fingerprint of the function, made of its name and bound values but not its code, and the ports."""
