@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from copy import copy
 from functools import cached_property, partial
@@ -313,10 +313,13 @@ class Operator(BaseOperator[T]):
         """Return the id of the operator."""
         return self.config.id
 
-    def settle_id(self, taken: Collection[str]) -> None:
+    def settle_id(self, is_taken: Callable[[str], bool]) -> None:
         """Make the default id unique among the taken ids. A given id, and one that was settled before, is unchanged."""
         if not self._settled:
-            self.config, self._settled = self.config.model_copy(update={"id": settled_id(self.config.id, taken)}), True
+            self.config, self._settled = (
+                self.config.model_copy(update={"id": settled_id(self.config.id, is_taken)}),
+                True,
+            )
 
     @property
     def answer_type(self) -> Any:

@@ -230,18 +230,18 @@ def run_in_progress(url: URL, run_id: str) -> LiveRun | None:
     return None if owner is None else owner.in_progress(run_id)
 
 
-def leave(url: URL, user: object) -> None:
+def leave(url: URL, user: object = None) -> None:
     """Stop driving the runs of a ledger; once no other ledger of this process uses the database, leave the database.
 
     Args:
         url: The database.
-        user: The ledger.
+        user: The ledger; None for all ledgers of this process.
     """
     with _changing:
         owner = _owners.get(url)
         if owner is None:
             return
-        owner.users.discard(user)
+        owner.users.discard(user) if user is not None else owner.users.clear()
         has_others = len(owner.users) > 0
         if not has_others:
             _owners.pop(url).stop()

@@ -207,8 +207,8 @@ class BaseOperator(Step[T]):
         """
         raise InputError(f"operator {self.get_id()!r} has no fingerprint; define fingerprint() to cache its messages")
 
-    def settle_id(self, taken: Collection[str]) -> None:
-        """Make an automatically chosen id different from the ids that are taken."""
+    def settle_id(self, is_taken: Callable[[str], bool]) -> None:
+        """Make an automatically chosen id different from the ids that are taken in a workflow."""
 
     def read_output(self, message: WorkflowMessage) -> T:
         """Return the answer in a message of the operator.

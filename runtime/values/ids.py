@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from itertools import count
+from collections.abc import Callable
+from itertools import chain, count
 
 from operad.runtime.values.errors import InputError
 
@@ -38,11 +38,10 @@ def slug(text: str) -> str:
     return "_".join(words)[:MOST_CHARACTERS].strip("_") or "operator"
 
 
-def settled_id(wanted: str, taken: Collection[str]) -> str:
+def settled_id(wanted: str, is_taken: Callable[[str], bool]) -> str:
     """Return the wanted id; if it is taken, with the first free number behind it, such as ``check_2``."""
-    if wanted not in taken:
-        return wanted
-    return next(numbered for number in count(2) if (numbered := f"{wanted}_{number}") not in taken)
+    ids = chain([wanted], (f"{wanted}_{number}" for number in count(2)))
+    return next(free for free in ids if not is_taken(free))
 
 
 def as_name(operator_id: str) -> str:

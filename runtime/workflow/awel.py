@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
@@ -67,10 +67,10 @@ class AwelOperator(BaseOperator[Any]):
         """Return the id."""
         return self._id
 
-    def settle_id(self, taken: Collection[str]) -> None:
+    def settle_id(self, is_taken: Callable[[str], bool]) -> None:
         """Make the id different from the ids that are taken, unless the user chose it or it is already unique."""
         if not self._settled:
-            self._id, self._settled = settled_id(self._id, taken), True
+            self._id, self._settled = settled_id(self._id, is_taken), True
 
     @property
     def ports(self) -> Sequence[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args, overload
 
@@ -39,7 +40,6 @@ from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.function_evaluator import FunctionEvaluator
 from operad.runtime.workflow.nested import Within
 from operad.runtime.workflow.setting import setting
-from operad.runtime.workflow.taken_ids import TakenIds
 
 if TYPE_CHECKING:
     from operad.runtime.workflow.map import Map
@@ -379,7 +379,13 @@ class Definition(Step[T]):
     def _settle(self, step: Any) -> None:
         if isinstance(step, BaseOperator):
             with self._lock:
-                step.settle_id(TakenIds(cast("object", step), self._operators, self._before, self._evaluators))
+                step.settle_id(partial(self._is_taken, cast("object", step)))
+
+    def _is_taken(self, step: object, name: str) -> bool:
+        """Return True if another step has an id, or if edges name a step with this id that is added later."""
+        known = self._operators.get(name, None if name in self._before else step)
+        judges = (judge for judge, _ in self._evaluators if judge is not step)
+        return known is not step or any(judge.get_id() == name for judge in judges)
 
     def _id_of(self, step: Any) -> str:
         """Return the id of a step that is given as an object or as an id."""
@@ -396,22 +402,17 @@ class Definition(Step[T]):
         return before, frozenset({operator_id}) if is_branch else frozenset()
 
     def _add_chain(self, chain: Chain[Any]) -> None:
-        open_ports: list[Port[Any]] = [tail for tail in chain.tails if isinstance(tail, Port)]
-        if open_ports:
-            port = open_ports[0]
-            raise InputError(f"the port {port.name!r} has no successor: write operator[{port.name!r}] >> successor")
+        for port in chain.tails:
+            if isinstance(port, Port):
+                raise InputError(f"the port {port.name!r} has no successor: write operator[{port.name!r}] >> successor")
         previous_ops: dict[int, list[Any]] = {}
         for before, after in chain.edges:
             previous_ops.setdefault(id(after), []).append(before)
         for step in chain.steps:
             self.add_operator(step, previous_ops.get(id(step)))
 
-    def _as_operator(self, operator: Executable | Definition) -> BaseOperator:
-        return self._within(operator) if isinstance(operator, Definition) else as_operator(operator)
-
-    def _within(self, workflow: Any) -> Within:
-        around: Any = self
-        return Within(workflow, around)
+    def _as_operator(self, operator: Any) -> BaseOperator:
+        return Within(operator, self) if isinstance(operator, Definition) else as_operator(operator)
 
     def _policy_of(self, operator_id: str, operator: BaseOperator | None) -> Policy:
         """Return an operator's policy; unless the operator runs workflows, unset fields are those of this workflow."""
@@ -422,7 +423,7 @@ class Definition(Step[T]):
             policy = policy.or_else(self.policy)
         fallback: Any = policy.fallback
         if isinstance(fallback, Definition):
-            policy = replace(policy, fallback=self._within(fallback))
+            policy = replace(policy, fallback=self._as_operator(fallback))
         return policy
 
     def _require(self, operator_id: str, what: str) -> None:

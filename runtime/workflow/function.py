@@ -143,10 +143,10 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         """Return True for a generator, whose text is the answer."""
         return self._streams and not self._ports
 
-    def settle_id(self, taken: Collection[str]) -> None:
+    def settle_id(self, is_taken: Callable[[str], bool]) -> None:
         """Make the id different from the ids that are taken, unless the user chose it or it is already unique."""
         if not self._settled:
-            self._id, self._settled = settled_id(self._id, taken), True
+            self._id, self._settled = settled_id(self._id, is_taken), True
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return the fingerprint of the function, made of its name and bound values but not its code, and the ports."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
 from msgspec.structs import replace as changed
@@ -50,9 +50,9 @@ class FunctionEvaluator(BaseOperator[Any]):
         """Return the id of the function."""
         return self.function.get_id()
 
-    def settle_id(self, taken: Collection[str]) -> None:
+    def settle_id(self, is_taken: Callable[[str], bool]) -> None:
         """Make the id different from the ids that are taken, unless the user chose it or it is already unique."""
-        self.function.settle_id(taken)
+        self.function.settle_id(is_taken)
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
         """Return the issues of the function's parameters."""

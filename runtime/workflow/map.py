@@ -170,10 +170,10 @@ class Map(BaseOperator[list[T]], Generic[T]):
         """Return the id of the map."""
         return self._id
 
-    def settle_id(self, taken: Collection[str]) -> None:
+    def settle_id(self, is_taken: Callable[[str], bool]) -> None:
         """Make the id different from the ids that are taken, unless the user chose it or it is already unique."""
         if not self._settled:
-            self._id, self._settled = settled_id(self._id, taken), True
+            self._id, self._settled = settled_id(self._id, is_taken), True
 
     @property
     def _over(self) -> str | None:

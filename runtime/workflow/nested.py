@@ -27,9 +27,9 @@ class Within(BaseOperator[Any]):
         around: The workflow that contains it.
     """
 
-    def __init__(self, workflow: Definition, around: Definition) -> None:
-        self.body = cast("Workflow", workflow)
-        self._around = around
+    def __init__(self, workflow: Any, around: Any) -> None:
+        self.body: Workflow = workflow
+        self._around: Definition = around
 
     @property
     def added(self) -> Workflow:

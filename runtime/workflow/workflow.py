@@ -268,7 +268,7 @@ class Workflow(Definition[T]):
         buffer = Buffer(slows=False)
         run_id = run_id or new_id()
         call = call_of(job, one_of(reasoner, model), None, lesson, self._run_reasoner, deps)
-        live = self._start(call, run_id, buffer, streamed=False)
+        live = self._start(call, run_id, buffer)
         runs = self._runs
         live.task.add_done_callback(lambda _: runs.forget(live))
         return RunHandle(run_id, live, buffer, partial(self._result, live.run))
@@ -638,7 +638,7 @@ class Workflow(Definition[T]):
         buffer: Buffer | None = None,
         *,
         watched: bool = False,
-        streamed: bool | None = None,
+        streamed: bool = False,
         unfinished: Collection[BaseOperator] | None = None,
     ) -> LiveRun:
         """Start a run in the running event loop.
@@ -648,8 +648,7 @@ class Workflow(Definition[T]):
             run_id: The run's id; a new one by default.
             buffer: Buffer that receives the events of the run.
             watched: True to show the progress if the run is in a notebook.
-            streamed: True if the events have a consumer, which learns of questions from them; by default, True if there
-                is a buffer.
+            streamed: True if the events have a consumer, which learns of questions from them.
             unfinished: The operators that a stored run has not finished; None if all of them may run.
         """
         if not isinstance(run_id, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -669,7 +668,7 @@ class Workflow(Definition[T]):
             watched=watched,
         )
         work = partial(store.execute, self, run, call) if store is not None and outer is None else run.execute
-        return self._runs.start(run_id, run, work, streamed=buffer is not None if streamed is None else streamed)
+        return self._runs.start(run_id, run, work, streamed=streamed)
 
     def run_within(self, outer: Scope, call: OperatorCall, item: MapItem | None = None) -> Run:
         """Return a run inside an operator of another run, which writes its events into the log of that run.

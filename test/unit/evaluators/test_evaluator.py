@@ -92,7 +92,7 @@ async def test_the_reasoner_sees_what_is_judged_the_criteria_and_the_schema():
 
 
 @pytest.mark.parametrize(("previous", "input_error"), [(None, []), ([], []), ([WorkflowMessage()], [ALL[1]])])
-@pytest.mark.parametrize(("job", "too_complicated"), [(JOB, []), (SubJob("Look.", parent_id="job"), [ALL[2]])])
+@pytest.mark.parametrize(("job", "too_complicated"), [(JOB, []), (SubJob(goal="Look.", parent_id="job"), [ALL[2]])])
 async def test_a_status_is_offered_only_where_an_expert_or_a_leader_can_act_on_it(
     previous, input_error, job, too_complicated
 ):

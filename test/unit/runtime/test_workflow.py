@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -1194,21 +1194,20 @@ def test_adding_an_operator_asks_no_other_operator_for_its_id():
 
 
 def test_an_operator_is_asked_whether_its_id_is_taken_by_another_one():
-    taken_ids: list[list[str]] = []
+    taken_ids: list[dict[str, bool]] = []
 
     class Asking(BaseOperator[str]):
         def get_id(self) -> str:
             return "asking"
 
-        def settle_id(self, taken: Collection[str]) -> None:
-            taken_ids.append(sorted(taken))
-            assert len(taken) == len(taken_ids[-1])
+        def settle_id(self, is_taken: Callable[[str], bool]) -> None:
+            taken_ids.append({name: is_taken(name) for name in ("asking", "later", "free")})
 
     asking = Asking()
     workflow = BuiltinWorkflow(evaluator=Asking())
     workflow.add_operator(asking, next_ops=["later"])
     workflow.add_operator(asking)
-    assert taken_ids[-1] == ["asking", "later"]
+    assert taken_ids[-1] == {"asking": True, "later": True, "free": False}
 
 
 def test_a_run_is_cancelled_though_its_only_operator_suppresses_that():
