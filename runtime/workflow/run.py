@@ -388,7 +388,11 @@ class Run:
             return message
         update: dict[str, object] = {"usage": self.usage}
         if message.status is not WorkflowStatus.SUCCESS:
-            none = f"None of {self.rounds} rounds succeeded; this is round {self._state.best_round}." if self.rounds > 1 else ""
+            none = (
+                f"None of {self.rounds} rounds succeeded; this is round {self._state.best_round}."
+                if self.rounds > 1
+                else ""
+            )
             said = (message.evaluation, self._unknown_blame_text(message), failed, none)
             update["evaluation"] = "\n".join(filter(None, said))
         return message.changed(**update)
