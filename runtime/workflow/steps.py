@@ -25,6 +25,8 @@ from operad.runtime.workflow.verdict import fault_in, is_retryable, join_verdict
 
 _logger = logging.getLogger(__name__)
 
+_STARTED = events.OperatorStarted()
+
 
 class Steps:
     """Execution of the nodes of a run, and the messages of its operators.
@@ -185,7 +187,7 @@ class Steps:
         if log.heard:
             if log.buffered:
                 await log.room()
-            log.write(events.OperatorStarted(), path, node_id, round_, 1)
+            log.write(_STARTED, path, node_id, round_, 1)
             began = log.now()
         try:
             call = self._call_for(run, number, node)
