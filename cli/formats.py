@@ -216,7 +216,7 @@ def report(file: str, known: Mapping[str, Format] | None = None) -> Report:
     remarks = placed_remarks(graph, lines)
     losses = [issue for issue in remarks if issue.code == LOSSY]
     notes = [issue for issue in remarks if issue.code != LOSSY]
-    return Report(file, found.name, [*in_file(found.check(graph), lines), *losses], notes=notes)
+    return Report(file, found.name, [*in_file(found.check(graph.runnable), lines), *losses], notes=notes)
 
 
 def read_workflow(file: str, data: bytes, known: Mapping[str, Format]) -> tuple[Format, NodeGraph]:

@@ -54,7 +54,7 @@ def find_graph(path: str) -> NodeGraph | None:
         format_, graph = _read_runnable(data, file.name)
     except InvalidError as error:
         raise located(f"{path} cannot be read", [placed(issue, file.name) for issue in error.issues], path) from error
-    if issues := list(in_file(format_.check(graph), format_.lines(data))):
+    if issues := list(in_file(format_.check(graph.runnable), format_.lines(data))):
         raise located(f"{path} cannot be run", issues, path)
     return graph
 

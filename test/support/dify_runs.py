@@ -101,7 +101,7 @@ async def run_dify(
     ran: Counter[str] = Counter()
     try:
         graph = load(text, "case")
-        if issues := check(graph, NODE_TYPES):
+        if issues := check(graph.runnable, NODE_TYPES):
             return Ran({}, {}, "; ".join(map(str, issues)))
         ids = {spec.id for spec in graph.nodes if not spec.type.endswith("-start") and spec.type != "conversation"}
         guard = Guard(allowed_hosts=(base.removeprefix("http://"),))
@@ -126,6 +126,6 @@ def remarked(text: bytes) -> tuple[str, str]:
         graph = load(text)
     except OperadError as error:
         return describe(error), ""
-    issues = check(graph, NODE_TYPES)
+    issues = check(graph.runnable, NODE_TYPES)
     losses = [str(each.issue) for each in remarks_of(graph) if each.lossy]
     return "; ".join(map(str, issues)), "; ".join(losses)

@@ -43,7 +43,7 @@ def losses_of(graph: NodeGraph) -> Iterator[Issue]:
 def _node_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
     if spec.id in writer.structure.without_coze_node:
         if writer.structure.is_end(spec.id):
-            yield from _class_name_losses(spec, writer)
+            yield from _variable_losses(spec, writer)
         return
     written = write_node(spec, writer.names)
     archived = archived_data(spec)
@@ -58,7 +58,7 @@ def _node_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
         if kept:
             names = ", ".join([*fields_of(kept.get("params")), *kept.get("without", ())])
             yield f"Coze has no field for {names}, or not for all of it; it is kept in the description"
-        yield from _class_name_losses(spec, writer)
+        yield from _variable_losses(spec, writer)
     params = fields_of(spec.params)
     if written.type == "text" and re.search(r"\{%|\{#|\{\{[^{}]*[|(]", str(params.get("template"))):
         yield "template: Coze only puts variables in, and knows nothing else of Jinja"
@@ -69,16 +69,18 @@ def _node_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
         yield f"that it runs inside {spec.parent!r}"
 
 
-def _class_name_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
-    """Yield the class names that a node reads; Coze gives only the numbers of classes."""
+def _variable_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
+    """Yield the variables that a node reads and Coze lacks: names of classes, which have numbers there, and reports."""
     params = NODE_TYPES[spec.type].params_type.model_validate(spec.params)
     by_id = writer.structure.graph.by_id
     selectors = (
         selector for name in type(params).model_fields for _, selector, _ in selectors_in(getattr(params, name))
     )
     for selector in dict.fromkeys(selectors):
-        source = by_id.get(selector.node)
-        if source and source.type == "question-classifier" and selector.variable.partition(".")[0] == "class_name":
+        source, name = by_id.get(selector.node), selector.variable.partition(".")[0]
+        if source and source.type in NODE_TYPES and name in NODE_TYPES[source.type].reports:
+            yield f"{selector}: nodes of this type have no {name} at Coze; do without it"
+        elif source and source.type == "question-classifier" and name == "class_name":
             yield (
                 f"{selector}: Coze gives the number of the class as classificationId, and not its name; "
                 "branch on the ports of the question-classifier instead"

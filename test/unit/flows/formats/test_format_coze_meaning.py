@@ -69,6 +69,16 @@ def test_the_name_of_a_class_that_is_read_is_said_to_be_a_number_there(node):
     assert issue.message.startswith("2.class_name: Coze gives the number of the class as classificationId")
 
 
+@pytest.mark.parametrize(("variable", "name"), [("class_id", "class_id"), ("usage.total_tokens", "usage")])
+def test_a_report_that_is_read_is_a_loss(variable, name):
+    node = NodeSpec("3", "end", {"outputs": [["said", [variable, "2"]]]})
+    (issue,) = losses(NodeGraph([START, CLASSIFIER, node], [Edge("1", "2"), Edge("2", "3")]))
+    assert (issue.where, issue.message) == (
+        "3",
+        f"2.{variable}: nodes of this type have no {name} at Coze; do without it",
+    )
+
+
 def test_it_is_said_of_several_ends():
     ends = [
         NodeSpec("3", "end", {"outputs": [["said", ["class_name", "2"]]]}),

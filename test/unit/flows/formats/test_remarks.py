@@ -126,15 +126,15 @@ def test_nodes_of_dify_that_no_path_leads_to_are_told_and_do_not_run():
     end = {"type": "end", "title": "", "outputs": [{"variable": "x", "value_selector": ["1", "t"]}]}
     graph = loaded(("3", end), *standing)
     graph = replace(graph, edges=[Edge("1", "3"), Edge("7", "8")])
-    assert check(graph, NODE_TYPES) == []
+    assert check(graph.runnable, NODE_TYPES) == []
     assert [(each.node, each.field, each.lossy) for each in remarks_of(graph) if each.node in ("7", "8")] == [
         ("7", "edges", False),
         ("8", "edges", False),
     ]
     assert assemble(graph, NODE_TYPES).run({"t": "a"}).message.outputs == {"x": "a"}
-    assert "unreachable" in {issue.code for issue in check(replace(graph, extra={}), NODE_TYPES)}
+    assert "unreachable" in {issue.code for issue in check(graph, NODE_TYPES)}
     joined = replace(graph, edges=[*graph.edges, Edge("8", "3")])  # the end would wait for it
-    assert "unreachable" in {issue.code for issue in check(joined, NODE_TYPES)}
+    assert "unreachable" in {issue.code for issue in check(joined.runnable, NODE_TYPES)}
 
 
 OFF = [

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from studios import FIVE
 
+from operad.operators.nodes.models import LLM
 from operad.server.studio.files.open_file import OpenFile
 
 SET = {"op": "set", "node": "3", "path": "template"}
@@ -293,7 +294,8 @@ def test_inside_a_container_its_own_variables_may_be_read(studio):
 def test_results_and_conditions_of_a_container_may_name_variables_inside_it(studio):
     path = studio.told("files", {"new": "example", "name": "translations"})["path"]
     found = studio.told("candidates", {"path": path, "node": "2"})["variables"]
-    assert [each["reference"] for each in found] == ["1.text", "1.languages", "2.item", "2.index", "2-2.text"]
+    reports = [f"2-2.{name}" for name in LLM.reports]
+    assert [each["reference"] for each in found] == ["1.text", "1.languages", "2.item", "2.index", "2-2.text", *reports]
 
 
 def test_edges_that_cannot_be_are_told_with_the_reason(studio):
@@ -323,7 +325,7 @@ def test_variables_of_an_unfinished_node_can_be_read(studio):
     )
     assert {each["node"] for each in document["issues"]} == {"6", "7"}
     found = studio.told("candidates", {"path": "five.yaml", "node": "2"})["variables"]
-    assert [each["reference"] for each in found] == ["6.text", "1.topic"]
+    assert [each["reference"] for each in found] == ["6.text", *(f"6.{name}" for name in LLM.reports), "1.topic"]
 
 
 def test_variables_of_a_node_with_wrong_parameters_are_those_that_can_be_read(studio):
