@@ -22,7 +22,7 @@ from operad.cli.interruptible import end_children, signals_heard
 from operad.cli.remarks import Lossy, remark_lines
 from operad.cli.run import EXIT_NOT_SUCCESS
 from operad.cli.trust_store import Trusted, trusting
-from operad.configs.inputs import start_variables, text_input
+from operad.configs.inputs import start_params, text_input
 from operad.configs.models import model_line
 from operad.configs.prices import PricesFile
 from operad.configs.printable import harmless
@@ -30,7 +30,7 @@ from operad.configs.runnable import Runnable, Source, make
 from operad.runtime.events import RunFinished
 from operad.runtime.values.errors import AnswerError, InputError, OperadError
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.workflow.answer_stream import AnswerStream, answering_operator
+from operad.runtime.workflow.answer_stream import AnswerStream
 from operad.runtime.workflow.chat import Chat, answer_text
 
 SHOWN = 3
@@ -173,7 +173,7 @@ class _Conversation:
     async def _answer(self, line: str) -> WorkflowMessage:
         """Answer a line, printing the answer to stdout while the model writes it."""
         job = Job(line) if self._input is None else Job(line, inputs={self._input: line})
-        live = AnswerStream(answering_operator(self._agent.workflow, self._agent.reasoner))
+        live = AnswerStream.of(self._agent.workflow, self._agent.reasoner)
         asker = Asker(self._agent.workflow, {}, self._lines, self._console, _NoDisplay(), later="")
         message = None
         async with asker.serving(), aclosing(self._chat.events(job)) as events:
@@ -221,12 +221,12 @@ def _text_input(runnable: Runnable) -> str | None:
     Raises:
         InputError: The workflow has other inputs.
     """
-    variables = () if runnable.graph is None else start_variables(runnable.graph)
-    if not variables:
+    start = runnable.graph and start_params(runnable.graph)
+    if not start or not start.variables:
         return None
-    name = text_input(variables)
+    name = text_input(start)
     if name is None:
-        named = ", ".join(f"{name} ({kind.value})" for name, kind in variables)
+        named = ", ".join(f"{name} ({kind.value})" for name, kind in start.variables)
         raise InputError(
             f"{runnable.name}: has the inputs {named}, but a message is one text; use operad run for such workflows"
         )

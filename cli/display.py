@@ -22,13 +22,13 @@ from operad.cli.progress import (
     is_a_tenth,
     line_for,
     row_of,
-    shortened,
     unknown_blame_line,
     verdict_line,
 )
 from operad.configs.printable import printable
 from operad.runtime import events
 from operad.runtime.events import Event
+from operad.runtime.values.text import short_line
 
 
 class Display(Protocol):
@@ -148,7 +148,7 @@ class PlainLines:
             case events.FellBack():
                 self._write(event, f"falls back to {event.to}: {event.error}")
             case events.ModelRetried():
-                why = shortened(event.error, LONGEST_ERROR)
+                why = short_line(event.error, LONGEST_ERROR)
                 self._write(event, f"the model is asked again in {event.delay:.1f} s: {why}")
             case events.ModelAnswered() if event.cut_off:
                 self._write(event, CUT_OFF)
@@ -157,7 +157,7 @@ class PlainLines:
             case events.Resumed():
                 self._write(event, f"was answered, after {event.seconds:.1f} s")
             case events.OperatorFailed():
-                self._write(event, f"failed, {event.seconds:.1f} s: {shortened(event.error, LONGEST_ERROR)}")
+                self._write(event, f"failed, {event.seconds:.1f} s: {short_line(event.error, LONGEST_ERROR)}")
             case _ if not row_of(event.path)[1]:
                 self._show_usual(event)
             case _:

@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from operad.cli.progress import shortened
 from operad.configs.printable import printable
 from operad.runtime.knowledge.insights import Insights, KeptInsight
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.text import short_line
 
 LONGEST_TEXT = 300
 """Maximum number of characters of an insight in the table."""
@@ -58,8 +58,8 @@ def table(kept: Iterable[KeptInsight]) -> Table:
         cells = (
             entry.key,
             entry.label,
-            shortened(entry.text, LONGEST_TEXT),
-            shortened(entry.about, LONGEST_ABOUT),
+            short_line(entry.text, LONGEST_TEXT),
+            short_line(entry.about, LONGEST_ABOUT),
             f"{entry.helped} of {entry.used}{', not shown' if entry.useless else ''}",
             _day(entry.seen),
         )

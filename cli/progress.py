@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,9 @@ from operad.flows.check import OUTCOME
 from operad.runtime import events
 from operad.runtime.events import Event
 from operad.runtime.values.errors import shorten
+from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import NO_USAGE, Usage
+from operad.runtime.values.text import short_line
 
 LONGEST_SILENCE = 5.0
 """Seconds without a line after which progress is printed."""
@@ -48,15 +49,12 @@ _STYLES: dict[State, str] = {
 RESULT = "result"
 """Displayed name of the operator that collects the outputs of a workflow of typed nodes; its id is internal."""
 
-_ITEM = re.compile(r"(.+)\[\d+\]")
-"""Element of an event's path that stands for an item of a map."""
-
 
 def row_of(path: Sequence[str]) -> tuple[str, bool]:
     """Return the row of an event's path, and True if the path is inside a map: items share the row of their map."""
     for depth, part in enumerate(path):
-        if item := _ITEM.fullmatch(part):
-            return "/".join([*path[:depth], item[1]]), True
+        if item := MapItem.parse(part):
+            return "/".join([*path[:depth], item.map_id]), True
     return "/".join(path), False
 
 
@@ -241,7 +239,7 @@ def line_for(event: Event) -> str:
             return f"split into {parts_of(event)}"
         case events.InsightsRecalled() if event.texts:
             insights = "1 insight" if len(event.texts) == 1 else f"{len(event.texts)} insights"
-            texts = "; ".join(shortened(text, LONGEST_TOLD) for text in event.texts)
+            texts = "; ".join(short_line(text, LONGEST_TOLD) for text in event.texts)
             return f"told {insights} of earlier runs: {texts}"
         case events.PassagesEmbedded() if event.done == event.total:
             return f"passages embedded with {event.model}: {event.total:,}"
@@ -355,12 +353,6 @@ def parts_of(event: events.JobSplit) -> str:
     """Return the parts of a split, each with its expert and the parts that it depends on."""
     after = {part.id: f" after {' and '.join(part.dependencies)}" for part in event.sub_jobs if part.dependencies}
     return shorten([f"{part.id} ({part.assigned_expert_name}{after.get(part.id, '')})" for part in event.sub_jobs])
-
-
-def shortened(text: str, most: int) -> str:
-    """Return the text on one line, cut off at `most` characters."""
-    text = " ".join(text.split())
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def used(usage: Usage) -> str:

@@ -23,7 +23,7 @@ from operad.cli.telemetry import Traced, listened
 from operad.cli.trust_store import Trusted, trusting
 from operad.cli.view import View, ViewPort, page_of, port_of
 from operad.configs.flow import result_text
-from operad.configs.inputs import expert_inputs, job_of, looks_like_json, start_variables, text_input
+from operad.configs.inputs import expert_inputs, job_of, looks_like_json, start_params, text_input
 from operad.configs.prices import PricesFile
 from operad.configs.printable import put
 from operad.configs.remarks import unfilled
@@ -157,7 +157,7 @@ def run(
     if runnable.graph is None:
         described = described.model_copy(update={"inputs": expert_inputs(given)})
     else:
-        if goal and not given and (text := text_input(start_variables(runnable.graph))):
+        if goal and not given and (text := text_input(start_params(runnable.graph))):
             given = [(text, goal)]
         described, missing = job_of(runnable.graph, described, given, may_ask=lines.typed, file=config)
     answers = refuse_repeated("--answer", named_values("--answer", "ID", answer))
@@ -214,9 +214,9 @@ def _no_job(file: str, runnable: Runnable) -> InputError:
 
 def _unread_job(graph: NodeGraph, file: str, goal: str, inputs: Mapping[str, object]) -> str:
     """Return a remark if no input of a workflow of typed nodes takes the job; empty otherwise."""
-    variables = start_variables(graph)
-    names = [variable.name for variable in variables]
-    if "sys.query" in names or inputs.get(text_input(variables) or "") == goal:
+    start = start_params(graph)
+    names = [variable.name for variable in start.variables]
+    if "sys.query" in names or inputs.get(text_input(start) or "") == goal:
         return ""
     options = ", ".join(f"--input {name}=…" for name in names)
     return f"--job: {file} has no input sys.query, so no input takes the job; its inputs: {options or 'none'}"

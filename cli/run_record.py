@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from operad.cli.durable import database_option, resume_command
-from operad.cli.progress import shortened, used
+from operad.cli.progress import used
 from operad.configs.answers import describe_answer
 from operad.configs.printable import printable
 from operad.configs.runnable import source_of
@@ -30,6 +30,7 @@ from operad.runtime.policies.policy import causes
 from operad.runtime.values.errors import InputError, OperadError, describe
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
 from operad.runtime.values.questions import Question
+from operad.runtime.values.text import short_line
 
 LONGEST_SAID = 200
 """Maximum number of characters shown of an operator's output or of a job."""
@@ -172,9 +173,9 @@ def _job_facts(ledger: Ledger, seen: DisplayedRun) -> Iterator[tuple[str, str]]:
     if isinstance(job, str):
         yield "job", job
         return
-    yield "job", shortened(job.goal, LONGEST_SAID)
+    yield "job", short_line(job.goal, LONGEST_SAID)
     for name, value in job.inputs.items():
-        yield "input", shortened(f"{name}={value}", LONGEST_SAID)
+        yield "input", short_line(f"{name}={value}", LONGEST_SAID)
     for file in job.files:
         yield "file", str(file.path)
 
@@ -202,7 +203,7 @@ def facts(ledger: Ledger, seen: DisplayedRun, db: str | None) -> list[tuple[str,
         ("kept in", display_name(ledger.url)),
     ]
     if result := _result_or_error(ledger, kept):
-        facts.append(("result", result if isinstance(result, str) else shortened(result.scratchpad, LONGEST_SAID)))
+        facts.append(("result", result if isinstance(result, str) else short_line(result.scratchpad, LONGEST_SAID)))
     return facts
 
 
@@ -246,7 +247,7 @@ def step_row(step: StoredStep, seen: DisplayedRun) -> tuple[str, ...]:
         )
     usage = outcome.usage
     tokens, cost = f"{usage.tokens:,}" if usage.tokens else "", usage.money() if usage.calls else ""
-    return (step.key, _step_state(step, seen), f"{step.seconds:.1f}", tokens, cost, shortened(output, LONGEST_SAID))
+    return (step.key, _step_state(step, seen), f"{step.seconds:.1f}", tokens, cost, short_line(output, LONGEST_SAID))
 
 
 def errors(seen: DisplayedRun, steps: Sequence[StoredStep]) -> Iterator[str]:

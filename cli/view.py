@@ -18,8 +18,9 @@ from rich.console import Console
 
 from operad.cli.durable import Database, open_ledger
 from operad.cli.follow import say
-from operad.cli.progress import LONGEST_ERROR, shortened
+from operad.cli.progress import LONGEST_ERROR
 from operad.runtime.values.errors import InputError, OperadError
+from operad.runtime.values.text import short_line
 from operad.runtime.workflow.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def page_of(workflow: Workflow, port: int) -> Generator[PageServer, None, None]:
         except (OperadError, typer.Exit) as end:
             if sys.stdout.isatty() and sys.stderr.isatty():
                 if isinstance(end, OperadError):
-                    say(console, shortened(str(end), LONGEST_ERROR))
+                    say(console, short_line(str(end), LONGEST_ERROR))
                 say(console, f"the page stays until Ctrl-C: {server.url}")
                 with suppress(KeyboardInterrupt):
                     heed_signals()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from operad.runtime.values.questions import approved_call
 from operad.runtime.values.schema import faults
+from operad.runtime.values.text import shortened
 
 _WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 _TYPES = {
@@ -18,6 +19,7 @@ _TYPES = {
     "array": "a list, as JSON",
     "object": "an object, as JSON",
 }
+_JSON_TYPES = {"string": "text", "boolean": "true | false", "integer": "a whole number", "number": "a number"}
 _LONGEST_SCHEMA = 300
 
 
@@ -30,21 +32,26 @@ def describe_answer(schema: Mapping[str, Any] | None) -> str:
     if not schema:
         return ""
     if approved_call(schema)[0]:
-        return "or no: REASON, or other arguments as JSON"  # the question names the answers in one word
+        return ""  # the question names the answers
     if "enum" in schema:
-        return "one of: " + ", ".join(_as_typed(choice) for choice in schema["enum"])
+        return "one of: " + ", ".join(map(_as_typed, schema["enum"])) + _titles(schema)
+    if only := _only_field(schema):
+        return describe_answer(only[1])
+    if fields := _flat_fields(schema):
+        return f"as JSON: {{{', '.join(fields)}}}"
     if schema.get("type") == "string" and not {"pattern", "format", "maxLength", "minLength"} & schema.keys():
         return ""
     known = _TYPES.get(str(schema.get("type")))
     if known and not schema.keys() - {"type", "title", "description"}:
         return known
-    text = json.dumps(schema, ensure_ascii=False)
-    short = text if len(text) <= _LONGEST_SCHEMA else f"{text[:_LONGEST_SCHEMA]}…"
-    return f"{known or 'an answer'} that fits {short}"
+    text = shortened(json.dumps(schema, ensure_ascii=False), _LONGEST_SCHEMA)
+    return f"{known or 'an answer'} that fits {text}"
 
 
 def read_answer(text: str, schema: Mapping[str, Any] | None) -> Any:
-    """Return the first meaning of a typed answer that fits the schema: the text itself, yes or no, or JSON.
+    """Return the first meaning of a typed answer that fits the schema: the text itself, yes or no in any spelling, or JSON.
+
+    The text may be the value of the only field of an object.
 
     Raises:
         WrongAnswerError: No meaning fits the schema.
@@ -56,15 +63,55 @@ def read_answer(text: str, schema: Mapping[str, Any] | None) -> Any:
     stripped = text.strip()
     if stripped != text:
         meanings.append(stripped)
-    if stripped.lower() in _WORDS:
-        meanings.append(_WORDS[stripped.lower()])
+    if (said := _WORDS.get(stripped.lower())) is not None:
+        meanings += [said, "yes" if said else "no"]
     with suppress(ValueError, RecursionError):
         meanings.append(json.loads(stripped))
     mismatches: list[str] = []
     for meaning in meanings:
         if not (mismatches := faults(form, meaning)):
             return meaning
+    if (only := _only_field(form)) and not isinstance(meanings[-1], dict):
+        name, field = only
+        answer = {name: read_answer(text, field)}
+        if not (mismatches := faults(form, answer)):
+            return answer
     raise WrongAnswerError("; ".join(fault.removeprefix("$: ") for fault in mismatches))
+
+
+def _only_field(schema: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """Return the name and the schema of the only field of an object; None for other schemas."""
+    fields = _fields(schema)
+    if len(fields) != 1:
+        return None
+    [(name, field)] = fields.items()
+    return name, field | {key: schema[key] for key in ("$defs",) if key in schema}
+
+
+def _flat_fields(schema: Mapping[str, Any]) -> list[str]:
+    """Return descriptions of the fields of an object, if these are all texts, numbers or choices; otherwise none."""
+    described: list[str] = []
+    for name, field in _fields(schema).items():
+        if "enum" in field:
+            kind = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in field["enum"]) + _titles(field)
+        else:
+            kind = _JSON_TYPES.get(str(field.get("type")))
+        if not kind:
+            return []
+        optional = "" if name in schema.get("required", ()) else " (optional)"
+        described.append(f"{json.dumps(name, ensure_ascii=False)}: {kind}{optional}")
+    return described
+
+
+def _fields(schema: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the schemas of an object's fields by name; none if one of them is not an object."""
+    fields: Any = schema.get("properties")
+    known = isinstance(fields, dict) and all(isinstance(each, dict) for each in cast("dict[str, Any]", fields).values())
+    return cast("dict[str, dict[str, Any]]", fields) if known else {}
+
+
+def _titles(schema: Mapping[str, Any]) -> str:
+    return f" ({schema['description']})" if schema.get("description") else ""
 
 
 def _as_typed(value: Any) -> str:

@@ -147,7 +147,7 @@ class Builder:
         policy = self._policies.of(spec.policy, (*path, "policy"), defaults.policy, defaults.model)
         defaults = Defaults(policy, defaults.model, defaults.names)
         workflow = self._platform(
-            spec.max_rounds,
+            max_rounds=spec.max_rounds,
             name=name,
             limits=make_limits(spec.limits),
             budget=make_budget(spec.budget),

@@ -46,19 +46,16 @@ def _json_or_text(text: str) -> JsonValue:
     return text
 
 
-def start_variables(graph: NodeGraph) -> Sequence[StartVariable]:
-    """Return the input variables of a valid workflow."""
-    return _start_params(graph).variables
-
-
-def text_input(variables: Sequence[StartVariable] | None) -> str | None:
-    """Return the name of the only input of a workflow if it is a text, so that a goal can be its value."""
-    return variables[0].name if variables and [kind for _, kind in variables] == [T.STRING] else None
-
-
-def _start_params(graph: NodeGraph) -> StartParams:
+def start_params(graph: NodeGraph) -> StartParams:
+    """Return the inputs of a valid workflow, with their defaults."""
     start = next(node for node in graph.nodes if node.type == "start" and not node.parent)
     return StartParams.model_validate(start.params)
+
+
+def text_input(start: StartParams) -> str | None:
+    """Return the name of the only input, or the only one without a default, if it is a text that a goal can fill."""
+    inputs = [each for each in start.variables if each.name not in start.defaults] or start.variables
+    return inputs[0].name if [kind for _, kind in inputs] == [T.STRING] else None
 
 
 def job_of(
@@ -83,7 +80,7 @@ def job_of(
     Raises:
         InputError: Inputs are invalid, or missing and cannot be asked for; all are named.
     """
-    start = _start_params(graph)
+    start = start_params(graph)
     variables = start.variables
     kinds = {variable.name: variable.type for variable in variables}
     faults: list[str] = []

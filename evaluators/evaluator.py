@@ -116,7 +116,8 @@ class Evaluator(Operator):
         judged, previous, steps = call.messages, call.previous, call.transcript or transcript()
         operators = [step.operator_id for step in steps] or [message.operator_id for message in judged]
         statuses = _statuses(has_previous=bool(previous), can_split=isinstance(call.job, SubJob))
-        schema = verdict_schema([*operators, *(message.operator_id for message in previous)], statuses)
+        operators_to_blame = [*operators, *(message.operator_id for message in previous)]
+        schema = verdict_schema(operators_to_blame, statuses)
         operator_id = self.get_id()
         async with self._connections() as opened:
             task = (await self._build_task(call, opened)).model_copy(
@@ -126,7 +127,10 @@ class Evaluator(Operator):
                     "transcript": steps,
                 }
             )
-            needed = {**schema, "required": ["evaluation", "status"], "additionalProperties": True}
+            # A model may say what is not offered: that the job is too much for the operators.
+            readable_statuses = dict.fromkeys((*statuses, WorkflowStatus.JOB_TOO_COMPLICATED_ERROR))
+            readable = verdict_schema(operators_to_blame, readable_statuses)
+            needed = {**readable, "required": ["evaluation", "status"], "additionalProperties": True}
             verdict = await ask_until_read(
                 thinker,
                 task,
@@ -179,7 +183,7 @@ def _instruction(criteria: str, statuses: Sequence[WorkflowStatus]) -> str:
     meanings = "\n".join(f"- {status.value}: {_STATUS_MEANINGS[status]}" for status in statuses)
     return (
         f"Judge what the operators produced for the job, by these criteria:\n{criteria}\n\n"
-        "In `evaluation`, say what is right and what is wrong. In `status`, choose the one that fits best:\n"
+        "In `evaluation`, say what is right and what is wrong. In `status`, choose the first of these that applies:\n"
         f"{meanings}\n\n"
         "In `lesson`, tell the operators at fault what to do differently. In `blame`, list the ids of the operators with "
         "which the fault began, also if their instruction did not mention the criterion; these, and all that come after "

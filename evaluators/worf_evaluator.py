@@ -12,6 +12,7 @@ from operad.evaluators.worfeval import THRESHOLD, Mode, Score, check_settings, s
 from operad.operators import OperatorConfig
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job
+from operad.runtime.values.text import shortened
 
 _MAX_QUOTED = 200
 """Maximum number of characters of a task in a finding."""
@@ -132,4 +133,4 @@ def _dependency_findings(predicted: Plan, gold: Plan, step: Mapping[str, str]) -
 
 
 def _quoted(text: str) -> str:
-    return repr(text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…")
+    return repr(shortened(text, _MAX_QUOTED))

@@ -39,7 +39,7 @@ def card(node_type: NodeType, *, advanced: bool = False) -> str:
 
     Args:
         node_type: The node type.
-        advanced: True to include advanced parameters, which models that generate workflows are not shown.
+        advanced: True to include advanced parameters and reports, which models that generate workflows are not shown.
     """
     lines = [f"{node_type.type}: {summary(node_type)}", *(f"  {line}" for line in _description(node_type))]
     declared = node_type.params_type.model_fields
@@ -51,10 +51,16 @@ def card(node_type: NodeType, *, advanced: bool = False) -> str:
         default = "" if field.is_required() else f" (may be left out; {_default(field)})"
         written = f" Written {notation}." if (notation := form(field.rebuild_annotation())) else ""
         lines.append(f"    {name}: {field.description}{default}{_accepted_types(field.metadata)}{written}")
-    lines += [f"  outputs: {node_type.gives}"]
+    lines += [f"  outputs: {outputs_text(node_type) if advanced else node_type.gives}"]
     lines += [f"  ports: {node_type.ports_text}"] if node_type.ports_text else []
     lines += [f"  example: {_example(node_type)}"] if node_type.example else []
     return "\n".join(lines)
+
+
+def outputs_text(node_type: NodeType) -> str:
+    """Return the description of the outputs and reports of a node type."""
+    reports = ", ".join(f"{name} ({kind.value})" for name, kind in node_type.reports.items())
+    return f"{node_type.gives}; how it was answered: {reports}" if reports else node_type.gives
 
 
 def _example(node_type: NodeType) -> str:
@@ -70,7 +76,7 @@ def as_json(node_type: NodeType) -> dict[str, JsonValue]:
         "summary": summary(node_type),
         "description": inspect.cleandoc(node_type.__doc__ or ""),
         "params": params_schema(node_type),
-        "outputs": node_type.gives,
+        "outputs": outputs_text(node_type),
         "ports": node_type.ports_text,
         "example": json.loads(json.dumps(node_type.example)),
     }

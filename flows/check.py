@@ -39,13 +39,13 @@ def check(graph: NodeGraph, types: Mapping[str, NodeType]) -> list[Issue]:
             print(issue.where, issue.message)
 
     Args:
-        graph: The workflow; it need not be valid.
+        graph: The workflow; it need not be valid. Of one imported from Dify, `NodeGraph.runnable` is checked.
         types: The node types by name.
 
     Returns:
         The issues, each with the id of its node.
     """
-    return Checker(graph, types).issues
+    return Checker(graph.runnable, types).issues
 
 
 class Checker:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -87,6 +87,30 @@ class NodeGraph:
     def is_imported(self) -> bool:
         """True if the workflow has data that only one format has a place for."""
         return any(each.extra for each in (self, *self.nodes, *self.edges))
+
+    @cached_property
+    def runnable(self) -> NodeGraph:
+        """The workflow that runs: one imported from Dify without the nodes that no path reaches from its start.
+
+        Dify lets such nodes stand on its canvas. In other workflows they are an issue.
+        """
+        if "dify" not in self.extra or all(node.type != "start" for node in self.nodes):
+            return self
+        reached: set[str] = set()
+        pending = [node.id for node in self.nodes if node.type in ("start", "iteration-start", "loop-start")]
+        while pending:
+            if (node_id := pending.pop()) not in reached:
+                reached.add(node_id)
+                pending += [edge.target for edge in self.edges if edge.source == node_id]
+        left = {node.id for node in self.nodes if not {node.id, *self.around(node.id)} <= reached}
+        left -= {node.id for node in self.nodes if node.type == "conversation"}
+        if any(edge.source in left and edge.target in self.by_id.keys() - left for edge in self.edges):
+            return self  # nodes that run would wait for them
+        return replace(
+            self,
+            nodes=[node for node in self.nodes if node.id not in left],
+            edges=[edge for edge in self.edges if left.isdisjoint((edge.source, edge.target))],
+        )
 
     def around(self, node_id: str) -> list[str]:
         """Return the ids of the containers around a node, the innermost first."""

@@ -50,7 +50,9 @@ class Case(NamedTuple):
     logic: Annotated[
         Literal["and", "or"] | None, Field(description="Whether all must hold (and, null) or one of them (or).")
     ]
-    conditions: Annotated[list[Condition], Field(description="The conditions; none hold always.")]
+    conditions: Annotated[
+        list[Condition], Field(description="The conditions; without any, and holds always, or never.")
+    ]
 
     def holds(self, variables: Variables) -> bool:
         """Return True if the conditions hold, all or one of them depending on `logic`.
@@ -58,7 +60,7 @@ class Case(NamedTuple):
         Raises:
             ConditionError: A value does not support the comparison.
         """
-        quantifier = any if self.logic == "or" and self.conditions else all
+        quantifier = any if self.logic == "or" else all
         return quantifier(holds(condition, variables) for condition in self.conditions)
 
 
@@ -89,6 +91,8 @@ _SPELLINGS = {
     "not is": "is not",
     "starts with": "start with",
     "ends with": "end with",
+    "null": "not exists",
+    "not null": "exists",
 }
 """Other spellings of comparisons."""
 
@@ -102,7 +106,7 @@ def fault_of(operator: str, value: Any, kind: VariableType) -> str:
     """Return the reason for which variables of a type do not support an operator; empty if they do."""
     operator = normal(operator)
     known = OPERATORS.get(kind) or sorted({each for operators in OPERATORS.values() for each in operators})
-    if operator not in known:
+    if operator not in (*known, *OPERATORS[T.FILE]):  # any value may be missing
         of_type = "" if kind is T.ANY else f" of a {kind.value}"
         return (
             f"{operator!r} is not a comparison{of_type}{did_you_mean(operator, known)}; there are: {', '.join(known)}"

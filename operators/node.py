@@ -57,6 +57,7 @@ from operad.runtime.values.errors import (
     InvalidError,
     Issue,
     OperadError,
+    OperatorError,
     describe,
 )
 from operad.runtime.values.fingerprint import fingerprint, name_of
@@ -92,7 +93,8 @@ class NodeError(OperadError):
 DONE, FAILED = "done", "failed"
 """Ports of a node whose failures take a branch of their own."""
 
-ERROR_OUTPUTS = ("error_message", "error_type")
+ERROR_TYPE = "error_type"
+ERROR_OUTPUTS = ("error_message", ERROR_TYPE)
 """Variables with the reason for a node's failure, if the workflow continues after it."""
 
 ParamsT = TypeVar("ParamsT", bound=NodeParams)
@@ -164,6 +166,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
         type: Name of the type.
         params_type: Class of the parameters.
         gives: Description of the outputs.
+        reports: Types of the variables that say how the node ran, beside its outputs; for those who look for them.
         ports_text: Description of the ports; empty if there are none.
         example: Example of the parameters.
         hint: Line for models that generate workflows, with information that the names and types of parameters and
@@ -179,6 +182,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
     type: ClassVar[str] = ""
     params_type: ClassVar[type[NodeParams]] = NodeParams
     gives: ClassVar[str] = "nothing"
+    reports: ClassVar[Mapping[str, VariableType]] = {}
     ports_text: ClassVar[str] = ""
     example: ClassVar[Mapping[str, Any]] = {}
     hint: ClassVar[str | None] = None
@@ -313,10 +317,11 @@ class NodeOperator(Operator, Generic[ParamsT]):
     def variables(self, type_of: TypeOf) -> Mapping[str, VariableType]:
         """Return the types of all variables by name, with `ERROR_OUTPUTS` if the workflow continues after a failure."""
         failure = self.params.failure
+        own = {**self.outputs(type_of), **self.reports}
         if failure is None or not failure.goes_on:
-            return self.outputs(type_of)
+            return own
         declared = dict.fromkeys(failure.values, VariableType.ANY)
-        return {**declared, **self.outputs(type_of), **dict.fromkeys(ERROR_OUTPUTS, VariableType.STRING)}
+        return {**declared, **own, **dict.fromkeys(ERROR_OUTPUTS, VariableType.STRING)}
 
     def _failure_faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Yield the faults of the parameter `failure`."""
@@ -413,8 +418,8 @@ class NodeOperator(Operator, Generic[ParamsT]):
             raise error
         if scope is not None:
             emit(FellBack(error=describe(error), to="its values" if failure.then == "values" else "its failed port"))
-        root_cause = causes(error)[-1]
-        error_outputs = dict(zip(ERROR_OUTPUTS, (describe(error), type(root_cause).__name__), strict=True))
+        cause = next((each for each in causes(error) if not isinstance(each, OperatorError)), error)
+        error_outputs = dict(zip(ERROR_OUTPUTS, (describe(error), type(cause).__name__), strict=True))
         port = FAILED if failure.then == "branch" else None
         return NodeResult({**failure.values, **error_outputs}, port=port, text=describe(error))
 

@@ -205,9 +205,10 @@ class Variables:
         self._assigned = assigned or {}
 
     def __contains__(self, selector: Selector) -> bool:
-        """Return True if the node of the variable, or a node that assigns it, ran."""
+        """Return True if the node of the variable ran and has it, or a node that assigns it ran."""
         assigners = self._assigned.get(selector, ())
-        return selector.node in self._outputs or any(
+        outputs = self._outputs.get(selector.node, {})
+        return not outputs.keys().isdisjoint((selector.variable, selector.variable.partition(".")[0])) or any(
             not self._outputs.get(each, {}).keys().isdisjoint((str(selector), selector.variable)) for each in assigners
         )
 

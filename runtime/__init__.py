@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from operad.runtime.events.journal import idempotency_key
     from operad.runtime.events.run_context import MissingDepsError, RunContext
     from operad.runtime.graph.call import Executable, OperatorCall
-    from operad.runtime.graph.edges import Port
+    from operad.runtime.graph.edges import Port, Take
     from operad.runtime.graph.graph import WorkflowGraph
     from operad.runtime.graph.operator import BaseOperator
     from operad.runtime.knowledge.documents import Documents
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from operad.runtime.workflow.chat import Chat
     from operad.runtime.workflow.chat_store import ChatStore, KeptChat
     from operad.runtime.workflow.decorator import operator
-    from operad.runtime.workflow.function import FunctionOperator, Take
+    from operad.runtime.workflow.function import FunctionOperator
     from operad.runtime.workflow.handle import RunHandle
     from operad.runtime.workflow.map import ItemError, Map
     from operad.runtime.workflow.result import Result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from operad.runtime.values.errors import OperadError
@@ -22,6 +23,9 @@ CODES = {
     503: "ending",
     504: "run_timeout",
 }
+
+MOST_FAULTS = 20
+"""Maximum number of faults of one request that are named."""
 
 
 class ErrorBody(Value):
@@ -87,3 +91,23 @@ class RefusedError(OperadError):
             code=CODES.get(self.status, "error"),
         )
         return ErrorReply(error=error).model_dump()
+
+
+def refuse_faults(faults: Iterable[tuple[str, str]]) -> None:
+    """Refuse a request that has faults, given as fields and reasons.
+
+    Raises:
+        RefusedError: There is a fault; all are named.
+    """
+    if found := list(dict.fromkeys(faults)):
+        raise faults_error(found)
+
+
+def faults_error(faults: Sequence[tuple[str, str]]) -> RefusedError:
+    """Return the error of a request with faults, given as fields and reasons."""
+    lines = [f"{where}: {reason}" for where, reason in faults[:MOST_FAULTS]]
+    if len(faults) > 1:
+        lines.insert(0, f"the request: {len(faults)} issues")
+    if len(faults) > MOST_FAULTS:
+        lines.append(f"and {len(faults) - MOST_FAULTS} more")
+    return RefusedError(400, "\n  ".join(lines), param=faults[0][0])

@@ -13,7 +13,7 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from operad.cli.evaluate.comfy_files import Gold, Item, files_of, golds_of, items_of
-from operad.cli.evaluate.work import Result, Work, evaluate
+from operad.cli.evaluate.work import Result, ResultsFile, Work, evaluate
 from operad.cli.formats import ObjectInfo, definitions_of
 from operad.cli.tables import Cell, Plot, Report, Table, check_plot, show
 from operad.evaluators.comfyflow.judging import judge
@@ -60,15 +60,7 @@ def comfy(
         Path | None,
         typer.Option(metavar="FILE|DIR", help="The golds: a folder or JSON lines, by name or id; or one for all."),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="Store results in this file, as JSON lines, and skip items that have one.",
-        ),
-    ] = None,
+    out: ResultsFile = None,
     as_json_: Annotated[bool, typer.Option("--json", help="Print the rates and the results as JSON.")] = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", "--picture", metavar="FILE", help="Draw the rates: .png or .svg.")

@@ -15,7 +15,7 @@ import typer
 
 from operad.cli.evaluate.generating import generate_run
 from operad.cli.evaluate.pass_report import report_of
-from operad.cli.evaluate.work import Result, Work, evaluate
+from operad.cli.evaluate.work import Result, ResultsFile, Work, evaluate
 from operad.cli.tables import check_plot, show
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.generation import DESIGNER, Designer
@@ -49,15 +49,7 @@ def pass_rate(
         bool, typer.Option("--repair", help="Repair responses first, by the rules of the profile chat2workflow.")
     ] = False,
     at_once: Annotated[int, typer.Option(min=1, help="Number of responses generated or judged at the same time.")] = 1,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="Store results in this file, as JSON lines, and skip items that have one.",
-        ),
-    ] = None,
+    out: ResultsFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", "--picture", help="Draw the rates: a file .png or .svg.")

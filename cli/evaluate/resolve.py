@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from operad.cli.evaluate.resolve_report import report_of
-from operad.cli.evaluate.work import Result, Work, evaluate
+from operad.cli.evaluate.work import Result, ResultsFile, Work, evaluate
 from operad.cli.tables import check_plot, show
 from operad.configs.flow import read_file
 from operad.configs.models import make_model
@@ -75,15 +75,7 @@ def resolve(
     ] = None,
     at_once: Annotated[int, typer.Option(min=1, help="Number of test cases run at the same time.")] = 1,
     seconds: Annotated[float, typer.Option(help="Time limit of a workflow for a test case, in seconds.")] = SECONDS,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="Store results in this file, as JSON lines, and skip items that have one.",
-        ),
-    ] = None,
+    out: ResultsFile = None,
     keep: Annotated[
         Path | None, typer.Option(help="Folder for files that workflows create; by default they are removed.")
     ] = None,

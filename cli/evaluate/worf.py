@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from operad.cli.evaluate.worf_files import Pair, pair, read_items
-from operad.cli.evaluate.work import Result, Work, evaluate, first_issues
+from operad.cli.evaluate.work import Result, ResultsFile, Work, evaluate, first_issues
 from operad.cli.tables import Cell, Plot, Report, Table, check_plot, show
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, shorten
 
@@ -36,15 +36,7 @@ def worf(
     mode: Annotated[str, typer.Option(help="paper, full, or official: the metric of the authors' program.")] = "paper",
     threshold: Annotated[float, typer.Option(help="Least similarity of matching tasks, above 0 and up to 1.")] = 0.6,
     seconds: Annotated[float, typer.Option(help="Time limit of each search for an item, in seconds.")] = 10.0,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="Store results in this file, as JSON lines, and skip items that have one.",
-        ),
-    ] = None,
+    out: ResultsFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures and all items as JSON.")] = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", "--picture", metavar="FILE.png|svg", help="Draw the F1 of each data set.")

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, S
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -24,6 +25,17 @@ EXIT_INTERRUPTED = 130
 
 MOST_ISSUES = 20
 """Maximum number of issues that an error lists."""
+
+ResultsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Store results in this file, as JSON lines, and skip items that have one.",
+    ),
+]
+"""Option of the commands that score items."""
 
 Result = Mapping[str, Any]
 """Result of an item, as JSON values."""

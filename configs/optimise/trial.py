@@ -19,6 +19,7 @@ from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.concurrently import concurrently
 from operad.runtime.values.errors import AnswerError, BudgetError, ModelError, OperadError, PausedError, describe
 from operad.runtime.values.message import Job, Usage, WorkflowMessage, WorkflowStatus, new_id
+from operad.runtime.values.text import shortened
 from operad.runtime.values.value import Value
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
@@ -120,10 +121,12 @@ class Bench:
                         model_errors.append(model_error)
                         if model_error.transient:
                             raise model_error from error
-                    return Result(score=0.0, reason=_truncated(f"it failed: {describe(error)}"))
+                    return Result(score=0.0, reason=shortened(f"it failed: {describe(error)}", MAX_KEPT))
                 answer = message.scratchpad or result_text(message.outputs)
                 verdict = await self._verdict(case, message, answer)
-                return Result(score=verdict.score, reason=_truncated(verdict.reason), answer=_truncated(answer))
+                return Result(
+                    score=verdict.score, reason=shortened(verdict.reason, MAX_KEPT), answer=shortened(answer, MAX_KEPT)
+                )
 
         results = await concurrently([try_case(case) for case in cases])
         if len(model_errors) == len(cases):
@@ -179,7 +182,3 @@ class _GivenAnswer(BaseOperator[str]):
 def _model_error(error: BaseException) -> ModelError | None:
     """Return the model's error among the causes of an error; None if there is none."""
     return next((link for link in causes(error) if isinstance(link, ModelError)), None)
-
-
-def _truncated(text: str) -> str:
-    return text if len(text) <= MAX_KEPT else f"{text[:MAX_KEPT]}…"

@@ -19,6 +19,7 @@ from operad.operators import OperatorConfig
 from operad.runtime.values.document import Path_
 from operad.runtime.values.errors import InvalidError, describe
 from operad.runtime.values.schema import Schema, SchemaMismatch, check_schema, parse_output_schema, validate
+from operad.runtime.values.text import shortened
 
 MAX_PATTERN = 1_000
 """Maximum number of characters of a regular expression."""
@@ -182,8 +183,7 @@ def _verdict(right: bool, reason: str) -> Verdict:
 
 
 def _quoted(value: JsonValue) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= MAX_REASON // 2 else f"{text[: MAX_REASON // 2]}…"
+    return shortened(json.dumps(value, ensure_ascii=False), MAX_REASON // 2)
 
 
 def _pattern(written: str, faults: Faults, path: Path_) -> TypeAdapter[str] | None:

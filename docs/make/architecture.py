@@ -47,7 +47,11 @@ def modules() -> Sequence[Module]:
     for name, file in files.items():
         tree = ast.parse(text := file.read_text(encoding="utf-8"))
         about = (ast.get_docstring(tree) or "").partition("\n")[0]
-        imports = frozenset(each for each in _imports(tree, files) if each != name)
+        imports = frozenset(
+            each
+            for each in _imports(ast.walk(tree) if "import_module" in text else _statements(tree), files)
+            if each != name
+        )
         found.append(Module(name, text.count("\n"), about, imports))
     return found
 
@@ -57,8 +61,15 @@ def _name(file: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _imports(tree: ast.AST, known: Mapping[str, Path]) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+            yield node
+            yield from _statements(node)
+
+
+def _imports(nodes: Iterator[ast.AST], known: Mapping[str, Path]) -> Iterator[str]:
+    for node in nodes:
         named: list[str] = []
         if isinstance(node, ast.ImportFrom) and node.module:
             named = [f"{node.module}.{each.name}" for each in node.names]

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from hooks import slug
 
-from operad.flows.catalogue import NodeType
+from operad.flows.catalogue import NodeType, outputs_text
 from operad.flows.formats.operad import dump
 from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import NodeGraph, NodeSpec
@@ -68,7 +68,7 @@ def _section(node_type: NodeType) -> str:
         default = "required" if field.is_required() else f"`{json.dumps(field.get_default(call_default_factory=True))}`"
         cells = [f"`{name}`", _type(field), default, str(field.description)]
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-    lines += ["" if fields else "No parameters.\n", f"Outputs: {node_type.gives}.", ""]
+    lines += ["" if fields else "No parameters.\n", f"Outputs: {outputs_text(node_type)}.", ""]
     lines += [f"Ports: {node_type.ports_text}.", ""] if node_type.ports_text else []
     lines += [f"Contains other nodes, which begin with [`{s}`](#{s}).", ""] if (s := node_type.body_starts_with) else []
     lost = {carrier: _losses(node_type, carrier) for carrier in CARRIERS}

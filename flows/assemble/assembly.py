@@ -48,6 +48,7 @@ def assemble(
         InvalidError: The workflow is invalid; every issue that `check` finds is listed.
         LossyError: The workflow was imported, and its results may differ here; every loss is listed.
     """
+    graph = graph.runnable
     checker = Checker(graph, types)
     raise_issues(f"workflow {graph.name!r}", checker.issues)
     if not lossy and graph.is_imported:

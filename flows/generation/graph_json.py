@@ -64,7 +64,7 @@ def with_originals(graph: NodeGraph, base: NodeGraph) -> NodeGraph:
     )
 
 
-def workflow_of(outputs: Mapping[str, Any], key: str = "workflow") -> NodeGraph | None:
+def workflow_of(outputs: Mapping[str, Any]) -> NodeGraph | None:
     """Return the workflow in an operator's outputs; None if there is none."""
-    value: Any = outputs.get(key)
+    value: Any = outputs.get("workflow")
     return from_json(cast("dict[str, Any]", value)) if isinstance(value, dict) else None

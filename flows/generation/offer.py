@@ -29,9 +29,6 @@ RICH_PARAMS = frozenset({"start.defaults", "request.body", "request.authorizatio
 SERVICES_CHARACTERS = 2_400
 """Maximum number of characters of the list of services; a longer list omits descriptions, then arguments."""
 
-NAMING = {"tool": "tools", "agent": "tools", "knowledge-retrieval": "knowledge"}
-"""Kind of service that a node names, by node type."""
-
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:

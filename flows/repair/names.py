@@ -20,8 +20,15 @@ from operad.operators.variables import Selector, VariableType
 
 T = VariableType
 STARTS = ("iteration-start", "loop-start")
-_MAIN_OUTPUT: Mapping[str, str] = {"http-request": "body", "list-operator": "result", "google-search": "json"}
-"""Main output of each node type with several outputs, which a wrong name is taken to mean."""
+_MAIN_OUTPUT: Mapping[str, str] = {
+    "http-request": "body",
+    "list-operator": "result",
+    "google-search": "json",
+    "llm": "text",
+    "agent": "text",
+    "question-classifier": "class_name",
+}
+"""Main output of each node type with several variables, which a wrong name is taken to mean."""
 
 _GENERIC = re.compile(r"(out(put)?s?|results?|text|content|response|answer|value|data|input)_?\d*", re.IGNORECASE)
 """Generic names of variables, which say nothing about the value."""
@@ -246,12 +253,13 @@ def _declared_outputs(state: State, spec: NodeSpec) -> Mapping[str, VariableType
 
 
 def empty_names(state: State) -> Iterator[Proposal]:
-    """Add the missing name to a selector of a node with a single variable."""
+    """Add the missing name to a selector of a node with a single output."""
 
     def change(wanted: Any, given: Any) -> Any:
         match given:
-            case ["", str() as node] if wanted is Selector and len(outputs := state.checker.outputs.get(node, {})) == 1:
-                return [next(iter(outputs)), node]
+            case ["", str() as node] if wanted is Selector and node in state.graph.by_id:
+                outputs = _declared_outputs(state, state.graph.by_id[node])
+                return [next(iter(outputs)), node] if len(outputs) == 1 else given
             case _:
                 return given
 

@@ -26,6 +26,7 @@ from operad.runtime.values.errors import (
     describe,
 )
 from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.text import short_line
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -298,7 +299,7 @@ class ComfyUIServer:
 
     def _error_text(self, answer: Fetched) -> str:
         text = "" if "html" in answer.content_type else self.hidden(answer.body.decode(errors="replace"))
-        return f": {shortened}" if (shortened := short(text)) else ""
+        return f": {line}" if (line := short(text)) else ""
 
     def unlike(self, path: str, why: str) -> FetchError:
         """Return the error for an answer that does not come from a ComfyUI server."""
@@ -316,8 +317,7 @@ class ComfyUIServer:
 
 def short(said: Any) -> str:
     """Return a text of a server on one line, cut to `_MAX_TEXT` characters; empty for other values."""
-    text = " ".join(said[: 4 * _MAX_TEXT].split()) if isinstance(said, str) else ""
-    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
+    return short_line(said[: 4 * _MAX_TEXT], _MAX_TEXT) if isinstance(said, str) else ""
 
 
 def _run_and_client(written: Any) -> tuple[str, str]:

@@ -9,10 +9,10 @@ from pydantic import Field
 
 from operad.operators.node import ADVANCED, Fault, NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
 from operad.operators.nodes.flow import duplicate_faults
-from operad.operators.nodes.models import AskingNode, AskingParams, Memory, latest_turns
-from operad.operators.variables import Text, VariableType, whole
+from operad.operators.nodes.models import AskingNode, AskingParams, Memory, answer_of, latest_turns
+from operad.operators.variables import Text, VariableType
 from operad.runtime.events.interrupts import interrupt
-from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, ask
+from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
 from operad.runtime.reasoning.task import Task
 from operad.runtime.tools.connections import connections
 from operad.runtime.values.errors import InputError, did_you_mean
@@ -46,6 +46,7 @@ class Agent(AskingNode[AgentParams]):
     type = "agent"
     params_type = AgentParams
     gives = "text (string)"
+    reports = {"usage": T.OBJECT, "finish_reason": T.STRING}
     example = {"instruction": "You look things up.", "query": "{{#1.question#}}", "tools": ["wikipedia"]}
 
     @property
@@ -81,8 +82,8 @@ class Agent(AskingNode[AgentParams]):
                 tools=tuple(known[name] for name in params.tools),
                 lesson=call.lesson or "",
             )
-            text = whole(await ask(self._reasoner(call), task))
-        return NodeResult({"text": text}, text=text)
+            text, usage, finish_reason = await answer_of(self._reasoner(call), task)
+        return NodeResult({"text": text, "usage": usage, "finish_reason": finish_reason}, text=text)
 
     def _reasoner(self, call: NodeCall) -> Reasoner:
         """Return the reasoner with the agent's strategy and rounds if it has one model, otherwise unchanged."""

@@ -41,6 +41,7 @@ from operad.operators.variables import (
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe, did_you_mean
 from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.workflow.map_items import for_each
 from operad.runtime.workflow.nested import run_nested
@@ -319,7 +320,7 @@ class Loop(NodeOperator[LoopParams]):
                 call, self.get_id(), {**values, "index": passes}, self._current_conversation(call, carried)
             )
             try:
-                message = await run_nested(_body(self), inside, f"{self.get_id()}[{passes}]")
+                message = await run_nested(_body(self), inside, MapItem(self.get_id(), passes))
             except BudgetError:
                 raise
             except Exception as error:
@@ -410,7 +411,6 @@ class SubWorkflow(NodeOperator[SubWorkflowParams]):
         message = await run_nested(
             known[name],
             OperatorCall(call.reasoner, job, previous=call.previous, lesson=call.lesson),
-            self.get_id(),
         )
         missing = [output.name for output in self.params.outputs if output.name not in message.outputs]
         if missing:

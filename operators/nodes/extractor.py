@@ -9,9 +9,8 @@ from pydantic import Field
 
 from operad.operators.node import ADVANCED, Fault, NodeCall, TypeOf
 from operad.operators.nodes.flow import duplicate_faults
-from operad.operators.nodes.models import AskingNode, AskingParams, task_of
+from operad.operators.nodes.models import AskingNode, AskingParams, answer_of, task_of
 from operad.operators.variables import WITHOUT_FILES, Accepts, Selector, Text, Values, VariableType, as_text, whole
-from operad.runtime.reasoning.reasoner import ask
 from operad.runtime.values.errors import AnswerError, did_you_mean
 from operad.runtime.values.schema import Schema, validate
 
@@ -47,7 +46,7 @@ class ExtractorParams(AskingParams):
     on_mismatch: Annotated[Literal["fail", "empty"], ADVANCED] = Field(
         default="fail",
         description="What an answer of the model that does not fit does: fails the node, or leaves all parameters empty. "
-        "With empty, __is_success (1 or 0) and __reason are variables, too.",
+        "With empty, __is_success (1 or 0), __reason and __usage are variables, too.",
     )
 
 
@@ -66,8 +65,8 @@ class ParameterExtractor(AskingNode[ExtractorParams]):
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
         """Return the types of the parameters, and of the report on success if there is one."""
-        report = {} if self.params.on_mismatch == "fail" else {IS_SUCCESS: T.NUMBER, REASON: T.STRING}
-        return {parameter.name: parameter.type for parameter in self.params.parameters} | report
+        kinds = {parameter.name: parameter.type for parameter in self.params.parameters}
+        return kinds if self.params.on_mismatch == "fail" else {**kinds, **REPORT}
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Yield faults: duplicate and unknown names, options of other types than texts, and files, which models cannot write."""
@@ -103,14 +102,15 @@ class ParameterExtractor(AskingNode[ExtractorParams]):
         )
         instruction = "\n".join(filter(None, (EXTRACT, lacking, call.text(params.instruction))))
         text = as_text(call.get(params.query))
+        task = task_of(call, instruction, text, schema=schema)
         try:
-            answer = await ask(params.reasoner(call, self.services), task_of(call, instruction, text, schema=schema))
-            values: dict[str, Any] = whole(validate(schema, answer))
-            report: Values = {IS_SUCCESS: 1, REASON: None}
+            answer = await answer_of(params.reasoner(call, self.services), task)
+            values: dict[str, Any] = whole(validate(schema, answer.text))
+            report: Values = {IS_SUCCESS: 1, REASON: None, USAGE: answer.usage}
         except AnswerError as error:
             if params.on_mismatch == "fail":
                 raise
-            values, report = {}, {IS_SUCCESS: 0, REASON: str(error)}
+            values, report = {}, {IS_SUCCESS: 0, REASON: str(error), USAGE: None}
         found: dict[str, Any] = {
             each.name: _empty(each.type) if values.get(each.name) is None else values[each.name]
             for each in params.parameters
@@ -127,7 +127,8 @@ class ParameterExtractor(AskingNode[ExtractorParams]):
         return {"anyOf": [schema, {"type": "null"}], "description": description}
 
 
-IS_SUCCESS, REASON = "__is_success", "__reason"
+IS_SUCCESS, REASON, USAGE = "__is_success", "__reason", "__usage"
+REPORT: Mapping[str, VariableType] = {IS_SUCCESS: T.NUMBER, REASON: T.STRING, USAGE: T.OBJECT}
 """Variables of an extractor that goes on after an answer that does not fit, with the names that Dify gives them."""
 
 

@@ -81,8 +81,10 @@ class ListOperator(NodeOperator[ListOperatorParams]):
             yield Fault(where, f"{name} needs a value after it")
         elif name in ("extract_by", "limit"):
             by_name = isinstance(rest[0], Text) and "{{#" in rest[0]
-            if not by_name and (len(rest) > 1 or (_whole_number(rest[0]) or 0) < 1):
-                yield Fault(where, f"{name} needs a whole number from 1, not {short_json(rest)}")
+            least = _least(name)
+            number = _whole_number(rest[0])
+            if not by_name and (len(rest) > 1 or number is None or number < least):
+                yield Fault(where, f"{name} needs a whole number from {least}, not {short_json(rest)}")
         elif name == "order_by":
             if rest[0] not in ("asc", "desc") or (len(rest) > 1 and rest[1] not in FILE_PARTS):
                 yield Fault(where, f"order_by needs asc or desc, not {short_json(rest)}")
@@ -141,10 +143,10 @@ class ListOperator(NodeOperator[ListOperatorParams]):
                 return [item for item in items if self._passes(_property_of(item, part), str(first), expected)]
             case _:
                 number = _whole_number(call.text(first) if isinstance(first, Text) else first)
-                if number is None or number < 1:
-                    raise NodeError(
-                        f"node {self.get_id()!r} (list-operator): {name} by {short_json(first)} is not a number from 1"
-                    )
+                least = _least(name)
+                if number is None or number < least:
+                    problem = f"{name} by {short_json(first)} is not a number from {least}"
+                    raise NodeError(f"node {self.get_id()!r} (list-operator): {problem}")
                 if name == "limit":
                     return items[:number]
                 if not items:
@@ -161,6 +163,11 @@ class ListOperator(NodeOperator[ListOperatorParams]):
             return compare(item, operator, expected)
         except ConditionError as error:
             raise ConditionError(f"node {self.get_id()!r} (list-operator): {error}") from error
+
+
+def _least(operation: object) -> int:
+    """Return the least number that an operation takes: items count from 1, and a list may have none."""
+    return 1 if operation == "extract_by" else 0
 
 
 def _whole_number(value: Any) -> int | None:

@@ -26,12 +26,13 @@ from operad.operators.variables import (
     plain,
     whole,
 )
+from operad.runtime.events import current_scope
 from operad.runtime.models.model import Model
 from operad.runtime.reasoning.reasoner import Reasoner, ask, reasoner_of
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.file import FileDescriptor
-from operad.runtime.values.message import Job, Turn
+from operad.runtime.values.message import NO_USAGE, Job, Turn, Usage
 from operad.runtime.values.schema import Schema, validate
 
 T = VariableType
@@ -105,6 +106,46 @@ class AskingParams(NodeParams):
 AskingT = TypeVar("AskingT", bound=AskingParams)
 
 
+class Answer(NamedTuple):
+    """Answer of a model.
+
+    Attributes:
+        text: The text.
+        usage: Tokens, price in US dollars and seconds of all calls that it took, by the names that Dify gives them.
+        finish_reason: Reason for its end, in the endpoint's words, such as ``stop`` or ``length``.
+    """
+
+    text: str
+    usage: Mapping[str, JsonValue]
+    finish_reason: str
+
+
+async def answer_of(reasoner: Reasoner, task: Task) -> Answer:
+    """Return the answer to the task of a node, with its usage in the run.
+
+    Raises:
+        AnswerError: The answer is empty, or does not fit the schema of the task.
+    """
+    scope = current_scope()
+    before = scope.usage if scope else NO_USAGE
+    text = whole(await ask(reasoner, task))
+    usage = _usage_since(before, scope.usage if scope else NO_USAGE)
+    return Answer(text, usage, scope.finish_reason if scope else "")
+
+
+def _usage_since(before: Usage, after: Usage) -> dict[str, JsonValue]:
+    prompt_tokens = after.prompt_tokens - before.prompt_tokens
+    completion_tokens = after.completion_tokens - before.completion_tokens
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "total_price": None if after.unpriced > before.unpriced else after.cost - before.cost,
+        "currency": "USD",
+        "latency": after.seconds - before.seconds,
+    }
+
+
 class AskingNode(NodeOperator[AskingT]):
     """Base class of nodes that ask a model: the model of the run, or the named model of `Services.models`."""
 
@@ -142,14 +183,14 @@ class LLMParams(AskingParams):
     user: Annotated[Text, Accepts(tuple(T))] = Field(
         description="What it is asked; variables as {{#id.variable#}}. Files and images can be named here, and only here."
     )
-    messages: Annotated[list[PromptMessage], ADVANCED] = Field(
+    messages: Annotated[list[PromptMessage], ADVANCED, Accepts(tuple(T))] = Field(
         default_factory=list[PromptMessage],
-        description="Instead of system and user, messages in order.",
+        description="Instead of system and user, messages in order; files can be named in those of the user.",
     )
     variables: Annotated[list[Argument], ADVANCED] = Field(
         default_factory=list[Argument], description="The names in Jinja messages."
     )
-    memory: Annotated[Memory | None, ADVANCED] = Field(
+    memory: Annotated[Memory | None, ADVANCED, Accepts(tuple(T))] = Field(
         default=None,
         description='Earlier exchanges of the conversation, and the message after them: {turns: 5, query: "{{#1.question#}}"}.',
     )
@@ -179,6 +220,7 @@ class LLM(AskingNode[LLMParams]):
     params_type = LLMParams
     hint = "Files and images can be named in user, and only there."
     gives = "text (string)"
+    reports = {"reasoning_content": T.STRING, "usage": T.OBJECT, "finish_reason": T.STRING}
     example = {"system": "You translate into plain English.", "user": "Translate:\n{{#2.text#}}"}
 
     @property
@@ -188,20 +230,21 @@ class LLM(AskingNode[LLMParams]):
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
         """Return the types of its outputs."""
-        kinds = {"text": T.STRING}
-        if self.params.output_schema is not None:
-            kinds["structured_output"] = T.OBJECT
-        return kinds | ({"reasoning_content": T.STRING} if self.params.separate_thoughts else {})
+        return {"text": T.STRING} | ({} if self.params.output_schema is None else {"structured_output": T.OBJECT})
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Yield faults: an empty prompt, and invalid Jinja templates."""
+        """Yield faults: an empty prompt, files in messages that cannot have them, and invalid Jinja templates."""
         if not any(message.text.strip() for message in self.params.prompt) and self.params.memory is None:
             yield Fault("user", "is empty, and so is system: say what the model is to do")
         names = [variable.name for variable in self.params.variables]
         for number, message in enumerate(self.params.messages):
-            if not message.jinja:
-                continue
             where = f"messages[{number}]"
+            if not message.jinja:
+                files = [each for each in message.text.selectors if type_of(each).is_file and message.role != "user"]
+                for each in files:
+                    problem = f"{str(each)!r} is {type_of(each).value}; only messages of the user have files"
+                    yield Fault(where, problem, "wrong-type")
+                continue
             wrong = check_template(message.text)
             yield from (Fault(where, issue_text(issue), issue.code) for issue in wrong)
             for name in () if wrong else names_of(message.text):
@@ -230,16 +273,19 @@ class LLM(AskingNode[LLMParams]):
         question = turns.pop().text if turns and turns[-1].role == "user" else ""
         if not turns and not question:
             system, question = "", system
-        reasoner = params.reasoner(call, self.services)
         task = task_of(call, system, question, files, params.output_schema, turns)
-        text = whole(await ask(reasoner, task))
-        outputs: dict[str, Any] = {"text": text}
+        text, usage, finish_reason = await answer_of(params.reasoner(call, self.services), task)
+        outputs: dict[str, Any] = {
+            "text": text,
+            "reasoning_content": "",
+            "usage": usage,
+            "finish_reason": finish_reason,
+        }
         if params.output_schema is not None:
             outputs["structured_output"] = whole(validate(params.output_schema, text))
         if params.separate_thoughts:
-            outputs |= {"text": _THOUGHT.sub("", text).strip(), "reasoning_content": "\n".join(
-                thought.strip() for thought in _THOUGHT.findall(text)
-            )}  # fmt: skip
+            thoughts = "\n".join(thought.strip() for thought in _THOUGHT.findall(text))
+            outputs |= {"text": _THOUGHT.sub("", text).strip(), "reasoning_content": thoughts}
         return NodeResult(outputs, text=outputs["text"])
 
     async def _text(self, message: PromptMessage, call: NodeCall) -> str:
@@ -290,6 +336,9 @@ class ClassifierParams(AskingParams):
     query_variable_selector: Annotated[Selector, Accepts(WITHOUT_FILES)] = Field(description="The text to classify.")
     classes: list[str] = Field(min_length=2, description="The classes, in words, two or more.")
     instruction: Text = Field(default=Text(), description="What to consider in choosing; may be left out.")
+    class_ids: Annotated[list[str], ADVANCED] = Field(
+        default_factory=list[str], description="The values of class_id, one for each class; without them 1, 2, …"
+    )
 
 
 class QuestionClassifier(AskingNode[ClassifierParams]):
@@ -299,6 +348,7 @@ class QuestionClassifier(AskingNode[ClassifierParams]):
     params_type = ClassifierParams
     hint = "A model chooses the class."
     gives = "class_name (string)"
+    reports = {"class_id": T.STRING, "usage": T.OBJECT}
     ports_text = "port i is class i, counted from 0"
     example = {"query_variable_selector": ["question", "1"], "classes": ["About an order", "Anything else"]}
 
@@ -312,8 +362,10 @@ class QuestionClassifier(AskingNode[ClassifierParams]):
         return self.params.classes
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Yield faults: empty and duplicate classes."""
+        """Yield faults: empty and duplicate classes, and another number of ids."""
         yield from duplicate_faults("classes", self.params.classes)
+        if self.params.class_ids and len(self.params.class_ids) != len(self.params.classes):
+            yield Fault("class_ids", f"needs an id for each of the {len(self.params.classes)} classes")
         yield from (
             Fault(f"classes[{n}]", "is empty") for n, name in enumerate(self.params.classes) if not name.strip()
         )
@@ -324,10 +376,13 @@ class QuestionClassifier(AskingNode[ClassifierParams]):
         instruction = "\n".join(filter(None, (CLASSIFY, call.text(self.params.instruction))))
         listed = "\n".join(f"- {name}" for name in self.params.classes)
         text = as_text(call.get(self.params.query_variable_selector))
-        answer = await ask(
+        answer = await answer_of(
             self.params.reasoner(call, self.services),
             task_of(call, f"{instruction}\n\nThe classes:\n{listed}", text, schema=schema),
         )
-        stripped = answer.strip()
-        chosen = stripped if stripped in self.params.classes else validate(schema, answer)[PORT]
-        return NodeResult({"class_name": chosen}, port=chosen, text=chosen)
+        stripped = answer.text.strip()
+        chosen = stripped if stripped in self.params.classes else validate(schema, answer.text)[PORT]
+        number = self.params.classes.index(chosen)
+        class_id = self.params.class_ids[number] if self.params.class_ids else str(number + 1)
+        outputs = {"class_name": chosen, "class_id": class_id, "usage": answer.usage}
+        return NodeResult(outputs, port=chosen, text=chosen)

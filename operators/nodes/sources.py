@@ -151,7 +151,7 @@ class ToolNode(NodeOperator[ToolParams]):
         inputs = {name: as_input(self._argument_value(call, given)) for name, given in self.params.arguments.items()}
         job = Job(goal=call.job.goal, context=call.job.context, session_id=call.job.session_id, inputs=inputs)
         message = await run_nested(
-            workflow, OperatorCall(call.reasoner, job, previous=call.previous, lesson=call.lesson), self.get_id()
+            workflow, OperatorCall(call.reasoner, job, previous=call.previous, lesson=call.lesson)
         )
         values = plain(dict(message.outputs))
         single = next(iter(values.values())) if len(values) == 1 else values

@@ -226,15 +226,15 @@ class VariableAggregator(NodeOperator[AggregatorParams]):
                     )
 
     async def compute(self, call: NodeCall) -> Values:
-        """Return the first variable that has a value; with groups, of each group."""
+        """Return the first variable that there is, even if its value is None; with groups, of each group."""
         if not self.params.groups:
-            return {"output": self._first_present(call, self.params.variables)}
-        values = {group.name: self._first_present(call, group.variables) for group in self.params.groups}
-        return {name: {"output": value} for name, value in values.items() if value is not None}
-
-    def _first_present(self, call: NodeCall, variables: Sequence[Selector]) -> Any:
-        values = (call.get(selector) for selector in variables if selector in call.variables)
-        return next((value for value in values if value is not None), None)
+            present = (selector for selector in self.params.variables if selector in call.variables)
+            return {"output": next(map(call.get, present), None)}
+        chosen = {
+            group.name: [selector for selector in group.variables if selector in call.variables]
+            for group in self.params.groups
+        }
+        return {name: {"output": call.get(present[0])} for name, present in chosen.items() if present}
 
 
 Operation = Literal[

@@ -120,9 +120,9 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
         """Raise SecurityError, because an undefined value would be rendered as an empty text."""
-        kind = type(obj).__name__
-        instead = _INSTEAD.get(attribute, "") if kind == "list" else ""
-        raise SecurityError(f"a template must not use the attribute {attribute!r} of a {kind}{instead}")
+        if attribute in CHANGING and isinstance(obj, list | dict):
+            raise SecurityError(cannot_change(attribute))
+        raise SecurityError(f"a template must not use the attribute {attribute!r} of a {type(obj).__name__}")
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """Return a bounded version of `str.format` and `str.format_map`; None for other values."""
@@ -169,11 +169,21 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return result if isinstance(result, OWN) else budget.paid(result)
 
 
-_INSTEAD: Mapping[str, str] = dict.fromkeys(
-    ("append", "extend", "insert"),
-    ": lists cannot be changed; write {% set ns = namespace(items=[]) %} and {% set ns.items = ns.items + [x] %}",
-)
-"""Advice on methods that change values."""
+CHANGING = frozenset("append clear extend insert pop popitem remove reverse setdefault sort update".split())
+"""Methods that change lists and dicts, which templates may not use."""
+
+
+def cannot_change(method: str) -> str:
+    """Return the error of a template that calls a method that changes a list or a dict."""
+    wants_dict = method in ("popitem", "setdefault", "update")
+    kind, start, change = (
+        ("dicts", "namespace(d={})", "dict(ns.d, **{key: value})")
+        if wants_dict
+        else ("lists", "namespace(items=[])", "ns.items + [x]")
+    )
+    name = "d" if wants_dict else "items"
+    return f"{method!r}: a template cannot change {kind}; write {{% set ns = {start} %}} and {{% set ns.{name} = {change} %}}"
+
 
 _METHODS: Mapping[type, frozenset[str]] = {
     str: frozenset(

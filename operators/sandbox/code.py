@@ -60,7 +60,8 @@ def check_code(code: str, limits: CodeLimits = USUAL) -> list[Issue]:
         limits: Limits with the packages that the snippet may import.
 
     Returns:
-        Issues for a syntax error, a missing `main`, modules that the sandbox lacks, and unsupported Python.
+        Issues for a syntax error, a missing `main`, modules and names of modules that the sandbox lacks, and
+        unsupported Python.
     """
     try:
         snippet = read(code)
@@ -71,6 +72,11 @@ def check_code(code: str, limits: CodeLimits = USUAL) -> list[Issue]:
     issues = [
         Issue("import", f"import {name}: the sandbox lacks it; it has {monty.HAS}", _location(line))
         for name, line in snippet.lacking
+    ]
+    issues += [
+        Issue("import", f"from {module} import {name}: {module} of the sandbox lacks it", _location(line))
+        for module, name, line in sorted(snippet.names, key=lambda each: each[2])
+        if not monty.has_name(module, name)
     ]
     if unknown := monty.unsupported(snippet):
         issues.append(Issue("code", unknown[0], _location(unknown[1])))

@@ -224,3 +224,21 @@ def lacking(tree: ast.Module, modules: tuple[str, ...]) -> Iterator[tuple[str, i
         for module, name in dict.fromkeys(imported):
             if name not in available and module.partition(".")[0] not in modules:
                 yield name, node.lineno
+
+
+def names_imported(tree: ast.Module, modules: tuple[str, ...]) -> Iterator[tuple[str, str, int]]:
+    """Yield the names that a snippet imports from modules, each with its module and line.
+
+    Names in the body of `try`, whose lack the snippet may handle, are left out.
+
+    Args:
+        tree: The snippet.
+        modules: The modules.
+    """
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.ImportFrom) and node.module in modules and not node.level:
+            yield from ((node.module, alias.name, node.lineno) for alias in node.names if alias.name != "*")
+        tried = node.body if isinstance(node, ast.Try) else ()
+        pending.extend(each for each in ast.iter_child_nodes(node) if each not in tried)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from functools import cache
+from functools import cache, lru_cache
 from html.entities import html5
 from typing import TYPE_CHECKING, NoReturn, cast
 
@@ -59,6 +59,19 @@ def unsupported(snippet: Snippet) -> tuple[str, int] | None:
                 lines = [frame.line - 1 for frame in _frames(error)]
                 return _message(error), lines[-1] if lines else 0
     return None
+
+
+@lru_cache(maxsize=1_000)
+def has_name(module: str, name: str) -> bool:
+    """Return True if a module of the sandbox has a name that a snippet imports from it."""
+    from pydantic_monty import MontyError
+
+    with _session(CodeLimits()) as session:
+        try:
+            session.feed_run(f"from {module} import {name}")
+        except MontyError:
+            return False
+    return True
 
 
 def run(snippet: Snippet, arguments: str, limits: CodeLimits) -> tuple[str | None, str]:

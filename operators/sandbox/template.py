@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from operad.runtime.values.errors import InputError, Issue, OperadError, did_you_mean
+from operad.runtime.values.text import shortened
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -112,23 +113,34 @@ def check_template(template: str) -> list[Issue]:
 
     Returns:
         Issues for references ``{{#…#}}``, which are not Jinja, or else a syntax error or an unknown filter; and for
-        statements that load other templates.
+        statements that load other templates, and calls of methods that change lists and dicts.
     """
     from jinja2 import nodes
+
+    from operad.operators.sandbox.bounded_jinja import CHANGING, cannot_change
 
     try:
         _compile(template)
         tree = _parse(template)
     except TemplateError as error:
         references = [
-            Issue("reference", f"{_cut(match[0])}: {_NO_REFERENCES}", _location(_line_of(template, match.start())))
+            Issue(
+                "reference",
+                f"{shortened(match[0], _LONGEST_LINE)}: {_NO_REFERENCES}",
+                _location(_line_of(template, match.start())),
+            )
             for match in _REFERENCE.finditer(template)
         ]
         return references or [Issue("template", str(error), _location(error.line))]
     loading = tree.find_all((nodes.Include, nodes.Extends, nodes.Import, nodes.FromImport))
+    called = (call.node for call in tree.find_all(nodes.Call))
+    changing = (node for node in called if isinstance(node, nodes.Getattr) and node.attr in CHANGING)
     return [
-        Issue("template", "there are no other templates here; write all in one", _location(node.lineno))
-        for node in loading
+        *(
+            Issue("template", "there are no other templates here; write all in one", _location(node.lineno))
+            for node in loading
+        ),
+        *(Issue("template", cannot_change(node.attr), _location(node.lineno)) for node in changing),
     ]
 
 
@@ -214,7 +226,7 @@ def _compile(template: str) -> CodeType:
         raise _error_at(error.lineno, template, message) from error
     except (RecursionError, MemoryError, SyntaxError, ValueError, OverflowError) as error:
         raise TemplateError(
-            f"the template cannot be compiled, perhaps nested too deeply: {_cut(str(error))}"
+            f"the template cannot be compiled, perhaps nested too deeply: {shortened(str(error), _LONGEST_LINE)}"
         ) from error
 
 
@@ -247,7 +259,7 @@ def _render_error(error: Exception, template: str, rendered: Template) -> Templa
 
 def _error_at(line: int, template: str, text: str) -> TemplateError:
     lines = _LINE_BREAK.split(template)
-    place = f" at line {line}, `{_cut(lines[line - 1].strip())}`" if 0 < line <= len(lines) else ""
+    place = f" at line {line}, `{shortened(lines[line - 1].strip(), _LONGEST_LINE)}`" if 0 < line <= len(lines) else ""
     return TemplateError(f"the template failed{place}: {text[:500]}", line=line)
 
 
@@ -257,7 +269,3 @@ def _line_of(template: str, position: int) -> int:
 
 def _location(line: int) -> str:
     return f"line {line}" if line else ""
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}…"

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from operad.operators.web.charset import decoded
 from operad.runtime.values.errors import FetchError, MissingExtraError, describe
+from operad.runtime.values.text import shortened
 
 if TYPE_CHECKING:
     import ssl
@@ -220,8 +221,7 @@ def _parse_url(url: str, params: Mapping[str, str] | None) -> httpx.URL:
 
 def _for_display(address: httpx.URL) -> str:
     """Return a URL for display, without parts that may be secret."""
-    text = str(address.copy_with(userinfo=b"", query=None, fragment=None))
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+    return shortened(str(address.copy_with(userinfo=b"", query=None, fragment=None)), MAX_SHOWN)
 
 
 def _headers(given: Mapping[str, str]) -> dict[str, str]:

@@ -7,13 +7,16 @@ from functools import partial
 from pathlib import Path
 
 from operad.runtime.events import Event
-from operad.runtime.reasoning.reasoner import Reasoner
-from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
+from operad.runtime.values.arguments import short_repr
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.sync import run_sync
 from operad.runtime.values.value import Value
 from operad.runtime.workflow.chat import Chat
 from operad.runtime.workflow.chat_store import ChatStore
 from operad.runtime.workflow.memory import DEFAULT_TOKENS
+from operad.runtime.workflow.run_input import JobLike, ReasonerLike
 from operad.runtime.workflow.workflow import Workflow
 
 
@@ -31,24 +34,45 @@ class Profile(Value):
     description: str = ""
 
 
+def check_kinds(owner: str, *values: tuple[type, object]) -> None:
+    """Check the types of arguments of an agent, which are given as pairs of a type and a value.
+
+    Raises:
+        InputError: An argument has another type.
+    """
+    for kind, value in values:
+        if not isinstance(value, kind):
+            name = kind.__name__
+            raise InputError(f"{owner}(…): {name.lower()}: expected {name}(…), got {short_repr(value)}")
+
+
 class Agent:
     """Workflow with a profile and a reasoner (Chat2Graph, Agent module).
 
-        advisor = Agent(Profile(name="Adviser"), flow, MonoModelReasoner())
+        advisor = Agent(Profile(name="Adviser"), flow, "gpt-5")
         print(advisor.execute(Job("Is the moon made of cheese?")).scratchpad)
 
     Args:
         profile: Name and description.
         workflow: The workflow. Use its methods to answer questions of runs, and to resume or cancel runs.
-        reasoner: The reasoner.
+        reasoner: A reasoner, a model, or its name; by default the model that environment variables name.
         memory: Maximum number of tokens of a conversation in a prompt.
+
+    Raises:
+        InputError: A value has another type.
     """
 
-    def __init__(self, profile: Profile, workflow: Workflow, reasoner: Reasoner, memory: int = DEFAULT_TOKENS) -> None:
+    def __init__(
+        self, profile: Profile, workflow: Workflow, reasoner: ReasonerLike = None, memory: int = DEFAULT_TOKENS
+    ) -> None:
+        check_kinds(type(self).__name__, (Profile, profile), (Workflow, workflow))
         self.profile = profile
         self.workflow = workflow
-        self.reasoner = reasoner
+        self.reasoner = reasoner_of(reasoner)
         self.memory = memory
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.profile.name!r}>"
 
     def check_model(self) -> None:
         """Raise InputError if operators ask a model and none is configured; see `Workflow.check_model`."""
@@ -56,7 +80,7 @@ class Agent:
 
     def execute(
         self,
-        job: Job,
+        job: JobLike,
         workflow_messages: Sequence[WorkflowMessage] | None = None,
         lesson: str | None = None,
         *,
@@ -72,7 +96,7 @@ class Agent:
 
     async def aexecute(
         self,
-        job: Job,
+        job: JobLike,
         workflow_messages: Sequence[WorkflowMessage] | None = None,
         lesson: str | None = None,
         *,
@@ -83,7 +107,7 @@ class Agent:
 
     def stream(
         self,
-        job: Job,
+        job: JobLike,
         workflow_messages: Sequence[WorkflowMessage] | None = None,
         lesson: str | None = None,
         *,
@@ -92,16 +116,16 @@ class Agent:
         """Do the job and yield its events; see `Workflow.stream`."""
         return self.workflow.stream(job, self.reasoner, workflow_messages, lesson, run_id=run_id)
 
-    def chat(self, id: str | None = None, *, store: ChatStore | str | Path | None = None) -> Chat:
+    def chat(self, id: str | None = None, *, store: ChatStore | str | Path | None = None, deps: object = None) -> Chat:
         """Start or continue a conversation; see `Workflow.chat`."""
-        return Chat(self.workflow, self.reasoner, id, store=store, memory=self.memory)
+        return self.workflow.chat(id, store=store, memory=self.memory, model=self.reasoner, deps=deps)
 
 
 class Expert(Agent):
     """Agent for jobs of one kind.
 
         profile = Profile(name="Fact checker", description="Checks the claims of a text.")
-        expert = Expert(profile, Workflow(facts >> answer), MonoModelReasoner())
+        expert = Expert(profile, Workflow(facts >> answer))
         message = expert.execute(Job("Is this so? The moon has air."))
 
     The verdict of the workflow's evaluator decides how a job continues. After EXECUTION_ERROR, the operators at fault

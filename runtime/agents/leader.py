@@ -9,7 +9,7 @@ from functools import partial
 from threading import Lock
 from typing import Any, NoReturn
 
-from operad.runtime.agents.agent import Agent, Expert, Profile
+from operad.runtime.agents.agent import Agent, Expert, Profile, check_kinds
 from operad.runtime.agents.job_graph import JobGraph
 from operad.runtime.agents.job_state import JobState, failed_outcome, is_same
 from operad.runtime.agents.split import Splitter
@@ -36,6 +36,7 @@ from operad.runtime.values.message import NO_USAGE, Job, SubJob, WorkflowMessage
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.memory import DEFAULT_TOKENS
 from operad.runtime.workflow.nested import run_nested
+from operad.runtime.workflow.run_input import ReasonerLike
 from operad.runtime.workflow.verdict import fault_in
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
@@ -46,9 +47,9 @@ MAX_OPEN_JOBS = 1_000
 class Leader(Agent):
     """Agent that splits a job into a graph of sub-jobs for its experts (Chat2Graph, Leader).
 
-        team = [Expert(Profile(name="Fact checker"), Workflow(facts), MonoModelReasoner())]
-        leader = Leader(Profile(name="Editor"), team, MonoModelReasoner())
-        print(leader)
+        team = [Expert(Profile(name="Fact checker"), Workflow(facts))]
+        leader = Leader(Profile(name="Editor"), team)
+        print(leader)  # <Leader 'Editor'>
 
     Independent sub-jobs run concurrently. Each gets the results of the sub-jobs that it depends on. A job with an
     `assigned_expert_name` goes to that expert without a split. The leader handles the verdicts of experts as follows:
@@ -62,7 +63,7 @@ class Leader(Agent):
     Args:
         profile: Name and description.
         experts: The team of the leader.
-        reasoner: Reasoner that splits jobs.
+        reasoner: Reasoner that splits jobs, as for `Agent`.
         actions: Actions that help to split well.
         toolkit: The graph that recommends actions and tools; by default only these actions.
         max_splits: Maximum number of attempts to get a valid split.
@@ -74,13 +75,14 @@ class Leader(Agent):
 
     Raises:
         InvalidError: There are no experts, two experts have the same name, or a number is below 1.
+        InputError: A value has another type.
     """
 
     def __init__(
         self,
         profile: Profile,
         experts: Sequence[Expert],
-        reasoner: Reasoner,
+        reasoner: ReasonerLike = None,
         *,
         actions: Sequence[Action] = (),
         toolkit: Toolkit | None = None,
@@ -90,6 +92,7 @@ class Leader(Agent):
         budget: Budget | None = None,
         memory: int = DEFAULT_TOKENS,
     ) -> None:
+        check_kinds("Leader", (Profile, profile), *((Expert, expert) for expert in experts))
         counts = {"max_splits": max_splits, "life_cycles": life_cycles, "max_depth": max_depth}
         check_positive("Leader", tuple(counts), **counts)
         names = [expert.profile.name for expert in experts]
@@ -265,7 +268,7 @@ class _LeaderOperator(BaseOperator[Any]):
         """Run the parts of a job or of a sub-job as a workflow, and return its message."""
         parts = graph.sub_jobs
         name = job.id if isinstance(job, SubJob) else self.splitter.leader
-        workflow = BuiltinWorkflow(len(parts) * (self.life_cycles - 1) + 1, name=name)
+        workflow = BuiltinWorkflow(max_rounds=len(parts) * (self.life_cycles - 1) + 1, name=name)
         assignments = {part.id: _Assignment(self, state, part, depth) for part in parts}
         for part in parts:
             workflow.add_operator(assignments[part.id], [assignments[other] for other in part.dependencies])

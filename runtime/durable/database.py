@@ -178,7 +178,7 @@ class Database:
                 waited, is_held = time.monotonic() - began, self.is_sqlite and _is_locked(error)
                 if not (is_held or (is_temporary(error) and waited <= patience)) or _exiting.is_set():
                     raise self.explained(error) from error
-                self._log_wait(f"waiting for the database: {_first_line(error)}{self._hint() if is_held else ''}")
+                self._log_wait(f"waiting for the database: {first_line(error)}{self._hint() if is_held else ''}")
             _exiting.wait(_PAUSE)
 
     def set_up(self, work: Callable[[], T]) -> T:
@@ -219,16 +219,16 @@ class Database:
         sa = self.sa
         if isinstance(error, (sa.exc.IntegrityError, sa.exc.DataError)):  # the value is refused every time
             return InputError(
-                f"{self.name}: the database refused a row: {_first_line(error)}; this is a bug in operad or dbos, and "
+                f"{self.name}: the database refused a row: {first_line(error)}; this is a bug in operad or dbos, and "
                 f"running the command again does not help: please report it, with {_versions(self.is_sqlite)}; earlier runs "
                 "are not lost"
             )
         if is_missing(error):
             return InputError(
-                f"{self.name}: a table or column is missing: {_first_line(error)}; the file was deleted, or changed by a program "
+                f"{self.name}: a table or column is missing: {first_line(error)}; the file was deleted, or changed by a program "
                 "other than operad: restore it from a copy, or name another database with --db"
             )
-        text = f"{self.name}: cannot be used for runs: {_first_line(error)}"
+        text = f"{self.name}: cannot be used for runs: {first_line(error)}"
         if "file is not a database" in text:
             return InputError(f"{text}; the file was not changed: name another one")
         if not self.is_sqlite and _is_unreachable(error):
@@ -427,7 +427,7 @@ def _is_unreachable(error: Exception) -> bool:
 def is_missing(error: Exception) -> bool:
     """Return True for the error of a missing table or column, which is permanent."""
     orig = getattr(error, "orig", None)
-    text = _first_line(error).lower()
+    text = first_line(error).lower()
     return getattr(orig, "sqlstate", None) in _MISSING or any(
         sign in text for sign in ("no such table", "no such column", "has no column named")
     )
@@ -438,7 +438,7 @@ def _is_locked(error: Exception) -> bool:
     return "database is locked" in str(getattr(error, "orig", None) or error)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """Return the first line of a database error, without the statement and its values."""
     lines = str(getattr(error, "orig", None) or error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

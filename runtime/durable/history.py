@@ -20,12 +20,13 @@ from pydantic import ValidationError
 from operad.runtime import events
 from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.description import Description
-from operad.runtime.durable.restart import ITEM, following
+from operad.runtime.durable.restart import following
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, StoredQuestion, StoredRun
 from operad.runtime.durable.step_timeline import StoredStep, moments
 from operad.runtime.events import Event
 from operad.runtime.events.journal import bare
 from operad.runtime.values.errors import describe
+from operad.runtime.values.map_item import MapItem, without_index
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
 from operad.runtime.workflow.rounds import Rounds, at_fault
 from operad.runtime.workflow.verdict import fault_in, join_verdicts, joined_tails, verdict_of
@@ -135,8 +136,7 @@ class _Level:
 
     def operator(self, name: str) -> str:
         """Return an operator's id, without the index of a map's item."""
-        found = ITEM.fullmatch(name)
-        return found[1] if found and name not in self.operators else name
+        return name if name in self.operators else without_index(name)
 
     def again(self) -> tuple[str, ...]:
         """Return the operators of the next round: those at fault, and all operators that depend on them."""
@@ -169,9 +169,7 @@ class _Container:
     def runs(self) -> list[_Level]:
         """Return the executions of the last attempt, in the order of a map's items."""
         last = {inside.path[-1]: inside for inside in self.inside.values()}
-        return sorted(
-            last.values(), key=lambda inside: int(found[2]) if (found := ITEM.fullmatch(inside.path[-1])) else 0
-        )
+        return sorted(last.values(), key=lambda inside: item.index if (item := MapItem.parse(inside.path[-1])) else 0)
 
     def error(self) -> BaseException | None:
         """Return the last error raised inside the operator, if any."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -14,12 +13,13 @@ from operad.runtime.durable.rows import StoredRun
 from operad.runtime.events.journal import bare
 from operad.runtime.graph.schedule import children_of, reachable
 from operad.runtime.values.errors import InputError, did_you_mean, shorten
+from operad.runtime.values.map_item import MapItem, without_index
 
 NO_GRAPH = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
 """Errors raised for a text that does not describe a workflow."""
 
-ITEM = re.compile(r"(.+)\[(\d+)(:?)\]", re.DOTALL)
-"""Pattern of a map's id with the index of an item; a colon after the index includes all later items."""
+_LATER = ":]"
+"""End of a path for an item of a map and all later items, such as ``each[2:]``."""
 
 
 def merged(before: Description, now: Description) -> Description:
@@ -53,9 +53,10 @@ def descendants(graph: Description, operator: str, known: Description) -> Sequen
     prefix = ""
     for depth, step in enumerate(steps):
         operators, judges = known["operators"], known["evaluators"]
-        name, item = unquote(step), None
-        if name not in operators and (found := ITEM.fullmatch(name)) and "inside" in operators.get(found[1], {}):
-            name, item = found[1], int(found[2])
+        name = unquote(step)
+        item = MapItem.parse(name) if name not in operators else None
+        if item and "inside" in operators.get(item.map_id, {}):
+            name = item.map_id
         is_last = depth == len(steps) - 1
         if name not in operators and not (is_last and name in judges):
             names = [*operators, *judges]
@@ -69,8 +70,8 @@ def descendants(graph: Description, operator: str, known: Description) -> Sequen
         if name in operators:
             others += [f"{prefix}{judge}" for judge in graph["evaluators"]]
             if item is not None and all_operators[name].get("in_turn"):
-                others.append(f"{prefix}{name}[{item + 1}:]")
-        prefix += name if item is None else f"{name}[{item}]"
+                others.append(f"{prefix}{name}[{item.index + 1}{_LATER}")
+        prefix += name if item is None else str(item)
         if not is_last:
             prefix += "/"
             graph, known = all_operators[name]["inside"], operators[name]["inside"]
@@ -116,8 +117,7 @@ def failed_beside(key: str, failed: str) -> bool:
 def _operators_of(key: str) -> list[tuple[str, int]]:
     """Return the ids in a key, without indices of items, each with its round."""
     names, rounds = bare(key)
-    items = map(ITEM.fullmatch, names)
-    return [(item[1] if item else name, number) for name, item, number in zip(names, items, rounds, strict=True)]
+    return [*zip(map(without_index, names), rounds, strict=True)]
 
 
 def place_of(key: str) -> tuple[str, int]:
@@ -138,12 +138,12 @@ def is_under(path: str, paths: Sequence[str]) -> bool:
 
 def _matches(step: str, name: str) -> bool:
     """Return True if a step of a path has a name, or is an item of the map with this name."""
-    item, wanted = ITEM.fullmatch(step), ITEM.fullmatch(name)
+    item = MapItem.parse(step)
     if step == name or item is None:
         return step == name
-    if wanted is not None and wanted[3]:
-        return item[1] == wanted[1] and int(item[2]) >= int(wanted[2])
-    return item[1] == name
+    if name.endswith(_LATER) and (first := MapItem.parse(name.removesuffix(_LATER) + "]")):
+        return item.map_id == first.map_id and item.index >= first.index
+    return item.map_id == name
 
 
 def stray_changes(changed: Collection[str], again: Sequence[str]) -> list[str]:

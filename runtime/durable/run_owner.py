@@ -55,7 +55,7 @@ class DrivenRun:
         user: The ledger that executes the run; see `RunOwner.users`.
     """
 
-    def __init__(self, task: asyncio.Task[Any], run: Run | None = None, user: object = None) -> None:
+    def __init__(self, task: asyncio.Task[Any], run: Run, user: object) -> None:
         self.run = run
         self.user = user
         self.executing = self.ending = self.lost = self.cancelled = False
@@ -92,27 +92,35 @@ class DrivenRun:
             self.has_ended.wait(seconds)
 
 
-class Heartbeat:
-    """Heartbeat of a process, in a separate thread, which also reads the state of the runs of the process.
+class RunOwner:
+    """This process as the driver of runs in one database; see `owner_of`.
 
-    Args:
-        store: The tables of runs.
-        executor: This process.
+    A separate thread records the heartbeat of the process, and reads the state of the runs of the process.
+
+    Attributes:
+        executor: Row of this process in the database.
+        steps: Writer of records of the operators that this process executes.
+        users: The ledgers of this process that have executed runs, and are neither closed nor garbage-collected.
     """
 
-    def __init__(self, store: Store, executor: Executor) -> None:
-        self._store = store
-        self._executor = executor
+    def __init__(self, url: URL, limit: float) -> None:
+        self.executor = Executor(new_executor_id(), process=process_identity(), version=version_here(), limit=limit)
+        self.users = WeakSet[Any]()
+        self._store = Store(url)
+        self.steps = StepWriter(self._store, self.executor.id)
         self._driven: dict[str, DrivenRun] = {}
         self._registering = threading.Lock()
         self._stopped = threading.Event()
-        store.database.with_retries(partial(store.beat, executor))
+        self._store.database.with_retries(partial(self._store.beat, self.executor))
         self._thread = threading.Thread(target=self._run, name="operad-presence", daemon=True)
         self._thread.start()
 
-    async def register(
-        self, run_id: str, task: asyncio.Task[Any], run: Run | None = None, user: object = None
-    ) -> DrivenRun:
+    @cached_property
+    def dispatch(self) -> Dispatch:
+        """Requests of this process to workers; the first access may block."""
+        return Dispatch(self._store, self.executor.id)
+
+    async def register(self, run_id: str, task: asyncio.Task[Any], run: Run, user: object) -> DrivenRun:
         """Register the task that drives a run, after an earlier task of the run has recorded its end.
 
         Raises:
@@ -124,7 +132,7 @@ class Heartbeat:
         with self._registering:
             other = self._driven.get(run_id)
             if other is not None and other.is_in_progress:
-                if other.run is not None and other.run.waits:
+                if other.run.waits:
                     raise InputError(
                         f"run {run_id!r} is paused in this process and waits for answers: continue it with "
                         f"resume({run_id!r}, answers), or give this run another id"
@@ -136,7 +144,7 @@ class Heartbeat:
     def in_progress(self, run_id: str) -> LiveRun | None:
         """Return a run that this process drives; None if there is none, or its event loop is closed."""
         driven_run = self._driven.get(run_id)
-        if driven_run is None or driven_run.run is None or not driven_run.is_in_progress:
+        if driven_run is None or not driven_run.is_in_progress:
             return None
         return cast("LiveRun | None", driven_run.run.live)
 
@@ -159,11 +167,19 @@ class Heartbeat:
             driven_run.wait(max(0.0, until - time.monotonic()))
 
     def stop(self) -> None:
+        """Cancel the runs that this process drives, and stop the heartbeat; any process can resume the runs at once."""
+        self.end_runs()
+        self.stop_heartbeat()
+        if "dispatch" in vars(self):
+            self.dispatch.stop()
+        self._store.close()
+
+    def stop_heartbeat(self) -> None:
         """Stop the heartbeat and remove this process from the database."""
         self._stopped.set()
         self._thread.join(timeout=5)
         with suppress(OperadError):
-            self._store.leave(self._executor.id)
+            self._store.leave(self.executor.id)
 
     def _run(self) -> None:
         while not self._stopped.wait(BEAT):
@@ -173,50 +189,18 @@ class Heartbeat:
         """Record a heartbeat, and end runs that were taken over or whose cancellation was requested."""
         watched = {run_id: driven_run for run_id, driven_run in list(self._driven.items()) if driven_run.executing}
         try:
-            driven = self._store.beat(self._executor)
+            driven = self._store.beat(self.executor)
         except self._store.database.errors:
             return  # the database cannot be reached at the moment, by any process
         for run_id, driven_run in watched.items():
             driven_run.end_if(lost=run_id not in driven, cancelled=driven.get(run_id, False))
 
 
-class RunOwner(Heartbeat):
-    """This process as the driver of runs in one database; see `owner_of`.
-
-    Attributes:
-        url: The database.
-        executor: Row of this process in the database.
-        steps: Writer of records of the operators that this process executes.
-        users: The ledgers of this process that have executed runs, and are neither closed nor garbage-collected.
-    """
-
-    def __init__(self, url: URL, limit: float) -> None:
-        self.url = url
-        self.users = WeakSet[Any]()
-        self.executor = Executor(new_executor_id(), process=process_identity(), version=version_here(), limit=limit)
-        store = Store(url)
-        self.steps = StepWriter(store, self.executor.id)
-        super().__init__(store, self.executor)
-
-    @cached_property
-    def dispatch(self) -> Dispatch:
-        """Requests of this process to workers; the first access may block."""
-        return Dispatch(self._store, self.executor.id)
-
-    def stop(self) -> None:
-        """Cancel the runs that this process drives, and stop the heartbeat; any process can resume the runs at once."""
-        self.end_runs()
-        super().stop()
-        if "dispatch" in vars(self):
-            self.dispatch.stop()
-        self._store.close()
-
-
 _owners: dict[URL, RunOwner] = {}
 _changing = threading.Lock()
 
 
-def owner_of(url: URL, limit: float = LIMIT, user: object = None) -> RunOwner:
+def owner_of(url: URL, limit: float, user: object) -> RunOwner:
     """Return the owner of runs in a database for this process; there is one per database.
 
     Args:
@@ -231,8 +215,7 @@ def owner_of(url: URL, limit: float = LIMIT, user: object = None) -> RunOwner:
         if url not in _owners:
             _owners[url] = RunOwner(url, limit)
         owner = _owners[url]
-        if user is not None:
-            owner.users.add(user)
+        owner.users.add(user)
     if owner.executor.limit != limit:
         raise InputError(
             f"this process drives runs in {display_name(url)} with limit={owner.executor.limit:g}, so limit={limit:g} has no "
@@ -247,20 +230,19 @@ def run_in_progress(url: URL, run_id: str) -> LiveRun | None:
     return None if owner is None else owner.in_progress(run_id)
 
 
-def leave(url: URL, user: object = None) -> None:
+def leave(url: URL, user: object) -> None:
     """Stop driving the runs of a ledger; once no other ledger of this process uses the database, leave the database.
 
     Args:
         url: The database.
-        user: The ledger; None to stop driving all runs of the database.
+        user: The ledger.
     """
     with _changing:
         owner = _owners.get(url)
         if owner is None:
             return
-        if user is not None:
-            owner.users.discard(user)
-        has_others = user is not None and len(owner.users) > 0
+        owner.users.discard(user)
+        has_others = len(owner.users) > 0
         if not has_others:
             _owners.pop(url).stop()
     if has_others:
@@ -271,4 +253,4 @@ def leave(url: URL, user: object = None) -> None:
 def _leave() -> None:
     for owner in _owners.values():
         with suppress(Exception):
-            Heartbeat.stop(owner)
+            owner.stop_heartbeat()

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from operad.runtime.durable.database import Database
+from operad.runtime.durable.database import Database, first_line
 from operad.runtime.durable.database_names import SQLITE
 from operad.runtime.values.message import new_id
 
@@ -117,7 +117,7 @@ class _Listener:
                 self._listen()
             except Exception as error:  # noqa: BLE001 - without wake-ups, processes poll more often
                 self._set_listening(listening=False)
-                self._warn_once(f"no wake-ups, polling instead until they are possible again: {_first_line(error)}")
+                self._warn_once(f"no wake-ups, polling instead until they are possible again: {first_line(error)}")
             self._stopped.wait(AGAIN)
 
     def _set_listening(self, *, listening: bool) -> None:
@@ -153,7 +153,7 @@ class ServerWakeups(_Listener):
         try:
             self._database.notify(channel(topic), short(text))
         except Exception as error:  # noqa: BLE001 - a wake-up is only a hint
-            _logger.debug("cannot send a wake-up: %s", _first_line(error))
+            _logger.debug("cannot send a wake-up: %s", first_line(error))
 
     @contextmanager
     def sending(self, topics: Iterable[str]) -> Generator[BeforeCommit, None, None]:
@@ -288,8 +288,3 @@ def _write_line(path: Path, line: bytes) -> None:
         pass  # the pipe is full, because its process is stopped or busy, and has wake-ups to read
     finally:
         os.close(pipe)
-
-
-def _first_line(error: Any) -> str:
-    lines = str(getattr(error, "orig", None) or error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -132,6 +132,7 @@ class Scope(Struct, kw_only=True, eq=False):
         round: The round.
         attempt: The operator's attempt in that round.
         usage: Usage of the operator so far, including all attempts and nested operators.
+        finish_reason: Reason for the end of its latest answer of a model, in the endpoint's words.
         deadlines: Running time limits of the attempt and of the tools that it calls.
         place: Place of the operator among those that may run concurrently.
         waits_for: Number of workflows that run inside the operator, plus its open questions.
@@ -150,6 +151,7 @@ class Scope(Struct, kw_only=True, eq=False):
     round: int
     attempt: int = 1
     usage: Usage = NO_USAGE
+    finish_reason: str = ""
     deadlines: list[Deadline] = []
     place: Place | None = None
     waits_for: int = 0
@@ -254,4 +256,5 @@ def emit(event: Event) -> None:
     scope.sign_of_life()
     scope.write(event)
     if isinstance(event, ModelAnswered):
+        scope.finish_reason = event.finish_reason
         scope.charge(event.usage)

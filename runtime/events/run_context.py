@@ -43,7 +43,7 @@ class RunContext(Generic[D]):
 
         @operator
         async def publish(answer: str, context: RunContext) -> str:
-            if await context.ask(f"Publish this? {answer}", "boolean"):
+            if await context.ask(f"Publish this? {answer}", bool):
                 return await post(answer, key=context.idempotency_key)
             return "not published"
 

@@ -110,7 +110,7 @@ class Build:
     @cached_property
     def plain(self) -> bool:
         """True if no operator has a policy and the number of concurrent operators is not limited."""
-        return not (self.places or any(node.policy for node in self.nodes))
+        return not (self.places or self.graph.policies)
 
     @cached_property
     def may_ask(self) -> Sequence[BaseOperator]:

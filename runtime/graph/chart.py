@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from operad.runtime.graph.graph import WorkflowGraph
+from operad.runtime.values.text import short_line
 
 MAX_LABEL = 60
 """Maximum number of characters of a label."""
@@ -21,9 +22,8 @@ def chart(graph: WorkflowGraph) -> str:
 
 def label(text: str) -> str:
     """Return a text as a quoted Mermaid label: on one line, shortened, and with special characters escaped."""
-    text = " ".join(text.split())
-    text = text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"
-    safe = "".join(char if char.isalnum() or char in " -_.,:/…" else f"#{ord(char)};" for char in text)
+    line = short_line(text, MAX_LABEL)
+    safe = "".join(char if char.isalnum() or char in " -_.,:/…" else f"#{ord(char)};" for char in line)
     return f'"{safe or " "}"'
 
 

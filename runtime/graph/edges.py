@@ -24,11 +24,36 @@ U = TypeVar("U")
 Function = Callable[..., Any]
 """Plain function that is used as an operator; see `operad.runtime.workflow.function`."""
 
-Body: TypeAlias = "Step[T] | Executable | Callable[..., Awaitable[T]] | Callable[..., T]"
-"""Something that runs for an input: an operator, a workflow or a function; generic in the type of its answers."""
 
-Streaming: TypeAlias = "Callable[..., AsyncIterator[str] | Iterator[str]]"
-"""Generator function, whose answer is the text that it yields."""
+@dataclass(frozen=True, slots=True)
+class Take(Generic[T]):
+    """Answer of a function, with the port that the function takes.
+
+        @operator
+        def triage(mail: str) -> Take[str]:
+            return Take("refund" if "money" in mail else "question", mail)
+
+    Attributes:
+        port: The port; edges from other ports are skipped.
+        value: The answer, of any type that a function may return.
+    """
+
+    port: str
+    value: T = None  # type: ignore[assignment]
+
+
+Answers: TypeAlias = (
+    Callable[..., AsyncIterator[T]]
+    | Callable[..., Iterator[T]]
+    | Callable[..., Awaitable[Take[T]]]
+    | Callable[..., Take[T]]
+    | Callable[..., Awaitable[T]]
+    | Callable[..., T]
+)
+"""Function, generic in the type of its answers; that of a generator is the text that it yields."""
+
+Body: TypeAlias = "Step[T] | Executable | Answers[T]"
+"""Something that runs for an input: an operator, a workflow or a function; generic in the type of its answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +123,7 @@ class Step(Generic[T]):
         self, after: Executable | AwelNode | Sequence[Step[Any] | Executable | AwelNode | Function]
     ) -> Chain[Any]: ...
     @overload
-    def __rshift__(self, after: Streaming) -> Chain[str]: ...
-    @overload
-    def __rshift__(self, after: Callable[..., Awaitable[U]]) -> Chain[U]: ...
-    @overload
-    def __rshift__(self, after: Callable[..., U]) -> Chain[U]: ...
+    def __rshift__(self, after: Answers[U]) -> Chain[U]: ...
     def __rshift__(self, after: Any) -> Chain[Any]:
         return chain_of(self).then(chain_of(after))
 
@@ -221,8 +242,8 @@ def predecessors(after: object) -> Sequence[Any]:
 
 def is_executable(value: object) -> bool:
     """Return True if a value is an operator or a workflow, rather than a function."""
-    methods = (getattr(value, name, None) for name in ("get_id", "execute"))
-    return not isinstance(value, type) and all(map(callable, methods))
+    has_methods = callable(getattr(value, "get_id", None)) and callable(getattr(value, "execute", None))
+    return has_methods and not isinstance(value, type)
 
 
 def is_awel(value: object) -> bool:

@@ -42,28 +42,24 @@ async def run_graph(start: Iterable[int], step: Step) -> None:
             awaited by then, as they are when the caller is cancelled.
     """
     ready = deque(start)
-    if sys.version_info >= (3, 11):
-        await _run_while_single(ready, step)
+    if sys.version_info >= (3, 11) and len(ready) == 1:
+        # As long as only one node is ready, it runs in the caller's task, because no other node can run beside it.
+        task: Any = asyncio.current_task()
+        cancelled = task.cancelling()
+        turn_ends = perf_counter() + LONGEST_TURN
+        try:
+            while len(ready) == 1:
+                following = await _in_context(step(ready.popleft()), copy_context().run)
+                if task.cancelling() > cancelled:
+                    raise asyncio.CancelledError  # the node suppressed the caller's cancellation
+                ready.extend(following or ())
+                if ready and perf_counter() > turn_ends:
+                    await asyncio.sleep(0)
+                    turn_ends = perf_counter() + LONGEST_TURN
+        finally:
+            del task  # task -> error -> traceback -> this frame -> task would wait for the garbage collector
     if ready:
         await _WorkerPool(ready, step).run()
-
-
-async def _run_while_single(ready: deque[int], step: Step) -> None:
-    """Run nodes in the caller's task as long as only one is ready, because then no other node can run beside it."""
-    task = cast("Any", asyncio.current_task())
-    cancelled = task.cancelling()
-    turn_ends = perf_counter() + LONGEST_TURN
-    try:
-        while len(ready) == 1:
-            following = await _in_context(step(ready.popleft()), copy_context().run)
-            if task.cancelling() > cancelled:
-                raise asyncio.CancelledError  # the node suppressed the caller's cancellation
-            ready.extend(following or ())
-            if perf_counter() > turn_ends:
-                await asyncio.sleep(0)
-                turn_ends = perf_counter() + LONGEST_TURN
-    finally:
-        del task  # task -> error -> traceback -> this frame -> task would wait for the garbage collector
 
 
 class _WorkerPool:

@@ -106,8 +106,8 @@ class WorkflowGraph:
         issues = self.check()
         if issues:
             raise InvalidError(f"workflow {name!r} cannot be built", issues)
-        evaluators = [evaluator.get_id() for evaluator in self.evaluators]
-        before = {**self.before, **dict.fromkeys(evaluators, self.tails), END: evaluators or self.tails}
+        tails, evaluators = self.tails, [evaluator.get_id() for evaluator in self.evaluators]
+        before = {**self.before, **dict.fromkeys(evaluators, tails), END: evaluators or tails}
         return Plan(before, self.joins, self._ports())
 
     def check(self) -> list[Issue]:

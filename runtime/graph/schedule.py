@@ -77,7 +77,7 @@ class Plan:
     ) -> None:
         self.ids = tuple(before)
         number = {node_id: node for node, node_id in enumerate(self.ids)}
-        self.parents = tuple(tuple(number[parent] for parent in parents) for parents in before.values())
+        self.parents = tuple(tuple(map(number.__getitem__, parents)) for parents in before.values())
         children: list[list[int]] = [[] for _ in self.ids]
         for node, parents in enumerate(self.parents):
             for parent in parents:

@@ -24,6 +24,7 @@ from operad.runtime.policies.cache import cache_key
 from operad.runtime.values.errors import InputError, did_you_mean, shorten
 from operad.runtime.values.message import Job, new_id
 from operad.runtime.values.sqlite_file import FileKind, SqliteFile
+from operad.runtime.values.text import short_line
 from operad.runtime.values.words import words
 
 SIMILAR = 0.3
@@ -71,7 +72,7 @@ _ROWS = (
 
 def about(job: Job) -> str:
     """Return the text by which jobs are compared: goal and context, shortened."""
-    return shortened(f"{job.goal}\n{job.context}", LONGEST_ABOUT)
+    return storable_line(f"{job.goal}\n{job.context}", LONGEST_ABOUT)
 
 
 def relevant(insights: Iterable[Insight], job: Job) -> tuple[Insight, ...]:
@@ -382,12 +383,6 @@ def _wording_of(text: str) -> Sequence[str]:
     return words(text) or [text]
 
 
-def shortened(text: str, most: int) -> str:
-    """Return a text on one line, cut to `most` characters."""
-    text = " ".join(text.split()).encode(errors="replace").decode()  # SQLite rejects lone surrogates
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def without_item(part: str) -> str:
-    """Return a step of a path without the index of a map's item: ``each`` for ``each[2]``."""
-    return part.rpartition("[")[0] if part.endswith("]") else part
+def storable_line(text: str, most: int) -> str:
+    """Return a text on one line, shortened to `most` characters, without lone surrogates, which SQLite rejects."""
+    return short_line(text, most).encode(errors="replace").decode()

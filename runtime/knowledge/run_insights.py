@@ -21,10 +21,10 @@ from operad.runtime.knowledge.insights import (
     Experience,
     Insights,
     Recalled,
-    shortened,
-    without_item,
+    storable_line,
 )
 from operad.runtime.knowledge.knowledge import Insight
+from operad.runtime.values.map_item import without_index
 from operad.runtime.values.message import WorkflowStatus
 
 _logger = logging.getLogger(__name__)
@@ -95,9 +95,9 @@ class RunInsights:
         if event.status is not WorkflowStatus.EXECUTION_ERROR or event.by_error:
             return  # the text of an error is not a lesson, and may be private
         blamed = self._operators.get(workflow_path, frozenset()).intersection(event.blame)
-        lesson = shortened(event.lesson, LONGEST_LESSON)
+        lesson = storable_line(event.lesson, LONGEST_LESSON)
         for (path, operator), recalled in self._recalled[workflow_path].items():
-            if blamed and not blamed & {path[len(workflow_path)], without_item(path[len(workflow_path)])}:
+            if blamed and not blamed & {path[len(workflow_path)], without_index(path[len(workflow_path)])}:
                 continue
             recalled.blamed_since = dict.fromkeys(recalled.blamed_since, True)
             if lesson and (blamed or last is None or recalled.event.seq > last.seq):

@@ -25,6 +25,7 @@ from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.policy import Timeout
 from operad.runtime.values.api_key import ApiKey
 from operad.runtime.values.errors import ModelError, RequestError, describe
+from operad.runtime.values.text import short_line
 from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ class Endpoint(Value):
         no_quota = body.get("code") == "insufficient_quota"
         kind = RequestError if status < 500 and status not in meanings and status not in (408, 409) else ModelError
         return kind(
-            f"{model} {fault} ({status}): {message}",
+            f"{model} {fault} ({status}): {message}{_advice(message) if kind is RequestError else ''}",
             transient=(status in (408, 409, 429) and not no_quota) or status >= 500,
             retry_after=_retry_after(error),
         )
@@ -290,8 +291,21 @@ def without_key(text: str, key: str) -> str:
 
 def one_line(message: str) -> str:
     """Return an endpoint's message on one line, cut to `MAX_SHOWN_MESSAGE` characters."""
-    text = " ".join(message.split())
-    return text if len(text) <= MAX_SHOWN_MESSAGE else text[:MAX_SHOWN_MESSAGE] + "…"
+    return short_line(message, MAX_SHOWN_MESSAGE)
+
+
+_ADVICE = {
+    re.compile(
+        "response_format|json_schema"
+    ): "if this endpoint has no JSON Schemas, set the model's `structured` to False",
+    re.compile("tools|tool[_ ]choice"): "if this endpoint has no tool calls, set the model's `tools` to 'constrained'",
+}
+"""Setting of the model that avoids a field of a request, by the words of an endpoint that rejects the field."""
+
+
+def _advice(message: str) -> str:
+    """Return advice on the rejection of a request; empty if no setting avoids it."""
+    return next((f"; {advice}" for words, advice in _ADVICE.items() if words.search(message)), "")
 
 
 _FILTER_CODES = ("content_filter", "content_policy_violation")

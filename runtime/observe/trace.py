@@ -7,13 +7,13 @@ the next attempt, a call of a model or a tool, or a question to a person.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from operad.runtime import events
 from operad.runtime.events import Event
+from operad.runtime.values.map_item import MapItem, without_index
 from operad.runtime.values.message import NO_USAGE, Usage, WorkflowStatus
 
 Kind = Literal["run", "round", "operator", "item", "attempt", "pause", "model", "tool", "question"]
@@ -22,7 +22,6 @@ State = Literal["running", "done", "failed", "stopped", "skipped", "cached", "ke
 MOST_STREAMED = 100_000
 """Maximum number of characters of a streamed answer to store until the whole answer is known."""
 
-_INDEX = re.compile(r"\[\d+\]$")
 _STAMP = frozenset(Event.__struct_fields__)
 _VERDICT = frozenset(events.RoundFinished.__struct_fields__) - _STAMP
 
@@ -309,8 +308,8 @@ class Trace:
     def _operator(self, path: tuple[str, ...]) -> Span | None:
         """Return the span of the operator in progress at a path; for an item of a map, that of the map."""
         span = self._open.get(("operator", path))
-        if span is None and path and _INDEX.search(path[-1]):
-            span = self._open.get(("operator", (*path[:-1], _INDEX.sub("", path[-1]))))
+        if span is None and path and (item := MapItem.parse(path[-1])):
+            span = self._open.get(("operator", (*path[:-1], item.map_id)))
         return span
 
     # Operators and their attempts
@@ -422,7 +421,7 @@ class Trace:
 
 def structural(path: Sequence[str]) -> tuple[str, ...]:
     """Return a path without the indices of map items, so that it is equal for all items."""
-    return tuple(_INDEX.sub("", part) for part in path)
+    return tuple(map(without_index, path))
 
 
 def _graph_of(event: events.RunStarted | events.WorkflowEntered) -> Graph:

@@ -208,8 +208,10 @@ class Limiter:
 def limiters(limits: Limits, name: str) -> tuple[Limiter | None, Limiter | None]:
     """Return the limiters of concurrent operators and of model calls of a workflow; None where it has no limit."""
     places = Limiter(Limits(concurrency=limits.concurrency)) if limits.concurrency else None
+    if not limits.a_minute:
+        return places, None
     rates = Limits(requests_per_minute=limits.requests_per_minute, tokens_per_minute=limits.tokens_per_minute)
-    return places, Limiter(rates, f"workflow {name}") if rates.a_minute else None
+    return places, Limiter(rates, f"workflow {name}")
 
 
 class SharedLimits(Protocol):

@@ -215,10 +215,10 @@ class Budget:
         for unit, used, limit in (
             ("tokens", usage.tokens, self.tokens),
             ("calls", usage.calls, self.calls),
-            ("cost", usage.cost, self.cost),
+            ("USD", usage.cost, self.cost),
         ):
             if limit is not None and (used > limit or (by_next and used >= limit)):
-                return f"{used:,} of {limit:,} {unit}" if isinstance(limit, int) else f"{used:.6g} of {limit:g} {unit}"
+                return f"{used:.6g} of {limit:g} USD" if unit == "USD" else f"{used:,} of {limit:,} {unit}"
         return ""
 
 
@@ -303,8 +303,8 @@ class Policy:
 
     def __bool__(self) -> bool:
         """Return True if any feature is on."""
-        values = (getattr(self, name) for name in self.__slots__)
-        return any(value is not None and value is not False for value in values)
+        values = (self.retry, self.timeout, self.fallback, self.cache)
+        return bool([value for value in values if value is not None and value is not False])
 
 
 NO_POLICY = Policy()

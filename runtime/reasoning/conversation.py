@@ -19,6 +19,7 @@ from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import AnswerError, ToolError, did_you_mean
 from operad.runtime.values.message import new_id
 from operad.runtime.values.schema import Schema, SchemaMismatch, response_format, validate
+from operad.runtime.values.text import shortened
 
 RESULT_BUDGET = 16_000
 """Maximum number of characters of a tool's result that are returned to the model."""
@@ -183,10 +184,9 @@ class Conversation:
             if attempt <= max_repairs:
                 emit(AnswerRejected(error=fault, repair=attempt))
                 self.say(_repair_request(fault, form))
-        excerpt = turn.text if len(turn.text) <= MAX_EXCERPT else turn.text[:MAX_EXCERPT] + "…"
         raise AnswerError(
             f"{self.model.name} gave no answer that fits its schema in {max_repairs + 1} tries; "
-            f"the last was {excerpt!r}: {fault}{_RAISE_MAX_TOKENS if _was_cut(turn) else ''}"
+            f"the last was {shortened(turn.text, MAX_EXCERPT)!r}: {fault}{_RAISE_MAX_TOKENS if _was_cut(turn) else ''}"
         )
 
     @property

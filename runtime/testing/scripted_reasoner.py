@@ -16,7 +16,7 @@ from operad.runtime.testing.scripted_model import (
     LeftoverStepsError,
     UnexpectedStepError,
 )
-from operad.runtime.values.errors import AnswerError, did_you_mean
+from operad.runtime.values.errors import AnswerError, did_you_mean, shorten
 from operad.runtime.values.json_like import JsonLike, as_json
 from operad.runtime.values.schema import SchemaMismatch, parse_output_schema
 
@@ -105,9 +105,11 @@ class ScriptedReasoner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        left = sum(map(len, self._in_sequence.values()))
+        left = {name: len(answers) for name, answers in self._in_sequence.items() if answers}
         if left and error is None:
-            raise LeftoverStepsError(f"the reasoner was asked {len(self.tasks)} times; answers left: {left}")
+            whose = f", of {shorten(list(map(repr, left)))}" if self._by_name else ""
+            told = f"the reasoner was asked {len(self.tasks)} times; answers left: {sum(left.values())}{whose}"
+            raise LeftoverStepsError(told)
 
     def _next(self, task: Task) -> Answer:
         """Return the next answer for a task, or raise UnexpectedStepError."""
@@ -116,7 +118,9 @@ class ScriptedReasoner:
         name = next((each for each in names if each in known), None)
         if name is None:
             asked = " or ".join(map(repr, names))
-            raise UnexpectedStepError(f"the script has no answers for {asked}{did_you_mean(names[-1], known)}")
+            raise UnexpectedStepError(
+                f"the script has no answers for {asked}{did_you_mean(names[-1], known)}; it has: {shorten(known)}"
+            )
         if name in self._constant:
             return self._constant[name]
         if not self._in_sequence[name]:

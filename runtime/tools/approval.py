@@ -7,6 +7,8 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, cast
 
+from pydantic import StrictBool
+
 from operad.runtime.events import current_scope
 from operad.runtime.events.interrupts import interrupt
 from operad.runtime.events.run_context import RunContext
@@ -15,7 +17,7 @@ from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, InvalidError, ToolError, did_you_mean, shorten
 from operad.runtime.values.schema_check import APPROVAL, Schema, check_schema
 
-Approve = bool | Callable[..., bool | Awaitable[bool]]
+Approve = StrictBool | Callable[..., bool | Awaitable[bool]]
 """True to ask a person before each call of a tool; or a function that takes arguments of the call by name, and the
 `RunContext` if a parameter is annotated with it, and returns True if a person is to be asked."""
 
@@ -50,7 +52,10 @@ async def approve(tool: str, parameters: Schema, arguments: Mapping[str, Any]) -
     if tool in allowed:
         return arguments
     arguments_text = json.dumps(dict(arguments), ensure_ascii=False, default=str)
-    question = f"Allow the tool {tool} with {arguments_text}? Answer yes, no or always (for the rest of this run)."
+    question = (
+        f"Allow the tool {tool} with {arguments_text}? "
+        "Answer yes, no, no: REASON, always (for the rest of this run), or other arguments as an object."
+    )
     answer = await interrupt(question, _form(tool, parameters, json.loads(arguments_text)))
     if isinstance(answer, dict):
         return cast("dict[str, Any]", answer)

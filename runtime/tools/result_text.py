@@ -23,4 +23,4 @@ def _plain(value: Any) -> Any:
     try:
         return to_jsonable_python(value, by_alias=True, fallback=str)
     except ValueError:  # bytes that are not text
-        return str(value)
+        return f"<{len(value):,} bytes that are not text>" if isinstance(value, bytes) else str(value)

@@ -108,13 +108,7 @@ class Toolkit:
         Raises:
             ToolError: No action has this id or name, or several have the name.
         """
-        by_id = [action for action in self.actions if action.id == id_or_name]
-        found = by_id or [action for action in self.actions if action.name == id_or_name]
-        if not found:
-            raise self._unknown_error(id_or_name, self.actions)
-        if len(found) > 1:
-            raise ToolError(f"{len(found)} actions of the toolkit are named {id_or_name!r}: get one by its id")
-        return found[0]
+        return self._get(id_or_name, self.actions, "actions")
 
     def add_action(self, action: Action, next_actions: Neighbours = (), prev_actions: Neighbours = ()) -> None:
         """Add an action and its own tools.
@@ -246,13 +240,7 @@ class Toolkit:
         Raises:
             ToolError: No tool has this id or name, or several have the name.
         """
-        by_id = [tool for tool in self.tools if tool.id == id_or_name]
-        found = by_id or [tool for tool in self.tools if tool.name == id_or_name]
-        if not found:
-            raise self._unknown_error(id_or_name, self.tools)
-        if len(found) > 1:
-            raise ToolError(f"{len(found)} tools of the toolkit are named {id_or_name!r}: get one by its id")
-        return found[0]
+        return self._get(id_or_name, self.tools, "tools")
 
     def subgraph(self, ids: Iterable[str]) -> Toolkit:
         """Return a toolkit of the items with these ids and the edges between them; unknown ids are ignored."""
@@ -304,6 +292,15 @@ class Toolkit:
 
     def _items_of(self, kind: type[Node]) -> tuple[Node, ...]:
         return tuple(item for item in self._items.values() if isinstance(item, kind))
+
+    def _get(self, id_or_name: str, items: Sequence[Node], plural: str) -> Node:
+        """Return the item with this id, or else the only item with this name, or raise ToolError."""
+        found = [item for item in items if item.id == id_or_name] or [item for item in items if item.name == id_or_name]
+        if not found:
+            raise self._unknown_error(id_or_name, items)
+        if len(found) > 1:
+            raise ToolError(f"{len(found)} {plural} of the toolkit are named {id_or_name!r}: get one by its id")
+        return found[0]
 
     def _targets(self, start: str, threshold: float) -> list[str]:
         return [end for end, score in self._scores.get(start, {}).items() if score >= threshold]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 from operad.runtime.values.errors import InputError, did_you_mean
+from operad.runtime.values.text import shortened
 
 
 class ArgumentError(InputError, ValueError):
@@ -82,4 +83,4 @@ def short_repr(value: object) -> str:
     if text.startswith("<") and " at 0x" in text:  # the address of an object does not help the reader
         name = getattr(value, "__qualname__", None)
         return f"the {kind} {name}" if name else f"an instance of {kind}"
-    return f"{text if len(text) <= 60 else text[:60] + '…'} ({kind})"
+    return f"{shortened(text, 60)} ({kind})"

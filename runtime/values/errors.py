@@ -302,7 +302,7 @@ class PausedError(OperadError):
 
         @operator
         async def order(job: Job, context: RunContext) -> str:
-            return "ordered" if await context.ask(f"Order {job.goal}?", "boolean") else "left"
+            return "ordered" if await context.ask(f"Order {job.goal}?", bool) else "left"
 
         shop = Workflow(order)
         try:

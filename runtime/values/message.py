@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from functools import cached_property
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 from uuid import uuid4
 
-from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, field_serializer, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, field_serializer, model_validator
 
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.file import FileDescriptor
@@ -139,10 +139,30 @@ class Usage(Value):
 NO_USAGE = Usage()
 
 
-_set = object.__setattr__
 _STAMP_FIELDS = {"operator_id", "job_id", "usage"}
 _TEXT = {"scratchpad", *_STAMP_FIELDS}
 _TEXT_AND_OUTPUTS = {"outputs", *_TEXT}
+
+_new = object.__new__
+_set_values, _set_names, _set_private, _set_extra = (
+    vars(BaseModel)[name].__set__
+    for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_private__", "__pydantic_extra__")
+)
+
+
+def _unvalidated(
+    kind: type[WorkflowMessage], values: dict[str, Any], names: AbstractSet[str], private: Any
+) -> WorkflowMessage:
+    """Return a message with these values of all its fields, of which those named were set.
+
+    Every operator of a run creates messages; pydantic's own `model_construct` takes twenty times as long.
+    """
+    message = _new(kind)
+    _set_values(message, values)
+    _set_names(message, names)
+    _set_private(message, private)
+    _set_extra(message, None)
+    return message
 
 
 class WorkflowMessage(Value):
@@ -210,19 +230,19 @@ class WorkflowMessage(Value):
         """Return the message with this operator, job and usage: itself, or a copy."""
         if self.operator_id == operator_id and self.job_id == job_id and self.usage is usage:
             return self
-        return self._copied({"operator_id": operator_id, "job_id": job_id, "usage": usage}, _STAMP_FIELDS)
+        values = self.__dict__.copy()
+        values["operator_id"] = operator_id
+        values["job_id"] = job_id
+        values["usage"] = usage
+        names = self.__pydantic_fields_set__ | _STAMP_FIELDS
+        return _unvalidated(self.__class__, values, names, self.__pydantic_private__)
 
     def changed(self, **fields: Any) -> WorkflowMessage:
         """Return a copy with other values of some fields, without validation: `model_copy`, but faster."""
-        return self._copied(fields, fields.keys())
-
-    def _copied(self, fields: Mapping[str, Any], names: AbstractSet[str]) -> WorkflowMessage:
-        copied = self.__class__.__new__(self.__class__)
-        _set(copied, "__dict__", {**vars(self), **fields})
-        _set(copied, "__pydantic_fields_set__", self.__pydantic_fields_set__ | names)
-        _set(copied, "__pydantic_extra__", None)
-        _set(copied, "__pydantic_private__", self.__pydantic_private__)
-        return copied
+        values = self.__dict__.copy()
+        values.update(fields)
+        names = self.__pydantic_fields_set__.union(fields)
+        return _unvalidated(self.__class__, values, names, self.__pydantic_private__)
 
     @classmethod
     def of_text(
@@ -235,21 +255,14 @@ class WorkflowMessage(Value):
         over: tuple[str, ...] | None = None,
     ) -> WorkflowMessage:
         """Return the message of an operator with this text and these outputs, without validation."""
-        message = cls.__new__(cls)
-        fields = {
-            **_DEFAULTS,
-            "scratchpad": str.__str__(text),  # an Enum member that is a str becomes a plain str
-            "outputs": outputs or {},
-            "operator_id": operator_id,
-            "job_id": job_id,
-            "usage": usage,
-            "over": over,
-        }
-        _set(message, "__dict__", fields)
-        _set(message, "__pydantic_fields_set__", _TEXT_AND_OUTPUTS if outputs else _TEXT)
-        _set(message, "__pydantic_extra__", None)
-        _set(message, "__pydantic_private__", None)
-        return message
+        values = _DEFAULTS.copy()
+        values["scratchpad"] = str.__str__(text)  # an Enum member that is a str becomes a plain str
+        values["outputs"] = outputs or {}
+        values["operator_id"] = operator_id
+        values["job_id"] = job_id
+        values["usage"] = usage
+        values["over"] = over
+        return _unvalidated(cls, values, _TEXT_AND_OUTPUTS if outputs else _TEXT, None)
 
 
 _DEFAULTS = vars(WorkflowMessage())

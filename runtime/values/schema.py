@@ -27,7 +27,7 @@ from operad.runtime.values.form_text import (
     word_fault,
 )
 from operad.runtime.values.json_schema import EndlessSchemaError, schema_errors
-from operad.runtime.values.schema_check import MAX_ERRORS, Schema, check_schema, invalid_schema, shortened
+from operad.runtime.values.schema_check import MAX_ERRORS, Schema, check_schema, invalid_schema, without_middle
 
 MAX_TEXT = 64 * 2**10
 """Maximum length of an `output_schema`, in characters."""
@@ -166,7 +166,7 @@ def _schema_of_word(word: str) -> Schema | None:
     if "description" in schema:
         raise invalid_schema(
             "no-type",
-            f"{shortened(word, 80)!r} is not a type; write a form such as "
+            f"{without_middle(word, 80)!r} is not a type; write a form such as "
             f"{{{word if len(word) < 40 and word.isidentifier() else 'answer'}: string}}, "
             "or describe the answer in several words",
         )
@@ -208,12 +208,10 @@ def validate(schema: Schema, text: str, *, repair: bool = True) -> Any:
     raise SchemaMismatch("\n".join(first_violations) or "the answer holds no JSON; answer with JSON alone")
 
 
-def response_format(schema: Schema, name: str = "answer") -> dict[str, Any]:
+def response_format(schema: Schema) -> dict[str, Any]:
     """Return the protocol's ``response_format`` for a schema; strict if the schema permits."""
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": name, "schema": schema, "strict": schema.get("type") == "object" and is_strict(schema)},
-    }
+    strict = schema.get("type") == "object" and is_strict(schema)
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": strict}}
 
 
 def is_strict(schema: Any) -> bool:
@@ -429,7 +427,7 @@ def faults(schema: Schema, value: Any) -> list[str]:
         json.dumps(value, allow_nan=False)
         errors = sorted(schema_errors(schema, value), key=lambda error: error.json_path)
         places = ["" if error.json_path == "$" else f"{error.json_path}: " for error in errors]
-        messages = [f"{place}{shortened(error.message)}" for place, error in zip(places, errors, strict=True)]
+        messages = [f"{place}{without_middle(error.message)}" for place, error in zip(places, errors, strict=True)]
     except Unresolvable as error:
         raise invalid_schema("reference", f"the reference {error} has no target in this schema") from error
     except RecursionError as error:

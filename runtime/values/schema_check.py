@@ -34,7 +34,9 @@ def check_schema(schema: Schema) -> None:
         errors = sorted(metaschema.iter_errors(schema), key=lambda error: error.json_path)
     except RecursionError as error:
         raise invalid_schema("too-deep", "is a JSON Schema nested too deep to be checked; let it hold less") from error
-    issues = [Issue("json-schema", shortened(error.message), f"output_schema {error.json_path}") for error in errors]
+    issues = [
+        Issue("json-schema", without_middle(error.message), f"output_schema {error.json_path}") for error in errors
+    ]
     issues += [*_reference_issues(schema), *_unchecked_issues(schema)]
     if issues:
         raise InvalidError("output_schema", issues[:MAX_ERRORS])
@@ -70,7 +72,7 @@ def _unchecked_issues(schema: Schema) -> Iterator[Issue]:
             if isinstance(pattern, str) and matcher(pattern) is None:
                 yield Issue(
                     "pattern",
-                    f"{shortened(pattern)!r} is a pattern with look-around or back-references, which may take for ever, or "
+                    f"{without_middle(pattern)!r} is a pattern with look-around or back-references, which may take for ever, or "
                     "an unusual one; write it without, or leave it out",
                     "output_schema",
                 )
@@ -95,7 +97,7 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
             pending += cast("list[Any]", part)
 
 
-def shortened(text: str, most: int = 300) -> str:
+def without_middle(text: str, most: int = 300) -> str:
     """Return a text; if it is longer than `most` characters, without its middle."""
     return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
 

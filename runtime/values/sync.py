@@ -56,6 +56,7 @@ def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
 
     Raises:
         RunningLoopError: The caller is inside a running event loop.
+        CancelledError: The coroutine was cancelled by another thread; that of `concurrent.futures`.
     """
     try:
         asyncio.get_running_loop()
@@ -81,6 +82,8 @@ def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
         with suppress(CancelledError, Exception):  # wait for its end; KeyboardInterrupt is raised instead of its error
             future.result()
         raise
+    except CancelledError:
+        raise CancelledError("the run was cancelled by another call, or its ledger was closed") from None
     finally:
         tasks.clear()
         del future  # break the cycle future -> error -> traceback -> this frame -> future

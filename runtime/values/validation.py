@@ -11,6 +11,7 @@ from operad.runtime.values.errors import did_you_mean
 _REQUIREMENTS: Mapping[str, str] = {
     "bool_parsing": "must be true or false",
     "bool_type": "must be true or false",
+    "callable_type": "must be a function",
     "dict_type": "must be a mapping of keys to values",
     "enum": "must be {expected}",
     "finite_number": "must be a finite number",

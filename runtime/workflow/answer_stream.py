@@ -4,53 +4,73 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from operad.runtime.events import Event, RunFinished, TokenStreamed
+from operad.runtime.events import Event, ModelAsked, OperatorRetried, RunFinished, TokenStreamed
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import AnswerError
 from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.workflow.function import FunctionOperator
+from operad.runtime.workflow.nested import Within
 from operad.runtime.workflow.workflow import Workflow
 
 _PIECE = re.compile(r"\S*\s*", re.DOTALL)
 
 
-def answering_operator(workflow: Workflow[Any], reasoner: Reasoner) -> str | None:
-    """Return the id of the operator whose streamed text is the answer; None if the answer is known only at the end.
-
-    The operator is the only tail of the workflow, its streamed text is certain to be its answer, and no evaluator can
-    ask for another round.
-    """
-    graph = workflow.graph()
-    parents = {parent for before in graph.before.values() for parent in before}
-    tails = [key for key in graph.operators if key not in parents]
-    if len(tails) != 1 or (graph.evaluators and workflow.max_rounds > 1):
-        return None
-    return tails[0] if graph.operators[tails[0]].streams_answer(reasoner) else None
-
-
 class AnswerStream:
-    """Pieces of an operator's text as the model writes it; a piece that was returned is never revoked.
+    """Pieces of the answer of a run as they are written; a piece that was returned is never revoked.
 
     Args:
-        operator: The id of the operator; None if all text comes at the end.
+        path: Path of the operator whose text is the answer; empty if all text comes at the end.
+        ends_at_model: True if the text of a model that the operator asks is not certain to be its answer.
     """
 
-    def __init__(self, operator: str | None) -> None:
-        self._path = () if operator is None else (operator,)
+    def __init__(self, path: Sequence[str] = (), *, ends_at_model: bool = False) -> None:
+        self._path = tuple(path)
+        self._ends_at_model = ends_at_model
         self._attempt = (0, 0)
         self._sent: list[str] = []
         self._to_repeat: str | None = ""  # the text that the attempt has to repeat; None after it has differed
         self._repeated = 0
+
+    @classmethod
+    def of(cls, workflow: Workflow[Any], reasoner: Reasoner) -> AnswerStream:
+        """Return the stream of a workflow's answer.
+
+        Text is streamed if the only tail of the workflow, or of a nested workflow at that place, is an operator whose
+        streamed text is certain to be its answer, and no evaluator can ask for another round.
+        """
+        path: list[str] = []
+        while True:
+            graph = workflow.graph()
+            if len(graph.tails) != 1 or (graph.evaluators and workflow.max_rounds > 1):
+                return cls()
+            tail = graph.tails[0]
+            path.append(tail)
+            operator = graph.operators[tail]
+            if not isinstance(operator, Within):
+                streams = operator.streams_answer(reasoner)
+                return cls(path if streams else (), ends_at_model=isinstance(operator, FunctionOperator))
+            workflow = operator.body
+            reasoner = workflow.model or reasoner
+
+    @property
+    def is_live(self) -> bool:
+        """True if text is returned while it is written."""
+        return bool(self._path)
 
     def next(self, event: Event | None) -> str:
         """Return the new text in an event; empty if there is none.
 
         The text of another attempt is returned only as far as it continues the text that was returned before.
         """
-        if not isinstance(event, TokenStreamed) or event.path != self._path:
+        if isinstance(event, OperatorRetried) and event.path == self._path[: len(event.path)]:
+            self._attempt = (0, 0)  # a workflow around the operator begins anew
+        if self._ends_at_model and isinstance(event, ModelAsked) and event.path == self._path:
+            self._path = ()
+        if not isinstance(event, TokenStreamed) or not self._path or event.path != self._path:
             return ""
         if self._attempt != (attempt := (event.round, event.attempt)):
             self._attempt, self._to_repeat, self._repeated = attempt, "".join(self._sent), 0
@@ -89,7 +109,7 @@ async def pieces(
         reasoner: The reasoner of the run.
         events: The events of the run, the last of which has its message. The generator is closed at the end.
     """
-    live = AnswerStream(answering_operator(workflow, reasoner))
+    live = AnswerStream.of(workflow, reasoner)
     last: Event | None = None
     async with aclosing(events):
         async for event in events:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace as changed
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from operad.runtime.graph.operator import Answer, BaseOperator, as_operator
 from operad.runtime.models.model import Model
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.limits import Place
-from operad.runtime.policies.policy import Completes, Executes, Timeout
+from operad.runtime.policies.policy import NO_POLICY, Completes, Executes, Policy, Timeout
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorTimeoutError, describe
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage, WorkflowStatus
 
@@ -62,34 +63,35 @@ async def run_with_policy(node: Node, call: OperatorCall, scope: Scope) -> Answe
 
 async def _attempts(node: Node, call: OperatorCall, scope: Scope) -> Answer:
     """Run an operator until an attempt succeeds or its policy allows no further attempt."""
-    retry = node.policy.retry
+    retry, earlier = node.policy.retry, scope.attempt - 1  # a fallback begins after the attempts of its operator
     while True:
         try:
-            return await _attempt(node, node.operator, call, scope)
+            return await _attempt(node, call, scope)
         except BudgetError:
             raise
         except Exception as error:
-            if not retry or scope.attempt >= retry.attempts or not retry.wants(error):
+            attempt = scope.attempt - earlier
+            if not retry or attempt >= retry.attempts or not retry.wants(error):
                 raise
-            delay = retry.delay(scope.attempt, error)
+            delay = retry.delay(attempt, error)
             scope.sign_of_life()
             scope.write(OperatorRetried(error=describe(error), delay=delay))
         await asyncio.sleep(delay)
         scope.attempt += 1
 
 
-async def _attempt(node: Node, operator: BaseOperator, call: OperatorCall, scope: Scope) -> Answer:
-    """Run the node's operator or its fallback once, with the time limit and the concurrency limit of the node."""
+async def _attempt(node: Node, call: OperatorCall, scope: Scope) -> Answer:
+    """Run the node's operator once, with the time limit and the concurrency limit of the node."""
     places, timeout = node.places, node.policy.timeout or Timeout()
     outer_places = (outer.place for outer in scope.outwards() if outer is not scope)
     if places is None or any(place is not None and place.limiter is places for place in outer_places):
         # A workflow inside one of its own operators shares the place of that operator; waiting for another place
         # could last forever.
-        return await _timed(operator, call, timeout, scope)
+        return await _timed(node.operator, call, timeout, scope)
     place = scope.place = Place(places)
     try:
         await place.take()
-        return await _timed(operator, call, timeout, scope)
+        return await _timed(node.operator, call, timeout, scope)
     finally:
         await place.give()
 
@@ -111,18 +113,21 @@ async def _timed(operator: BaseOperator, call: OperatorCall, timeout: Timeout, s
 async def _fall_back(
     fallback: Executes | Completes | WorkflowMessage | str, node: Node, call: OperatorCall, scope: Scope
 ) -> Answer:
-    """Return a constant fallback, or run the fallback operator or model with the limits of an attempt."""
+    """Return a constant fallback, or run the fallback operator with its own policy, or the model for one attempt."""
     if isinstance(fallback, WorkflowMessage | str):
         return fallback
     if not isinstance(fallback, Model):
-        return await _attempt(node, as_operator(cast("Executable", fallback)), call, scope)
+        operator = as_operator(cast("Executable", fallback))
+        policy = (operator.policy or NO_POLICY).or_else(Policy(timeout=node.policy.timeout))
+        return await run_with_policy(changed(node, operator=operator, policy=policy), call, scope)
     with_model: Any = getattr(call.reasoner, "with_model", None)
     if with_model is None:
         raise InputError(
             f"the fallback is a model, but a {type(call.reasoner).__name__} cannot think with another one: "
             "give it a method with_model(model)"
         )
-    return await _attempt(node, node.operator.without_model(), replace(call, reasoner=with_model(fallback)), scope)
+    thinking = changed(node, operator=node.operator.without_model())
+    return await _attempt(thinking, replace(call, reasoner=with_model(fallback)), scope)
 
 
 def _name(fallback: Executes | Completes | WorkflowMessage | str) -> str:

@@ -18,7 +18,7 @@ from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, PausedError
 from operad.runtime.values.json_like import JsonLike
-from operad.runtime.values.message import Job, Turn, Usage, WorkflowMessage, new_id
+from operad.runtime.values.message import NO_USAGE, Job, Turn, Usage, WorkflowMessage, new_id
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.answer_stream import answer_text, pieces
 from operad.runtime.workflow.chat_store import ChatStore
@@ -132,7 +132,7 @@ class Chat(Generic[T]):
                 result = await self._workflow.arun(exchange.job, self._reasoner, deps=self._deps)
             return await self._answered(exchange, result)
 
-    def resume(self, answers: JsonLike) -> Result[T]:
+    def resume(self, answers: JsonLike, run_id: str | None = None) -> Result[T]:
         """Answer the questions of the last message, and return its result; for callers without an event loop.
 
             try:
@@ -146,26 +146,27 @@ class Chat(Generic[T]):
         Raises:
             RunningLoopError: An event loop is running here: await `aresume` instead.
         """
-        return run_sync(partial(self.aresume, answers), instead="chat.aresume(…)")
+        return run_sync(partial(self.aresume, answers, run_id), instead="chat.aresume(…)")
 
-    async def aresume(self, answers: JsonLike) -> Result[T]:
-        """Answer the questions of the last message, whose run is paused, and return its result.
+    async def aresume(self, answers: JsonLike, run_id: str | None = None) -> Result[T]:
+        """Answer the questions of a message whose run is paused, and return its result.
 
         Args:
             answers: Answers by question id; some questions may stay open. A value that is not a dict is the answer to
                 the only open question.
+            run_id: The run, as named by the `PausedError`, if another object has sent the message, such as in an earlier
+                request to a web application; if the workflow is durable, also in another process. By default the run
+                of the last message that this object has sent.
 
         Raises:
             InputError: No message waits for answers: `asend` and `stream` of this object have raised no `PausedError`,
-                or another message was sent since.
+                or another message was sent since; or the run has finished, or is not one of this conversation.
             InvalidError: An answer does not fit its question's schema, or the question is unknown.
             PausedError: The run waits for more answers.
             Exception: The errors of `Workflow.arun`. The message is not stored then.
         """
-        if self._paused is None:
-            raise InputError(f"chat {self.id!r}: no message waits for answers")
-        run_id, exchange = self._paused
         with self._store.single_turn(self.id):
+            run_id, exchange = await self._paused_run(run_id)
             result = await self._workflow.aresume(run_id, answers, self._reasoner, deps=self._deps)
             self._paused = None
             return await self._answered(exchange, result)
@@ -230,6 +231,20 @@ class Chat(Generic[T]):
             await asyncio.to_thread(self._store.summarize, self.id, last - newer, recalled.turns[0].text)
         job = job.model_copy(update={"turns": recalled.turns, "session_id": self.id})
         return _Exchange(last + 1, job, recalled.usage)
+
+    async def _paused_run(self, run_id: str | None) -> tuple[str, _Exchange]:
+        """Return the id and the message of a paused run; by default those of the last message of this object."""
+        if self._paused is not None and run_id in (None, self._paused[0]):
+            return self._paused
+        if run_id is None:
+            told = "no message waits for answers; for a message of another object, give the run_id of its PausedError"
+            raise InputError(f"chat {self.id!r}: {told}")
+        runs = self._workflow._runs  # pyright: ignore[reportPrivateUsage]
+        job = await asyncio.to_thread(runs.unfinished_job, run_id)
+        if job.session_id != self.id:
+            raise InputError(f"chat {self.id!r}: the run {run_id!r} is not one of this conversation")
+        last, _ = await asyncio.to_thread(self._store.latest, self.id)
+        return run_id, _Exchange(last + 1, job, NO_USAGE)
 
     @contextmanager
     def _pausing(self, exchange: _Exchange) -> Generator[None, None, None]:

@@ -8,9 +8,10 @@ from typing import Any, TypedDict, overload
 
 from typing_extensions import TypeVar, Unpack
 
+from operad.runtime.graph.edges import Take
 from operad.runtime.policies.policy import Policy
 from operad.runtime.values.arguments import refuse_unknown
-from operad.runtime.workflow.function import FunctionOperator, P, T, Take
+from operad.runtime.workflow.function import FunctionOperator, P, T
 
 Generated = TypeVar("Generated", bound=AsyncIterator[str] | Iterator[str], default=Any)
 

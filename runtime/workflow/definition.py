@@ -21,7 +21,6 @@ from operad.runtime.graph.edges import (
     Function,
     Port,
     Step,
-    Streaming,
     chain_of,
     check_step,
     is_awel,
@@ -50,12 +49,12 @@ T = TypeVar("T", default=Any, covariant=True)
 U = TypeVar("U")
 
 
-class _How(TypedDict, total=False):
+class _AddOptions(TypedDict, total=False):
     join: Join | None
     policy: Policy | None
 
 
-class _HowMap(TypedDict, total=False):
+class _MapOptions(TypedDict, total=False):
     id: str
     after: After
     concurrency: int
@@ -91,11 +90,9 @@ class Definition(Step[T]):
         return self.name
 
     @overload
-    def add(self, step: Streaming, after: After = (), **how: Unpack[_How]) -> Step[str]: ...
+    def add(self, step: Body[U], after: After = (), **options: Unpack[_AddOptions]) -> Step[U]: ...
     @overload
-    def add(self, step: Body[U], after: After = (), **how: Unpack[_How]) -> Step[U]: ...
-    @overload
-    def add(self, step: Any, after: After = (), **how: Unpack[_How]) -> Any: ...
+    def add(self, step: Any, after: After = (), **options: Unpack[_AddOptions]) -> Any: ...
     def add(self, step: Any, after: After = (), *, join: Join | None = None, policy: Policy | None = None) -> Any:
         """Add an operator after others.
 
@@ -134,11 +131,11 @@ class Definition(Step[T]):
         over: str | AnswerPath,
         *,
         on_error: Literal["fail", "skip"] = "fail",
-        **how: Unpack[_HowMap],
+        **options: Unpack[_MapOptions],
     ) -> Map[U]: ...
     @overload
     def map(
-        self, each: Body[U], over: str | AnswerPath, *, on_error: OnError, **how: Unpack[_HowMap]
+        self, each: Body[U], over: str | AnswerPath, *, on_error: OnError, **options: Unpack[_MapOptions]
     ) -> Map[U | ItemError]: ...
     def map(
         self,
@@ -372,9 +369,9 @@ class Definition(Step[T]):
 
     def _made(self, step: Any) -> Any:
         """Return an operator or workflow, or the operator made of a function."""
-        check_step(step)
         if is_executable(step):
             return step
+        check_step(step)
         key = step if inspect.isroutine(step) else id(step)  # each access to a bound method creates a new object
         made = self._made_steps
         return made[key] if key in made else made.setdefault(key, _made_of(step))
@@ -382,8 +379,7 @@ class Definition(Step[T]):
     def _settle(self, step: Any) -> None:
         if isinstance(step, BaseOperator):
             with self._lock:
-                judges = [evaluator for evaluator, _ in self._evaluators]
-                step.settle_id(TakenIds(cast("object", step), self._operators, self._before, judges))
+                step.settle_id(TakenIds(cast("object", step), self._operators, self._before, self._evaluators))
 
     def _id_of(self, step: Any) -> str:
         """Return the id of a step that is given as an object or as an id."""
@@ -404,10 +400,11 @@ class Definition(Step[T]):
         if open_ports:
             port = open_ports[0]
             raise InputError(f"the port {port.name!r} has no successor: write operator[{port.name!r}] >> successor")
-        for step in chain.steps:
-            self.add_operator(step)
+        previous_ops: dict[int, list[Any]] = {}
         for before, after in chain.edges:
-            self.add_operator(after, [before])
+            previous_ops.setdefault(id(after), []).append(before)
+        for step in chain.steps:
+            self.add_operator(step, previous_ops.get(id(step)))
 
     def _as_operator(self, operator: Executable | Definition) -> BaseOperator:
         return self._within(operator) if isinstance(operator, Definition) else as_operator(operator)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from operad.runtime.events import Event, current_scope
 from operad.runtime.events.stream import Buffer
-from operad.runtime.knowledge.insights import without_item
 from operad.runtime.values.errors import (
     InputError,
     InvalidError,
@@ -22,6 +21,7 @@ from operad.runtime.values.errors import (
     shorten,
 )
 from operad.runtime.values.json_like import JsonLike
+from operad.runtime.values.map_item import without_index
 from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import run_sync, running_loop
 from operad.runtime.workflow.live import LiveRun
@@ -256,7 +256,7 @@ def event_filter(only: Any, under: Any, id_of: Callable[[Any], str], known: Sequ
             ids += filter(None, step.split("/")) if isinstance(step, str) else [id_of(step)]
         except InputError as error:
             issues.append(Issue("under", str(error), "under"))
-    if ids and current_scope() is None and without_item(ids[0]) not in known:
+    if ids and current_scope() is None and without_index(ids[0]) not in known:
         hint = did_you_mean(ids[0], known)
         told = f"no operator has the id {ids[0]!r}{hint}; the workflow has: {shorten(known)}"
         issues.append(Issue("under", told, "under"))

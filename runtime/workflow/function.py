@@ -7,7 +7,6 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, cast, get_args, get_origin, get_type_hints
 
@@ -18,9 +17,10 @@ from typing_extensions import ParamSpec, TypeVar, is_typeddict
 from operad.runtime.events import TokenStreamed, current_scope, emit
 from operad.runtime.events.run_context import RunContext
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.graph.edges import check_step
+from operad.runtime.graph.edges import Take, check_step
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import Policy
+from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, Issue, OperadError, PortError, did_you_mean, shorten
 from operad.runtime.values.fingerprint import fingerprint, name_of
@@ -47,23 +47,6 @@ P = ParamSpec("P", default=...)
 R = TypeVar("R", default=Any, covariant=True)
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Take(Generic[T]):
-    """Answer of a function, with the port that the function takes.
-
-        @operator
-        def triage(mail: str) -> Take[str]:
-            return Take("refund" if "money" in mail else "question", mail)
-
-    Attributes:
-        port: The port; edges from other ports are skipped.
-        value: The answer, of any type that a function may return.
-    """
-
-    port: str
-    value: T = None  # type: ignore[assignment]
 
 
 class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
@@ -156,6 +139,10 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         """True if the function takes a `RunContext` or a `Reasoner`; another one would only do the same again."""
         return any(special != "job" for _, special in self._special)
 
+    def streams_answer(self, reasoner: Reasoner) -> bool:
+        """Return True for a generator, whose text is the answer."""
+        return self._streams and not self._ports
+
     def settle_id(self, taken: Collection[str]) -> None:
         """Make the id different from the ids that are taken, unless the user chose it or it is already unique."""
         if not self._settled:
@@ -220,9 +207,10 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
                 f"parameter {parameter!r}: operator {source!r} has no edge to {self._id!r}; add the edge: "
                 f"[… >> {own}, {parameter} >> {own}]; in YAML, the chain [{source}, {self._id}]"
             )
+        item = ". The first operators of a map's body get the item: return it there" if parameter == "item" else ""
         return (
             f"parameter {parameter!r} is not an operator before it{did_you_mean(parameter, known)}; "
-            f"before it: {shorten(known)}. Other parameters are annotated with Job, Reasoner or RunContext"
+            f"before it: {shorten(known)}. Other parameters are annotated with Job, Reasoner or RunContext{item}"
         )
 
     def _warn_of_near_misses(self, unbound: Iterable[Parameter], known: Sequence[str]) -> None:
@@ -258,7 +246,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             call: Input of the operator.
             before: Ids of the operators whose answers the function gets; by default those of the predecessors.
         """
-        arguments = self._given(call.job, call.messages, before) if self._free else {}
+        arguments = self._given(call.job, call.messages, before) if self._free or self._others else {}
         for parameter, special in self._special:
             if special == "context":
                 arguments[parameter] = RunContext.current(call.lesson, self._hints[parameter])
@@ -288,7 +276,12 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
     @cached_property
     def _free(self) -> Sequence[Parameter]:
         """Parameters that take answers of operators or inputs of the job."""
-        return [parameter for parameter in self._parameters if not parameter.special]
+        return [parameter for parameter in self._parameters if not parameter.special and not parameter.is_rest]
+
+    @cached_property
+    def _others(self) -> Parameter | None:
+        """Parameter ``**others``, which takes all other answers or inputs by their names; None without one."""
+        return next((parameter for parameter in self._parameters if parameter.is_rest), None)
 
     @cached_property
     def _special(self) -> Sequence[tuple[str, Special]]:
@@ -349,14 +342,17 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         bound = self._bound.get(before)
         if bound is None:
             bound = self._bound[before] = bindings(self._free, before)
-            [first, *others] = self._free
-            if first.name in bound and not others and len(before) == 1 and first.output.is_text:
-                self._text_bound[before] = first.name
-        return {
+            if len(self._free) == len(before) == len(bound) == 1 and self._free[0].output.is_text:
+                self._text_bound[before] = self._free[0].name
+        given = {
             parameter.name: parameter.value(answers.get(bound.get(parameter.name, "")))
             for parameter in self._free
             if parameter.default is inspect.Parameter.empty or bound.get(parameter.name) in answers
         }
+        if (others := self._others) is not None:
+            named = set(bound.values())
+            given |= {each: others.value(answer) for each, answer in answers.items() if each not in named}
+        return given
 
     def _from_job(self, job: Job) -> dict[str, Any]:
         """Return the values for an operator without predecessors: job inputs by name, or the goal for one parameter."""
@@ -376,12 +372,10 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
                 hint = did_you_mean(parameter.name, job.inputs)
                 told = f"parameter {parameter.name!r} of {self._id!r} is not an input of the job{hint}; its inputs: "
                 raise InputError(told + (shorten(list(job.inputs)) or "none"))
-            message = WorkflowMessage(scratchpad=given) if isinstance(given, str) else message_of(given)
-            try:
-                values[parameter.name] = parameter.output.read(message)
-            except ValueError as error:
-                told = f"input {parameter.name!r} of the job is not a valid {name(parameter.output.type)}: {error}"
-                raise InputError(told + parameter.hint(given)) from error
+            values[parameter.name] = _input(parameter, parameter.name, given)
+        if (others := self._others) is not None:
+            named = {parameter.name for parameter in self._free}
+            values |= {each: _input(others, each, given) for each, given in job.inputs.items() if each not in named}
         return values
 
     # The call
@@ -425,6 +419,16 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
                 f"{self._id!r} chose none of its ports; return Take({self.ports[0]!r}, …): {', '.join(self.ports)}"
             )
         return message
+
+
+def _input(parameter: Parameter, of: str, given: Any) -> Any:
+    """Return an input of the job, or its goal, as a value of a parameter."""
+    message = WorkflowMessage(scratchpad=given) if isinstance(given, str) else message_of(given)
+    try:
+        return parameter.output.read(message)
+    except ValueError as error:
+        told = f"input {of!r} of the job is not a valid {name(parameter.output.type)}: {error}"
+        raise InputError(told + parameter.hint(given)) from error
 
 
 def _called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:

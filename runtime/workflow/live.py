@@ -15,7 +15,7 @@ from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.deadline import ended
 from operad.runtime.values.errors import InputError, PausedError, did_you_mean
 from operad.runtime.values.json_like import JsonLike
-from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.questions import Question
 from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.run_input import answers_of, new_answers
@@ -23,7 +23,7 @@ from operad.runtime.workflow.run_store import RunStore
 
 T = TypeVar("T")
 
-MOMENT = 3
+MOMENT = 4
 """Turns of the event loop after which a paused run raises `PausedError`.
 
 An operator that reads the stream of a run inside it learns of a question from that stream: its task is woken in the next
@@ -67,11 +67,11 @@ class LiveRun:
         self._waiting = 0
         self._is_cancelled = False
         self._going_on: asyncio.Task[WorkflowMessage] | None = None
-        self._settled: asyncio.Future[None] = self.loop.create_future()
+        self._settled = asyncio.Event()  # set at a pause and at the end
         if not streamed:
-            run.on_paused = self._settle
+            run.on_paused = self._settled.set
         run.live = self
-        self.task = asyncio.ensure_future(work())
+        self.task = self.loop.create_task(work())
         self.task.add_done_callback(self._end)
 
     async def outcome(self, *, joins: bool = False) -> WorkflowMessage:
@@ -88,7 +88,7 @@ class LiveRun:
         self._waiting += 1
         try:
             while True:
-                await asyncio.shield(self._settled)  # several callers wait for the same future
+                await self._settled.wait()
                 if self.task.done():
                     self._forget(self)
                     return self.task.result()
@@ -96,8 +96,8 @@ class LiveRun:
                     await asyncio.sleep(0)
                 if self.run.questions.waits():
                     raise PausedError(self.run_id, self.run.questions.open())
-                if self._settled.done():
-                    self._settled = self.loop.create_future()
+                if not self.task.done():
+                    self._settled.clear()
         except asyncio.CancelledError:
             continues_alone = self._going_on is not None and not self._going_on.done()
             if not joins or self._waiting - continues_alone == 1:
@@ -114,8 +114,8 @@ class LiveRun:
             InvalidError: An answer is not valid. No answer was accepted then.
         """
         self.run.questions.answer(answers)
-        if self._settled.done() and not self.task.done():
-            self._settled = self.loop.create_future()
+        if not self.task.done():
+            self._settled.clear()
         self.run.check_paused()
 
     async def answer(self, answers: Mapping[str, JsonValue]) -> None:
@@ -171,11 +171,7 @@ class LiveRun:
         self.run.live = None
         if self.streamed or self._waiting or self._is_cancelled or task.cancelled():
             self._forget(self)
-        self._settle()
-
-    def _settle(self) -> None:
-        if not self._settled.done():
-            self._settled.set_result(None)
+        self._settled.set()
 
 
 class Runs:
@@ -278,6 +274,19 @@ class Runs:
         """
         store = self.store_of(run_id)
         return self.find(run_id).run.questions.open() if store is None else store.open_questions(run_id)
+
+    def unfinished_job(self, run_id: str) -> Job:
+        """Return the job of a run that has not finished; may block.
+
+        Raises:
+            InputError: The run is unknown, or has finished.
+        """
+        store = self.store_of(run_id)
+        if store is None:
+            return self.find(run_id).run.job
+        if store.result(run_id) is not None:
+            raise InputError(f"workflow {self._workflow!r}: the run {run_id!r} has finished")
+        return store.job(run_id)
 
     async def by_question(self, run_id: str, answers: JsonLike) -> dict[str, JsonValue]:
         """Return a user's answers as a dict by question id; see `answers_of`."""

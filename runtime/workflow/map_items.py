@@ -16,6 +16,7 @@ from operad.runtime.policies.policy import causes
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.concurrently import concurrently
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorError, describe
+from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.value import Value
 from operad.runtime.workflow.nested import inside
@@ -85,15 +86,20 @@ class Calls:
         self._later: AsyncIterator[Any] | None = None
         if isinstance(items, AsyncIterable):
             self._later = aiter(items)
-        elif isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - from a user's function
-            self._items = iter(items)
+        elif _is_whole(items):
+            told = f"over: the function returned {short_repr(items)}; it must return a list, or generate the items"
+            raise InputError(f"map {name!r}: {told}")
         else:
-            raise InputError(f"map {name!r}: over: the function returned {short_repr(items)}; it must return items")
+            self._items = iter(items)
 
-    async def take(self, scope: Scope) -> tuple[int, OperatorCall] | None:
-        """Return the next call and its index; None if no item is left."""
+    def take(self) -> tuple[int, OperatorCall] | None:
+        """Return the next call and its index; None if no item is left, or if the items come later."""
+        return self._taken(next(self._items, _NO_ITEM))
+
+    async def take_later(self, scope: Scope) -> tuple[int, OperatorCall] | None:
+        """Wait for the next item of an asynchronous iterable, and return its call and index; None if none is left."""
         if self._later is None:
-            return self._taken(next(self._items, _NO_ITEM))
+            return None
         with scope.at_work():
             async with self._turn:
                 return self._taken(await anext(self._later, _NO_ITEM))
@@ -148,10 +154,10 @@ async def for_each(
 
     async def work() -> None:
         nonlocal done, turn_ends
-        while (taken := await source.take(scope)) is not None:
+        while (taken := source.take() or await source.take_later(scope)) is not None:
             index, call = taken
             try:
-                run = body.run_within(scope, body.inner_call(call), f"{name}[{index}]")
+                run = body.run_within(scope, body.inner_call(call), MapItem(name, index))
                 if keep is None and run.finished is not None:
                     run.finished = {}  # not the messages of the outer run, which would grow with each item
                 message = await run.execute()
@@ -191,16 +197,17 @@ class _Worst:
 
     def add(self, index: int, message: WorkflowMessage) -> None:
         """Take the message of an item into account."""
-        self._unsuccessful += message.status is not WorkflowStatus.SUCCESS
-        rank, worst = (message.status.priority, index), (self._message.status.priority, self._index)
-        if self._index < 0 or rank < worst:
+        status, worst = message.status, self._message.status
+        self._unsuccessful += status is not WorkflowStatus.SUCCESS
+        is_earlier = status is worst and index < self._index
+        if self._index < 0 or is_earlier or status.priority < worst.priority:
             self._message, self._index = message, index
 
     def told(self, name: str, count: int) -> WorkflowMessage:
         """Return the message; if its status is not SUCCESS, its evaluation tells how many of the items have another."""
         if not self._unsuccessful:
             return self._message
-        said = f"{name}[{self._index}]: {self._message.evaluation or self._message.status.value}"
+        said = f"{MapItem(name, self._index)}: {self._message.evaluation or self._message.status.value}"
         return self._message.changed(evaluation=f"{self._unsuccessful} of {count} items did not succeed. {said}")
 
 
@@ -211,7 +218,12 @@ def _item_error(error: Exception, index: int) -> ItemError:
 
 def _failure(error: Exception, index: int, name: str, said: Mapping[int, Outcome]) -> OperadError:
     """Return the error of a map, with the messages of the items that have finished."""
-    failed = OperadError(f"item {name}[{index}]: {describe(error)}")
+    failed = OperadError(f"item {MapItem(name, index)}: {describe(error)}")
     done = {index: outcome for index, outcome in said.items() if isinstance(outcome, WorkflowMessage)}
-    failed.finished = {f"{name}[{index}]": done[index] for index in sorted(done)}
+    failed.finished = {str(MapItem(name, index)): done[index] for index in sorted(done)}
     return failed
+
+
+def _is_whole(value: object) -> bool:
+    """Return True for what a user's function returned by mistake: a single value, a text or a mapping."""
+    return isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable)

@@ -10,6 +10,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import WorkflowGraph, read_outside
 from operad.runtime.graph.operator import BaseOperator, as_operator
 from operad.runtime.values.errors import Issue, shorten
+from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.output import plain_value
 
@@ -100,15 +101,15 @@ def items_in(message: WorkflowMessage) -> Any:
     return message.outputs["items"] if "items" in message.outputs else plain_value(message)
 
 
-async def run_nested(workflow: Workflow, call: OperatorCall, place: str | None = None) -> WorkflowMessage:
+async def run_nested(workflow: Workflow, call: OperatorCall, item: MapItem | None = None) -> WorkflowMessage:
     """Run a workflow inside the current operator.
 
     Args:
         workflow: The workflow.
         call: The input; operators without predecessors get the call's messages.
-        place: Replacement of the current operator's id in paths.
+        item: The item of a map, or the pass of a loop, that the run is for; it replaces the operator's id in paths.
     """
-    return await workflow.run_within(inside(), workflow.inner_call(call), place).execute()
+    return await workflow.run_within(inside(), workflow.inner_call(call), item).execute()
 
 
 def inside() -> Scope:

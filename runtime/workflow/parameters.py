@@ -40,6 +40,7 @@ class Parameter:
         output: The type as which an answer is validated.
         optional: True if the parameter accepts None.
         default: The default; `inspect.Parameter.empty` without one.
+        is_rest: True for ``**others``, which takes all answers that no other parameter takes.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Parameter:
     output: Output[Any]
     optional: bool
     default: Any
+    is_rest: bool
 
     @classmethod
     def of(cls, parameter: inspect.Parameter, annotation: Any) -> Parameter:
@@ -64,7 +66,8 @@ class Parameter:
             raise InputError(f"parameter {parameter.name!r}: {error}") from error
         if annotation is WorkflowMessage:
             output.type = WorkflowMessage
-        return cls(parameter.name, special, output, optional, parameter.default)
+        is_rest = parameter.kind is parameter.VAR_KEYWORD
+        return cls(parameter.name, special, output, optional, parameter.default, is_rest)
 
     @property
     def required(self) -> bool:
@@ -155,9 +158,10 @@ def parameters_of(function: Callable[..., Any], who: str) -> Sequence[inspect.Pa
         raise InputError(f"operator {who!r} has no signature to read; wrap it in a function of your own") from error
     bound: Iterable[str] = function.keywords if isinstance(function, functools.partial) else ()
     for parameter in parameters:
-        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
             raise InputError(
-                f"operator {who!r}: parameter {str(parameter)!r} is {parameter.kind.description}; parameters are bound by name"
+                f"operator {who!r}: parameter {str(parameter)!r} is {parameter.kind.description}; parameters are bound by "
+                "name; wrap it in a function of your own, whose `**answers` are all answers by id"
             )
     return [parameter for parameter in parameters if parameter.name not in bound]
 
@@ -251,6 +255,8 @@ def values_for_item(
     Raises:
         InputError: A required parameter has no value.
     """
+    if not free:
+        raise InputError("the item of the map needs a parameter with a name, such as `item`")
     if len(free) == 1:
         return {free[0].name: free[0].value(_with_output(item, "item"))}
     before = [operator_id for operator_id in answers if operator_id != item.operator_id]

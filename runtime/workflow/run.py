@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from threading import Lock
-from typing import cast
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -73,7 +73,7 @@ class Run:
         "_best_messages",
         "_call",
         "_deadlines",
-        "_live",
+        "_in_progress",
         "_plan",
         "_prefix",
         "_spending",
@@ -124,9 +124,9 @@ class Run:
             self.journal: StepJournal | None = None
             self.finished: dict[str, WorkflowMessage] | None = None
             self._spending = Lock()
-            self._live: set[Run] = set()
+            self._in_progress: set[Run] = set()
         else:
-            around = cast("Run", outer.run)
+            around: Any = outer.run
             self.insights = insights or around.insights
             self.questions = around.questions
             self.connections = around.connections
@@ -134,7 +134,7 @@ class Run:
             self.journal = around.journal if outer.runs_workflows else None
             self.finished = around.finished
             self._spending = around._spending
-            self._live = around._live
+            self._in_progress = around._in_progress
         if self.finished is None and build.budget is not NO_BUDGET:
             self.finished = {}
         self.deps = call.deps if call.deps is not None or outer is None else outer.run.deps
@@ -221,7 +221,7 @@ class Run:
     def replace_deps(self, deps: object) -> None:
         """Replace the deps of the run, and of runs inside it that have the same: what starts from now on gets them."""
         before = self.deps
-        for run in [*self._live]:
+        for run in [*self._in_progress]:
             if run.deps is before:
                 run.deps = deps
 
@@ -244,7 +244,7 @@ class Run:
     @property
     def waits(self) -> bool:
         """True if all running operators of the outermost run and of its nested runs wait for a person."""
-        return self.questions.waits() and all(0 < run._steps.active == run.idle for run in self._live)
+        return self.questions.waits() and all(0 < run._steps.active == run.idle for run in self._in_progress)
 
     @property
     def _speaks(self) -> bool:
@@ -258,7 +258,7 @@ class Run:
 
     def _begin(self) -> None:
         """Write the first event of the run; a run inside an operator marks that operator as waiting."""
-        self._live.add(self)
+        self._in_progress.add(self)
         if self._speaks:
             self._write(events.RunStarted(goal=self.job.goal, **self.build.event_fields))
         outer = self.outer
@@ -273,7 +273,7 @@ class Run:
 
     def _end(self) -> None:
         """Undo `_begin`; the outer operator no longer waits for this run."""
-        self._live.discard(self)
+        self._in_progress.discard(self)
         self.on_paused = None
         if self.outer is not None:
             self.outer.end_waiting()
@@ -341,7 +341,8 @@ class Run:
             if self.log.heard:
                 self._say_of_round(events.RoundStarted(operators=steps.due()))
             try:
-                verdict = await steps.run_round(self, self._call, self._state.number, self._state.lesson)
+                call = replace(self._call, lesson=self._state.lesson)
+                verdict = await steps.run_round(self, call, self._state.number)
             except (OperatorError, SkippedError) as error:
                 if self._state.best is None:
                     raise
@@ -380,7 +381,7 @@ class Run:
         Args:
             failed: Error text of a round that failed, if that ended the run.
         """
-        message, best = cast("WorkflowMessage", self._state.best), self._state.best_round
+        message: Any = self._state.best
         if unjudged := self.build.unjudged:
             inner = (self._best_messages[node] for node in unjudged)
             message = with_inner(message, [each for each in inner if each is not None])
@@ -388,7 +389,11 @@ class Run:
             return message
         update: dict[str, object] = {"usage": self.usage}
         if message.status is not WorkflowStatus.SUCCESS:
-            none = f"None of {self.rounds} rounds succeeded; this is round {best}." if self.rounds > 1 else ""
+            none = (
+                f"None of {self.rounds} rounds succeeded; this is round {self._state.best_round}."
+                if self.rounds > 1
+                else ""
+            )
             said = (message.evaluation, self._unknown_blame_text(message), failed, none)
             update["evaluation"] = "\n".join(filter(None, said))
         return message.changed(**update)

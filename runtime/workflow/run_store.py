@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.message import Job, WorkflowMessage
 
 if TYPE_CHECKING:
     from operad.runtime.graph.call import OperatorCall
@@ -37,6 +37,14 @@ class RunStore(Protocol):
 
     async def execute(self, workflow: Any, run: Run, call: OperatorCall) -> WorkflowMessage:
         """Execute a new run, or resume a stored one, and return its message."""
+        ...
+
+    def job(self, run_id: str) -> Job:
+        """Return the job of a run; may block."""
+        ...
+
+    def result(self, run_id: str) -> WorkflowMessage | None:
+        """Return the message of a run; None if it has not finished; may block."""
         ...
 
     def open_questions(self, run_id: str) -> Sequence[Question]:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
+from typing import Any
 
 from operad.runtime import events
 from operad.runtime.events import RunInProgress, Scope
@@ -51,7 +52,6 @@ class Steps:
         "_call",
         "_faults",
         "_feedback",
-        "_lesson",
         "_log",
         "_lost",
         "_open",
@@ -75,7 +75,6 @@ class Steps:
         self._prefix = prefix
         self._call = call
         self._round = 0
-        self._lesson: str | None = None
         self.results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
         self._progress = Progress(build.plan)
         self._skipped: dict[int, Skip] = {}
@@ -94,22 +93,19 @@ class Steps:
         ids, first_evaluator = self._plan.ids, self._build.first_evaluator
         return tuple([ids[node] for node in self._without_message() if node < first_evaluator])
 
-    async def run_round(
-        self, run: RunInProgress, call: OperatorCall, number: int, lesson: str | None
-    ) -> WorkflowMessage:
+    async def run_round(self, run: RunInProgress, call: OperatorCall, number: int) -> WorkflowMessage:
         """Run the operators and evaluators that have no message, and return the verdict on the round.
 
         Args:
             run: The run. It is an argument, not an attribute, so that the run and its steps form no reference cycle.
-            call: Input of the run.
+            call: Input of the run, with the lessons of the rounds so far.
             number: Number of the round.
-            lesson: The lessons for the operators.
 
         Raises:
             OperatorError: An operator failed; the others were cancelled and have ended.
             SkippedError: Every tail was skipped.
         """
-        self._call, self._round, self._lesson = call, number, lesson
+        self._call, self._round = call, number
         self.cancelled.clear()
         self._faults.clear()
         self.by_error = False
@@ -222,7 +218,7 @@ class Steps:
         given, job = self._call, self._call.job
         if job.turns and not node.operator.memory:
             job = job.model_copy(update={"turns": ()})
-        messages = tuple(self._inputs(number)) if self._plan.parents[number] else given.messages
+        messages = self._inputs(number) if self._plan.parents[number] else given.messages
         if reads := self._build.reads.get(number):
             messages += tuple(self._messages_read(number, reads))
         if self._feedback:
@@ -233,18 +229,16 @@ class Steps:
             job,
             messages,
             given.previous,
-            self._lesson,
+            given.lesson,
             transcript,
             judged,
             run.deps,
         )
 
-    def _inputs(self, node: int) -> list[WorkflowMessage]:
-        """Return the messages of a node's parents whose edges to the node are taken."""
-        results = self.results
-        if not self._plan.branches:
-            return [results[parent] for parent in self._plan.parents[node]]  # type: ignore[misc]
-        return [message for parent in self._progress.inputs(node) if (message := results[parent]) is not None]
+    def _inputs(self, node: int) -> tuple[WorkflowMessage, ...]:
+        """Return the messages of a node's parents whose edges to the node are taken; all of these parents have one."""
+        messages: Any = map(self.results.__getitem__, self._progress.inputs(node))
+        return tuple(messages)
 
     def _messages_read(self, node: int, reads: Sequence[str]) -> list[WorkflowMessage]:
         """Return the messages that a node reads from operators that are not its parents, or from the run's input."""

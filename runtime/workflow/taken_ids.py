@@ -12,19 +12,23 @@ class TakenIds(Collection[str]):
     """Ids of a workflow's steps except `step`; looked up on demand, as a set per step would take quadratic time."""
 
     def __init__(
-        self, step: object, operators: Mapping[str, object], before: Mapping[str, object], judges: Sequence[Executable]
+        self,
+        step: object,
+        operators: Mapping[str, object],
+        before: Mapping[str, object],
+        evaluators: Sequence[tuple[Executable, object]],
     ) -> None:
-        self._step, self._operators, self._before, self._judges = step, operators, before, judges
+        self._step, self._operators, self._before, self._evaluators = step, operators, before, evaluators
 
     def __contains__(self, name: object) -> bool:
         known = self._operators.get(cast("str", name), self._step if name not in self._before else None)
         return known is not self._step or any(
-            judge.get_id() == name for judge in self._judges if judge is not self._step
+            evaluator.get_id() == name for evaluator, _ in self._evaluators if evaluator is not self._step
         )
 
     def __iter__(self) -> Iterator[str]:
-        judges = (judge.get_id() for judge in self._judges)
-        return (name for name in dict.fromkeys((*self._operators, *self._before, *judges)) if name in self)
+        evaluators = (evaluator.get_id() for evaluator, _ in self._evaluators)
+        return (name for name in dict.fromkeys((*self._operators, *self._before, *evaluators)) if name in self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

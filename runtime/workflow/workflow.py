@@ -18,18 +18,19 @@ from operad.runtime.events.log import check_listener
 from operad.runtime.events.stream import Buffer
 from operad.runtime.graph.build import Build, Engine
 from operad.runtime.graph.call import Executable, OperatorCall
-from operad.runtime.graph.edges import AwelNode, Function, Step, chain_of, is_executable
+from operad.runtime.graph.edges import AwelNode, Body, Function, Step, chain_of
 from operad.runtime.graph.engines import INSTALL_AWEL, EngineName, awel_is_installed, engine_for
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.graph.schedule import Plan
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.models.model import Model
 from operad.runtime.policies.limits import Limits, limiters
-from operad.runtime.policies.policy import NO_BUDGET, NO_POLICY, Budget, Policy, check_positive
+from operad.runtime.policies.policy import NO_BUDGET, NO_POLICY, Budget, Policy
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
 from operad.runtime.values.arguments import known_arguments, short_repr
-from operad.runtime.values.errors import InputError, InvalidError, Issue, MissingExtraError, RunningLoopError
+from operad.runtime.values.errors import InputError, MissingExtraError, RunningLoopError
 from operad.runtime.values.json_like import JsonLike
+from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import WorkflowMessage, new_id
 from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import run_sync, running_loop
@@ -43,6 +44,7 @@ from operad.runtime.workflow.run_input import JobLike, ReasonerLike, call_of, on
 from operad.runtime.workflow.run_store import RunStore, run_store_of
 from operad.runtime.workflow.setting import setting
 from operad.runtime.workflow.start import check_models, check_reasoner, check_start, new_run, with_insights
+from operad.runtime.workflow.workflow_arguments import check_types, rounds_of
 
 if TYPE_CHECKING:
     from operad.runtime.workflow.awel import WorkflowNode
@@ -51,40 +53,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", default=Any, covariant=True)
 E = TypeVar("E", bound=Event)
-
-ROUNDS_WITH_EVALUATOR = 3
-"""Default of `max_rounds` for a workflow that is given an evaluator."""
-
-
-def _rounds(name: str, given: Any, evaluator: object) -> int:
-    """Return the maximum number of rounds, by default the one for a workflow with or without an evaluator.
-
-    Raises:
-        InputError: An operator or a function is given instead.
-    """
-    if given is None:
-        return 1 if evaluator is None else ROUNDS_WITH_EVALUATOR
-    got = short_repr(given)
-    if isinstance(given, Step) or callable(given) or is_executable(given):
-        raise InputError(
-            f"workflow {name!r}: the second argument is max_rounds, a number; got {got}: for several "
-            "operators, write Workflow(a >> b) or Workflow([a, b]), and for an evaluator, evaluator=…"
-        )
-    return given
-
-
-def _check_kinds(name: Any, policy: Any, budget: Any, limits: Any) -> None:
-    """Check the types of arguments of `Workflow`.
-
-    Raises:
-        InputError: An argument has another type.
-    """
-    if not isinstance(name, str):
-        raise InputError(f"Workflow(…): name: expected a text, got {short_repr(name)}")
-    for kind, value in ((Policy, policy), (Budget, budget), (Limits, limits)):
-        if value is not None and not isinstance(value, kind):
-            argument = kind.__name__.lower()
-            raise InputError(f"workflow {name!r}: {argument}: expected {kind.__name__}(…), got {short_repr(value)}")
 
 
 class Workflow(Definition[T]):
@@ -137,12 +105,7 @@ class Workflow(Definition[T]):
     @known_arguments
     def __init__(
         self,
-        graph: Step[T]
-        | Sequence[Step[Any] | Executable | AwelNode | Function]
-        | AwelNode
-        | Function
-        | int
-        | None = None,
+        graph: Body[T] | Sequence[Step[Any] | Executable | AwelNode | Function] | AwelNode | int | None = None,
         max_rounds: int | None = None,
         *,
         evaluator: Executable | Function | None = None,
@@ -158,28 +121,18 @@ class Workflow(Definition[T]):
     ) -> None:
         if isinstance(graph, int):
             graph, max_rounds = None, graph  # in earlier versions, max_rounds was the first argument
-        rounds = _rounds(name, max_rounds, evaluator)
-        check_positive(f"workflow {name!r}", ("max_rounds",), max_rounds=rounds)
+        check_types(name, policy=policy, budget=budget, limits=limits, listeners=listeners, insights=insights)
+        rounds = rounds_of(name, max_rounds, evaluator)
         self._engine = engine
         if engine is not None and engine != self.engine:
             ours = "'dbgpt' or 'builtin'" if type(self).engine is Workflow.engine else repr(self.engine)
             raise InputError(f"workflow {name!r}: engine: expected {ours}, got {engine!r}")
-        _check_kinds(name, policy, budget, limits)
-        if callable(listeners):
-            raise InputError(
-                f"workflow {name!r}: listeners: expected a list of functions: listeners=[{short_repr(listeners)}]"
-            )
-        for listener in listeners:
-            check_listener(listener, name)
-        if not isinstance(insights, Insights | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-            issue = Issue("insights", f"are given as Insights(path), not as {insights!r}", "insights")
-            raise InvalidError(f"workflow {name!r}", [issue])
         super().__init__(name, NO_POLICY if policy is None else policy)
         self.max_rounds = rounds
         self.budget = budget or NO_BUDGET
         self._listeners = tuple(listeners)
         self.insights = insights
-        self._places, self._calls = limiters(limits or Limits(), name)
+        self._places, self._calls = limiters(limits, name) if limits else (None, None)
         self._runs = Runs(name)
         # A paused run cannot be answered without its workflow: it is cancelled instead of being collected halfway.
         finalize(self, self._runs.cancel_all).atexit = False
@@ -718,15 +671,15 @@ class Workflow(Definition[T]):
         work = partial(store.execute, self, run, call) if store is not None and outer is None else run.execute
         return self._runs.start(run_id, run, work, streamed=buffer is not None if streamed is None else streamed)
 
-    def run_within(self, outer: Scope, call: OperatorCall, place: str | None = None) -> Run:
+    def run_within(self, outer: Scope, call: OperatorCall, item: MapItem | None = None) -> Run:
         """Return a run inside an operator of another run, which writes its events into the log of that run.
 
         Args:
             outer: The operator that contains the run.
             call: The input of the run.
-            place: Replacement of the operator's id in paths, for an item of a map; None for the operator's id.
+            item: The item of a map, or the pass of a loop, that the run is for; it replaces the operator's id in paths.
         """
-        path = outer.path if place is None else (*outer.path[:-1], place)
+        path = outer.path if item is None else (*outer.path[:-1], str(item))
         insights, listeners = with_insights(self.insights, self._listeners, outer)
         log = outer.run.log
         if listeners:

@@ -9,8 +9,10 @@ from typing import Any, Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.constants import REF_TEMPLATE
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Route
@@ -31,7 +33,7 @@ from operad.server.api.responses import response_routes
 from operad.server.api.runs import Runs
 from operad.server.bounds import DEFAULT_BOUNDS, Bounds
 from operad.server.guard import LOOPBACK, App, Guard
-from operad.server.problems import RefusedError
+from operad.server.problems import ErrorReply, RefusedError, faults_error
 
 _ABOUT = """Experts of operad, as chat models of the OpenAI protocol under `/v1` (chat completions and responses), as runs under `/runs`, and as tools of \
 an MCP server (streamable HTTP) under `/mcp`."""
@@ -153,6 +155,7 @@ def _document(api: FastAPI, names: Sequence[str], *, with_keys: bool) -> dict[st
     """Return the OpenAPI document, which lists the names of the experts."""
     document = get_openapi(title="operad", version=version_here(), description=_ABOUT, routes=api.routes)
     schemas = document["components"]["schemas"]
+    schemas.update(models_json_schema([(ErrorReply, "serialization")], ref_template=REF_TEMPLATE)[1]["$defs"])
     schemas["RunRequest"]["properties"]["expert"]["enum"] = list(names)
     schemas["ChatRequest"]["properties"]["model"]["enum"] = list(names)
     schemas["ResponseRequest"]["properties"]["model"]["enum"] = list(names)
@@ -179,12 +182,7 @@ async def _on_invalid_request(request: Request, error: Exception) -> Response:
     faults = [(_place(fault, error.body), _fault_text(fault, schema)) for fault in error.errors()]
     if any(where == "body" for where, _ in faults):
         faults.append(("body", "send a JSON object, with Content-Type: application/json"))
-    lines = [f"{where}: {fault_text}" for where, fault_text in dict.fromkeys(faults)]
-    more = [f"and {len(lines) - 20} more"] if len(lines) > 20 else []
-    text = f"the request: {len(lines)} issue{'s' if len(lines) != 1 else ''}"
-    return error_reply(
-        RefusedError(400, "\n  ".join([text, *lines[:20], *more]), param=faults[0][0] if faults else None)
-    )
+    return error_reply(faults_error(list(dict.fromkeys(faults))))
 
 
 def _body_type(request: Request) -> type[BaseModel] | None:

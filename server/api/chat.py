@@ -12,14 +12,14 @@ from pydantic import BaseModel
 
 from operad.runtime.values.message import Usage
 from operad.runtime.values.valid_json import to_json
-from operad.server.api.conversation import ChatRequest, answered_run, read_conversation, refuse_unable
+from operad.server.api.conversation import ChatRequest, answered_run, faults_of, read_conversation
 from operad.server.api.experts import find_offer
 from operad.server.api.plain import EVENTS, operation_id, refusals
 from operad.server.api.replies import EventStream, json_reply, while_connected
 from operad.server.api.runs import Runs
 from operad.server.api.served_run import ServedRun
 from operad.server.api.spoken import GONE, RunNote, answer_of, note_on, stream_answer, until_closed
-from operad.server.problems import RefusedError
+from operad.server.problems import RefusedError, refuse_faults
 
 _STARTED = int(time.time())
 
@@ -107,7 +107,7 @@ def chat_routes(runs: Runs) -> APIRouter:
     async def chat(asked_for: ChatRequest, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
         """Continue a conversation with an expert. The run ends if the client disconnects."""
         offer = find_offer(runs.offers, asked_for.model, "model")
-        refuse_unable(asked_for)
+        refuse_faults(faults_of(asked_for))
         asked = read_conversation(asked_for.messages)
         going_on = await answered_run(runs, asked)
         if going_on is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from pydantic.json_schema import SkipJsonSchema
 
 from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
@@ -84,30 +84,32 @@ class ChatRequest(BaseModel):
     )
     stream: StrictBool | None = Field(default=None, description="Whether the answer is sent piece by piece.")
     stream_options: StreamOptions | None = None
-    n: Annotated[int, Field(ge=1, le=1, strict=True)] | None = Field(default=None, description="One answer is given.")
+    n: StrictInt | None = Field(
+        default=None, description="One answer is given.", json_schema_extra={"minimum": 1, "maximum": 1}
+    )
 
 
-def refuse_unable(request: ChatRequest) -> None:
-    """Refuse parameters that experts do not support.
-
-    Raises:
-        RefusedError: The request has such a parameter.
-    """
+def faults_of(request: ChatRequest) -> Iterator[tuple[str, str]]:
+    """Yield the fields that experts do not support, with the reasons."""
     extra: dict[str, Any] = request.model_extra or {}
+    if request.n not in (None, 1):
+        yield "n", "one answer is given; leave it out"
     for name in ("tools", "functions"):
         if extra.get(name):
-            raise RefusedError(
-                400, f"{name}: experts have tools of their own and call none of yours; leave it out", param=name
-            )
-    form: Any = extra.get("response_format")
-    if form is not None and form != {"type": "text"}:
-        raise RefusedError(
-            400,
-            "response_format: the form of an answer is the expert's own (its output_schema); leave it out",
-            param="response_format",
-        )
+            yield name, "experts have tools of their own and call none of yours; leave it out"
+    if extra.get("response_format") not in (None, {"type": "text"}):
+        yield "response_format", "the form of an answer is the expert's own (its output_schema); leave it out"
     if extra.get("logprobs"):
-        raise RefusedError(400, "logprobs: are not known here; leave it out", param="logprobs")
+        yield "logprobs", "are not known here; leave it out"
+    for number, message in enumerate(request.messages):
+        for place, part in enumerate(message.content if isinstance(message.content, list) else ()):
+            if isinstance(part, OtherPart):
+                yield not_text(f"messages[{number}].content[{place}]", part.type, "parts of the type 'text'")
+
+
+def not_text(where: str, kind: str, wanted: str) -> tuple[str, str]:
+    """Return the fault of a part of a message that is not text."""
+    return where, f"is {kind[:60]!r}, but only {wanted} are accepted; write it as text"
 
 
 Said = tuple[str, str]
@@ -139,9 +141,9 @@ def read_conversation(messages: Sequence[ChatMessage]) -> ChatTurn:
     """Return the request in the messages of a chat.
 
     Raises:
-        RefusedError: A message contains something other than text, or no message of a user has text.
+        RefusedError: No message of a user has text.
     """
-    return request_in([(message.role, _text(message, number)) for number, message in enumerate(messages)], "messages")
+    return request_in([(message.role, _text(message)) for message in messages], "messages")
 
 
 def request_in(said: Sequence[Said], param: str, before: Sequence[Turn] = ()) -> ChatTurn:
@@ -181,17 +183,9 @@ def _turns(before: Sequence[Turn], said: Sequence[Said]) -> Iterator[Turn]:
         yield turn if len(texts) == 1 else Turn(role=turn.role, text="\n\n".join(texts))
 
 
-def _text(message: ChatMessage, number: int) -> str:
+def _text(message: ChatMessage) -> str:
     if message.content is None or isinstance(message.content, str):
         return message.content or ""
-    for place, part in enumerate(message.content):
-        if not isinstance(part, TextPart):
-            where = f"messages[{number}].content[{place}]"
-            raise RefusedError(
-                400,
-                f"{where}: is {part.type[:60]!r}, but only parts of the type 'text' are accepted; write it as text",
-                param=where,
-            )
     return "\n".join(part.text for part in message.content if isinstance(part, TextPart))
 
 

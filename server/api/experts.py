@@ -12,16 +12,16 @@ from pydantic import JsonValue
 
 from operad.configs.code import Trust
 from operad.configs.flow import find_graph
-from operad.configs.inputs import start_variables, text_input
+from operad.configs.inputs import start_params, text_input
 from operad.configs.loader import load
 from operad.configs.runnable import Source, lasting, make
 from operad.configs.schema import DurableSpec
-from operad.operators.nodes.flow import Start, StartVariable, read_inputs
+from operad.operators.nodes.flow import Start, StartParams, StartVariable, read_inputs
 from operad.runtime.agents.agent import Agent
 from operad.runtime.agents.leader import Leader
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.message import Job, Turn, new_id
-from operad.runtime.workflow.answer_stream import answering_operator
+from operad.runtime.workflow.answer_stream import AnswerStream
 from operad.runtime.workflow.memory import Memory
 from operad.runtime.workflow.workflow import Workflow
 from operad.server.problems import RefusedError
@@ -37,14 +37,14 @@ class Offer:
     Attributes:
         agent: The agent.
         source: Source of the agent.
-        variables: Inputs of a workflow of typed nodes; None for a configuration.
+        start: Inputs of a workflow of typed nodes; None for a configuration.
         ledger: Ledger of its runs; None if they are not durable.
         durable: Rule for deleting its finished runs.
     """
 
     agent: Agent
     source: Source
-    variables: Sequence[StartVariable] | None = None
+    start: StartParams | None = None
     ledger: Ledger | None = None
     durable: DurableSpec | None = None
 
@@ -57,6 +57,11 @@ class Offer:
     def description(self) -> str:
         """Description of the expert."""
         return self.agent.profile.description
+
+    @property
+    def text_input(self) -> str | None:
+        """Name of the input that a goal fills; None for none."""
+        return text_input(self.start) if self.start else None
 
     def kept_in(self, ledger: Ledger) -> Offer:
         """Return the offer with a ledger that stores its runs."""
@@ -73,13 +78,13 @@ class Offer:
     ) -> Job:
         """Return the job of a request.
 
-        If a workflow of typed nodes has a single text input, and no input is given, the goal becomes its value.
+        If no input is given, the goal becomes the value of `text_input`.
 
         Raises:
             RefusedError: The inputs do not fit the workflow, or one is a file, whose path would be one of this machine.
         """
         given: dict[str, JsonValue] = dict(inputs)
-        if not given and (name := text_input(self.variables)):
+        if goal and not given and (name := self.text_input):
             given = {name: goal}
         files = {name for name, kind in _inputs_in(self.agent.workflow) if kind.is_file}
         if named := [name for name in given if name in files and given[name] not in (None, "", [])]:
@@ -90,16 +95,17 @@ class Offer:
                 param="inputs",
             )
         job = Job(goal=goal, context=context, inputs=given, turns=tuple(turns), session_id=session_id or new_id())
-        if self.variables is not None:
+        if self.start is not None:
             try:
-                read_inputs(self.variables, job)
+                read_inputs(self.start.variables, job, self.start.defaults)
             except InputError as error:
-                raise RefusedError(400, f"{self.name!r}: {error}", param="inputs") from error
+                where = "" if given else "; POST /runs and the MCP tool take `inputs`, chats do not"
+                raise RefusedError(400, f"{self.name!r}: {error}{where}", param="inputs") from error
         return job
 
-    def streaming_operator(self) -> str | None:
-        """Return the id of the operator whose text can be streamed as the answer; None if there is none."""
-        return answering_operator(self.agent.workflow, self.agent.reasoner)
+    def answer_stream(self) -> AnswerStream:
+        """Return the stream of an answer of the expert."""
+        return AnswerStream.of(self.agent.workflow, self.agent.reasoner)
 
     def memory(self) -> Memory:
         """Return the memory for conversations with the expert."""
@@ -120,7 +126,7 @@ def offers_of(source: Source, trust: Trust = False) -> list[Offer]:
     """
     graph = find_graph(source.file)
     if graph is not None:
-        return [Offer(make(source, trust).agent, lasting(source), start_variables(graph))]
+        return [Offer(make(source, trust).agent, lasting(source), start_params(graph))]
     if source.services is not None:
         raise InputError(f"{source.file} has its own `services`; remove --services")
     configuration = load(source.file, trust=trust)

@@ -14,6 +14,9 @@ from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, Pa
 from pydantic import Field, JsonValue, ValidationError
 
 from operad.configs.answers import describe_answer
+from operad.flows.check import OUTCOME
+from operad.operators.nodes.flow import SYSTEM
+from operad.operators.variables import VariableType
 from operad.runtime import events
 from operad.runtime.durable.process_ids import version_here
 from operad.runtime.values.errors import did_you_mean
@@ -38,7 +41,7 @@ MOST_SESSIONS = 100
 class ToolArguments(Value):
     """Arguments of an expert's tool."""
 
-    goal: str = Field(description="What is to be done, in words.")
+    goal: str = Field(default="", description="What is to be done, in words.")
     context: str = Field(default="", description="What one needs to know for it.")
     inputs: dict[str, JsonValue] = Field(default_factory=dict, description="Named values that it is about.")
 
@@ -136,6 +139,8 @@ class McpDoor:
                 hint = did_you_mean(name[:200], self._names)
                 raise RefusedError(404, f"no tool is called {name[:200]!r}{hint}; there are: {', '.join(self._names)}")
             offer, asked = self._names[name], ToolArguments.model_validate(arguments)
+            if offer.start is None and "goal" not in arguments:
+                raise RefusedError(400, f"the arguments of {name!r}: goal: is missing; say what is to be done")
         except ValidationError as error:
             faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
             raise RefusedError(400, f"the arguments of {name!r}: {faults}") from error
@@ -150,7 +155,7 @@ class McpDoor:
                 return
             async for entry in entries:
                 event = entry and entry.event
-                if isinstance(event, events.OperatorStarted | events.OperatorFinished):
+                if isinstance(event, events.OperatorStarted | events.OperatorFinished) and event.path[-1] != OUTCOME:
                     steps += 1
                     verb = "runs" if isinstance(event, events.OperatorStarted) else "has finished"
                     await context.session.report_progress(steps, None, f"{'/'.join(event.path)} {verb}")
@@ -159,11 +164,30 @@ class McpDoor:
 
 
 def _input_schema(offer: Offer) -> dict[str, Any]:
+    """Return the JSON Schema of a tool's arguments, with the inputs of a workflow of typed nodes."""
     schema = ToolArguments.model_json_schema()
-    if offer.variables is not None:
-        named = ", ".join(f"{name} ({kind.value})" for name, kind in offer.variables) or "none"
-        schema["properties"]["inputs"]["description"] += f" It needs: {named}."
-    return schema
+    start = offer.start
+    if start is None:
+        return {**schema, "required": ["goal"]}
+    kinds = {name: kind for name, kind in start.variables if name not in SYSTEM}
+    needed = [name for name in kinds if name not in start.defaults]
+    schema["properties"]["inputs"] |= {
+        "properties": {name: _value_schema(kind) for name, kind in kinds.items()},
+        "required": needed,
+        "additionalProperties": False,
+    }
+    if offer.text_input is not None:
+        schema["properties"]["goal"]["description"] += f" It is the input {offer.text_input!r} if no inputs are given."
+        return {**schema, "required": ["goal"]}
+    reads_goal = any(name == "sys.query" for name, _ in start.variables)
+    return {**schema, "required": [*(["goal"] if reads_goal else []), *(["inputs"] if needed else [])]}
+
+
+def _value_schema(kind: VariableType) -> dict[str, Any]:
+    if kind.is_file:
+        return {"type": "null", "description": "A file, which cannot be given here."}
+    schema = kind.json_schema()
+    return {"anyOf": [schema, {"type": "null"}]} if schema else {}
 
 
 def _tool_names(offers: Mapping[str, Offer]) -> dict[str, Offer]:

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.routing import APIRoute
 from pydantic import AliasChoices, ConfigDict, Field, JsonValue
 
+from operad.flows.check import OUTCOME
 from operad.runtime.values.message import Usage, WorkflowStatus
 from operad.runtime.values.valid_json import to_json
 from operad.runtime.values.value import Value
@@ -18,7 +19,7 @@ from operad.server.api.experts import Offer, find_offer, leads
 from operad.server.api.replies import EventStream, json_reply
 from operad.server.api.runs import Runs
 from operad.server.api.served_run import ServedRun, State
-from operad.server.problems import ErrorReply, RefusedError
+from operad.server.problems import RefusedError
 
 RUN_ID = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,99}$"
 
@@ -28,11 +29,16 @@ RunId = Annotated[str, Path(description="The run's id.", min_length=1, max_lengt
 class RunRequest(Value):
     """Request to start a run."""
 
-    model_config = ConfigDict(hide_input_in_errors=True)
+    model_config = ConfigDict(
+        hide_input_in_errors=True,
+        json_schema_extra={"anyOf": [{"required": ["goal"]}, {"required": ["inputs"]}]},
+    )
 
     expert: str = Field(description="Name of the expert; GET /experts lists them.")
     goal: str = Field(
-        validation_alias=AliasChoices("goal", "job"), description="The task, in words. The key `job` is accepted, too."
+        default="",
+        validation_alias=AliasChoices("goal", "job"),
+        description="The task, in words; may be left out where inputs are given. The key `job` is accepted, too.",
     )
     context: str = Field(default="", description="Background information for the task.")
     inputs: dict[str, JsonValue] = Field(
@@ -107,8 +113,9 @@ class ExpertView(Value):
     leader: bool = Field(description="Whether it splits jobs over others.")
     operators: list[str] = Field(description="What it consists of.")
     inputs: dict[str, str] | None = Field(
-        description="The inputs that it needs, with their types; null where any will do."
+        description="The inputs that it takes, with their types; null where any will do."
     )
+    defaults: dict[str, JsonValue] = Field(description="The inputs that may be left out, with their values then.")
 
 
 class ExpertList(Value):
@@ -127,6 +134,10 @@ EVENTS: dict[str, Any] = {
         }
     }
 }
+
+
+_ERROR: dict[str, Any] = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorReply"}}}
+"""A reference, as FastAPI would build the schema of a model anew for each status of each path."""
 
 
 def operation_id(route: APIRoute) -> str:
@@ -150,7 +161,7 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
         504: "The run took longer than it may.",
     }
     return {
-        status: {"description": descriptions[status], "model": ErrorReply}
+        status: {"description": descriptions[status], "content": _ERROR}
         for status in sorted({400, 401, 403, 408, 413, 429, *statuses})
     }
 
@@ -188,13 +199,14 @@ def _summary(run: ServedRun) -> RunSummary:
 
 
 def _expert_view(offer: Offer) -> ExpertView:
-    inputs = None if offer.variables is None else {name: kind.value for name, kind in offer.variables}
+    start = offer.start
     return ExpertView(
         name=offer.name,
         description=offer.description,
         leader=leads(offer),
-        operators=[operator.get_id() for operator in offer.agent.workflow.get_operators()],
-        inputs=inputs,
+        operators=[name for each in offer.agent.workflow.get_operators() if (name := each.get_id()) != OUTCOME],
+        inputs={name: kind.value for name, kind in start.variables} if start else None,
+        defaults=start.defaults if start else {},
     )
 
 
@@ -254,10 +266,13 @@ class PlainDoor:
         """Start a run. It continues without followers."""
         if asked.id is not None and idempotency_key is not None and asked.id != idempotency_key:
             raise RefusedError(409, "the body's id and Idempotency-Key differ; give one of them", param="id")
+        if not asked.model_fields_set & {"goal", "inputs"}:
+            raise RefusedError(400, "goal: is missing; say what is to be done, or give inputs", param="goal")
         offer = find_offer(self._runs.offers, asked.expert, "expert")
         job = offer.job(asked.goal, asked.context, asked.inputs)
         run, begun = await self._runs.begin(offer, job, asked.id or idempotency_key, asked.answers)
-        return json_reply(view(run), 202 if begun else 200, {"Location": f"/runs/{run.id}"})
+        location = f"runs/{run.id}"  # relative, because a proxy may add a prefix
+        return json_reply(view(run), 202 if begun else 200, {"Location": location})
 
     async def list_runs(
         self, limit: Annotated[int, Query(description="How many at most.", ge=1, le=1000)] = 100

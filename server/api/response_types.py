@@ -91,7 +91,7 @@ class ResponseRequest(BaseModel):
 
     model: str = Field(description="The expert; GET /v1/models lists them.")
     input: (
-        Annotated[str, Field(pattern=r"\S")]
+        Annotated[str, Field(json_schema_extra={"pattern": r"\S"})]
         | Annotated[
             list[InputMessage | SkipJsonSchema[OtherInput]],
             Field(json_schema_extra={"contains": _USER_MESSAGE_WITH_TEXT}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.message import Turn
 from operad.runtime.values.valid_json import to_json
-from operad.server.api.conversation import Said, answer_question, answered_run, request_in
+from operad.server.api.conversation import Said, answer_question, answered_run, not_text, request_in
 from operad.server.api.experts import find_offer
 from operad.server.api.plain import EVENTS, operation_id, refusals
 from operad.server.api.replies import EventStream, json_reply, while_connected
@@ -21,6 +21,7 @@ from operad.server.api.response_types import (
     WITHOUT_EFFECT,
     Deleted,
     InputMessage,
+    InputText,
     OtherInput,
     ResponseId,
     ResponseRequest,
@@ -29,7 +30,7 @@ from operad.server.api.response_types import (
 from operad.server.api.runs import Runs
 from operad.server.api.served_run import ServedRun
 from operad.server.api.spoken import GONE, answer_of, note_on, stream_answer, until_closed
-from operad.server.problems import RefusedError
+from operad.server.problems import RefusedError, refuse_faults
 
 
 def response_routes(runs: Runs) -> APIRouter:
@@ -51,7 +52,7 @@ def response_routes(runs: Runs) -> APIRouter:
     async def respond(asked_for: ResponseRequest, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
         """Continue a conversation with an expert. The run ends if the client disconnects."""
         find_offer(runs.offers, asked_for.model, "model")
-        _refuse_unable(asked_for)
+        refuse_faults(_faults_of(asked_for))
         run, wrong = await _run_for(runs, asked_for)
         reply = _Reply(run, wrong)
         forgets = asked_for.store is False
@@ -148,55 +149,40 @@ async def _find_run(runs: Runs, response_id: str, param: str) -> ServedRun:
 
 
 def _messages_of(given: str | Sequence[InputMessage | OtherInput]) -> list[Said]:
-    """Return the messages of an input.
-
-    Raises:
-        RefusedError: A part of the input is not text.
-    """
+    """Return the messages of an input, which holds only text."""
     if isinstance(given, str):
         return [("user", given)]
-    messages: list[Said] = []
-    for number, item in enumerate(given):
-        where = f"input[{number}]"
-        if isinstance(item, OtherInput):
-            raise _not_text_error(where, item.type, "items of the type 'message'")
-        parts = [item.content] if isinstance(item.content, str) else []
-        for place, part in enumerate([] if isinstance(item.content, str) else item.content):
-            if isinstance(part, OtherInput):
-                raise _not_text_error(f"{where}.content[{place}]", part.type, "parts of the type 'input_text'")
-            parts.append(part.text)
-        messages.append((item.role, "\n".join(parts)))
-    return messages
+    return [
+        (item.role, item.content if isinstance(item.content, str) else "\n".join(map(_part_text, item.content)))
+        for item in given
+        if isinstance(item, InputMessage)
+    ]
 
 
-def _not_text_error(where: str, kind: str, wanted: str) -> RefusedError:
-    return RefusedError(
-        400, f"{where}: is {kind[:60]!r}, but only {wanted} are accepted; write it as text", param=where
-    )
+def _part_text(part: InputText | OtherInput) -> str:
+    return part.text if isinstance(part, InputText) else ""
 
 
-def _refuse_unable(request: ResponseRequest) -> None:
-    """Refuse parameters that experts do not support.
-
-    Raises:
-        RefusedError: The request has such a parameter.
-    """
+def _faults_of(request: ResponseRequest) -> Iterator[tuple[str, str]]:
+    """Yield the fields that experts do not support, with the reasons."""
     extra: dict[str, Any] = request.model_extra or {}
     for name, value in extra.items():
         if name in UNABLE and value:
-            raise RefusedError(400, f"{name}: {UNABLE[name]}; leave it out", param=name)
+            yield name, f"{UNABLE[name]}; leave it out"
         if name not in UNABLE and name not in WITHOUT_EFFECT and name != "text":
             known = [*ResponseRequest.model_fields, *WITHOUT_EFFECT, "text"]
-            hint = did_you_mean(name[:100], known)
-            raise RefusedError(400, f"{name[:100]}: there is no such parameter{hint}; leave it out", param=name[:100])
+            yield name[:100], f"there is no such parameter{did_you_mean(name[:100], known)}; leave it out"
     text: Any = extra.get("text")
     form = text.get("format") if isinstance(text, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if form is not None and form != {"type": "text"}:
-        raise RefusedError(
-            400,
-            "text.format: the form of an answer is the expert's own (its output_schema); leave it out",
-            param="text",
-        )
+        yield "text.format", "the form of an answer is the expert's own (its output_schema); leave it out"
+    for number, item in enumerate(() if isinstance(request.input, str) else request.input):
+        if isinstance(item, OtherInput):
+            yield not_text(f"input[{number}]", item.type, "items of the type 'message'")
+        else:
+            for place, part in enumerate(() if isinstance(item.content, str) else item.content):
+                if isinstance(part, OtherInput):
+                    yield not_text(f"input[{number}].content[{place}]", part.type, "parts of the type 'input_text'")
 
 
 async def _then_forget(

@@ -81,7 +81,7 @@ class ServedRun:
         if self.message is None:
             return ""
         outputs, text = result_text(self.message.outputs), self.message.scratchpad
-        return (outputs or text) if self.offer.variables is not None else (text or outputs)
+        return (outputs or text) if self.offer.start is not None else (text or outputs)
 
     @property
     def shown_state(self) -> State:

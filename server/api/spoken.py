@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict
 from operad.runtime import events
 from operad.runtime.values.errors import AnswerError
 from operad.runtime.values.valid_json import to_json
-from operad.runtime.workflow.answer_stream import AnswerStream
 from operad.server.api.conversation import question_text
 from operad.server.api.event_log import Entry
 from operad.server.api.runs import Runs
@@ -71,7 +70,7 @@ async def stream_answer(run: ServedRun, wrong: str, beat: float) -> AsyncGenerat
     Raises:
         RefusedError: The run has no result, or its result differs from the text sent so far.
     """
-    live = AnswerStream(run.offer.streaming_operator())
+    live = run.offer.answer_stream()
     if not wrong:
         async with aclosing(run.log.follow(0, beat)) as entries:
             if not run.questions:

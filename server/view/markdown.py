@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from operad.runtime.observe.critical_path import critical_path
 from operad.runtime.observe.trace import Graph, Span, Trace
+from operad.runtime.values.map_item import without_index
 from operad.runtime.values.message import NO_USAGE
+from operad.runtime.values.text import shortened
 
 MOST_ROWS = 100
 MOST_IN_PICTURE = 100
@@ -136,7 +138,7 @@ def _enclosing_paths(path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """Yield the paths of the operators around an operator; for an item of a map, also the path of the map."""
     for end in range(1, len(path)):
         yield path[:end]
-        yield (*path[: end - 1], re.sub(r"\[\d+\]$", "", path[end - 1]))
+        yield (*path[: end - 1], without_index(path[end - 1]))
 
 
 def _picture(graph: Graph, by_name: Mapping[str, Sequence[Span]]) -> str:
@@ -167,12 +169,12 @@ def _picture(graph: Graph, by_name: Mapping[str, Sequence[Span]]) -> str:
 def _label(name: str) -> str:
     """Return a name as a label in Mermaid; special characters are replaced."""
     text = "".join(character if character.isalnum() or character in " -_.," else "·" for character in name)
-    return _shortened(text, 40).strip() or "·"
+    return shortened(text, 40).strip() or "·"
 
 
 def _code(text: str) -> str:
     """Return a text as inline code, also for a cell of a table."""
-    line = _shortened(_visible(" ".join(text.split())), MOST_OF_A_NAME).replace("|", "¦")
+    line = _visible(shortened(" ".join(text.split()), MOST_OF_A_NAME)).replace("|", "¦")
     if not line:
         return "`?`"
     ticks = "`" * (1 + _longest_backticks(line))
@@ -183,9 +185,10 @@ def _block(text: str) -> str:
     """Return a text as a code block, with its lines."""
     if not text.strip():
         return ""
-    shortened = _shortened(_visible("\n".join(text.splitlines())), MOST_OF_A_TEXT)
-    fence = "`" * max(3, 1 + _longest_backticks(shortened))
-    return f"{fence}text\n{shortened}\n{fence}"
+    head = shortened("\n".join(text.splitlines()), MOST_OF_A_TEXT)
+    shown = shortened(_visible(head), MOST_OF_A_TEXT)  # tabs become blanks
+    fence = "`" * max(3, 1 + _longest_backticks(shown))
+    return f"{fence}text\n{shown}\n{fence}"
 
 
 def _visible(text: str) -> str:
@@ -195,10 +198,6 @@ def _visible(text: str) -> str:
 
 def _longest_backticks(text: str) -> int:
     return max(map(len, re.findall("`+", text)), default=0)
-
-
-def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _status_word(status: object) -> str:

@@ -23,7 +23,7 @@ def models() -> Iterator[Case]:
         "template": "Answer this: {{#sys.query#}} ({{#1.how#}})",
         "empty": "",
         "fixed": "Go on.",
-        "files": "{{#sys.query#}}{{#1.how#}}",
+        "files": "{{#sys.query#}}\n\n{{#sys.files#}}",
     }
     for name, query in queries.items():
         memory = {**MEMORY, "query_prompt_template": query}
@@ -38,7 +38,7 @@ def models() -> Iterator[Case]:
                 ],
                 "1>2 2>3",
             ),
-            {**ASKED, "how": "in French"},
+            {**ASKED, "how": "in French", "sys.files": []},
             TURNS,
         )
     yield Case(
@@ -237,3 +237,37 @@ def questions() -> Iterator[Case]:
             {"q": "Where is it?"},
             pick=pick,
         )  # fmt: skip
+    yield Case(
+        "classifier-id",
+        "question-classifier: the id of the class",
+        app(
+            [start(q="text-input"), node("2", "question-classifier", **asks),
+             template("3", "{{ id }} {{ usage.total_tokens }}", id="2.class_id", usage="2.usage"), end("4", said="3.output")],
+            "1>2 2.a>3 2.b>3 3>4",
+        ),
+        {"q": "Where is it?"},
+        pick=1,
+    )  # fmt: skip
+    yield Case(
+        "extractor-report",
+        "parameter-extractor: __usage, __is_success",
+        app(
+            [start(q="text-input"),
+             node("2", "parameter-extractor", query=["1", "q"], model=asks["model"], reasoning_mode="prompt", instruction="",
+                  parameters=[{"name": "n", "type": "number", "required": True, "description": "A number"}]),
+             template("3", "{{ n }} {{ usage.total_tokens }} {{ success }}", n="2.n", usage="2.__usage", success="2.__is_success"),
+             end("4", said="3.output")],
+            "1>2 2>3 3>4",
+        ),
+        {"q": "7"},
+    )  # fmt: skip
+    yield Case(
+        "llm-report",
+        "llm: usage, reasoning_content",
+        app(
+            [start(), llm("2", ("user", "<think>Hm.</think>Hello")),
+             template("3", "{{ text }}|{{ thought }}|{{ usage.total_tokens }} {{ usage.currency }}",
+                      text="2.text", thought="2.reasoning_content", usage="2.usage"), end("4", said="3.output")],
+            "1>2 2>3 3>4",
+        ),
+    )  # fmt: skip

@@ -55,6 +55,20 @@ def assignments() -> Iterator[Case]:
         app([start(), llm("2", ("user", "{{#sys.query#}}")), answer("3", "{{#2.text#}} {{#sys.query#}}")], "1>2 2>3"),
         ASKED,
     )
+    of_start = [{"variable": "q", "value_selector": ["1", "sys.query"]}]
+    yield Case(
+        "system-query-of-start",
+        "sys.query",
+        app(
+            [
+                start(),
+                node("2", "template-transform", template="{{ q }}", variables=of_start),
+                answer("3", "{{#2.output#}}"),
+            ],
+            "1>2 2>3",
+        ),
+        ASKED,
+    )
     yield Case(
         "system-defaults",
         "sys.files, sys.dialogue_count and others have values",
@@ -209,6 +223,21 @@ def aggregators() -> Iterator[Case]:
             "1>2 2>5 5>6 6>7",
         ),
     )  # fmt: skip
+    none = code("2", "return {'n': None, 't': ''}", {"n": "string", "t": "string"})
+    for name, variable in (("none", "2.n"), ("empty-text", "2.t")):
+        both = [variable.split("."), ["1", "a"]]
+        grouped_too = {"group_enabled": True, "groups": [grouped("g", variable, "1.a")]}
+        yield Case(
+            f"aggregator-first-is-{name}",
+            "variable-aggregator: the first one that there is",
+            app(
+                [start(a="text-input"), none, node("3", "variable-aggregator", output_type="string", variables=both),
+                 node("4", "variable-aggregator", output_type="string", variables=[], advanced_settings=grouped_too),
+                 end("5", one="3.output", other="4.g.output")],
+                "1>2 2>3 3>4 4>5",
+            ),
+            {"a": "x"},
+        )  # fmt: skip
     off = {"group_enabled": False, "groups": [grouped("g1", "2.n", kind="number")]}
     yield Case(
         "aggregator-groups-off",
@@ -248,6 +277,7 @@ def lists() -> Iterator[Case]:
     operations = {
         "none": {},
         "empty-conditions": {"filter_by": {**yes, "conditions": []}},
+        "limit-0": {"limit": {**yes, "size": 0}},
         "filter-and-limit": {"filter_by": {**yes, "conditions": [like]}, "limit": {**yes, "size": 1}},
         "filter-order-limit": {
             "filter_by": {**yes, "conditions": [like]},
@@ -291,6 +321,27 @@ def conditions() -> Iterator[Case]:
                     "1>2 2.true>3 2.false>4 3>5 4>6",
                 ),
                 {"x": x, "limit": 5, "word": "w"},
+            )  # fmt: skip
+    for logic in ("and", "or"):
+        yield Case(
+            f"if-no-conditions-{logic}",
+            "if-else: a case without conditions",
+            app(
+                [start(), node("2", "if-else", cases=[case("true", logic=logic)]),
+                 template("3", "yes"), template("4", "no"), end("5", t="3.output"), end("6", t="4.output")],
+                "1>2 2.true>3 2.false>4 3>5 4>6",
+            ),
+        )  # fmt: skip
+    for operator in ("null", "not null", "exists", "not exists"):
+        for value in ("None", "0"):
+            yield Case(
+                f"if-{operator.replace(' ', '-')}-{value}",
+                "if-else: comparisons",
+                app(
+                    [start(), code("2", f"return {{'n': {value}}}", {"n": "number"}), branch("3", "2.n", operator, kind="number"),
+                     template("4", "yes"), template("5", "no"), end("6", t="4.output"), end("7", t="5.output")],
+                    "1>2 2>3 3.true>4 3.false>5 4>6 5>7",
+                ),
             )  # fmt: skip
     yield Case(
         "if-without-end",

@@ -31,6 +31,17 @@ def files() -> Iterator[Case]:
             given_inputs={"a": "x"},
         )
 
+    standing = [llm("4", ("user", "{{#9.text#}}")), template("5", "x")]
+    yield Case(
+        "nodes-without-path",
+        "nodes that no path leads to",
+        app(
+            [start(a="text-input"), template("2", "<{{ a }}>", a="1.a"), end("3", t="2.output"), *standing],
+            "1>2 2>3 4>5",
+        ),
+        {"a": "x"},
+    )
+
 
 def apps() -> Iterator[Case]:
     model = {"provider": "langgenius/tongyi/tongyi", "name": "qwen-plus", "mode": "chat", "completion_params": {}}

@@ -154,7 +154,7 @@ def workflow(dice: Dice, lamed: Lamed) -> Workflow:
     def throwers(names: str) -> list[Thrower]:
         return [Thrower(name, dice, lamed) for name in names.split()]
 
-    top = BuiltinWorkflow(3, name="thirty")
+    top = BuiltinWorkflow(max_rounds=3, name="thirty")
     a0, (a1, a2, a3) = Lister("a0", dice, lamed), throwers("a1 a2 a3")
     b0, b1, b2, b3 = throwers("b0 b1 b2 b3")
     c0, c1 = throwers("c0 c1")

@@ -18,8 +18,8 @@ draft = Operator("Write the letter, in two sentences.", id="draft", retry=3)
 @operator
 async def send(draft: str, context: RunContext) -> str:
     """Send the letter, if a person agrees. The key is the same at each try, so a mail server sends it once."""
-    if await context.ask(f"Send this? {draft}", "boolean"):
-        return f"sent, with the key {context.idempotency_key[:8]}"
+    if await context.ask(f"Send this? {draft}", bool):
+        return f"sent, with the key {context.idempotency_key}"
     return "not sent"
 
 
@@ -31,9 +31,7 @@ def main(word: str) -> None:
         if word == "start":
             print(flow.run("Thank Nils Berg for the samples.", run_id=RUN_ID).text)
         else:
-            answers = {question.id: word == "yes" for question in flow.questions(RUN_ID)}
-            result = flow.resume(RUN_ID, answers)
-            print(result.text if result else "another process continues it")
+            print(flow.resume(RUN_ID, word == "yes").text)
     except PausedError as paused:
         for question in paused.questions:
             print(question.text)

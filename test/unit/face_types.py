@@ -92,6 +92,14 @@ async def later(x: Claims) -> list[int]:
     return [2]
 
 
+def yielding(x: Claims) -> Iterator[str]:
+    yield "a"
+
+
+async def taking(x: Claims) -> Take[int]:
+    return Take("a", 2)
+
+
 of_text: FunctionOperator[str] = bullets
 of_number: FunctionOperator[int] = late
 of_claims: FunctionOperator[Claims] = triage
@@ -114,6 +122,11 @@ assert_type(Workflow([facts, check]).run("x").output, Any)
 assert_type(Workflow(triage["a"] >> answer).run("q").output, str)
 assert_type(BuiltinWorkflow(facts >> check).run("x").output, str)
 assert_type(Workflow(3), Workflow[Any])
+assert_type(Workflow(plain), Workflow[int])
+assert_type(Workflow(later), Workflow[list[int]])
+assert_type(Workflow(yielding), Workflow[str])
+assert_type(Workflow(taking), Workflow[int])
+assert_type(Workflow(facts >> yielding), Workflow[str])
 
 growing = Workflow(names)
 counted = growing.add(plain, after=[names])
@@ -188,7 +201,9 @@ assert_type(each_late, Map[list[int]])
 assert_type(each_facts, Map[Claims])
 assert_type(Map(each=Workflow(facts), on_error="skip"), Map[Claims])
 assert_type(Map(each=facts, on_error="keep"), Map[Claims | ItemError])
-assert_type(Map(each=words), Map[Any])
+assert_type(Map(each=words), Map[str])
+assert_type(Map(each=yielding), Map[str])
+assert_type(growing.map(yielding, over="items"), Map[str])
 assert_type(Workflow(names >> each_facts).run("x").output, list[Claims])
 assert_type(result[each_facts], list[Claims])
 assert_type(growing.map(facts, over="items"), Map[Claims])

@@ -7,8 +7,10 @@ from pydantic import BaseModel
 from operad import (
     Action,
     Evaluator,
+    Expert,
     InvalidError,
     Job,
+    Leader,
     MonoModelReasoner,
     OperadError,
     Operator,
@@ -21,7 +23,7 @@ from operad import (
     tool,
 )
 from operad.operators.mcp import StdioServer
-from operad.runtime import BuiltinWorkflow, RunningLoopError
+from operad.runtime import BuiltinWorkflow, Profile, RunningLoopError
 
 
 class Claims(BaseModel):
@@ -76,6 +78,26 @@ WRONG = {
     "@tool(approv=True)": (
         lambda: tool(approv=True),
         "@tool(…) has no option 'approv' (did you mean 'approve'?); it has: name, description, timeout, approve",
+    ),
+    "@tool(approve='yes')": (
+        lambda: tool(approve="yes")(spoken),  # pyright: ignore[reportArgumentType]
+        "Tool(…): approve: must be true or false, got 'yes' (str) or must be a function, got 'yes' (str)",
+    ),
+    "Expert('a name', flow)": (
+        lambda: Expert("Clerk", flow),
+        "Expert(…): profile: expected Profile(…), got 'Clerk' (str)",
+    ),
+    "Expert(profile, facts)": (
+        lambda: Expert(Profile(name="Clerk"), facts),
+        "Expert(…): workflow: expected Workflow(…), got <operator 'facts'> (FunctionOperator)",
+    ),
+    "Expert(profile, flow, 3)": (
+        lambda: Expert(Profile(name="Clerk"), flow, 3),
+        "model: expected a model's name, a Model or a reasoner; got 3 (int)",
+    ),
+    "Leader(profile, [flow])": (
+        lambda: Leader(Profile(name="Boss"), [flow]),
+        "Leader(…): expert: expected Expert(…), got <BuiltinWorkflow 'flow': 1 operator, engine builtin> (BuiltinWorkflow)",
     ),
     "durable='sqlite:runs.db'": (
         lambda: Workflow(facts, durable="sqlite:runs.db"),
@@ -229,7 +251,8 @@ WRONG = {
     ),
     "*values": (
         lambda: operator(several),
-        "operator 'several': parameter '*values' is variadic positional; parameters are bound by name",
+        "operator 'several': parameter '*values' is variadic positional; parameters are bound by name; wrap it in a function "
+        "of your own, whose `**answers` are all answers by id",
     ),
     "ports of a function as text": (
         lambda: operator(ports="a")(several),
@@ -440,9 +463,11 @@ def test_a_right_use_of_the_same_is_none():
     config = OperatorConfig(instruction="Say.", output_schema=Claims, tools=[search])
     assert '"claims"' in config.output_schema
     assert Job("x", id="i", session_id="s") == Job(goal="x", id="i", session_id="s")
-    assert Workflow(2).max_rounds == 2
     assert BuiltinWorkflow(facts, policy=None, budget=None, limits=None).run("x").text == "x"
     assert Take("a").value is None
+    expert = Expert(Profile(name="Clerk"), flow, "gpt-5")  # the name of a model, and none: as for a workflow
+    assert isinstance(expert.reasoner, MonoModelReasoner)
+    assert repr(Leader(Profile(name="Boss"), [expert])) == "<Leader 'Boss'>"
 
 
 def several_words(text: str) -> int:

@@ -28,6 +28,7 @@ from operad.flows.formats.comfyui.written import INLET, NAME, OUTLET, link_parts
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.comfyui.reading import list_of, mapping_of
 from operad.runtime.values.errors import Hints, InvalidError, Issue, shorten
+from operad.runtime.values.text import shortened
 
 _FILE_SUFFIX = re.compile(r"\.[A-Za-z]\w{1,11}$")
 """Extension of a file name, such as that of a model."""
@@ -198,7 +199,7 @@ def _value_issues(value: Any, definition: InputDefinition, node_id: str) -> Iter
         try:
             number: float = int(value) if definition.type == "INT" else float(value)
         except (TypeError, ValueError, OverflowError):
-            yield Issue("wrong-value", f"{name}: must be a number, not {_shortened(value)}", node_id)
+            yield Issue("wrong-value", f"{name}: must be a number, not {_shown(value)}", node_id)
             return
         if definition.min is not None and number < definition.min:
             yield Issue("value-out-of-range", f"{name}: must be at least {definition.min}, not {number}", node_id)
@@ -208,12 +209,11 @@ def _value_issues(value: Any, definition: InputDefinition, node_id: str) -> Iter
         chosen = list_of(value) if isinstance(value, list) else [value]
         unknown = [each for each in chosen if each not in definition.options]
         if unknown and isinstance(unknown[0], str) and _FILE_SUFFIX.search(unknown[0]):
-            yield Issue("missing-file", f"{name}: the server has no file {_shortened(unknown[0])}", node_id)
+            yield Issue("missing-file", f"{name}: the server has no file {_shown(unknown[0])}", node_id)
         elif unknown:
             options = shorten([str(each) for each in definition.options])
-            yield Issue("value-not-in-options", f"{name}: {_shortened(unknown[0])} is none of: {options}", node_id)
+            yield Issue("value-not-in-options", f"{name}: {_shown(unknown[0])} is none of: {options}", node_id)
 
 
-def _shortened(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) < 80 else f"{text[:77]}..."
+def _shown(value: Any) -> str:
+    return shortened(repr(value), 80)

@@ -104,9 +104,9 @@ def _comment(spec: NodeSpec) -> str:
     """Return the comment of a line: the id and, if the node has one, the title."""
     plain_id = _PLAIN_ID.fullmatch(spec.id) and spec.id != spec.type
     shown_id = spec.id if plain_id else json.dumps(spec.id)
-    api_data = mapping_of(mapping_of(spec.extra.get(NAME)).get("api"))
+    extra = mapping_of(spec.extra.get(NAME))
     title = title_of(spec)
-    if ui_of(spec) is None and api_data != {"_meta": {"title": title}}:
+    if ui_of(spec) is None and "title" not in extra and extra.get("api") != {"_meta": {"title": title}}:
         return shown_id
     plain_title = title.isprintable() and title == title.strip() and title and not title.startswith('"')
     return f"{shown_id} {title if plain_title else json.dumps(title)}"

@@ -420,8 +420,8 @@ class _Flattening:
         edge = next(iter(instance.into(spec.id).values()), None)
         if spec.type == "Reroute" and edge is not None:
             return _Step(instance, edge.source, edge.port)
-        values = list_of(node_of(spec).get("widgets_values"))
-        return _Value(values[0]) if spec.type == "PrimitiveNode" and values else None
+        values = values_of(spec)
+        return _Value(values["value"]) if spec.type == "PrimitiveNode" and "value" in values else None
 
 
 def _size(value: Any) -> int:

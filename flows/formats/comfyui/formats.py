@@ -23,6 +23,7 @@ from operad.flows.formats.comfyui.written import (
     BYPASSED,
     MUTED,
     NAME,
+    VIRTUAL,
     is_virtual,
     mode_of,
     node_of,
@@ -91,19 +92,13 @@ def _api_losses(graph: NodeGraph, definitions: Definitions) -> list[Issue]:
     return [
         *_foreign_losses(graph),
         *_appearance_losses(graph),
-        *_unnamed_values(graph, definitions),
-        *_skipped_nodes(graph),
+        *_node_losses(graph, definitions),
         *_values_replaced_by_page(graph),
     ]
 
 
 def _code_losses(graph: NodeGraph, definitions: Definitions) -> list[Issue]:
-    return [
-        *_foreign_losses(graph),
-        *_appearance_losses(graph),
-        *_unnamed_values(graph, definitions),
-        *_server_data_losses(graph),
-    ]
+    return [*_api_losses(graph, definitions), *_server_data_losses(graph)]
 
 
 def _foreign_losses(graph: NodeGraph) -> Iterator[Issue]:
@@ -135,21 +130,18 @@ def _appearance_losses(graph: NodeGraph) -> Iterator[Issue]:
         yield Issue("loss", "places, sizes, colours, groups and what else the page says besides what is run")
 
 
-def _unnamed_values(graph: NodeGraph, definitions: Definitions) -> Iterator[Issue]:
+def _node_losses(graph: NodeGraph, definitions: Definitions) -> Iterator[Issue]:
+    """Yield the nodes that no server runs, and those whose values have no names."""
     for spec in graph.nodes:
         written = list_of(node_of(spec).get("widgets_values"))
-        if written and not places(spec, definitions.get(spec.type)):
+        if is_virtual(spec) or mode_of(spec) in (MUTED, BYPASSED):
+            yield Issue("loss", f"the node ({spec.type}), which no server runs", spec.id)
+        elif written and not places(spec, definitions.get(spec.type)):
             yield Issue(
                 "loss",
                 "its values, as the file does not tell their names; give the classes of the server with --object-info",
                 spec.id,
             )
-
-
-def _skipped_nodes(graph: NodeGraph) -> Iterator[Issue]:
-    for spec in graph.nodes:
-        if is_virtual(spec) or mode_of(spec) in (MUTED, BYPASSED):
-            yield Issue("loss", f"the node ({spec.type}), which no server runs", spec.id)
 
 
 def _values_replaced_by_page(graph: NodeGraph) -> Iterator[Issue]:
@@ -173,6 +165,8 @@ def _server_data_losses(graph: NodeGraph) -> Iterator[Issue]:
             yield Issue("loss", "all nodes of this id but the first", node_id)
     for spec in graph.nodes:
         api_data: Any = mapping_of(mapping_of(spec.extra.get(NAME)).get("api"))
+        if spec.type in VIRTUAL and not is_virtual(spec):
+            yield Issue("loss", f"that a server runs it: in code, {spec.type} is a node of the page", spec.id)
         if api_data and api_data != {"_meta": {"title": title_of(spec)}}:
             yield Issue("loss", f"what stands besides class and inputs: {', '.join(api_data)}", spec.id)
     for edge in graph.edges:
@@ -216,7 +210,7 @@ def _json_of(content: bytes) -> Any:
 
 
 def _dump_code(graph: NodeGraph, definitions: Definitions) -> bytes:
-    return dump_code(graph, definitions).encode()
+    return dump_code(executable(graph, definitions), definitions).encode()
 
 
 def formats(definitions: Definitions = NO_DEFINITIONS) -> tuple[Format, Format, Format]:

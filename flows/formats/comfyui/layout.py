@@ -7,7 +7,7 @@ from typing import Any
 
 from operad.flows.formats.comfyui.definitions import Definitions, NodeDefinition
 from operad.flows.formats.comfyui.widgets import follows_control, with_defaults
-from operad.flows.formats.comfyui.written import id_text, node_of, title_of, ui_of
+from operad.flows.formats.comfyui.written import id_text, is_virtual, node_of, title_of, ui_of
 from operad.flows.formats.order import depths
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.comfyui.reading import list_of, mapping_of
@@ -99,7 +99,7 @@ def _new_node(spec: NodeSpec, definition: NodeDefinition | None, edges: list[Edg
     ]
     widgets: list[Any] = []
     for name, value in values.items():
-        if name != "upload":
+        if name != "upload" and not is_virtual(spec):
             input_type = known[name].type if name in known else "*"
             inputs.append({"name": name, "type": input_type, "widget": {"name": name}, "link": None})
         widgets.append(value)

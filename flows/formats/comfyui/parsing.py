@@ -13,7 +13,7 @@ from itertools import count, zip_longest
 from typing import Any, cast
 
 from operad.flows.formats.comfyui.code import callee_of
-from operad.flows.formats.comfyui.written import NAME
+from operad.flows.formats.comfyui.written import NAME, VIRTUAL
 from operad.flows.formats.json_text import MAX_DEPTH
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.values.errors import InvalidError, Issue, describe
@@ -109,9 +109,12 @@ def _graph_of(lines: Sequence[_Line], name: str) -> NodeGraph:
     nodes: list[NodeSpec] = []
     edges: list[Edge] = []
     for node_id, line in zip(ids, lines, strict=True):
-        api_data = {} if line.title is None else {"_meta": {"title": line.title}}
+        if line.type in VIRTUAL:
+            extra = {} if line.title is None else {"title": line.title}
+        else:
+            extra = {"api": {} if line.title is None else {"_meta": {"title": line.title}}}
         params = {key: value for key, value in line.values.items() if not isinstance(value, _VariableUse)}
-        nodes.append(NodeSpec(node_id, line.type, params, extra={NAME: {"api": api_data}}))
+        nodes.append(NodeSpec(node_id, line.type, params, extra={NAME: extra}))
         for key, use in line.values.items():
             if isinstance(use, _VariableUse):
                 known = use.variable in assigned

@@ -13,12 +13,10 @@ from typing import Any
 from operad.flows.formats.comfyui.definitions import Definitions
 from operad.flows.formats.comfyui.layout import laid_out
 from operad.flows.formats.comfyui.widgets import places, values_of
-from operad.flows.formats.comfyui.written import INLET, NAME, OUTLET, id_text, link_parts, named, slot_name, ui_of
+from operad.flows.formats.comfyui.written import NAME, id_text, link_parts, named, slot_name, ui_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.comfyui.reading import list_of, mapping_of
 from operad.runtime.values.errors import InvalidError, Issue
-
-_BOUNDS = (INLET, OUTLET)
 
 
 def is_ui(data: Any) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from operad.flows.formats.comfyui.definitions import COMBO, InputDefinition, NodeDefinition
-from operad.flows.formats.comfyui.written import node_of, slots
+from operad.flows.formats.comfyui.written import VIRTUAL, is_virtual, node_of, slots
 from operad.flows.node_graph import NodeSpec
 from operad.operators.comfyui.reading import list_of, mapping_of
 
@@ -28,6 +28,8 @@ def places(spec: NodeSpec, definition: NodeDefinition | None = None) -> Mapping[
     if isinstance(values, dict):
         return {name: name for name in mapping_of(values)}
     value_list = list_of(values)
+    if is_virtual(spec):
+        return {VIRTUAL[spec.type]: 0} if VIRTUAL[spec.type] and value_list else {}
     named_values = mapping_of(node_of(spec).get("widgets_values_named"))
     if list(named_values.values()) == list(value_list):
         return {name: index for index, name in enumerate(named_values) if name not in _CLIENT_ONLY}

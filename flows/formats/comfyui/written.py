@@ -11,14 +11,14 @@ from operad.operators.comfyui.reading import list_of, mapping_of
 NAME = "comfyui"
 """Name of the format, and key of its data in `extra`.
 
-The data are, for a node, ``{"ui": node as the page wrote it}`` or ``{"api": fields of the server's form besides class
-and inputs}``; for an edge, ``{"ui": link}``; for a graph, ``{"ui": document}`` without nodes, and with links as ids. In
+The data are, for a node, ``{"ui": node as the page wrote it}``, ``{"api": fields of the server's form besides class and
+inputs}`` or, for a class of `VIRTUAL` in code, ``{"title": title}``; for an edge, ``{"ui": link}``; for a graph, ``{"ui": document}`` without nodes, and with links as ids. In
 a graph read from code, an edge whose variable was not assigned has ``{"undefined": variable}``, and the graph has
 ``{"variables": assigned variables}``.
 """
 
-VIRTUAL = {"Note", "MarkdownNote", "Reroute", "PrimitiveNode"}
-"""Classes that only the page has; servers do not run them."""
+VIRTUAL = {"Note": "text", "MarkdownNote": "text", "PrimitiveNode": "value", "Reroute": ""}
+"""Classes that only the page has, and servers do not run, with the names of their values; empty for none."""
 
 MUTED, BYPASSED = 2, 4
 """Modes of nodes that do not run: a muted node has no output, a bypassed node passes its inputs on."""
@@ -67,8 +67,8 @@ def named(written: Any, slot: int) -> str:
 def title_of(spec: NodeSpec) -> str:
     """Return the title of a node for people."""
     extra = mapping_of(spec.extra.get(NAME))
-    title = mapping_of(mapping_of(extra.get("api")).get("_meta")).get("title") if "api" in extra else None
-    title = node_of(spec).get("title") or title
+    api_title = mapping_of(mapping_of(extra.get("api")).get("_meta")).get("title")
+    title = node_of(spec).get("title") or extra.get("title") or api_title
     return title if isinstance(title, str) else spec.type
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, json_or_text, list_of, pairs_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
-from operad.operators.nodes.extractor import IS_SUCCESS, REASON
+from operad.operators.nodes.extractor import REPORT
 from operad.operators.variables import Selector, Text
 
 
@@ -71,20 +71,25 @@ def read_value_type(kind: Any) -> Any:
 
 
 def _with_reports(graph: NodeGraph) -> NodeGraph:
-    """Let extractors go on after an answer that does not fit, as in Dify, if a node reads whether it did."""
+    """Adapt nodes to the reports of theirs that other nodes read.
+
+    An extractor goes on after an answer that does not fit, as in Dify, if a node reads whether it did. A classifier has
+    the ids of its classes only if a node reads the id of the chosen one.
+    """
     read = {
-        selector.node
+        (selector.node, selector.variable.partition(".")[0])
         for spec in graph.nodes
-        for selector in _selectors(spec.params)
-        if selector.variable in (IS_SUCCESS, REASON)
+        for selector in selectors_named(spec.params)
     }
-    specs = [
-        replace(spec, params={**fields_of(spec.params), "on_mismatch": "empty"})
-        if spec.type == "parameter-extractor" and spec.id in read
-        else spec
-        for spec in graph.nodes
-    ]
-    return replace(graph, nodes=specs)
+
+    def params_of(spec: NodeSpec) -> Any:
+        if spec.type == "parameter-extractor" and any((spec.id, name) in read for name in REPORT):
+            return {**fields_of(spec.params), "on_mismatch": "empty"}
+        if spec.type == "question-classifier" and (spec.id, "class_id") not in read:
+            return {name: value for name, value in fields_of(spec.params).items() if name != "class_ids"}
+        return spec.params
+
+    return replace(graph, nodes=[replace(spec, params=params_of(spec)) for spec in graph.nodes])
 
 
 def _with_objects(graph: NodeGraph, conversation_nodes: Sequence[NodeSpec]) -> NodeGraph:
@@ -113,7 +118,7 @@ def _with_objects(graph: NodeGraph, conversation_nodes: Sequence[NodeSpec]) -> N
     return replace(graph, nodes=specs)
 
 
-def _selectors(value: Any) -> Iterator[Selector]:
+def selectors_named(value: Any) -> Iterator[Selector]:
     """Yield the variables that parameters name as ``[variable, id]`` or in texts, at any depth."""
     if isinstance(value, str):
         yield from Text(value).selectors
@@ -122,4 +127,4 @@ def _selectors(value: Any) -> Iterator[Selector]:
     elif isinstance(value, list | dict):
         holder = cast("Mapping[str, Any] | list[Any]", value)
         for each in holder.values() if isinstance(holder, Mapping) else holder:
-            yield from _selectors(each)
+            yield from selectors_named(each)

@@ -100,11 +100,13 @@ class Names:
 
     def _read(self, node: str, variable: str) -> tuple[str, str]:
         """Return Operad's variable and node id; values from outside of the graph become inputs of the start node."""
+        operad_id = self.read_id(node)
+        if self._start and operad_id == self._start and variable.startswith("sys."):  # as in older files
+            node, variable = "sys", variable.removeprefix("sys.")
         if node in OUTSIDE and self._start and node not in self._operad_ids:
             name = f"{node}.{variable}"
             self.outside[name] = None
             return name, self._start
-        operad_id = self.read_id(node)
         kind = self._types.get(operad_id, "")
         for (node_type, name), dify_name in _RENAMED.items():
             if kind == node_type and variable == dify_name:

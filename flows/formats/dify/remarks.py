@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from operad.flows.formats.dify.fields import ANY_NODE, AROUND, EDGE, FILE, NODES
+from operad.flows.formats.dify.in_workflow import selectors_named
 from operad.flows.formats.dify.nodes.tools import tool_type
 from operad.flows.formats.dify.plugins import Plugins
 from operad.flows.formats.dify.read import is_note
@@ -13,6 +14,7 @@ from operad.flows.formats.dify.write import EXTRA, Writer, read_type, values_of
 from operad.flows.formats.fields import Declared, Owner, Remark, Use, remarks_on
 from operad.flows.formats.shapes import Fields, each_of, fields_of, text_of
 from operad.flows.node_graph import NodeGraph
+from operad.operators.node import ERROR_TYPE
 
 
 def remarks_of(graph: NodeGraph, plugins: Plugins) -> Iterator[Remark]:
@@ -24,7 +26,17 @@ def remarks_of(graph: NodeGraph, plugins: Plugins) -> Iterator[Remark]:
     """
     if any(EXTRA in each.extra for each in (graph, *graph.nodes, *graph.edges)):
         operad_ids = {dify_id: operad_id for operad_id, dify_id in Writer(graph, plugins).ids.items()}
-        yield from remarks_on_values(values_of(graph, plugins), plugins, operad_ids)
+        standing = {spec.id for spec in graph.nodes} - graph.runnable.by_id.keys()
+        yield from (Owner(node_id).remark("edges", Declared(Use.NOTE, _STANDS)) for node_id in sorted(standing))
+        remarks = remarks_on_values(values_of(graph, plugins), plugins, operad_ids)
+        yield from (remark for remark in remarks if remark.node not in standing)
+        read = (each for spec in graph.nodes for each in selectors_named(spec.params) if each.variable == ERROR_TYPE)
+        for node_id in dict.fromkeys(each.node for each in read):
+            yield Owner(node_id).remark(ERROR_TYPE, Declared(Use.NOTE, _OTHER_NAMES))
+
+
+_STANDS = "no path leads to this node from the start, and it does not run"
+_OTHER_NAMES = "is the name of Operad's error, such as CodeError or FetchError, not Dify's; compare error_message"
 
 
 def remarks_on_values(root: Fields, plugins: Plugins, ours: Mapping[str, str] | None = None) -> Iterator[Remark]:

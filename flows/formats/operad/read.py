@@ -11,6 +11,7 @@ from operad.operators.named_params import positional
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.document import MAX_BYTES, Document, Path_, parse_document
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.values.text import shortened
 
 
 def document_of(data: bytes, name: str) -> Document:
@@ -247,5 +248,4 @@ class Reader:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"
+    return shortened(repr(value), 60)

@@ -7,6 +7,7 @@ from functools import cache
 
 from operad.flows.formats.comfyui.definitions import COMBO, Definitions, InputDefinition, NodeDefinition, accepts
 from operad.runtime.knowledge.similarity import similarity
+from operad.runtime.values.text import shortened
 
 BEST = 25
 """Number of classes to describe because the instruction uses their words."""
@@ -157,26 +158,26 @@ def _required_links(definition: NodeDefinition) -> list[str]:
 def _line(name: str, definition: NodeDefinition) -> str:
     inputs = ", ".join(dict.fromkeys(_required_links(definition)))
     outputs = ", ".join(definition.outputs) or ("an output" if definition.output_node else "nothing")
-    return _cut(f"{name}({inputs}) → {outputs}: {definition.description}", _MAX_LINE)
+    return shortened(f"{name}({inputs}) → {outputs}: {definition.description}", _MAX_LINE)
 
 
 def _description(name: str, definition: NodeDefinition) -> str:
     """Return the description of a class with its inputs and outputs."""
-    lines = [f"{name}: {_cut(definition.description, _MAX_DESCRIPTION)}"]
+    lines = [f"{name}: {shortened(definition.description, _MAX_DESCRIPTION)}"]
     lines += [f"  {_input(input_definition)}" for input_definition in definition.inputs.values()]
     outputs = [
         kind if kind == called else f"{kind} ({called})"
         for kind, called in zip(definition.outputs, definition.names, strict=False)
     ]
     lines.append(f"  → {', '.join(outputs) or 'nothing'}{', an output node' if definition.output_node else ''}")
-    return _cut("\n".join(lines), _MAX_CLASS)
+    return shortened("\n".join(lines), _MAX_CLASS)
 
 
 def _input(definition: InputDefinition) -> str:
     """Return an input with its type, default and range; optional inputs are in brackets."""
     text = f"{definition.name}: {_type_text(definition)}"
     if definition.default is not None:
-        text += f" = {_cut(repr(definition.default), _MAX_OPTION)}"
+        text += f" = {shortened(repr(definition.default), _MAX_OPTION)}"
     if definition.min is not None or definition.max is not None:
         text += f", {definition.min} to {definition.max}"
     return text if definition.required else f"[{text}]"
@@ -186,10 +187,6 @@ def _type_text(definition: InputDefinition) -> str:
     """Return the type of an input, or its options."""
     if definition.type != COMBO or not definition.options:
         return definition.type
-    shown_options = " | ".join(_cut(repr(option), _MAX_OPTION) for option in definition.options[:MOST_OPTIONS])
+    shown_options = " | ".join(shortened(repr(option), _MAX_OPTION) for option in definition.options[:MOST_OPTIONS])
     omitted = len(definition.options) - MOST_OPTIONS
     return f"{shown_options} and {omitted} more" if omitted > 0 else shown_options
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"

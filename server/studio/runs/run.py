@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -15,6 +14,7 @@ from operad.runtime import events
 from operad.runtime.agents.agent import Agent
 from operad.runtime.observe.trace import Trace
 from operad.runtime.values.errors import InputError, describe, did_you_mean
+from operad.runtime.values.map_item import MapItem, without_index
 from operad.runtime.values.message import Job, WorkflowMessage, new_id
 from operad.runtime.workflow.handle import RunHandle
 from operad.server.studio.runs.reuse import LastRun
@@ -23,8 +23,6 @@ from operad.server.studio.runs.values import Files
 from operad.server.view.picture import picture
 from operad.server.view.server import RunPage
 from operad.server.view.sources import LiveSource
-
-_INDEX = re.compile(r"\[\d+\]$")
 
 
 class StudioRun:
@@ -88,15 +86,16 @@ class StudioRun:
         if event.run_id != self.id:
             return
         self._trace.apply(event)
-        node = _INDEX.sub("", event.path[-1]) if event.path else ""
+        node = without_index(event.path[-1]) if event.path else ""
         if isinstance(event, events.OperatorFinished) and node:
             shown = self.files.shown(event.message.outputs or {"text": event.message.scratchpad})
             self._outputs.append((self._trace.version, node, event.round if len(event.path) == 1 else 0, shown))
             if node not in self._reused:
                 self._last.note(node, event.message)
         elif isinstance(event, events.WorkflowEntered) and event.item is not None:
-            item = {"item": event.item, "index": int(event.path[-1].rpartition("[")[2].rstrip("]"))}
-            self._last.items[node] = WorkflowMessage(outputs=item, operator_id=node)
+            item = MapItem.parse(event.path[-1])
+            outputs = {"item": event.item, "index": item.index if item else 0}
+            self._last.items[node] = WorkflowMessage(outputs=outputs, operator_id=node)
         elif isinstance(event, events.OperatorFailed) and node:
             self._last.errors[node] = event.error
         elif isinstance(event, events.RunFinished) and not event.path:
@@ -159,9 +158,10 @@ class StudioRun:
         return [
             {
                 "id": span.name,
-                "node": _INDEX.sub("", span.path[-1]) if span.path else "",
+                "node": without_index(span.path[-1]) if span.path else "",
                 "text": span.details.get("question", ""),
                 "schema": span.details.get("schema"),
+                "arguments": span.details.get("arguments"),
             }
             for span in self._trace.spans
             if span.kind == "question" and span.end is None

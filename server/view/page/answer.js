@@ -1,6 +1,6 @@
 // The form in which a person answers what a run asks.
 
-/** Fields for what a JSON Schema asks; what cannot be asked in fields is asked as JSON. The arguments of a call to allow are JSON text. */
+/** Fields for what a JSON Schema asks; what cannot be asked in fields is asked as JSON. `answer` takes JSON text, because numbers of JavaScript round large ones. */
 function answerForm({ schema, arguments: given }, answer, say) {
   if (given !== undefined) return approvalForm(given, answer, say);
   const fields = [];
@@ -8,20 +8,20 @@ function answerForm({ schema, arguments: given }, answer, say) {
     const label = of?.title ?? name;
     const field = fieldFor(of, needed);
     fields.push({ name, ...field });
-    return make("label.field", {}, make("span", { textContent: needed ? label : `${label} (may be left out)`, dir: "auto" }), field.input);
+    return make("label.field", {}, make("span", { textContent: needed ? label : `${label} (may be left out)`, dir: "auto" }), field.input, of?.description ? make("span.soft", { textContent: of.description, dir: "auto" }) : null);
   };
   const kind = schema?.type;
   const simple = kind === "object" && schema.properties && Object.values(schema.properties).every((each) => ["string", "boolean", "integer", "number"].includes(each?.type) || each?.enum);
   const rows = simple ? Object.entries(schema.properties).map(([name, of]) => add(name, of, schema.required?.includes(name) ?? false)) : [add("answer", schema, true)];
   if (kind === "boolean") {
-    return make("div.answer", {}, make("button.main", { type: "button", textContent: "Yes", onclick: () => answer(true) }), make("button", { type: "button", textContent: "No", onclick: () => answer(false) }));
+    return make("div.answer", {}, make("button.main", { type: "button", textContent: "Yes", onclick: () => answer("true") }), make("button", { type: "button", textContent: "No", onclick: () => answer("false") }));
   }
   return make("form.answer", {
     onsubmit: (event) => {
       event.preventDefault();
       try {
-        const values = Object.fromEntries(fields.map(({ name, read }) => [name, read()]).filter(([, value]) => value !== undefined));
-        answer(simple ? values : values.answer);
+        const values = fields.map(({ name, read }) => [name, read()]).filter(([, json]) => json !== undefined);
+        answer(simple ? `{${values.map(([name, json]) => `${JSON.stringify(name)}:${json}`)}}` : values[0][1]);
       } catch (error) {
         say(`that is no JSON: ${error.message}`);
       }
@@ -29,22 +29,27 @@ function answerForm({ schema, arguments: given }, answer, say) {
   }, rows, make("button.main", { textContent: "Answer" }));
 }
 
-/** An input for a value, and how to read it: undefined where it is empty and not needed. */
+/** An input for a value, and how to read it as JSON: undefined where it is empty and not needed. */
 function fieldFor(of, needed) {
   const choices = of?.enum ?? (of?.type === "boolean" ? [true, false] : null);
   if (choices) {
     const said = (each) => (of.enum ? String(each) : each ? "yes" : "no");
-    const input = make("select", {}, needed ? [] : make("option", { value: "" }), choices.map((each) => make("option", { value: JSON.stringify(each), textContent: said(each) })));
-    return { input, read: () => (input.value === "" ? undefined : JSON.parse(input.value)) };
+    const input = make("select", { required: needed }, make("option", { value: "" }), choices.map((each) => make("option", { value: JSON.stringify(each), textContent: said(each) })));
+    return { input, read: () => input.value || undefined };
   }
   const empty = (input) => !needed && input.value === "";
   if (of?.type === "integer" || of?.type === "number") {
     const input = make("input", { type: "number", step: of.type === "integer" ? "1" : "any", required: needed });
-    return { input, read: () => (empty(input) ? undefined : Number(input.value)) };
+    return { input, read: () => (empty(input) ? undefined : /^-?\d+$/.test(input.value) ? String(BigInt(input.value)) : String(Number(input.value))) };
   }
   const input = make("textarea", { rows: 2, dir: "auto" });
   const asText = !of?.type || of.type === "string";
-  return { input, read: () => (empty(input) ? undefined : asText ? input.value : JSON.parse(input.value)) };
+  return { input, read: () => (empty(input) ? undefined : asText ? JSON.stringify(input.value) : checkedJson(input.value)) };
+}
+
+function checkedJson(text) {
+  JSON.parse(text);
+  return text;
 }
 
 /** The form for the call of a tool: a person allows it, with these or other arguments, or refuses it, with a reason or without. */
@@ -53,16 +58,17 @@ function approvalForm(given, answer, say) {
   const call = make("textarea", { rows: 4, dir: "auto", value: given });
   const shown = call.value;
   const reason = make("textarea", { rows: 2, dir: "auto" });
+  const answerText = (text) => answer(JSON.stringify(text));
   const allow = () => {
-    if (call.value === shown) return answer("yes");
+    if (call.value === shown) return answerText("yes");
     try {
-      answer(JSON.parse(call.value), call.value); // the text is sent, because parsing rounds large numbers
+      answer(checkedJson(call.value));
     } catch (error) {
       say(`the arguments are no JSON: ${error.message}`);
     }
   };
   const button = (textContent, onclick, kind = "button") => make(kind, { type: "button", textContent, onclick });
-  const always = button("Always allow in this run", () => answer("always"));
+  const always = button("Always allow in this run", () => answerText("always"));
   const hint = make("p.soft", { textContent: "Edited arguments apply to this call only: use Allow.", hidden: true });
   call.oninput = () => {
     always.disabled = call.value !== shown;
@@ -73,5 +79,5 @@ function approvalForm(given, answer, say) {
     make("div", {}, button("Allow", allow, "button.main"), " ", always),
     hint,
     field("Reason (may be left out)", reason),
-    button("Refuse", () => answer(reason.value.trim() ? `no: ${reason.value.trim()}` : "no")));
+    button("Refuse", () => answerText(reason.value.trim() ? `no: ${reason.value.trim()}` : "no")));
 }

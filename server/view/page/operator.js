@@ -325,7 +325,7 @@ class Panel {
     else if (!app.may("answer")) box.append(make("p.soft", { textContent: "It cannot be answered here, but where the run goes on." }));
     else {
       const begin = () => (this.answering = span.id);
-      const answer = async (value, json = JSON.stringify(value)) => {
+      const answer = async (json) => {
         begin();
         told.textContent = "sending …";
         try {

@@ -552,6 +552,13 @@ def test_events_are_written_while_a_question_is_open_and_when_the_run_ends_with_
     assert kinds[-1] == "RunFailed"
 
 
+SENDS = {
+    "type": "object",
+    "properties": {"send": {"enum": ["yes", "no"], "description": "yes: Send; no: Leave it"}},
+    "required": ["send"],
+}
+
+
 @pytest.mark.parametrize(
     ("schema", "wanted", "text", "value"),
     [
@@ -566,9 +573,25 @@ def test_events_are_written_while_a_question_is_open_and_when_the_run_ends_with_
         ({"type": ["string", "null"]}, """an answer that fits {"type": ["string", "null"]}""", "null", "null"),
         ({"type": "array"}, "a list, as JSON", "[1, 2]", [1, 2]),
         ({"type": "integer", "minimum": 3}, """a whole number that fits {"type": "integer", "minimum": 3}""", "3", 3),
+        (SENDS, "one of: yes, no (yes: Send; no: Leave it)", "yes", {"send": "yes"}),
+        (SENDS, "one of: yes, no (yes: Send; no: Leave it)", '{"send": "no"}', {"send": "no"}),
+        (
+            {"type": "object", "properties": {"pay": {"$ref": "#/$defs/Pay"}}, "$defs": {"Pay": {"type": "boolean"}}},
+            """an answer that fits {"$ref": "#/$defs/Pay", "$defs": {"Pay": {"type": "boolean"}}}""",
+            "y",
+            {"pay": True},
+        ),
+        (
+            {**SENDS, "properties": {**SENDS["properties"], "why": {"type": "string"}}},
+            """as JSON: {"send": "yes" | "no" (yes: Send; no: Leave it), "why": text (optional)}""",
+            '{"send": "yes"}',
+            {"send": "yes"},
+        ),
     ],
 )
-def test_an_answer_is_text_or_yes_or_no_or_json_whichever_fits(schema, wanted, text, value):
+def test_an_answer_is_text_or_yes_or_no_or_json_or_the_only_field_of_an_object_whichever_fits(
+    schema, wanted, text, value
+):
     assert describe_answer(schema) == wanted
     assert repr(read_answer(text, schema)) == repr(value)
 
@@ -579,6 +602,9 @@ def test_an_answer_is_text_or_yes_or_no_or_json_whichever_fits(schema, wanted, t
         ({"type": "integer"}, "five", "'five' is not of type 'integer'"),
         ({"type": "integer", "minimum": 3}, "2", "2 is less than the minimum of 3"),
         ({"enum": ["refund", "complaint"]}, "", "'' is not one of ['refund', 'complaint']"),
+        (SENDS, "perhaps", "'perhaps' is not one of ['yes', 'no']"),
+        (SENDS, '{"sent": "yes"}', "'send' is a required property"),
+        ({**SENDS, "minProperties": 2}, "yes", "does not have enough properties"),
         ({"type": "object"}, "[" * 100_000, "is not of type 'object'"),
         ({"type": "number"}, "NaN", "NaN and Infinity are not JSON"),
     ],

@@ -416,6 +416,11 @@ def test_a_job_is_the_value_of_the_only_input_if_that_is_a_text_and_none_is_give
     assert "--job" not in err
     (folder / "two.json").write_text(json.dumps(echo(["t", "string"], ["n", "number"])))
     assert "2 inputs are missing" in operad("run", "two.json", "--job", "hello")[2]
+    (folder / "defaults.operad.yaml").write_text(
+        "workflow: echo\nnodes:\n  1: {type: start, variables: {n: number, t: string}, defaults: {n: 1}}\n"
+        '  2: {type: answer, after: 1, answer: "{{#1.t#}} {{#1.n#}}"}\n'
+    )
+    assert operad("run", "defaults.operad.yaml", "--job", "hello")[:2] == (0, "hello 1\n")
 
 
 def test_a_job_that_an_input_takes_needs_no_remark(operad, folder):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -46,17 +45,15 @@ def test_the_yaml_that_is_written_has_no_issues_and_runs_with_the_model_of_the_e
     assert (status, out) == (0, "It comes on Tuesday.\n")
 
 
-def python(*arguments, **environment):
+def python(forked, *arguments, **environment):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "OPERAD_"))}
-    done = subprocess.run(
-        [sys.executable, *arguments], env={**kept, **environment}, capture_output=True, text=True, check=False
-    )
+    done = forked.run([sys.executable, *arguments], env={**kept, **environment})
     return done.returncode, done.stdout, done.stderr
 
 
-def test_the_program_that_is_written_runs_without_a_model(operad):
+def test_the_program_that_is_written_runs_without_a_model(operad, forked):
     operad("init", "first")
-    assert python("first/expert.py") == (
+    assert python(forked, "first/expert.py") == (
         0,
         "round 1  EXECUTION_ERROR: The reply does not say when the parcel comes.\n"
         "round 2  SUCCESS: The reply says what happens next, and when.\n"
@@ -65,10 +62,10 @@ def test_the_program_that_is_written_runs_without_a_model(operad):
     )
 
 
-def test_the_program_that_is_written_runs_with_the_model_of_the_environment(operad):
+def test_the_program_that_is_written_runs_with_the_model_of_the_environment(operad, forked):
     operad("init", "first")
     with ScriptedModel(script()) as endpoint:
-        done = python("first/expert.py", "Where is it?", OPENAI_BASE_URL=endpoint.base_url, OPERAD_MODEL="m")
+        done = python(forked, "first/expert.py", "Where is it?", OPENAI_BASE_URL=endpoint.base_url, OPERAD_MODEL="m")
     assert done == (0, "round 1  SUCCESS: Good.\nIt comes on Tuesday.\n", "")
     assert "Where is it?" in json.dumps(endpoint.requests[0])
 

@@ -35,7 +35,7 @@ class Judge(Evaluator):
 
 
 async def told(*names, judge=None, max_rounds=4):
-    workflow, before = BuiltinWorkflow(max_rounds), None
+    workflow, before = BuiltinWorkflow(max_rounds=max_rounds), None
     for name in names:
         operator = Work(OperatorConfig(instruction="Work.", id=name))
         workflow.add_operator(operator, [before] if before else [])

@@ -68,6 +68,11 @@ async def test_a_verdict_bears_its_fields_and_the_text_that_was_judged():
     )
 
 
+async def test_a_verdict_may_call_a_job_too_complicated_where_no_leader_splits_it():
+    message, tasks = await judge(verdict(status="JOB_TOO_COMPLICATED_ERROR"))
+    assert (message.status, len(tasks)) == (WorkflowStatus.JOB_TOO_COMPLICATED_ERROR, 1)
+
+
 async def test_the_reasoner_sees_what_is_judged_the_criteria_and_the_schema():
     _, [task] = await judge(verdict(), lesson="Be strict.")
     assert (task.job, task.workflow_messages, task.lesson) == (JOB, tuple(JUDGED), "Be strict.")

@@ -178,8 +178,8 @@ async def test_an_error_of_whoever_uses_the_tools_comes_through_as_it_is(demo: M
             r"(?s)MCP server 'Demo' \(.*\) cannot be used: .*Connection closed; its last words:\n  no licence$",
         ),
         (
-            python("import sys; print('wait', file=sys.stderr, flush=True); sys.stdin.read()", timeout=0.5),
-            r"(?s)MCP server 'Demo' \(.*\) did not answer within 0.5 s; its last words:\n  wait$",
+            McpTools(name="Demo", server=StdioServer(command="sh", args=("-c", "echo wait >&2; cat >&2"), timeout=0.5)),
+            r"(?s)MCP server 'Demo' \(.*\) did not answer within 0.5 s; its last words:\n  wait\n",
         ),
         (
             McpTools(name="Demo", server=StreamableHttpServer(url="http://ada:pw@127.0.0.1:9/mcp?key=k")),

@@ -1099,7 +1099,7 @@ async def test_a_blocking_function_runs_in_a_thread_beside_the_loop() -> None:
     ticked = threading.Event()
 
     def block(x: int, *, plus: int) -> tuple[int, bool]:
-        assert ticked.wait(10), "the event loop stood still"
+        assert ticked.wait(60), "the event loop stood still"
         return x + plus, threading.get_ident() != here
 
     class Blocks(MapOperator[int, Any]):

@@ -322,8 +322,9 @@ def python(code, *arguments, **environment):
     )
 
 
-def test_processes_share_a_file_also_when_they_make_it_at_once(tmp_path):
-    processes = [python(PROCESS, str(tmp_path / "c"), name) for name in "ab"]
+def test_processes_share_a_file_also_when_they_make_it_at_once(tmp_path, forked):
+    command = [sys.executable, "-c", PROCESS, tmp_path / "c"]
+    processes = [forked.begin([*command, name], stdin=subprocess.PIPE, text=True) for name in "ab"]
     for process in processes:
         assert process.stdin
         process.stdin.write("go\n")

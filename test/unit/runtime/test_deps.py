@@ -5,8 +5,20 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from operad import InvalidError, Job, Map, Operator, OperatorError, PausedError, RunContext, events, operator, tool
-from operad.runtime import BuiltinWorkflow, Cache, Policy, Retry
+from operad import (
+    Expert,
+    InvalidError,
+    Job,
+    Map,
+    Operator,
+    OperatorError,
+    PausedError,
+    RunContext,
+    events,
+    operator,
+    tool,
+)
+from operad.runtime import BuiltinWorkflow, Cache, Policy, Profile, Retry
 from operad.runtime.durable import Ledger
 from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.testing import CallTools, Say, ScriptedModel
@@ -53,6 +65,11 @@ ADA = Session("Ada")
 )
 def test_functions_get_the_deps_also_in_nested_workflows_and_maps(flow, text):
     assert flow.run("x", deps=ADA).text == text
+
+
+def test_the_chat_of_an_expert_passes_deps_on():
+    expert = Expert(Profile(name="Greeter"), BuiltinWorkflow(greet))
+    assert expert.chat(deps=ADA).send("x").text == "hello Ada"
 
 
 @pytest.mark.parametrize("on_error", ["skip", "keep"])

@@ -958,7 +958,7 @@ def test_files_may_change_while_threads_ask(folder, index):
     assert found[1:] == [["docs/3.txt:1"]] * 6
 
 
-def test_processes_may_share_an_index(folder, tmp_path):
+def test_processes_may_share_an_index(folder, tmp_path, forked):
     docs, index = folder({f"{n}.txt": f"word{n} figs" for n in range(40)}), tmp_path / "index.sqlite"
     script = (
         "from operad.runtime import Documents\n"
@@ -967,7 +967,7 @@ def test_processes_may_share_an_index(folder, tmp_path):
         "== [f'docs/{n}.txt:1' for n in range(40)])"
     )
     running = [
-        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        forked.begin([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
     assert [process.communicate() for process in running] == [("True\n", "")] * 3

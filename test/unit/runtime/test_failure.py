@@ -9,6 +9,7 @@ import socketserver
 import sys
 import threading
 import time
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any
 
@@ -29,8 +30,10 @@ from operad.runtime import (
     OperatorError,
     Policy,
     Retry,
+    RunContext,
     Timeout,
     Tool,
+    Workflow,
     WorkflowMessage,
     events,
 )
@@ -38,7 +41,7 @@ from operad.runtime.testing import CallTools, Fail, Hang, Say, ScriptedModel, Sc
 
 JOB = Job(goal="goal")
 NOBODY = ScriptedReasoner([])
-AT_ONCE = 1.0
+AT_ONCE = 10.0
 """Seconds that an end may take on a busy machine; 0.1 is promised on an idle one."""
 
 RENDEZVOUS = 10.0
@@ -584,3 +587,14 @@ async def test_an_operator_that_says_it_was_cancelled_though_nobody_did_it_has_f
     workflow.add_operator(Echo("a", work))
     with pytest.raises(OperatorError, match="operator 'a' of workflow 'workflow' failed"):
         await workflow.aexecute(JOB, NOBODY)
+
+
+def test_a_call_without_a_loop_says_that_its_run_was_cancelled():
+    async def stopping(context: RunContext) -> None:
+        cancelling = asyncio.ensure_future(flow.cancel(context.run_id))
+        await asyncio.sleep(3600)
+        await cancelling
+
+    flow = Workflow(stopping)
+    with pytest.raises(CancelledError, match="the run was cancelled by another call, or its ledger was closed"):
+        flow.run("x", run_id="r")

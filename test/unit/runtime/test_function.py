@@ -56,6 +56,29 @@ async def test_a_parameter_is_the_answer_of_the_operator_of_that_name_in_the_ann
     assert (await run([facts, size] >> both)).output == "['a', 'b'] 4"
 
 
+async def test_further_answers_and_inputs_go_to_a_parameter_with_two_stars_by_their_ids():
+    def size(job: Job) -> int:
+        return len(job.goal)
+
+    def report(facts: Claims, **others: int) -> str:
+        return f"{facts.claims} {others}"
+
+    def every(**answers: int) -> dict[str, int]:
+        return answers
+
+    def given(x: int, **others: str) -> str:
+        return f"{x} {others}"
+
+    sizes = [operator(size, id=name) for name in ("one", "two-b")]
+    assert (await run([facts, *sizes] >> operator(report))).output == "['a', 'b'] {'one': 3, 'two-b': 3}"
+    assert (await run(sizes >> operator(every))).output == {"one": 3, "two-b": 3}
+    assert (await run(given, {"x": 1, "y": "b"})).output == "1 {'y': 'b'}"
+    with pytest.raises(OperatorError, match="the answer of 'facts' is not a valid int for parameter 'answers'"):
+        await run(facts >> operator(every))
+    with pytest.raises(OperatorError, match="the item of the map needs a parameter with a name, such as `item`"):
+        await run(Map("each", every, over=lambda job: [1]))
+
+
 async def test_a_single_parameter_takes_the_answer_of_the_only_operator_before_it():
     @operator
     def count(whatever: Claims) -> int:
@@ -152,6 +175,17 @@ async def test_a_name_that_is_no_operator_before_it_is_an_issue_with_near_names_
         "Other parameters are annotated with Job, Reasoner or RunContext"
     ]
     assert ran == []
+
+
+async def test_an_operator_behind_the_first_of_a_maps_body_is_told_who_gets_the_item():
+    def first(item: int) -> int:
+        return item
+
+    def second(first: int, item: int) -> int:
+        return first + item
+
+    with pytest.raises(InvalidError, match="The first operators of a map's body get the item: return it there"):
+        await run(Map("each", operator(first) >> second, over=lambda job: [1]))
 
 
 async def test_a_parameter_named_after_an_operator_without_an_edge_asks_for_the_edge():

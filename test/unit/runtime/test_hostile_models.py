@@ -139,7 +139,7 @@ async def test_an_answer_that_is_not_streamed_is_named_for_what_it_is(body, cont
         (b'{"error": "no worker"}', "application/json", "no worker"),
         (b"<html><head><title>Bad gateway</title></head></html>", "text/html", "a web page, 'Bad gateway'"),
         (b"scripted-key is not right", "text/plain", "[key] is not right"),
-        (b"x" * 100_000, "text/plain", "x" * 500 + "\N{HORIZONTAL ELLIPSIS}"),
+        (b"x" * 100_000, "text/plain", "x" * 499 + "\N{HORIZONTAL ELLIPSIS}"),
         (b"", "text/plain", "Error code: 500"),
     ],
     ids=["text", "an object", "a text in JSON", "a page", "the key", "too much", "nothing"],
@@ -366,7 +366,7 @@ async def test_a_model_that_obeys_a_document_blames_nobody_who_is_not_there_and_
         return Say(json.dumps(blamed if "does not fit" in str(request["messages"][-1]["content"]) else everybody))
 
     async with ScriptedModel(say) as endpoint:
-        workflow = BuiltinWorkflow(2, listeners=[heard.append])
+        workflow = BuiltinWorkflow(max_rounds=2, listeners=[heard.append])
         workflow.add_operator(Operator(OperatorConfig(instruction="Write.", id="write")))
         workflow.set_evaluator(Evaluator(OperatorConfig(instruction="Judge.", id="judge")))
         message = await workflow.aexecute(Job(goal="Go on.", files=(page,)), MonoModelReasoner(endpoint.model))

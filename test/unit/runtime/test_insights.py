@@ -472,11 +472,10 @@ store.close()
 """
 
 
-def test_processes_share_a_file_and_lose_no_count(tmp_path):
+def test_processes_share_a_file_and_lose_no_count(tmp_path, forked):
     path = tmp_path / "i"
     writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(n)], stderr=subprocess.PIPE, env=os.environ)
-        for n in range(2)
+        forked.begin([sys.executable, "-c", WRITER, str(path), str(n)], stderr=subprocess.PIPE) for n in range(2)
     ]
     assert [writer.communicate(timeout=120)[1] for writer in writers] == [b"", b""]
     counted = told(Insights(path))
@@ -1001,10 +1000,8 @@ print(workflow.execute(Job(goal="g"), ScriptedReasoner("said")).status.value)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of files are a matter of Unix")
-def test_a_disk_that_is_full_stops_no_run(tmp_path):
-    ended = subprocess.run(
-        [sys.executable, "-c", FULL, str(tmp_path / "i")], capture_output=True, text=True, timeout=120
-    )
+def test_a_disk_that_is_full_stops_no_run(tmp_path, forked):
+    ended = forked.run([sys.executable, "-c", FULL, str(tmp_path / "i")])
     assert (ended.returncode, ended.stdout) == (0, "SUCCESS\n")
     assert ended.stderr.count("the run continues without insights") == 1
     assert "Traceback" not in ended.stderr

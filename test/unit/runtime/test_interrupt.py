@@ -1,7 +1,6 @@
 """Interrupts: a run asks a person, waits without working, and goes on without doing anything twice."""
 
 import asyncio
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -193,6 +192,23 @@ async def test_a_stream_of_text_goes_on_if_a_listener_has_the_question_answered_
     await asyncio.gather(*answering)
     with pytest.raises(InputError, match="no run with the id 'r'"):
         workflow.questions("r")
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_run_that_ends_in_the_moment_before_it_would_be_paused_is_not_waited_for_forever(engine, turns):
+    answering = []
+
+    async def answer(asked):
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await workflow.answer(asked.run_id, {asked.interrupt_id: "yes"})
+
+    def listen(event):
+        if isinstance(event, events.Interrupted):
+            answering.append(asyncio.ensure_future(answer(event)))
+
+    workflow = engine(ask("asks"), listeners=[listen])
+    assert (await asyncio.wait_for(workflow.arun("goal"), RENDEZVOUS)).text == "asks: yes"
 
 
 async def test_a_run_that_a_stream_of_text_left_paused_emits_any_number_of_events_after_the_answer(engine):
@@ -1270,8 +1286,10 @@ async def test_a_reader_of_a_run_that_is_cancelled_by_its_handle_goes_on():
 
 
 ABANDONED = """
-import asyncio, gc, sys
+import asyncio, gc, sys, threading, time
 from operad import Job, PausedError, RunContext, Workflow
+
+released = threading.Event()
 
 async def order(job: Job, context: RunContext) -> str:
     try:
@@ -1279,6 +1297,7 @@ async def order(job: Job, context: RunContext) -> str:
     finally:
         await asyncio.sleep(0)
         print("lock released", flush=True)
+        released.set()
 
 def start() -> None:
     try:
@@ -1292,14 +1311,15 @@ async def start_in_loop() -> None:
     except PausedError:
         pass
     gc.collect()
-    await asyncio.sleep(0.1)
+    end = time.monotonic() + 60
+    while not released.is_set() and time.monotonic() < end:
+        await asyncio.sleep(0.001)
     print("end", flush=True)
 
 if sys.argv[2] == "run":
     start()
     gc.collect()
-    import time
-    time.sleep(0.1)
+    released.wait(60)
     print("end", flush=True)
 else:
     asyncio.run(start_in_loop())
@@ -1308,8 +1328,8 @@ else:
 
 @pytest.mark.parametrize("way", ["run", "start"])
 @pytest.mark.parametrize("engine", ["builtin", "dbgpt"])
-def test_a_paused_run_whose_workflow_is_gone_is_cancelled(engine, way):
-    done = subprocess.run([sys.executable, "-c", ABANDONED, engine, way], capture_output=True, text=True, timeout=60)
+def test_a_paused_run_whose_workflow_is_gone_is_cancelled(engine, way, forked):
+    done = forked.run([sys.executable, "-c", ABANDONED, engine, way])
     assert (done.stdout, done.stderr) == ("lock released\nend\n", "")
 
 

@@ -158,7 +158,7 @@ def play(
     return here
 
 
-@examples(400, 4000)
+@examples(200, 4000)
 @given(graphs(), orders)
 def test_after_every_step_the_scheduler_says_what_the_rules_say(graph: Graph, order: Random) -> None:
     progress = Progress(plan_of(graph))
@@ -172,7 +172,7 @@ def test_after_every_step_the_scheduler_says_what_the_rules_say(graph: Graph, or
     assert ended.ended.keys() == start.to_the_end(lambda node: graph[node].choices[0]).ended.keys()
 
 
-@examples(200, 1500)
+@examples(100, 1500)
 @given(graphs(), orders)
 def test_a_later_round_of_the_scheduler_goes_on_from_what_is_kept(graph: Graph, order: Random) -> None:
     plan = plan_of(graph)
@@ -366,7 +366,7 @@ def check_one_round(engine: type[Workflow], graph: Graph) -> None:
     event("some are stopped" if notes.left else "none is stopped")
 
 
-@examples(200, 1000)
+@examples(100, 1000)
 @given(graphs())
 def test_a_run_does_what_the_rules_say(graph: Graph) -> None:
     check_one_round(BuiltinWorkflow, graph)
@@ -418,7 +418,7 @@ def check_rounds(engine: type[Workflow], graph: Graph) -> None:
     check_result(graph, ended, texts, None, said)
 
 
-@examples(200, 900)
+@examples(100, 900)
 @given(graphs(9))
 def test_a_later_round_runs_what_was_blamed_and_what_depends_on_it(graph: Graph) -> None:
     check_rounds(BuiltinWorkflow, graph)

@@ -133,7 +133,7 @@ class Team:
         self.leader.workflow.add_listener(self.heard.append)
 
     def expert(self, name, rounds):
-        workflow = BuiltinWorkflow(rounds, name=name)
+        workflow = BuiltinWorkflow(max_rounds=rounds, name=name)
         workflow.add_operator(Do(self))
         workflow.set_evaluator(Judge(self))
         return Expert(Profile(name=name, description=f"does {name}"), workflow, ScriptedReasoner([]))
@@ -923,9 +923,9 @@ def test_a_job_is_stopped_and_goes_on_from_another_thread():
     messages = []
     thread = threading.Thread(target=lambda: messages.append(team.leader.execute(JOB)))
     thread.start()
-    assert begun.wait(10)
+    assert begun.wait(60)
     team.leader.stop("J", "from outside")
-    thread.join(10)
+    thread.join(60)
     assert messages[0].evaluation == "The job was stopped: from outside. Done by then: a."
     let_through.set()
     assert team.leader.recover("J").scratchpad == "through"
@@ -1118,7 +1118,7 @@ async def test_a_leader_with_rounds_splits_anew_with_the_lesson():
             return BOTCHED if said.scratchpad == "b 1" else FINE
 
     team = Team([TWO, ALONE])
-    workflow = BuiltinWorkflow(2, name="rounds")
+    workflow = BuiltinWorkflow(max_rounds=2, name="rounds")
     workflow.add_operator(team.leader.workflow)
     workflow.set_evaluator(Strict(OperatorConfig(instruction="Judge.", id="strict")))
     message = await workflow.aexecute(JOB, team.reasoner)
@@ -1200,7 +1200,7 @@ def test_of_several_event_loops_that_want_the_same_job_one_gets_it():
     results = []
 
     async def one():
-        begun.wait(10)
+        begun.wait(60)
         results.extend(await asyncio.gather(team.leader.aexecute(JOB), return_exceptions=True))
 
     threads = [threading.Thread(target=asyncio.run, args=(one(),)) for _ in range(4)]
@@ -1286,7 +1286,7 @@ async def test_an_experts_operator_may_blame_whoever_produced_its_input():
         return "text"
 
     def expert(name, answer):
-        workflow = BuiltinWorkflow(3, name=name)
+        workflow = BuiltinWorkflow(max_rounds=3, name=name)
         workflow.add_operator(Operator(OperatorConfig(instruction=name, id="do")))
         return Expert(Profile(name=name), workflow, ScriptedReasoner(answer))
 

@@ -1086,10 +1086,12 @@ def test_a_generator_is_closed_when_an_item_fails():
     assert closed == ["closed"]
 
 
-def test_a_function_that_returns_no_items_is_an_error():
-    three: Any = lambda job: 3  # noqa: E731 - of a wrong type
-    with pytest.raises(OperatorError, match=r"map 'each': over: the function returned 3 \(int\); it must"):
-        Workflow(Map("each", shout, over=three)).run("words")
+@pytest.mark.parametrize(("value", "said"), [(3, r"3 \(int\)"), ("words", r"'words' \(str\)"), ({"a": 1}, r"{'a': 1}")])
+def test_a_function_that_returns_no_items_is_an_error(value, said):
+    with pytest.raises(
+        OperatorError, match=rf"map 'each': over: the function returned {said}.*; it must return a list"
+    ):
+        Workflow(Map("each", shout, over=lambda job: value)).run("words")
 
 
 @operator

@@ -55,7 +55,7 @@ async def test_text_streams_as_events_and_usage_lands_in_the_scope(in_a_run):
     assert [event.model for event in heard if isinstance(event, ModelAnswered)] == ["scripted"]
     assert usage == completion.usage
     assert completion.usage.model_copy(update={"seconds": 0}) == Usage(calls=1, prompt_tokens=2, completion_tokens=4)
-    assert 0 < completion.usage.seconds < 5
+    assert 0 < completion.usage.seconds < 60
     assert completion.finish_reason == "stop"
 
 
@@ -116,10 +116,10 @@ async def test_calls_without_ids_are_numbered_by_their_index():
 def test_a_long_answer_is_assembled_in_linear_time(field):
     piece, turn = "x" * 50, Turn()
     delta = {"tool_calls": [part(0, "x", None, piece)]} if field == "arguments" else {field: piece}
-    began = time.perf_counter()
+    began = time.thread_time()
     for _ in range(80_000):
         turn.add({"choices": [{"delta": delta}]})
-    assert time.perf_counter() - began < 2
+    assert time.thread_time() - began < 2
     assert turn.characters == 80_000 * len(piece)
 
 
@@ -169,7 +169,15 @@ async def test_a_key_of_six_characters_is_removed():
 TOO_LONG = {"type": "exceed_context_size_error"}
 EVENTS = "text/event-stream"
 FAILURES = [
-    (Fail(400, "bad temperature"), r"rejects the request \(400\): bad temperature"),
+    (Fail(400, "bad temperature"), r"rejects the request \(400\): bad temperature$"),
+    (
+        Fail(400, "This response_format type is unavailable"),
+        "unavailable; if this .* set the model's `structured` to False$",
+    ),
+    (
+        Fail(400, "small:2b does not support tools"),
+        "support tools; if this .* set the model's `tools` to 'constrained'$",
+    ),
     (Fail(400, "9031 tokens exceed 8192", error=TOO_LONG), r"prompt has too many tokens: 9031 tokens exceed 8192"),
     (Fail(403, "not your model"), r"does not allow this with this API key \(403\): not your model"),
     (Fail(404, "no such model"), r"has no such model or address; check .* \(404\): no such model"),

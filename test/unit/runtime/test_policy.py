@@ -722,7 +722,7 @@ def test_money_is_counted_by_the_models_prices(engine):
     first = error.finished["a"].usage
     assert first.cost == first.prompt_tokens + 2 * 3
     assert error.usage.cost > 15
-    assert "of 15 cost" in str(error)
+    assert " of 15 USD; increase" in str(error)
 
 
 def test_a_budget_of_money_needs_a_price_and_nothing_is_asked_without(engine):
@@ -907,6 +907,15 @@ def test_a_fallback_has_the_time_of_an_attempt(engine):
     error, when = timed(chain(engine, Do("a", failing(ValueError())), policy=policy))
     assert isinstance(error.__cause__.__cause__, OperatorTimeoutError)
     assert when == 10
+
+
+def test_a_fallback_has_a_policy_of_its_own_so_that_fallbacks_can_follow_each_other(engine):
+    first = Do("first", failing(ConnectionError()))
+    second: Any = Do("second", failing(ConnectionError()))
+    second.policy = Policy(retry=Retry(3, first_delay=0.1), fallback="sorry")
+    workflow = chain(engine, first, policy=Policy(retry=Retry(2, first_delay=0.1), fallback=second))
+    assert timed(workflow)[0] == "sorry"
+    assert (first.calls, second.calls) == (2, 3)
 
 
 def test_a_fallback_that_fails_is_the_error_and_what_it_stood_in_for_is_not_forgotten(engine):

@@ -254,9 +254,15 @@ def test_answers_are_given_by_instruction_or_by_the_id_of_the_operator():
     flow = BuiltinWorkflow(Operator("List.", id="list") >> Operator("Count.", id="count"))
     assert flow.run("x", ScriptedReasoner({"list": "a", "Count.": "1"})).text == "1"
     with pytest.raises(
-        OperatorError, match=r"the script has no answers for 'List\.' or 'list' \(did you mean 'lst'\?\)"
+        OperatorError,
+        match=r"the script has no answers for 'List\.' or 'list' \(did you mean 'lst'\?\); it has: lst, Say$",
     ):
-        flow.run("x", ScriptedReasoner({"lst": "a"}))
+        flow.run("x", ScriptedReasoner({"lst": "a", "Say": "b"}))
+    with (
+        pytest.raises(LeftoverStepsError, match=r"asked 2 times; answers left: 3, of 'count', 'Say'$"),
+        ScriptedReasoner({"list": "a", "count": ["1", "2"], "Say": ["b", "c"]}) as reasoner,
+    ):
+        flow.run("x", reasoner)
 
 
 def test_a_scripted_model_says_a_pydantic_model_and_refuses_other_values_where_they_are_written():

@@ -97,8 +97,9 @@ async def test_a_person_is_asked_with_the_arguments_before_each_call():
     script = [CallTools([("delete", {"path": "a"})]), CallTools([("delete", {"path": "b"})]), Say("done")]
     asked, seen = await run(script, ["yes", "no"])
     assert asked == [
-        'Allow the tool delete with {"path": "a"}? Answer yes, no or always (for the rest of this run).',
-        'Allow the tool delete with {"path": "b"}? Answer yes, no or always (for the rest of this run).',
+        f'Allow the tool delete with {{"path": "{path}"}}? '
+        "Answer yes, no, no: REASON, always (for the rest of this run), or other arguments as an object."
+        for path in ("a", "b")
     ]
     assert seen == ["deleted a", 'ToolError: a person did not allow delete with {"path": "b"}']
     assert CALLED == [("a", "r", "clean")]

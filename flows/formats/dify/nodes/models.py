@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from operad.flows.formats.dify.nodes.node_mapping import NodeContext, NodeMapping, convert_fields
-from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, list_of, pairs_of, text_of
+from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, list_of, pairs_of, text_of, texts_of
 from operad.operators.nodes.models import CONTEXT, SAMPLING
 from operad.operators.variables import Selector
 
@@ -133,8 +133,10 @@ def _read_memory(memory: Fields, node_context: NodeContext) -> list[Any]:
 
 
 def _write_classifier(params: Fields, node_context: NodeContext) -> Fields:
+    names, ids = list_of(params.get("classes")), texts_of(params.get("class_ids"))
+    ids = ids if len(ids) == len(names) else _numbers(names)
     return {
-        "classes": [{"id": str(n), "name": name} for n, name in enumerate(list_of(params.get("classes")), 1)],
+        "classes": [{"id": class_id, "name": name} for class_id, name in zip(ids, names, strict=True)],
         "instruction": node_context.names.write_text(params.get("instruction", "")),
         "model": _model("question-classifier", params, node_context),
         "query_variable_selector": node_context.names.write(params.get("query_variable_selector")),
@@ -147,8 +149,16 @@ def _read_classifier(data: Fields, node_context: NodeContext) -> Fields:
     instruction = data.get("instruction") or data.get("instructions") or ""
     params = convert_fields(data, query_variable_selector=node_context.names.read)
     params["classes"] = [each.get("name") for each in each_of(data.get("classes"))]
+    ids = [text_of(each.get("id")) for each in each_of(data.get("classes"))]
+    if ids != _numbers(ids):
+        params["class_ids"] = ids
     params |= _read_model("question-classifier", data, node_context)
     return {**params, "instruction": node_context.names.read_text(instruction)} if instruction else params
+
+
+def _numbers(classes: Sequence[Any]) -> list[str]:
+    """Return the ids of classes for which none are given: 1, 2, …"""
+    return [str(number) for number in range(1, len(classes) + 1)]
 
 
 def _write_extractor(params: Fields, node_context: NodeContext) -> Fields:
@@ -185,7 +195,8 @@ def _read_extractor(data: Fields, node_context: NodeContext) -> Fields:
     if optional := [each["name"] for each in named if each.get("required") is False]:
         params["optional"] = optional
     texts = [each for each in named if each.get("type") in TYPES_WITH_OPTIONS]
-    if options := {each["name"]: each["options"] for each in texts if list_of(each.get("options"))}:
+    options = {each["name"]: [text_of(option) for option in list_of(each.get("options"))] for each in texts}
+    if options := {name: given for name, given in options.items() if given}:
         params["options"] = options
     return params
 

@@ -36,12 +36,11 @@ async function sent(address: string, options?: RequestInit): Promise<Response> {
 /** Browsers finish small requests even when the page is left. */
 const MOST_KEPT_ALIVE = 60_000;
 
-function posting(body: unknown): RequestInit {
-  const text = JSON.stringify(body);
+function posting(text: string): RequestInit {
   return { method: "POST", headers: { "content-type": "application/json" }, body: text, keepalive: text.length < MOST_KEPT_ALIVE };
 }
 
-const post = <Answer>(address: string, body: unknown): Promise<Answer> => answered<Answer>(address, posting(body));
+const post = <Answer>(address: string, body: unknown): Promise<Answer> => answered<Answer>(address, posting(JSON.stringify(body)));
 
 export const api = {
   files: () => answered<Files>("data/files"),
@@ -65,8 +64,8 @@ export const api = {
   acceptChat: (path: string) => post<Document>("data/chat/accept", { path }),
   undoChat: (path: string) => post<Document>("data/chat/undo", { path }),
   run: (body: Record<string, Json>) => post<{ run: string }>("data/run", body),
-  answer: (run: string, interrupt_id: string, value: Json) =>
-    post<Json>(`data/runs/${encodeURIComponent(run)}/answer`, { interrupt_id, value }),
+  answer: (run: string, question: string, json: string) =>
+    answered<Json>(`data/runs/${encodeURIComponent(run)}/answer`, posting(`{"interrupt_id":${JSON.stringify(question)},"value":${json}}`)),
   cancel: (run: string) => post<Json>(`data/runs/${encodeURIComponent(run)}/cancel`, {}),
   last: (path: string, node: string) =>
     answered<LastRun>(`data/last/${encodeURIComponent(node)}?path=${encodeURIComponent(path)}`),
@@ -80,7 +79,7 @@ export const api = {
 export async function chat(
   body: { path: string; version: number; text: string; draft: boolean }, heard: (message: ChatMessage) => void, signal: AbortSignal,
 ): Promise<void> {
-  const response = await sent("data/chat", { ...posting(body), signal });
+  const response = await sent("data/chat", { ...posting(JSON.stringify(body)), signal });
   if (!response.body) return;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

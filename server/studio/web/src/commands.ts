@@ -361,11 +361,12 @@ export function createCommands(store: Store, layout: Layout) {
       stopRun = stop;
     },
 
-    answer: (question: string, value: Json) =>
+    /** Answer a question of the run with JSON text. */
+    answer: (question: string, json: string) =>
       quietly(async () => {
         const { run } = store.get();
         if (!run) return;
-        await api.answer(run.id, question, value);
+        await api.answer(run.id, question, json);
         dispatch({ type: "answered", question });
       }),
 

@@ -205,6 +205,8 @@ export interface Question {
   node: string;
   text: string;
   schema: Schema | null;
+  /** Arguments of the tool that is to be allowed, as JSON text; null for other questions. */
+  arguments: string | null;
 }
 
 /** A round of an expert; its verdict once it was judged. */

@@ -287,7 +287,7 @@ def test_workflows_that_take_too_long_are_stopped(resolve):
 
 
 @pytest.mark.slow
-def test_an_interrupted_evaluation_goes_on(folder):
+def test_an_interrupted_evaluation_goes_on(folder, forked):
     """The process is really interrupted, after some items, and another one goes on."""
     stuck = threading.Event()
     go_on = threading.Event()
@@ -309,9 +309,7 @@ def test_an_interrupted_evaluation_goes_on(folder):
     with ScriptedModel(slow) as model:
         command += ["--dataset", "dataset", "--model", "m", "--base-url", model.base_url, "--output", "o.jsonl"]
         command += ["--only", "Essay", "--json"]
-        with subprocess.Popen(
-            command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as process:
+        with forked.begin(command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert stuck.wait(60)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=60)
@@ -320,7 +318,7 @@ def test_an_interrupted_evaluation_goes_on(folder):
         assert "interrupted; 2 of 6 items are done and kept in o.jsonl" in err
         assert len(Path(folder, "o.jsonl").read_text().splitlines()) == 3
         asked = len(model.requests)
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+        done = forked.run(command, cwd=folder)
         assert "2 of 6 were done before" in done.stderr
         assert len(items(done.stdout)) == 6
         assert len(model.requests) == asked + 8

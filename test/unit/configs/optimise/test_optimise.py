@@ -609,7 +609,7 @@ def test_an_endpoint_that_fails_exits_2_and_says_what_is_kept(operad):
     assert "1 step is done and kept in clerk.optimised; the same command continues from there" in err
 
 
-def broken_off(desk, number, hangs_at):
+def broken_off(forked, desk, number, hangs_at):
     """The command's exit status and stderr after a signal while the proposer is asked for the nth time."""
     asked, times = threading.Event(), 0
 
@@ -625,7 +625,7 @@ def broken_off(desk, number, hangs_at):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "OPERAD_"))}
     with ScriptedModel(script) as endpoint:
         options = ["--base-url", endpoint.base_url, "--model", "scripted", "--tasks", "tasks.jsonl"]
-        started = subprocess.Popen(
+        started = forked.begin(
             [sys.executable, "-c", "from operad.cli.main import main; main()", "optimise", "clerk.yaml", *options],
             cwd=desk, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
@@ -635,8 +635,8 @@ def broken_off(desk, number, hangs_at):
     return started.returncode, err
 
 
-def test_ctrl_c_keeps_everything_and_exits_130(desk):
-    status, err = broken_off(desk, signal.SIGINT, 1)
+def test_ctrl_c_keeps_everything_and_exits_130(desk, forked):
+    status, err = broken_off(forked, desk, signal.SIGINT, 1)
     assert status == 130, err
     assert "Traceback" not in err
     assert "1 step is done and kept in clerk.optimised" in err
@@ -644,8 +644,8 @@ def test_ctrl_c_keeps_everything_and_exits_130(desk):
     assert (desk / "clerk.optimised" / "best.yaml").read_text() == EXPERT
 
 
-async def test_a_process_that_is_killed_loses_the_step_it_was_at_and_no_more(desk):
-    status, _ = broken_off(desk, signal.SIGKILL, 3)
+async def test_a_process_that_is_killed_loses_the_step_it_was_at_and_no_more(desk, forked):
+    status, _ = broken_off(forked, desk, signal.SIGKILL, 3)
     assert status == -signal.SIGKILL
     done = lines_of(desk)[1:]
     assert done

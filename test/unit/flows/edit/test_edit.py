@@ -640,7 +640,9 @@ def test_of_long_texts_only_what_is_another_is_shown(graph):
 TEXTS = st.sampled_from([*DONE, *REFUSED, "split_end 8 9 7", "remove_node 6", "add_node 9 end", "connect 6 9"])
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=amount(50, 150), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(texts=st.lists(TEXTS, max_size=6), allowed=st.none() | st.sets(st.sampled_from(["1", "2", "3", "9"])))
 def test_a_batch_is_done_as_a_whole_or_not_at_all(graph, texts, allowed):
     before, specs = copy.deepcopy(graph), list(graph.nodes)

@@ -10,7 +10,7 @@ from operad.flows.formats.comfyui import dump, dump_api, formats, load, read_def
 DATA = Path(__file__).parents[2] / "data" / "comfyui_cases"
 OUTCOMES = json.loads((DATA / "outcomes.json").read_text(encoding="utf-8"))
 CLASSES = read_definitions((DATA / "object_info.json").read_text(encoding="utf-8"))
-PAGE, SERVER, _ = formats(CLASSES)
+PAGE, SERVER, CODE = formats(CLASSES)
 RUNS = [name for name, outcome in OUTCOMES.items() if "prompt" in outcome]
 DIFFERS = [name for name, outcome in OUTCOMES.items() if "differs" in outcome]
 REFUSED = [name for name, outcome in OUTCOMES.items() if "refused" in outcome]
@@ -32,6 +32,8 @@ def test_a_server_gets_what_the_page_would_send(name):
     graph = load(given(name))
     assert SERVER.check(graph) == []
     assert without_titles(json.loads(dump_api(graph, CLASSES)), name.startswith("api")) == OUTCOMES[name]["prompt"]
+    from_code = json.loads(dump_api(load(CODE.dump(graph)), CLASSES))
+    assert without_titles(from_code, False) == without_titles(OUTCOMES[name]["prompt"], False)
 
 
 @pytest.mark.parametrize("name", DIFFERS)

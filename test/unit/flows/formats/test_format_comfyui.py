@@ -12,7 +12,9 @@ from operad.flows.formats.comfyui import (
     Definitions,
     dump,
     dump_api,
+    dump_code,
     executable,
+    formats,
     load,
 )
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
@@ -121,6 +123,24 @@ def test_what_does_not_run_is_taken_out(between, links, image):
     inputs = inputs_of(page([LOAD, *between, SAVE], links))
     assert inputs.keys() == {"1", "9"}
     assert inputs["9"].get("image") == image
+
+
+def test_nodes_of_the_page_in_code_do_not_run_and_keep_their_titles():
+    code = (
+        "IMAGE_1, MASK_1 = Load()  # 1 Load\n"
+        "Note(text='Mind the light.')  # 2 To do\n"
+        "VALUE_1 = PrimitiveNode(value=0.5)  # 3 PrimitiveNode\n"
+        "VALUE_2 = Reroute(x=IMAGE_1)  # 4 Reroute\n"
+        "Mix(by=VALUE_1, a=VALUE_2)  # 5 Mix\n"
+    )
+    graph = load(code.encode())
+    assert inputs_of(code.encode()) == {"1": {}, "5": {"by": 0.5, "a": ["1", 0]}}
+    assert [loss.where for loss in formats(CLASSES)[2].losses(graph)] == ["2", "3", "4"]
+    notes = [each for each in json.loads(dump(graph, CLASSES))["nodes"] if each["type"] == "Note"]
+    assert [(note["title"], note["widgets_values"], note["inputs"]) for note in notes] == [
+        ("To do", ["Mind the light."], [])
+    ]
+    assert dump_code(load(dump(graph, CLASSES)), CLASSES).splitlines()[1] == code.splitlines()[1]
 
 
 def subgraph(instance, links=(), outer=()):
@@ -372,6 +392,8 @@ def test_every_real_file_becomes_what_a_real_server_took(shared_data):
     for file in files:
         graph = load((shared_data / "comfyui" / "workflows" / file.name).read_bytes())
         assert json.loads(dump_api(graph, known)) == json.loads(file.read_bytes()), file.name
+        code = formats(known)[2].dump(graph)
+        assert json.loads(dump_api(load(code), known)) == json.loads(file.read_bytes()), file.name
         again = load(file.read_bytes())
         assert json.loads(dump_api(again)) == json.loads(file.read_bytes()), file.name
         page_of_it = dump(again, known)

@@ -394,6 +394,7 @@ READ = [
     ({"type": "parameter-extractor", "query": ["1", "t"], "parameters": [{"name": "a", "type": "bool", "description": "d"}]}, "parameter-extractor", {"query": ["t", "1"], "parameters": [["d", "a", "boolean"]], "instruction": ""}),
     ({"type": "parameter-extractor", "query": ["1", "t"], "parameters": [{"name": "a", "type": "number", "options": ["x"], "description": "d"}]}, "parameter-extractor", {"query": ["t", "1"], "parameters": [["d", "a", "number"]], "instruction": ""}),
     ({"type": "parameter-extractor", "query": ["1", "t"], "parameters": [{"name": "a", "type": "select", "options": ["x"], "description": "d"}]}, "parameter-extractor", {"query": ["t", "1"], "parameters": [["d", "a", "string"]], "instruction": "", "options": {"a": ["x"]}}),
+    ({"type": "parameter-extractor", "query": ["1", "t"], "parameters": [{"name": "a", "type": "select", "options": [1, 2], "description": "d"}]}, "parameter-extractor", {"query": ["t", "1"], "parameters": [["d", "a", "string"]], "instruction": "", "options": {"a": ["1", "2"]}}),
     ({"type": "knowledge-retrieval", "dataset_ids": ["a", "b"], "query_variable_selector": ["1", "t"]}, "knowledge-retrieval", {"knowledge": "a,b", "query": ["t", "1"]}),
 ]  # fmt: skip
 
@@ -620,7 +621,12 @@ def test_an_error_of_content_without_a_name_names_the_app():
         load(b"app: {name: greet, mode: chat}\n")
 
 
-@pytest.mark.parametrize("text", ["{{#" + " " * 2**20, "{{#" * 2**19, "{{#a." + "b" * 2**20, "{{#'" + "a" * 2**20])
+LENGTH = amount(2**18, 2**20)
+
+
+@pytest.mark.parametrize(
+    "text", ["{{#" + " " * LENGTH, "{{#" * (LENGTH // 2), "{{#a." + "b" * LENGTH, "{{#'" + "a" * LENGTH]
+)
 def test_what_looks_like_a_reference_takes_no_time(text):
     graph = graph_of("llm", {"system": "", "user": text})
     assert load(dump(graph), graph.name) == graph
@@ -773,7 +779,24 @@ def test_the_lines_of_a_file_that_is_not_dify_s_are_an_error_as_its_workflow_is(
     assert str(of_lines.value) == str(of_workflow.value)
 
 
-@pytest.mark.parametrize("read", [["2", "__is_success"], ["2", "__reason"], ["2", "sum"]])
+@pytest.mark.parametrize("ids", [["1", "2"], ["1", "1733812"], ["a", "b"]])
+@pytest.mark.parametrize("read", ["class_id", "class_name"])
+def test_a_classifier_keeps_the_ids_of_its_classes_where_a_node_reads_the_chosen_one(ids, read):
+    classes = [{"id": each, "name": f"class {each}"} for each in ids]
+    ask = {"type": "question-classifier", "title": "", "query_variable_selector": ["1", "t"], "classes": classes}
+    end = {"type": "end", "title": "", "outputs": [{"variable": "x", "value_selector": ["2", read]}]}
+    file = app(("2", ask), ("3", end))
+    graph = load(file)
+    kept = ids if read == "class_id" and ids != ["1", "2"] else None
+    assert graph.by_id["2"].params.get("class_ids") == kept
+    assert values(dump(graph)) == values(file)
+    new = replace(graph, nodes=[replace(spec, extra={}) for spec in graph.nodes])
+    assert [each["id"] for each in nodes_of(dump(new))["2"]["data"]["classes"]] == (kept or ["1", "2"])
+
+
+@pytest.mark.parametrize(
+    "read", [["2", "__is_success"], ["2", "__reason"], ["2", "__usage", "total_tokens"], ["2", "sum"]]
+)
 def test_an_extractor_goes_on_after_a_misfit_where_a_node_reads_whether_it_did(read):
     given = {"name": "sum", "type": "number", "description": "A sum", "required": True}
     extract = {

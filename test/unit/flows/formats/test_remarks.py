@@ -50,8 +50,9 @@ LOOK = {"type": "knowledge-retrieval", "dataset_ids": [], "query_variable_select
 IF = {"type": "if-else", "title": "If", "cases": [{"case_id": "true", "conditions": []}]}
 
 
-def dsl(*nodes, edges=(), **workflow):
-    """Values of a Dify file: nodes as (id, data) after a start node."""
+def dsl(*nodes, edges=None, **workflow):
+    """Values of a Dify file: nodes as (id, data) after a start node, which has an edge to each without other edges."""
+    edges = [("1", node_id) for node_id, _ in nodes] if edges is None else edges
     entries = [{"id": node_id, "data": data} for node_id, data in (("1", START), *nodes)]
     links = [{"source": source, "target": target} for source, target in edges]
     graph = {"nodes": entries, "edges": links}
@@ -110,6 +111,30 @@ def test_what_is_done_otherwise_without_effect_on_results_is_a_note(data, expect
     graph = loaded(("2", data))
     assert fields(graph, lossy=True) == {}
     assert sorted(fields(graph, lossy=False)) == sorted(expected)
+
+
+@pytest.mark.parametrize("read", ["error_type", "error_message"])
+def test_a_file_that_reads_the_type_of_an_error_is_told_that_it_has_other_names_here(read):
+    failing = {**ASK, "error_strategy": "fail-branch"}
+    end = {"type": "end", "title": "", "outputs": [{"variable": "x", "value_selector": ["2", read]}]}
+    told = [each for each in remarks_of(loaded(("2", failing), ("3", end))) if each.field == "error_type"]
+    assert [(each.node, each.lossy) for each in told] == ([("2", False)] if read == "error_type" else [])
+
+
+def test_nodes_of_dify_that_no_path_leads_to_are_told_and_do_not_run():
+    standing = [("7", {**ASK, "guardrails": {"on": True}}), ("8", ASK)]
+    end = {"type": "end", "title": "", "outputs": [{"variable": "x", "value_selector": ["1", "t"]}]}
+    graph = loaded(("3", end), *standing)
+    graph = replace(graph, edges=[Edge("1", "3"), Edge("7", "8")])
+    assert check(graph, NODE_TYPES) == []
+    assert [(each.node, each.field, each.lossy) for each in remarks_of(graph) if each.node in ("7", "8")] == [
+        ("7", "edges", False),
+        ("8", "edges", False),
+    ]
+    assert assemble(graph, NODE_TYPES).run({"t": "a"}).message.outputs == {"x": "a"}
+    assert "unreachable" in {issue.code for issue in check(replace(graph, extra={}), NODE_TYPES)}
+    joined = replace(graph, edges=[*graph.edges, Edge("8", "3")])  # the end would wait for it
+    assert "unreachable" in {issue.code for issue in check(joined, NODE_TYPES)}
 
 
 OFF = [

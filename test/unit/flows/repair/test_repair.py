@@ -382,10 +382,11 @@ def test_what_is_no_workflow_ends_in_issues(text):
 
 
 def test_a_huge_workflow_is_read_and_left_as_it_is():
+    last = amount(1000, 3000)
     nodes = [
         start(("text", "string")),
-        *(llm("{{#1.text#}}", str(n)) for n in range(2, 3000)),
-        end(("x", ("txt", "2")), id="3000"),
+        *(llm("{{#1.text#}}", str(n)) for n in range(2, last)),
+        end(("x", ("txt", "2")), id=str(last)),
     ]
     result = repair(flow(*nodes), ["Output it (variable x)."])
     assert result.repairs == []

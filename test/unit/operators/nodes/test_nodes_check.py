@@ -385,7 +385,7 @@ def test_a_number_to_compare_with_may_be_named_by_a_variable():
     ("operator", "said"),
     [
         (["limt", 2], "operator: 'limt' is not an operation (did you mean 'limit'?); there are: extract_by, limit, order_by, filter_by"),
-        (["limit", 0], "operator: limit needs a whole number from 1, not [0]"),
+        (["limit", -1], "operator: limit needs a whole number from 0, not [-1]"),
         (["extract_by", "first"], 'operator: extract_by needs a whole number from 1, not ["first"]'),
         (["order_by", "up"], 'operator: order_by needs asc or desc, not ["up"]'),
         (["filter_by", ">", "3"], f"operator: '>' is not a comparison of a string; there are: {COMPARISONS}"),

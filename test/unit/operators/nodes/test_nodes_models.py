@@ -173,6 +173,44 @@ def test_a_model_that_says_nothing_is_an_error_that_names_the_node():
 
 
 CLASSES = ["About an order", "Anything else"]
+
+
+def test_a_node_says_what_its_answer_took_and_why_it_ended():
+    script = [Say("<think>Hm.</think>One two", finish_reason="length")]
+    report, _ = ask("llm", {"system": "", "user": "Count."}, ["usage", "finish_reason", "reasoning_content"], script)
+    assert (report["finish_reason"], report["reasoning_content"]) == ("length", "")
+    usage = report["usage"]
+    assert 0 < usage["completion_tokens"] < usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+    assert (usage["total_price"], usage["currency"]) == (None, "USD")
+    assert usage["latency"] >= 0
+
+
+def test_what_an_answer_took_is_that_of_all_its_requests_but_of_no_other_node():
+    params = {"query": ["q", "1"], "parameters": [["About", "x", "string"]], "instruction": "", "on_mismatch": "empty"}
+    nodes = [
+        NodeSpec("1", "start", {"variables": [["q", "string"]]}),
+        NodeSpec("2", "llm", {"system": "", "user": "Begin."}),
+        NodeSpec("3", "parameter-extractor", params),
+        NodeSpec("4", "end", {"outputs": [["one", ["usage.total_tokens", "2"]], ["both", ["__usage", "3"]]]}),
+    ]
+    workflow = assemble(NodeGraph(nodes, [Edge("1", "2"), Edge("2", "3"), Edge("3", "4")]), NODE_TYPES)
+    with ScriptedModel([Say("Begun."), Say("{}"), Say('{"x": "figs"}')]) as model:
+        result = workflow.run({"q": "figs"}, model.model)
+    outputs = result.message.outputs
+    assert result.usage.calls == 3
+    assert outputs["one"] + outputs["both"]["total_tokens"] == result.usage.tokens
+
+
+@pytest.mark.parametrize(("role", "refused"), [("user", False), ("system", True), ("assistant", True)])
+def test_of_several_messages_those_of_the_user_name_files(role, refused):
+    params = {"system": "", "user": "", "messages": [[role, "See {{#1.f#}}."], ["user", "Go on."]]}
+    if refused:
+        with pytest.raises(InvalidError, match=r"messages\[0\]: '1.f' is file; only messages of the user have files"):
+            workflow_of("llm", params, ["text"], {"f": "file"})
+    else:
+        workflow_of("llm", params, ["text"], {"f": "file"})
+
+
 CLASSIFIER = {"query_variable_selector": ["q", "1"], "classes": CLASSES, "instruction": "Heed {{#1.q#}}."}
 
 
@@ -224,6 +262,24 @@ def test_an_answer_of_the_class_alone_counts():
 
 
 # parameter-extractor
+
+
+@pytest.mark.parametrize(("ids", "chosen"), [([], "2"), (["a", "b"], "b")])
+def test_a_class_has_an_id(ids, chosen):
+    nodes = [
+        NodeSpec("1", "start", {"variables": [["q", "string"]]}),
+        NodeSpec("2", "question-classifier", {**CLASSIFIER, "class_ids": ids}),
+        NodeSpec("3", "answer", {"answer": "{{#2.class_id#}}"}),
+    ]
+    workflow = assemble(NodeGraph(nodes, [Edge("1", "2"), Edge("2", "3", 1)]), NODE_TYPES)
+    with ScriptedModel([Say('{"port": "Anything else"}')]) as model:
+        result = workflow.run({"q": "?"}, model.model)
+    assert result.text == chosen
+
+
+def test_a_classifier_has_an_id_for_each_class():
+    with pytest.raises(InvalidError, match="class_ids: needs an id for each of the 2 classes"):
+        workflow_of("question-classifier", {**CLASSIFIER, "class_ids": ["a"]}, [], {"q": "string"})
 
 
 def extracted(script, *parameters, also=(), **more):

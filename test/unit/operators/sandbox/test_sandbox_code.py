@@ -475,3 +475,19 @@ def test_the_words_for_wrong_syntax_are_told_a_few_times_and_of_texts_alone():
         "r": ["", ""]
     }
     assert run_code(main("return {'r': _syntax_error('a ' * 100_000, 'x', 'exec')}"), {}) == {"r": ""}
+
+
+def test_the_check_names_what_a_module_of_the_sandbox_lacks():
+    code = (
+        "from dataclasses import dataclass, asdict\ndef main():\n    from datetime import UTC, datetime\n    return {}"
+    )
+    assert [(issue.code, issue.message, issue.where) for issue in check_code(code)] == [
+        ("import", "from dataclasses import asdict: dataclasses of the sandbox lacks it", "line 1"),
+        ("import", "from datetime import UTC: datetime of the sandbox lacks it", "line 3"),
+    ]
+
+
+def test_a_snippet_may_try_to_import_what_the_sandbox_lacks():
+    code = "try:\n    from datetime import UTC\nexcept ImportError:\n    UTC = 0\ndef main():\n    return {'utc': UTC}"
+    assert check_code(code) == []
+    assert run_code(code, {}) == {"utc": 0}

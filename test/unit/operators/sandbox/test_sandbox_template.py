@@ -371,11 +371,27 @@ def recorded_templates(folder):
                     yield node["param"]["template"], [name for name, _ in node["param"]["variables"]]
 
 
-@pytest.mark.parametrize("call", ["append(1)", "extend([1])", "insert(0, 1)"])
-def test_a_template_that_changes_a_list_is_told_how_to_build_one(call):
-    with pytest.raises(TemplateError, match=r"lists cannot be changed; write \{% set ns = namespace\(items=\[\]\) %\}"):
-        render_template(f"{{% set _ = [].{call} %}}", {})
-    assert (
-        render_template("{% set ns = namespace(items=[]) %}{% set ns.items = ns.items + [1] %}{{ ns.items }}", {})
-        == "[1]"
-    )
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        ("[].append(1)", "lists; write {% set ns = namespace(items=[]) %} and {% set ns.items = ns.items + [x] %}"),
+        (
+            "{}.update({})",
+            "dicts; write {% set ns = namespace(d={}) %} and {% set ns.d = dict(ns.d, **{key: value}) %}",
+        ),
+    ],
+)
+def test_the_check_of_a_template_that_changes_a_value_says_how_to_build_one(call, advice):
+    template = f"\n{{% set _ = {call} %}}"
+    [issue] = check_template(template)
+    assert (issue.code, issue.where) == ("template", "line 2")
+    assert issue.message.endswith(f"a template cannot change {advice}")
+    with pytest.raises(TemplateError):
+        render_template(template, {})
+
+
+def test_templates_build_lists_and_dicts():
+    lists = "{% set ns = namespace(items=[]) %}{% set ns.items = ns.items + [1] %}{{ ns.items }}"
+    dicts = "{% set ns = namespace(d={}) %}{% set ns.d = dict(ns.d, **{'a': 1}) %}{{ ns.d }}"
+    assert check_template(lists) == check_template(dicts) == []
+    assert render_template(lists + dicts, {}) == "[1]{'a': 1}"

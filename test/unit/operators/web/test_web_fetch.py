@@ -360,7 +360,7 @@ async def test_a_body_that_cannot_be_unpacked_is_an_error(web, packing, body, wh
 
 async def test_a_name_that_is_not_found_in_time_is_an_error(names):
     go_on = threading.Event()
-    names.addresses["slow.test"] = lambda: go_on.wait(10) and ["127.0.0.1"]
+    names.addresses["slow.test"] = lambda: go_on.wait(60) and ["127.0.0.1"]
     error = await refused("http://slow.test/", Guard(timeout=0.1))
     go_on.set()
     assert "longer than the maximum of 0.1 s" in str(error)

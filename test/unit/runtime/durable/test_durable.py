@@ -1585,10 +1585,8 @@ closed_outside("left")
 """
 
 
-def test_closing_while_runs_wait_for_a_person_ends_them_here_and_they_can_be_resumed(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", CLOSES, str(tmp_path / "runs.sqlite")], capture_output=True, text=True, timeout=60
-    )
+def test_closing_while_runs_wait_for_a_person_ends_them_here_and_they_can_be_resumed(tmp_path, forked):
+    done = forked.run([sys.executable, "-c", CLOSES, str(tmp_path / "runs.sqlite")])
     assert (done.stdout, done.stderr, done.returncode) == ("in\nout\n", "", 0)
 
 

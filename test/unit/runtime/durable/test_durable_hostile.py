@@ -1,6 +1,5 @@
 """Databases of runs in which somebody else has written."""
 
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -67,8 +66,6 @@ except PausedError:
 """
 
 
-def test_a_program_whose_run_is_paused_ends(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", PAUSED], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+def test_a_program_whose_run_is_paused_ends(tmp_path, forked):
+    done = forked.run([sys.executable, "-c", PAUSED], cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "paused\n"), done.stderr

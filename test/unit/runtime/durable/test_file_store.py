@@ -326,7 +326,7 @@ def test_a_file_that_changes_while_it_is_stored_is_not_stored(monkeypatch, made,
 # A store that fails
 
 
-def test_a_full_disk_leaves_nothing_behind(root, tmp_path):
+def test_a_full_disk_leaves_nothing_behind(root, tmp_path, forked):
     """A limit on the size of files stands for the disk."""
     (tmp_path / "large.bin").write_bytes(os.urandom(2**20) * 8)
     code = (
@@ -337,9 +337,7 @@ def test_a_full_disk_leaves_nothing_behind(root, tmp_path):
         "try:\n    FileStore(sys.argv[1]).put(FileDescriptor.of(sys.argv[2]))\n"
         "except InputError as error:\n    print(error)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, root, tmp_path / "large.bin"], capture_output=True, text=True, check=True
-    )
+    done = forked.run([sys.executable, "-c", code, root, tmp_path / "large.bin"])
     assert done.stdout == (
         f"{root}: {tmp_path / 'large.bin'} cannot be stored here: File too large; no part of it is kept. "
         "Check free space and permissions, or name another folder\n"
@@ -455,11 +453,11 @@ CHILD = (
 
 
 @pytest.mark.parametrize("kind", ["", "local://"])
-def test_processes_that_put_the_same_store_it_once(root, made, tmp_path, kind):
+def test_processes_that_put_the_same_store_it_once(root, made, tmp_path, kind, forked):
     data = os.urandom(2**20) * 4
     path = made(data).path
     children = [
-        subprocess.Popen(
+        forked.begin(
             [sys.executable, "-c", CHILD, f"{kind}{root}", tmp_path / f"cache{number}", path], stdout=subprocess.PIPE
         )
         for number in range(4)
@@ -480,11 +478,11 @@ def test_threads_put_and_get_at_once(machine, made):
         assert list(pool.map(there_and_back, files)) == [b"%d" % (number % 5) for number in range(40)]
 
 
-def test_who_is_killed_while_writing_leaves_no_file(root, tmp_path):
+def test_who_is_killed_while_writing_leaves_no_file(root, tmp_path, forked):
     large = tmp_path / "large.bin"
     with large.open("wb") as out:
         out.truncate(2**30)
-    child = subprocess.Popen([sys.executable, "-c", CHILD, root, tmp_path, large])
+    child = forked.begin([sys.executable, "-c", CHILD, root, tmp_path, large])
     while not any(path.stat().st_size > 2**20 for path in root.glob("writing/*")):
         assert child.poll() is None
     child.send_signal(signal.SIGKILL)

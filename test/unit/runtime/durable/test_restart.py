@@ -287,7 +287,7 @@ def test_an_item_is_done_anew_with_what_follows_from_it(kept):
 
 def test_a_round_is_done_anew_and_those_before_it_are_not(kept):
     runs = []
-    made = BuiltinWorkflow(3, name="w")
+    made = BuiltinWorkflow(max_rounds=3, name="w")
     a, b, judge = Op("a", runs=runs), Op("b", runs=runs), Content(3)
     made.add_operator(a)
     made.add_operator(b, [a])

@@ -2,13 +2,15 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from operad.runtime import InputError
 from operad.runtime.durable.database_names import database_url
+from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.run_owner import DrivenRun, leave, owner_of
+from operad.runtime.workflow.run import Run
 
 
 @pytest.mark.parametrize("watched", [True, False])
@@ -19,7 +21,7 @@ async def test_a_run_that_goes_on_ends_by_what_is_heard_of_it_and_one_that_ends_
     async def run(driven_run: "asyncio.Future[DrivenRun]"):
         task: asyncio.Task[Any] | None = asyncio.current_task()
         assert task is not None
-        driven_run.set_result(DrivenRun(task))
+        driven_run.set_result(DrivenRun(task, cast("Run", None), None))
         driven_run.result().executing = watched
         driven_run.result().end_if(lost=lost, cancelled=cancelled)
         driven_run.result().end_if(lost=True, cancelled=True)  # it has been heard already
@@ -35,17 +37,17 @@ async def test_a_run_that_goes_on_ends_by_what_is_heard_of_it_and_one_that_ends_
 
 
 def test_another_limit_for_the_same_database_is_an_error_that_names_both(tmp_path):
-    url = database_url(tmp_path / "runs.sqlite")
+    url, ledger = database_url(tmp_path / "runs.sqlite"), Ledger(tmp_path / "runs.sqlite")
     try:
-        owner = owner_of(url, 3)
-        assert owner_of(url, 3.0) is owner
+        owner = owner_of(url, 3, ledger)
+        assert owner_of(url, 3.0, ledger) is owner
         with pytest.raises(
             InputError, match=r"runs\.sqlite with limit=3, so limit=10 has no effect; give every Ledger"
         ):
-            owner_of(url)
+            owner_of(url, 10, ledger)
     finally:
-        leave(url)
+        leave(url, ledger)
     try:
-        assert owner_of(url).executor.limit == 10
+        assert owner_of(url, 10, ledger).executor.limit == 10
     finally:
-        leave(url)
+        leave(url, ledger)

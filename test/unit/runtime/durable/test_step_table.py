@@ -82,14 +82,14 @@ async def test_a_lost_run_does_not_keep_others_from_being_written(store):
 
     def write(steps):
         first.set()
-        hold.wait(10)
+        hold.wait(60)
         store.steps.write("me", steps)
 
     commits = GroupCommit(write)
     puts = [commits.put(StepRow("mine", "first", "1"))]
     puts += [commits.put(StepRow(run_id, "a", "A")) for run_id in ("mine", "other", "mine-too")]
     tasks = [asyncio.ensure_future(put) for put in puts]
-    await asyncio.to_thread(first.wait, 10)
+    await asyncio.to_thread(first.wait, 60)
     hold.set()
     done = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(each) for each in done] == [type(None), type(None), InputError, type(None)]
@@ -105,7 +105,7 @@ async def test_values_are_not_tried_one_by_one_while_the_database_is_gone():
     hold, tried = threading.Event(), list[int]()
 
     def write(values):
-        hold.wait(10)
+        hold.wait(60)
         tried.append(len(values))
         raise InputError("gone for too long") from OperationalError("connection refused")
 
@@ -130,7 +130,7 @@ def test_who_takes_a_run_over_waits_for_what_its_driver_is_writing(postgresql):
         taking.join(0.2)
         assert taking.is_alive()
         before = time.monotonic()
-    taking.join(10)
+    taking.join(60)
     assert taken[0] >= before
     store.close()
 

@@ -115,9 +115,9 @@ def test_a_text_that_does_not_fit_is_left_out_which_means_look_at_everything(tex
     assert ears.next() == ("topic", "")
 
 
-def test_the_pipe_of_a_killed_process_is_deleted_by_the_next_sender(tmp_path, ears, made):
+def test_the_pipe_of_a_killed_process_is_deleted_by_the_next_sender(tmp_path, ears, made, forked):
     folder = tmp_path / "wake"
-    listening = subprocess.Popen([sys.executable, "-c", LISTENS, str(folder)], stdout=subprocess.PIPE, text=True)
+    listening = forked.begin([sys.executable, "-c", LISTENS, str(folder)], stdout=subprocess.PIPE, text=True)
     assert listening.stdout
     assert listening.stdout.readline() == "topic \n"
     listening.kill()
@@ -130,9 +130,9 @@ def test_the_pipe_of_a_killed_process_is_deleted_by_the_next_sender(tmp_path, ea
     assert len(os.listdir(folder)) == 1
 
 
-def test_a_process_that_stands_still_holds_up_no_sender(tmp_path, made):
+def test_a_process_that_stands_still_holds_up_no_sender(tmp_path, made, forked):
     folder = tmp_path / "wake"
-    listening = subprocess.Popen([sys.executable, "-c", LISTENS, str(folder)], stdout=subprocess.PIPE, text=True)
+    listening = forked.begin([sys.executable, "-c", LISTENS, str(folder)], stdout=subprocess.PIPE, text=True)
     assert listening.stdout
     assert listening.stdout.readline() == "topic \n"
     listening.send_signal(signal.SIGSTOP)

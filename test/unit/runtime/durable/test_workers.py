@@ -706,9 +706,9 @@ async def test_a_worker_of_another_version_leaves_the_work(made, start, ledger, 
 
 
 def driver_here(ledger):
-    from operad.runtime.durable.run_owner import owner_of
+    from operad.runtime.durable.run_owner import LIMIT, owner_of
 
-    return owner_of(ledger.url)
+    return owner_of(ledger.url, LIMIT, ledger)
 
 
 def by_status(ledger, step_ids, status, count):

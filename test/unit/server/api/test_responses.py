@@ -275,9 +275,11 @@ async def test_a_conversation_is_one_session():
         ({"input": [{"type": "function_call_output", "call_id": "c", "output": "o"}]},
          "input[0]: is 'function_call_output', but only items of the type 'message' are accepted; write it as text"),
         ({"input": [{"role": "assistant", "content": "a"}]}, "input: none of the role 'user' has text"),
-        ({"input": "  "}, "the request: "),
+        ({"input": "  "}, "input: none of the role 'user' has text"),
         ({"input": []}, "input: none of the role 'user' has text"),
         ({"input": [{"role": "tool", "content": "a"}]}, "the request: "),
+        ({"tools": [{}], "metadata": {"a": "b"}, "input": [{"type": "item_reference"}, {"role": "user", "content": [{"type": "input_file"}]}]},
+         "the request: 4 issues\n  tools: experts have tools of their own and call none of yours; leave it out\n  metadata: it is not kept here; leave it out\n  input[0]: "),
     ],
 )  # fmt: skip
 async def test_what_no_expert_does_is_refused_by_name(request_, said):

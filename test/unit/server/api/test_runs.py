@@ -1,7 +1,7 @@
 """Runs of a server that are stored in a database, which may be slow, and shared with other processes."""
 
 import asyncio
-import time
+import threading
 
 import pytest
 from serving import Code, echo, offered
@@ -81,13 +81,15 @@ async def test_a_run_whose_driver_is_unknown_does_not_delay_others(server, monke
     first, _ = await runs.begin(offer, job(offer), "slow")
     await until_stored(offer, "slow")
     others, offer = server()
-    monkeypatch.setattr(offer.ledger, "is_driven", lambda kept: time.sleep(2) or True)
+    asked, go_on = threading.Event(), threading.Event()
+    monkeypatch.setattr(offer.ledger, "is_driven", lambda kept: asked.set() or go_on.wait(60))
     slow = asyncio.ensure_future(others.begin(offer, job(offer), "slow"))
     same = asyncio.ensure_future(others.begin(offer, job(offer), "slow"))
-    await asyncio.sleep(0.2)
-    run, is_new = await asyncio.wait_for(others.begin(offer, job(offer), "fast"), 1)
+    await asyncio.to_thread(asked.wait, 60)
+    run, is_new = await asyncio.wait_for(others.begin(offer, job(offer), "fast"), 60)
     assert is_new
     assert not slow.done()
+    go_on.set()
     assert [is_new for _, is_new in await asyncio.gather(slow, same)] == [False, False]
     await others.cancel(run)
     await runs.cancel(first)

@@ -164,7 +164,7 @@ def test_whose_words_are_the_answer_is_known_only_where_nothing_can_take_them_ba
         "code": offered(Code(echo), reasoner=able),
         "another reasoner": offered(words()),
     }
-    live = {name for name, offer in told.items() if offer.streaming_operator() == "words"}
+    live = {name for name, offer in told.items() if offer.answer_stream().is_live}
     assert live == {"one", "the last of two", "judged in one round"}
 
 
@@ -182,9 +182,11 @@ async def test_what_cannot_stream_comes_at_the_end_in_pieces():
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]}, r"messages\[0\]\.content\[0\]: is 'image_url'"),
         ({"messages": [{"role": "system", "content": "x"}]}, "none of the role 'user' has text"),
         ({"messages": []}, "must not be empty"),
-        ({"n": 2}, "body.n: must be at most 1"),
+        ({"n": 2}, "n: one answer is given"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools: .* leave it out"),
         ({"response_format": {"type": "json_object"}}, "response_format: .* leave it out"),
+        ({"n": 2, "tools": [{}], "functions": [{}], "response_format": {}, "logprobs": True, "messages": [{"role": "user", "content": [{"type": "image_url"}, {"type": "file"}]}]},
+         r"7 issues\n  n: .*\n  tools: .*\n  functions: .*\n  response_format: .*\n  logprobs: .*\n  messages\[0\].content\[0\]: .*\n  messages\[0\].content\[1\]: "),
     ],
 )  # fmt: skip
 async def test_what_no_expert_does_is_refused_in_words(request_, wanted):
@@ -291,7 +293,7 @@ async def test_a_run_is_begun_followed_and_its_result_fetched():
     assert seen[-1][2] == {"id": run["id"], "state": "finished"}
     assert (run["result"], run["status"], run["error"]) == ('g|c|{"n": 1}', "SUCCESS", "")
     assert [each["id"] for each in listed] == [run["id"]]
-    assert experts == [{"name": "Expert", "description": "It is Expert.", "leader": False, "operators": ["code"], "inputs": None}]  # fmt: skip
+    assert experts == [{"name": "Expert", "description": "It is Expert.", "leader": False, "operators": ["code"], "inputs": None, "defaults": {}}]  # fmt: skip
 
 
 async def test_a_stream_of_events_goes_on_after_the_last_one_that_was_seen():
@@ -378,14 +380,14 @@ async def test_a_goal_that_is_given_under_both_of_its_names_is_refused():
         reply = await here.http.post("/runs", json={"expert": "Expert", "goal": "a", "job": "a"})
     assert (reply.status_code, reply.json()["error"]["message"]) == (
         400,
-        "the request: 1 issue\n  body.job: give goal or job, not both",
+        "body.job: give goal or job, not both",
     )
 
 
 @pytest.mark.parametrize(
     ("path", "body", "faults"),
     [
-        ("/runs", '{"expert": "Expert", "gaol": "x"}', ["body.goal: is missing", "body.gaol: there is no such field (did you mean 'goal'?)"]),
+        ("/runs", '{"expert": "Expert", "gaol": "x"}', ["body.gaol: there is no such field (did you mean 'goal'?)"]),
         ("/runs", '{"expert": "Expert", "goal": "x", "id": "a b"}', ["body.id: takes letters, digits, _, - and ., and begins with a letter, a digit or _"]),
         ("/runs", "[]", ["body: must be a mapping of keys to values", "body: send a JSON object, with Content-Type: application/json"]),
         ("/runs", '{"expert": x}', ["body: is not JSON (character 12)", "body: send a JSON object, with Content-Type: application/json"]),
@@ -400,7 +402,8 @@ async def test_faults_of_a_body_are_in_words_with_near_names(path, body, faults)
     async with served(offered(Code(echo))) as here:
         reply = await here.http.post(path, content=body, headers={"Content-Type": "application/json"})
     assert reply.status_code == 400
-    assert reply.json()["error"]["message"].split("\n  ")[1:] == faults
+    head = [f"the request: {len(faults)} issues"] if len(faults) > 1 else []
+    assert reply.json()["error"]["message"].split("\n  ") == head + faults
 
 
 async def test_answers_may_be_given_beforehand_and_a_wrong_one_ends_the_run():
@@ -477,6 +480,49 @@ async def test_whatever_a_run_says_the_answer_is_json():
     assert called.content[0].text == "\\ud800"
 
 
+async def test_inputs_with_defaults_may_be_left_out_and_a_goal_without_inputs_too(tmp_path):
+    """The goal is the only input without a default; inputs need no goal; a tool's schema tells what is needed."""
+    file = tmp_path / "flow.yaml"
+    variables = "[[text, string], [language, string], [count, number]]"
+    file.write_text(FLOW.replace("[[text, string]]", f"{variables}, defaults: {{language: en, count: null}}"))
+    (offer,) = offers_of(Source(file=str(file)))
+    (tmp_path / "two.yaml").write_text(FLOW.replace("[[text, string]]", "[[text, string], [paper, file], [n, number]]"))
+    (two,) = offers_of(Source(file=str(tmp_path / "two.yaml")))
+    names = [offer.agent.profile.name, two.agent.profile.name]
+    async with served(offer, two, offered(Code(echo))) as here, here.openai() as client:
+        said = await client.chat.completions.create(model=names[0], messages=[HELLO])
+        begun = await here.http.post("/runs", json={"expert": names[0], "inputs": {"text": "t"}})
+        run = await here.ended(begun.json()["id"])
+        assert begun.headers["location"] == f"runs/{run['id']}"  # relative to /runs, also behind the prefix of a proxy
+        experts = (await here.http.get("/experts")).json()["experts"]
+        empty = await here.http.post("/runs", json={"expert": "Expert"})
+        with pytest.raises(
+            BadRequestError, match=r"'n' \(number\) is missing; .*; POST /runs and the MCP tool take `inputs`"
+        ):
+            await client.chat.completions.create(model=names[1], messages=[HELLO])
+        async with Client(f"{here.url}/mcp") as mcp:
+            schemas = [tool.input_schema for tool in (await mcp.list_tools()).tools[:3]]
+            called = await mcp.call_tool("two_yaml", {"inputs": {"text": "t", "paper": None, "n": 2}})
+    assert (said.choices[0].message.content, run["result"], called.content[0].text) == ("Hello", "t", "t")
+    assert [each["operators"] for each in experts] == [["1", "2"], ["1", "2"], ["code"]]
+    assert [each["defaults"] for each in experts] == [{"language": "en", "count": None}, {}, {}]
+    assert (empty.status_code, empty.json()["error"]["message"]) == (
+        400,
+        "goal: is missing; say what is to be done, or give inputs",
+    )
+    assert [schema["required"] for schema in schemas] == [["goal"], ["inputs"], ["goal"]]
+    assert [schema["properties"]["inputs"].get("required") for schema in schemas] == [
+        ["text"],
+        ["text", "paper", "n"],
+        None,
+    ]
+    assert schemas[1]["properties"]["inputs"]["properties"] == {
+        "text": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "paper": {"type": "null", "description": "A file, which cannot be given here."},
+        "n": {"anyOf": [{"type": "number"}, {"type": "null"}]},
+    }
+
+
 # As an MCP server
 
 
@@ -492,12 +538,14 @@ async def test_an_expert_is_an_mcp_tool_that_tells_how_far_it_is(mode):
         tools = (await mcp.list_tools()).tools
         done = await mcp.call_tool("An_expert", {"goal": "g", "inputs": {"n": 1}}, progress_callback=progress)
         wrong = await mcp.call_tool("An_expert", {"gaol": "g"})
+        missing = await mcp.call_tool("An_expert", {"inputs": {"n": 1}})
         nobody = await mcp.call_tool("An_exprt", {"goal": "g"})
     assert [tool.name for tool in tools] == ["An_expert", "An_expert_2", "answer_question"]
     assert tools[0].description == "It is An expert."
     assert (done.content[0].text, done.is_error) == ('g||{"n": 1}', False)
     assert told == [(1, "code runs"), (2, "code has finished")]
-    assert (wrong.is_error, "goal: Field required" in wrong.content[0].text) == (True, True)
+    assert (wrong.is_error, "gaol: Extra inputs" in wrong.content[0].text) == (True, True)
+    assert (missing.is_error, "goal: is missing" in missing.content[0].text) == (True, True)
     assert (nobody.is_error, "did you mean 'An_expert'" in nobody.content[0].text) == (True, True)
 
 

@@ -6,7 +6,7 @@ import pytest
 from studio_page import AXE, browser_of, served, tabs
 from studios import FIVE
 
-from operad.runtime.testing import Say, ScriptedModel
+from operad.runtime.testing import CallTools, Say, ScriptedModel
 
 pytestmark = pytest.mark.slow  # a browser each; test_studio_browser.py looks at the page in `make test`
 
@@ -98,6 +98,94 @@ def test_a_question_is_answered_on_the_page(page):
     ended(page)
     assert (states(page)["3"], states(page)["4"]) == ("skipped", "done")
     assert page.tab.locator(".result .values").inner_text().split("\n") == ["done", "left"]
+
+
+PAY = """\
+from operad import RunContext, tool
+
+@tool(approve=True)
+def pay(order: int) -> str:
+    return f"paid {order}"
+
+@tool
+async def form(context: RunContext) -> str:
+    fields = {"order": {"type": "integer"}, "rate": {"type": "number"}, "tags": {"type": "array"}, "note": {"type": "string"}}
+    schema = {"type": "object", "properties": {**fields, "ok": {"type": "boolean"}}, "required": ["order", "tags", "ok"]}
+    return repr(await context.ask("Fill it in.", {**schema, "additionalProperties": False}))
+"""
+
+PAYER = """\
+operators: [&payer {name: payer, instruction: Do what the job says., tools: [pay_tools.pay, pay_tools.form]}]
+experts: [{profile: {name: Payer}, workflow: [[*payer]]}]
+"""
+
+
+@pytest.fixture
+def payer(tmp_path, site):
+    """Opens a page on which an expert calls a tool that asks a person, and yields it with the requests of the model."""
+
+    def answer(request):
+        said = request["messages"][-1]
+        if said["role"] == "tool":
+            return Say(f"Result: {said['content']}")
+        return CallTools({"form": {}} if "form" in said["content"] else {"pay": {"order": 2**63 + 1}})
+
+    (tmp_path / "pay_tools.py").write_text(PAY)
+    (tmp_path / "payer.yaml").write_text(PAYER)
+    with (
+        ScriptedModel(answer) as endpoint,
+        served(tmp_path, tmp_path / ".histories", model=endpoint.model, trust=True) as url,
+        tabs(site[2], url, tmp_path) as opened,
+    ):
+        page = opened(bypass_csp=True)
+        page.open("payer.yaml")
+        yield page
+
+
+def test_the_call_of_a_tool_is_allowed_changed_or_refused(payer):
+    question = payer.tab.locator(".question")
+    arguments, reason = question.get_by_label("Arguments"), question.get_by_label("Reason")
+    result = payer.tab.locator(".result .values")
+
+    def ask():
+        run(payer, Job="Pay.")
+        question.wait_for()
+
+    ask()
+    assert json.loads(arguments.input_value()) == {"order": 2**63 + 1}
+    arguments.fill('{"order": 1')
+    question.get_by_role("button", name="Allow", exact=True).click()
+    question.get_by_text("The arguments are not JSON").wait_for()
+    assert question.get_by_role("button", name="Always allow in this run").is_disabled()
+    if AXE.exists():
+        assert payer.faults() == []
+    arguments.fill(f'{{"order": {2**63 + 3}}}')
+    question.get_by_role("button", name="Allow", exact=True).click()
+    ended(payer)
+    assert f"paid {2**63 + 3}" in result.inner_text()
+    ask()
+    question.get_by_role("button", name="Always").click()
+    ended(payer)
+    assert f"paid {2**63 + 1}" in result.inner_text()
+    ask()
+    reason.fill("too much")
+    question.get_by_role("button", name="Refuse").click()
+    ended(payer)
+    assert "too much" in result.inner_text()
+
+
+def test_numbers_lists_and_fields_that_are_left_out_are_answered_exactly(payer):
+    question = payer.tab.locator(".question")
+    run(payer, Job="Fill the form.")
+    question.get_by_label("Order").fill("0012345678901234567890")
+    question.get_by_label("Tags").fill("[a]")
+    question.get_by_role("button", name="Yes").click()
+    question.get_by_text("That is not JSON").wait_for()
+    question.get_by_label("Tags").fill("[12345678901234567890]")
+    question.get_by_role("button", name="Yes").click()
+    ended(payer)
+    shown = payer.tab.locator(".result .values").inner_text()
+    assert "{'order': 12345678901234567890, 'tags': [12345678901234567890], 'ok': True}" in shown
 
 
 def test_the_text_of_a_question_is_markdown(page):

@@ -762,6 +762,7 @@ def test_a_question_is_answered_and_a_run_cancelled_from_the_page(opened, live, 
     tab.wait_for_selector("#panel h2:has-text('market brief')")
     tab.get_by_role("alert").get_by_role("button", name="Answer").click()
     tab.wait_for_selector("#panel form.answer")
+    assert tab.locator("#panel form.answer select").input_value() == "", "no answer is chosen beforehand"
     tab.locator("#panel form.answer select").select_option("false")
     tab.locator("#panel form.answer textarea").fill("They are not ours.")
     server.refuses = "'approve' is not open"
@@ -827,6 +828,36 @@ def test_the_call_of_a_tool_is_allowed_changed_or_refused(opened, live, runs):
     press(allow)
     answers = [body["value"] for _, body in server.posted]
     assert answers == ["yes", "always", "no", "no: too old", {**given, "amount": 100}]
+
+
+@pytest.mark.parametrize(
+    ("schema", "filled", "answer"),
+    [
+        (
+            {
+                "type": "object",
+                "properties": {"id": {"type": "integer", "description": "Of the order."}, "rate": {"type": "number"}},
+            },
+            {"number": ["0012345678901234567890", ".5"]},
+            {"id": 12345678901234567890, "rate": 0.5},
+        ),
+        ({"type": "array"}, {"textarea": ["[12345678901234567890]"]}, [12345678901234567890]),
+    ],
+)
+def test_large_numbers_of_an_answer_are_sent_exactly(opened, live, runs, schema, filled, answer):
+    events = [*runs("brief")]
+    asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
+    events[asked] = msgspec.structs.replace(events[asked], schema=schema)
+    server = live(events[: asked + 1])
+    tab = opened(server.address, allowed=server.host)
+    form = tab.locator("#panel form.answer")
+    assert form.get_by_text("Of the order.").count() == len(schema.get("properties", {})) // 2
+    for kind, texts in filled.items():
+        for at, text in enumerate(texts):
+            form.locator("[type=number]" if kind == "number" else kind).nth(at).fill(text)
+    form.get_by_role("button", name="Answer").click()
+    tab.wait_for_selector("#panel .question :text-is('sent')")
+    assert server.posted[0][1]["value"] == answer
 
 
 def test_a_schema_with_the_word_approval_has_the_form_of_any_schema(opened, live, runs):

@@ -1,55 +1,114 @@
-// A question of a run, answered where it stands.
+// A question of a run, answered where it stands. Answers are JSON text, because numbers of JavaScript round large ones.
 
 import { type FormEvent, type ReactElement, useState } from "react";
 import { titleOf } from "../schema";
 import { useCommands, useStudio } from "../store";
-import type { Fields, Json, Question, Schema } from "../types";
+import type { Json, Question, Schema } from "../types";
 import { TextView } from "../values/ValueView";
 
 export function QuestionForm({ question }: { question: Question }): ReactElement {
   const commands = useCommands();
-  const [values, setValues] = useState<Fields>({});
-  const title = useStudio((state) => state.document?.nodes.find((node) => node.id === question.node)?.title ?? question.node);
-  const schema = question.schema ?? { type: "string" };
-  const fields = schema.properties ? Object.entries(schema.properties) : null;
-  const choices = !fields ? choicesOf(schema) : null;
-  const answer = (value: Json): void => void commands.answer(question.id, value);
-  const named = useStudio((state) => state.document?.nodes.find((node) => node.id === question.node)?.params["actions"]);
-  const action = fields?.length === 1 ? worded(choicesOf(fields[0]?.[1] ?? {}), named) : null;
-  const submit = (event: FormEvent): void => {
-    event.preventDefault();
-    const read = (name: string, field: Schema): Json => {
-      const value = values[name] ?? field.default ?? "";
-      if (field.type === "integer" || field.type === "number") return Number(value);
-      return field.type === "boolean" ? value === true : value;
-    };
-    answer(fields ? Object.fromEntries(fields.map(([name, field]) => [name, read(name, field)])) : read("answer", schema));
-  };
+  const node = useStudio((state) => state.document?.nodes.find((each) => each.id === question.node));
+  const title = node?.title ?? question.node;
+  const answer = (json: string): void => void commands.answer(question.id, json);
   return (
-    <form className="question" onSubmit={submit} aria-label={`Question of ${title}`}>
+    <section className="question" aria-label={`Question of ${title}`}>
       <h3>{title} asks</h3>
       <div className="question-text"><TextView text={question.text} /></div>
-      {choices ?? action
+      {question.arguments === null
+        ? <Fields schema={question.schema ?? { type: "string" }} words={node?.params["actions"]} answer={answer} />
+        : <Approval given={question.arguments} answer={answer} />}
+    </section>
+  );
+}
+
+interface FormProps {
+  answer(json: string): void;
+}
+
+/** Fields for what a JSON Schema asks. The choices of the only field that has some are buttons, which send the answer. */
+function Fields({ schema, words, answer }: FormProps & { schema: Schema; words: Json | undefined }): ReactElement {
+  const [typed, setTyped] = useState<Record<string, string>>({});
+  const [fault, setFault] = useState("");
+  const whole = !schema.properties;
+  const fields = Object.entries(schema.properties ?? { answer: schema }).map(([name, of]) => ({
+    name, of, needed: whole || (schema.required?.includes(name) ?? false), choices: worded(choicesOf(of), words),
+  }));
+  const chosen = fields.filter((field) => field.choices);
+  const buttons = chosen.length === 1 && chosen[0]?.needed ? chosen[0] : null;
+  const submit = (event: FormEvent): void => {
+    event.preventDefault();
+    const button = (event.nativeEvent as SubmitEvent).submitter as HTMLButtonElement | null;
+    try {
+      const members = fields.flatMap(({ name, of, needed, choices }): [string, string][] => {
+        const text = buttons?.name === name ? (button?.value ?? "") : (typed[name] ?? initial(of));
+        return text || needed ? [[name, choices ? text : jsonOf(of, text)]] : [];
+      });
+      answer(whole ? (members[0]?.[1] ?? "") : `{${members.map(([name, json]) => `${JSON.stringify(name)}:${json}`).join()}}`);
+    } catch (error) {
+      setFault(`That is not JSON: ${(error as Error).message}`);
+    }
+  };
+  return (
+    <form onSubmit={submit}>
+      {fields.filter((field) => field !== buttons).map(({ name, of, needed, choices }) => (
+        <label className="part" key={name}>
+          <span className="part-name">{titleOf(name, of)}{needed || <span className="soft"> optional</span>}</span>
+          <Answer choices={choices} schema={of} needed={needed} value={typed[name] ?? initial(of)} change={(value) => setTyped((now) => ({ ...now, [name]: value }))} />
+        </label>
+      ))}
+      {fault && <p className="fault error">{fault}</p>}
+      {buttons
         ? (
           <div className="actions wrap">
-            {(choices ?? action ?? []).map((choice) => (
-              <button type="button" key={String(choice.value)} onClick={() => answer(fields?.[0] && action ? { [fields[0][0]]: choice.value } : choice.value)}>{choice.title}</button>
-            ))}
+            {buttons.choices?.map(({ value, title }) => <button type="submit" key={title} value={JSON.stringify(value)}>{title}</button>)}
           </div>
         )
-        : (
-          <>
-            {(fields ?? [["answer", schema] as [string, Schema]]).map(([name, field]) => (
-              <label className="part" key={name}>
-                <span className="part-name">{titleOf(name, field)}</span>
-                <Answer choices={worded(choicesOf(field), named)} schema={field} value={values[name] ?? field.default ?? ""} change={(value) => setValues((now) => ({ ...now, [name]: value }))} />
-              </label>
-            ))}
-            <button type="submit" className="main">Answer</button>
-          </>
-        )}
+        : <button type="submit" className="main">Answer</button>}
     </form>
   );
+}
+
+/** The call of a tool: a person allows it, with these or other arguments, or refuses it, with a reason or without. */
+function Approval({ given, answer }: FormProps & { given: string }): ReactElement {
+  const [call, setCall] = useState(given);
+  const [reason, setReason] = useState("");
+  const [fault, setFault] = useState("");
+  const edited = call !== given;
+  const say = (text: string): void => answer(JSON.stringify(text));
+  const allow = (event: FormEvent): void => {
+    event.preventDefault();
+    if (!edited) return say("yes");
+    try {
+      answer(checked(call));
+    } catch (error) {
+      setFault(`The arguments are not JSON: ${(error as Error).message}`);
+    }
+  };
+  return (
+    <form onSubmit={allow}>
+      <label className="part">
+        <span className="part-name">Arguments</span>
+        <textarea dir="auto" rows={Math.min(call.split("\n").length, 12)} value={call} onChange={(event) => setCall(event.target.value)} />
+      </label>
+      {fault && <p className="fault error">{fault}</p>}
+      {edited && <p className="soft">Edited arguments apply to this call only: use Allow.</p>}
+      <div className="actions wrap">
+        <button type="submit" className="main">Allow</button>
+        <button type="button" disabled={edited} onClick={() => say("always")}>Always allow in this run</button>
+      </div>
+      <label className="part">
+        <span className="part-name">Reason<span className="soft"> optional</span></span>
+        <textarea dir="auto" rows={2} value={reason} onChange={(event) => setReason(event.target.value)} />
+      </label>
+      <div className="actions"><button type="button" onClick={() => say(reason.trim() ? `no: ${reason.trim()}` : "no")}>Refuse</button></div>
+    </form>
+  );
+}
+
+interface Choice {
+  value: Json;
+  title: string;
 }
 
 function choicesOf(schema: Schema): Choice[] | null {
@@ -61,35 +120,50 @@ function choicesOf(schema: Schema): Choice[] | null {
     : null;
 }
 
-interface Choice {
-  value: Json;
-  title: string;
-}
-
 /** Choices in the words that the node gives them: [[id, words], …]. */
 function worded(choices: Choice[] | null, named: Json | undefined): Choice[] | null {
   const words = new Map(Array.isArray(named) ? named.flatMap((each) => (Array.isArray(each) ? [[each[0], each[1]] as const] : [])) : []);
   return choices?.map(({ value, title }) => ({ value, title: String(words.get(value) ?? title) })) ?? null;
 }
 
+const isNumber = (schema: Schema): boolean => schema.type === "integer" || schema.type === "number";
+
+const isText = (schema: Schema): boolean =>
+  schema.anyOf ? schema.anyOf.some(isText) : !schema.$ref && [schema.type ?? "string"].flat().includes("string");
+
+const initial = (schema: Schema): string =>
+  schema.default === undefined ? "" : !choicesOf(schema) && isText(schema) ? String(schema.default) : JSON.stringify(schema.default);
+
+/** What was typed, as JSON; throws where it is none. */
+function jsonOf(schema: Schema, text: string): string {
+  if (isNumber(schema)) return /^-?\d+$/.test(text) ? String(BigInt(text)) : String(Number(text));
+  return isText(schema) ? JSON.stringify(text) : checked(text);
+}
+
+function checked(json: string): string {
+  JSON.parse(json);
+  return json;
+}
+
 interface AnswerProps {
   choices: Choice[] | null;
   schema: Schema;
-  value: Json;
-  change(value: Json): void;
+  needed: boolean;
+  value: string;
+  change(value: string): void;
 }
 
-function Answer({ choices, schema, value, change }: AnswerProps): ReactElement {
+function Answer({ choices, schema, needed, value, change }: AnswerProps): ReactElement {
   if (choices) {
     return (
-      <select required value={JSON.stringify(value)} onChange={(event) => change(JSON.parse(event.target.value) as Json)}>
-        <option value={'""'}>Choose</option>
+      <select required={needed} value={value} onChange={(event) => change(event.target.value)}>
+        <option value="">Choose</option>
         {choices.map((choice) => <option key={choice.title} value={JSON.stringify(choice.value)}>{choice.title}</option>)}
       </select>
     );
   }
-  if (schema.type === "integer" || schema.type === "number") {
-    return <input type="number" required value={String(value ?? "")} onChange={(event) => change(event.target.value)} />;
+  if (isNumber(schema)) {
+    return <input type="number" step={schema.type === "integer" ? 1 : "any"} required={needed} value={value} onChange={(event) => change(event.target.value)} />;
   }
-  return <textarea dir="auto" rows={2} value={String(value ?? "")} onChange={(event) => change(event.target.value)} />;
+  return <textarea dir="auto" rows={2} placeholder={isText(schema) ? undefined : "JSON"} value={value} onChange={(event) => change(event.target.value)} />;
 }
