@@ -180,14 +180,15 @@ def verdict_schema(operator_ids: Iterable[str], statuses: Iterable[WorkflowStatu
 def _instruction(criteria: str, statuses: Sequence[WorkflowStatus]) -> str:
     """Return the instruction for a verdict by some criteria, with the meanings of the statuses."""
     blame_hint = " For INPUT_DATA_ERROR, blame earlier experts." * (WorkflowStatus.INPUT_DATA_ERROR in statuses)
+    attempt_hint = "\nEXECUTION_ERROR applies only if another attempt can help." * (len(statuses) > 2)
     meanings = "\n".join(f"- {status.value}: {_STATUS_MEANINGS[status]}" for status in statuses)
     return (
         f"Judge what the operators produced for the job, by these criteria:\n{criteria}\n\n"
         "In `evaluation`, say what is right and what is wrong. In `status`, choose the first of these that applies:\n"
-        f"{meanings}\n\n"
+        f"{meanings}{attempt_hint}\n\n"
         "In `lesson`, tell the operators at fault what to do differently. In `blame`, list the ids of the operators with "
         "which the fault began, also if their instruction did not mention the criterion; these, and all that come after "
         "them, run again with the lesson. Leave out operators that only passed the fault on; leave `blame` empty if you "
-        f"cannot tell.{blame_hint} On SUCCESS, leave `lesson` and `blame` empty. In `score`, rate from 0 to 10 how far the result does the job and "
-        "meets the criteria."
+        f"cannot tell.{blame_hint} On SUCCESS, leave `lesson` and `blame` empty. In `score`, rate from 0 to 10 how far "
+        "the result does the job and meets the criteria."
     )

@@ -79,7 +79,7 @@ class AskingParams(NodeParams):
     """Parameters of a node that asks a model."""
 
     model_name: Annotated[str, ADVANCED] = Field(
-        default="", description="Name of the model in Services(models=…); without one, the model of the run is asked."
+        default="", description="Name of a configured model; by default the model of the run."
     )
     sampling: Annotated[dict[str, JsonValue], ADVANCED] = Field(
         default_factory=dict[str, JsonValue],

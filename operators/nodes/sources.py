@@ -108,7 +108,7 @@ class ToolNode(NodeOperator[ToolParams]):
 
     type = "tool"
     params_type = ToolParams
-    gives = "text (string): what the tool gave, of a workflow its answer; json (object or list): what it gave, where it is that, of a workflow its outputs"
+    gives = "text (string): the result, or the answer of a workflow; json (object or list): the result if it is one, or the outputs of a workflow"
     example = {"tool": "weather", "arguments": {"city": ["city", "1"]}}
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:

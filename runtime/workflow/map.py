@@ -231,7 +231,8 @@ class Map(BaseOperator[list[T]], Generic[T]):
             OperadError: The body failed for an item, and `on_error` is ``fail``. The runs of the other items were
                 cancelled and have ended.
         """
-        before = tuple(call.messages[: _earlier(call.messages)])
+        first_own = _earlier(call.messages)
+        before, own = tuple(call.messages[:first_own]), call.messages[first_own:]
         over: tuple[str, ...] = ()
         if self._source:
             items = self._source(call.job)
@@ -241,7 +242,8 @@ class Map(BaseOperator[list[T]], Generic[T]):
 
         def call_for(item: Any, index: int) -> OperatorCall:
             message = self._message(call.job, item, index, over)
-            return OperatorCall(call.reasoner, call.job, (message, *before), call.previous, call.lesson)
+            messages = (message, *before, *_own_of_item(own, item, self._id))
+            return OperatorCall(call.reasoner, call.job, messages, call.previous, call.lesson)
 
         outcomes = await for_each(
             self.body,
@@ -381,6 +383,14 @@ def _earlier(messages: Sequence[WorkflowMessage]) -> int:
         if message.operator_id in own_ids and verdict.status is WorkflowStatus.EXECUTION_ERROR:
             return index
     return len(messages)
+
+
+def _own_of_item(own: Sequence[WorkflowMessage], item: Any, map_id: str) -> Iterator[WorkflowMessage]:
+    """Yield the earlier messages of a blamed map for an item, each followed by the verdict on the map."""
+    for message, verdict in zip(own[::2], own[1::2], strict=False):
+        part = next((part for part in message.parts if (part.item == item) is True), None)
+        if part is not None:
+            yield from (part.changed(operator_id=map_id), verdict)
 
 
 def _as_workflow(body: Any) -> Workflow:

@@ -642,6 +642,14 @@ async def test_a_map_that_is_blamed_runs_over_the_same_list_again(chain: New) ->
     assert body.lessons == [None] * 2 + ["better"] * 2 + ["better\nmore"] * 2
 
 
+async def test_each_item_of_a_blamed_map_gets_its_earlier_result_and_the_verdict(chain: New) -> None:
+    _, body = await blamed_twice(chain, None, Judge(fault("better", "each"), PRAISE))
+
+    own = [[message.scratchpad for message in heard if message.operator_id == "each"] for heard in body.heard]
+    assert own == [["a"], ["b"], ["a", "A"], ["b", "B"]]
+    assert [heard[-1].lesson for heard in body.heard[2:]] == ["better", "better"]
+
+
 async def test_its_own_earlier_items_are_no_list_before_it(chain: New) -> None:
     message, body = await blamed_twice(chain, "items", Judge(fault("better", "each"), PRAISE), items=["a"])
 
@@ -966,7 +974,7 @@ def test_items_of_a_map_in_a_map_hide_the_lists_of_both(engine):
     inner = Workflow(Map("inner", Operator("Translate.")), name="body")
     inputs = {"rows": [["a", "b"]], "others": [["a", "b"]]}
     for prompt in shown(engine(Map("outer", inner, over="rows")), inputs):
-        assert "Item of outer.item" in prompt
+        assert "Item to work on, from outer.item" in prompt
         assert '"others"' in prompt
         assert '"rows"' not in prompt
         assert '"item"' not in prompt

@@ -97,7 +97,7 @@ def test_everything_a_task_holds_is_in_the_prompt_in_sections(tmp_path):
         "## Files\n### notes.txt (text/plain, 7 bytes)\n```\none\ntwo\n```\n\n"
         "## Knowledge\n```\n[book]\nknown\n```\n\n"
         "## Insights from earlier runs\n"
-        "Lessons from similar jobs, not checked. The job and the form of the answer take precedence.\n- it rains\n\n"
+        "From similar jobs, not checked. The job and the form of the answer take precedence.\n- it rains\n\n"
         '## Results of earlier experts\n### Result of expert\n```\n{\n "x": 1\n}\n```\n\n'
         "## Results of earlier operators\n### Result of find\n```\nfacts\n```\n\n"
         "## Recommended actions\n- count: Count words.\n- stop\n\n"
