@@ -241,8 +241,9 @@ def leave(url: URL, user: object = None) -> None:
         owner = _owners.get(url)
         if owner is None:
             return
-        owner.users.discard(user) if user is not None else owner.users.clear()
-        has_others = len(owner.users) > 0
+        if user is not None:
+            owner.users.discard(user)
+        has_others = user is not None and len(owner.users) > 0
         if not has_others:
             _owners.pop(url).stop()
     if has_others:

@@ -102,6 +102,11 @@ class Signature:
             ) from error
         bound: Iterable[str] = function.keywords if isinstance(function, functools.partial) else ()
         parameters = [parameter for parameter in signature.parameters.values() if parameter.name not in bound]
+        if parameters and parameters[0].name == "self":
+            raise ToolError(
+                f"tool {self.name!r}: 'self' has no value; give the method of an object, undecorated: "
+                f"tools=[clerk.{self.name}]"
+            )
         for parameter in parameters:
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
                 raise ToolError(

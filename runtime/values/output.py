@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from typing import Any, Generic, cast, get_origin, is_typeddict
+from typing import Annotated, Any, Generic, cast, get_args, get_origin, is_typeddict
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
@@ -182,6 +182,7 @@ def is_class(kind: object) -> bool:
 
 def name(kind: Any) -> str:
     """Return a type's name for error messages."""
+    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return kind.__name__ if is_class(kind) else str(kind).replace("typing.", "")
 
 

@@ -421,9 +421,6 @@ class Definition(Step[T]):
             policy = policy.or_else(operator.policy)
         if operator is None or not operator.runs_workflows:
             policy = policy.or_else(self.policy)
-        fallback: Any = policy.fallback
-        if isinstance(fallback, Definition):
-            policy = replace(policy, fallback=self._as_operator(fallback))
         return policy
 
     def _require(self, operator_id: str, what: str) -> None:

@@ -157,6 +157,10 @@ def parameters_of(function: Callable[..., Any], who: str) -> Sequence[inspect.Pa
     except (TypeError, ValueError) as error:
         raise InputError(f"operator {who!r} has no signature to read; wrap it in a function of your own") from error
     bound: Iterable[str] = function.keywords if isinstance(function, functools.partial) else ()
+    if parameters and parameters[0].name == "self":
+        raise InputError(
+            f"operator {who!r}: parameter 'self' has no value; use the method of an object, undecorated: clerk.{who}"
+        )
     for parameter in parameters:
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
             raise InputError(

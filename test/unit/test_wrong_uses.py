@@ -60,6 +60,9 @@ class Lower(Operator):
 
 
 class Plain:
+    def answer(self, question):
+        return question
+
     def get_id(self):
         return "plain"
 
@@ -248,6 +251,14 @@ WRONG = {
     "@operator on a tool": (
         lambda: operator(search),
         "expected an operator, a workflow or a function, got the tool 'search'; tools are given to an operator: tools=[…]",
+    ),
+    "@operator on a method": (
+        lambda: operator(Plain.answer),
+        "operator 'answer': parameter 'self' has no value; use the method of an object, undecorated: clerk.answer",
+    ),
+    "@tool on a method": (
+        lambda: tool(Plain.answer),
+        "tool 'answer': 'self' has no value; give the method of an object, undecorated: tools=[clerk.answer]",
     ),
     "*values": (
         lambda: operator(several),

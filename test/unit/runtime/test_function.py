@@ -6,10 +6,10 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from operad import (
     FaultError,
@@ -285,6 +285,16 @@ async def test_an_operator_without_others_before_it_gets_the_goal_or_the_inputs_
         OperatorError, match=r"input 'a' of the job is not a valid int: Input should be a valid integer"
     ):
         await run(add, {"a": "one"})
+
+
+async def test_the_name_of_an_annotated_type_is_that_of_the_type():
+    def longer(facts: Annotated[int, Field(ge=5)]) -> int:
+        return facts
+
+    with pytest.raises(
+        OperatorError, match="the answer of 'three' is not a valid int for parameter 'facts': Input sho"
+    ):
+        await run(operator(lambda: 3, id="three") >> operator(longer))
 
 
 async def test_an_answer_that_does_not_fit_the_parameter_blames_the_operator_that_gave_it():

@@ -916,6 +916,8 @@ def test_a_fallback_has_a_policy_of_its_own_so_that_fallbacks_can_follow_each_ot
     workflow = chain(engine, first, policy=Policy(retry=Retry(2, first_delay=0.1), fallback=second))
     assert timed(workflow)[0] == "sorry"
     assert (first.calls, second.calls) == (2, 3)
+    second.policy = Policy(fallback=chain(engine, Do("third")))
+    assert timed(workflow)[0] == "third"
 
 
 def test_a_fallback_that_fails_is_the_error_and_what_it_stood_in_for_is_not_forgotten(engine):
