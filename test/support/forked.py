@@ -213,7 +213,8 @@ def _run(code: Any, names: dict[str, Any]) -> None:
         if status and not isinstance(ended.code, int):
             print(ended.code, file=sys.stderr)
     except Exception as error:  # noqa: BLE001
-        sys.excepthook(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
+        inside = error.__traceback__ and error.__traceback__.tb_next
+        sys.excepthook(type(error), error.with_traceback(inside), inside)
         status = 1
     threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
     atexit._run_exitfuncs()
