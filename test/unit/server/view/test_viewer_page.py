@@ -906,6 +906,8 @@ def test_what_an_answer_may_leave_out_is_left_out(opened, live, runs):
     tab.get_by_role("alert").get_by_role("button", name="Answer").click()
     form = tab.locator("#panel form.answer")
     form.locator("input").first.fill("7")
+    form.locator("select").nth(0).select_option("true")
+    form.locator("select").nth(1).select_option('"a"')
     form.get_by_role("button", name="Answer").click()
     tab.wait_for_selector("#panel .question :text-is('sent')")
     assert server.posted[0][1]["value"] == {"x0": True, "x1": 7, "x2": "a", "x3": ""}
