@@ -799,6 +799,8 @@ def test_the_call_of_a_tool_is_allowed_changed_or_refused(opened, live, runs):
     arguments, reason = form.locator("textarea").nth(0), form.locator("textarea").nth(1)
     shown = arguments.input_value()
     assert json.loads(shown) == given
+    schema_shown = tab.locator("#panel .question details").text_content()
+    assert json.loads(schema_shown.partition("form of the answer")[2])["approval"]["arguments"] == given
     allow, always, refuse = (
         form.get_by_role("button", name=name) for name in (re.compile("^Allow$"), "Always", "Refuse")
     )
