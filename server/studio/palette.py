@@ -35,8 +35,8 @@ _PROMPTS = frozenset({"system", "user", "instruction", "query", "answer", "promp
 
 
 def title_of_type(node_type: str) -> str:
-    """Return the title of a node type."""
-    return _TITLES.get(node_type) or node_type.replace("-", " ").capitalize()
+    """Return the title of a node type; a class of ComfyUI, such as KSampler, is its own title."""
+    return _TITLES.get(node_type) or (node_type.replace("-", " ").capitalize() if node_type.islower() else node_type)
 
 
 @cache

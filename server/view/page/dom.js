@@ -7,6 +7,17 @@ const HIDING = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u202a-\u202e\ufef
 const plain = (said) => said.replaceAll("\r\n", "\n").replace(HIDING, (one) => `[U+${one.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
 const SAYING = new Set(["textContent", "title", "aria-label"]);
 
+BigInt.prototype.toJSON = function () {
+  return JSON.rawJSON?.(String(this)) ?? Number(this); // old browsers round
+};
+
+/** The value of JSON text. Large whole numbers are BigInt, because a number of JavaScript rounds them. */
+function parsed(text) {
+  if (!/\d{16}/.test(text)) return JSON.parse(text);
+  return JSON.parse(text, (_, value, { source } = {}) =>
+    typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? BigInt(source) : value);
+}
+
 /** An element: its tag, with classes after dots; its properties; what is in it, elements or texts. */
 function make(tag, properties = {}, ...children) {
   const [name, ...classes] = tag.split(".");

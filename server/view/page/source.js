@@ -7,12 +7,12 @@ class Embedded {
   }
 
   open(merge) {
-    merge(JSON.parse(byId("picture-data").textContent));
+    merge(parsed(byId("picture-data").textContent));
   }
 
   async details() {
     this.all ??= new Promise((found) => {
-      const read = () => found(JSON.parse(byId("details-data").textContent));
+      const read = () => found(parsed(byId("details-data").textContent));
       if (byId("details-data")) read();
       else addEventListener("DOMContentLoaded", read); // it stands behind the script, so that the picture comes first
     });
@@ -56,7 +56,7 @@ class Server {
       this.patience = FIRST_WAIT;
       this.is("live");
     };
-    this.stream.onmessage = (message) => this.merge(JSON.parse(message.data));
+    this.stream.onmessage = (message) => this.merge(parsed(message.data));
     this.stream.onerror = () => this.lost(); // what EventSource would ask for again is no longer since the right version
   }
 
@@ -92,7 +92,7 @@ class Server {
       throw new Error("the server does not answer");
     });
     const body = await response.text();
-    if (response.ok) return body ? JSON.parse(body) : null;
+    if (response.ok) return body ? parsed(body) : null;
     let said = body;
     try {
       said = JSON.parse(body).error ?? body;

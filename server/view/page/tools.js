@@ -15,7 +15,7 @@ function pretty(said) {
   if (typeof said === "number" || typeof said === "boolean") return String(said);
   if (typeof said !== "string" || !/^\s*[[{]/.test(said)) return said;
   try {
-    return JSON.parse(said);
+    return parsed(said);
   } catch {
     return said;
   }

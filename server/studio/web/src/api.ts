@@ -1,5 +1,6 @@
 // Requests to the server; all addresses are relative to the page's own.
 
+import { parsed } from "./exact";
 import type {
   Candidate, Changes, ChatMessage, Document, Exported, Files, Issue, Json, LastRun, NodeType, Operation, RunPicture,
 } from "./types";
@@ -18,7 +19,7 @@ export class Refused extends Error {
 
 async function answered<Answer>(address: string, options?: RequestInit): Promise<Answer> {
   const response = await sent(address, options);
-  return (await response.json()) as Answer;
+  return parsed<Answer>(await response.text());
 }
 
 async function sent(address: string, options?: RequestInit): Promise<Response> {
@@ -90,7 +91,7 @@ export async function chat(
     rest = events.pop() ?? "";
     for (const event of events) {
       const data = event.split(/\r?\n/).filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trim()).join("\n");
-      if (data) heard(JSON.parse(data) as ChatMessage);
+      if (data) heard(parsed<ChatMessage>(data));
     }
   }
 }
@@ -101,7 +102,7 @@ function followed<Message>(address: string, heard: (message: Message) => void, c
   source.onopen = () => connected(true);
   source.onerror = () => connected(false);
   source.onmessage = (event: MessageEvent<string>) => {
-    if (event.data) heard(JSON.parse(event.data) as Message);
+    if (event.data) heard(parsed<Message>(event.data));
   };
   return () => source.close();
 }

@@ -1,5 +1,6 @@
 // Operations for what a person does on the canvas. Pure: a document in, operations out.
 
+import { parsed } from "./exact";
 import { GAP_X, type Point, sizes } from "./place";
 import { emptyOf, isSelector, resolved } from "./schema";
 import { edgeId } from "./state";
@@ -219,7 +220,7 @@ function renamed(value: Json, ids: ReadonlyMap<string, string>): Json {
 export function readCopied(text: string): Copied | null {
   if (text.length > 2_000_000) return null;
   try {
-    const value = JSON.parse(text) as Partial<Copied> | null;
+    const value = parsed<Partial<Copied> | null>(text);
     const sound =
       value?.operad === "nodes" && Array.isArray(value.nodes) && Array.isArray(value.edges) && value.nodes.length <= 1000 &&
       value.nodes.every((node) => typeof node?.id === "string" && typeof node.type === "string");

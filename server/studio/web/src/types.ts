@@ -1,6 +1,6 @@
 // The contract between this page and its server: each type is the JSON of a request or an answer.
 
-export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
+export type Json = null | boolean | number | bigint | string | Json[] | { [name: string]: Json };
 export type Fields = { [name: string]: Json };
 
 export interface FileEntry {

@@ -1,5 +1,6 @@
 // Changes that could not be sent before the page was left, because an answer was still on its way: kept for the reload.
 
+import { parsed } from "./exact";
 import type { Operation } from "./types";
 
 const key = (path: string): string => `operad-unsent:${location.pathname}:${path}`; // the address names the studio, too
@@ -25,7 +26,7 @@ export function takeUnsent(path: string): Operation[] {
 
 function read(path: string): Operation[] {
   try {
-    return JSON.parse(sessionStorage.getItem(key(path)) ?? "[]") as Operation[];
+    return parsed<Operation[]>(sessionStorage.getItem(key(path)) ?? "[]");
   } catch {
     return [];
   }

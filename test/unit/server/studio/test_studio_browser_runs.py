@@ -148,10 +148,11 @@ def test_the_call_of_a_tool_is_allowed_changed_or_refused(payer):
     result = payer.tab.locator(".result .values")
 
     def ask():
-        run(payer, Job="Pay.")
+        payer.tab.get_by_role("form", name="Run").get_by_role("button", name="Run", exact=True).click()
         question.wait_for()
 
-    ask()
+    run(payer, Job="Pay.")
+    question.wait_for()
     assert json.loads(arguments.input_value()) == {"order": 2**63 + 1}
     arguments.fill('{"order": 1')
     question.get_by_role("button", name="Allow", exact=True).click()
@@ -186,6 +187,45 @@ def test_numbers_lists_and_fields_that_are_left_out_are_answered_exactly(payer):
     ended(payer)
     shown = payer.tab.locator(".result .values").inner_text()
     assert "{'order': 12345678901234567890, 'tags': [12345678901234567890], 'ok': True}" in shown
+
+
+LARGE = 2**64 - 59
+SEED = f"""\
+workflow: seed
+nodes:
+  1: {{type: start, variables: {{}}}}
+  2:
+    type: comfyui
+    after: 1
+    server: http://127.0.0.1:8188
+    workflow: {{'1': {{class_type: Sample, inputs: {{seed: {LARGE}, by: 1.5, to: a}}}}}}
+"""
+
+NUMBER = """\
+workflow: number
+nodes:
+  1: {type: start, variables: {n: number}}
+  2: {type: end, after: 1, outputs: {n: 1.n}}
+"""
+
+
+def test_large_numbers_of_an_input_and_a_result_stay_exact(page):
+    page = page(NUMBER)
+    run(page, n=str(LARGE))
+    ended(page)
+    assert page.tab.locator(".result .values").inner_text().split() == ["n", str(LARGE)]
+
+
+def test_large_numbers_stay_exact_in_a_form_and_in_the_file(page):
+    page = page(SEED)
+    [file] = page.folder.glob("*stay_exact*")
+    page.node("2").dblclick()
+    field = page.tab.get_by_label("Workflow, as JSON")
+    assert json.loads(field.input_value())["1"]["inputs"]["seed"] == LARGE
+    field.fill(field.input_value().replace('"a"', '"b"'))
+    field.blur()
+    page.until(lambda: "to: b" in file.read_text())
+    assert f"seed: {LARGE}" in file.read_text()
 
 
 def test_the_text_of_a_question_is_markdown(page):

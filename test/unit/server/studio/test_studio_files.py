@@ -271,11 +271,15 @@ def test_nodes_of_dify_have_the_titles_and_places_that_they_have_there(studio, r
 
 
 def test_a_workflow_of_comfyui_is_shown_and_not_changed(studio):
-    graph = {"1": {"class_type": "Load", "inputs": {}}, "2": {"class_type": "Save", "inputs": {"images": ["1", 0]}}}
+    graph = {
+        "1": {"class_type": "LoadImage", "inputs": {}},
+        "2": {"class_type": "Save", "inputs": {"images": ["1", 0]}},
+    }
     (studio.folder / "comfy.json").write_text(json.dumps(graph))
     document = studio.open("comfy.json")
-    assert len(document["nodes"]) == 2
+    assert [node["title"] for node in document["nodes"]] == ["LoadImage", "Save"]
     assert document["readonly"].startswith("nodes of the format comfyui")
+    assert document["readonly"].endswith("a node of the type comfyui runs the file on a ComfyUI server")
     said = {"path": "comfy.json", "version": 1, "operations": [{"op": "remove_node", "node": "1"}]}
     assert "are not of Operad's types" in studio.refused("apply", said, 409)["error"]
 

@@ -799,6 +799,8 @@ def test_the_call_of_a_tool_is_allowed_changed_or_refused(opened, live, runs):
     arguments, reason = form.locator("textarea").nth(0), form.locator("textarea").nth(1)
     shown = arguments.input_value()
     assert json.loads(shown) == given
+    schema_shown = tab.locator("#panel .question details").text_content()
+    assert json.loads(schema_shown.partition("form of the answer")[2])["approval"]["arguments"] == given
     allow, always, refuse = (
         form.get_by_role("button", name=name) for name in (re.compile("^Allow$"), "Always", "Refuse")
     )
@@ -906,6 +908,8 @@ def test_what_an_answer_may_leave_out_is_left_out(opened, live, runs):
     tab.get_by_role("alert").get_by_role("button", name="Answer").click()
     form = tab.locator("#panel form.answer")
     form.locator("input").first.fill("7")
+    form.locator("select").nth(0).select_option("true")
+    form.locator("select").nth(1).select_option('"a"')
     form.get_by_role("button", name="Answer").click()
     tab.wait_for_selector("#panel .question :text-is('sent')")
     assert server.posted[0][1]["value"] == {"x0": True, "x1": 7, "x2": "a", "x3": ""}

@@ -1,6 +1,7 @@
 // Fields of the inspector's form, one for each kind of JSON Schema that node types use.
 
 import { type ReactElement, Suspense, createContext, lazy, useContext, useId, useRef, useState } from "react";
+import { numberOf, numberText, parsed } from "../exact";
 import { Icon } from "../icons";
 import type { Candidate, Json, Schema } from "../types";
 import { emptyOf, kindOf, resolved, titleOf } from "../schema";
@@ -39,7 +40,7 @@ export function Control({ schema, value, label, name = "", change }: FieldProps)
       return <ConditionField operators={kind.operators} value={value} label={label} change={change} />;
     case "choice":
       return (
-        <select aria-label={label} disabled={locked} value={JSON.stringify(value ?? null)} onChange={(event) => change(JSON.parse(event.target.value) as Json, true)}>
+        <select aria-label={label} disabled={locked} value={JSON.stringify(value ?? null)} onChange={(event) => change(parsed<Json>(event.target.value), true)}>
           {!kind.options.some((option) => JSON.stringify(option) === JSON.stringify(value ?? null)) && (
             <option value={JSON.stringify(value ?? null)}>{value === undefined || value === null ? "" : optionOf(value)}</option>
           )}
@@ -51,10 +52,10 @@ export function Control({ schema, value, label, name = "", change }: FieldProps)
     case "number":
       return (
         <input
-          type="number" aria-label={label} disabled={locked} value={typeof value === "number" ? value : ""} step={kind.integer ? 1 : "any"}
+          type="number" aria-label={label} disabled={locked} value={numberText(value)} step={kind.integer ? 1 : "any"}
           min={kind.minimum} max={kind.maximum} onBlur={flush}
           onChange={(event) => {
-            if (event.target.value !== "") change(Number(event.target.value));
+            if (event.target.value !== "") change(numberOf(event.target.value));
           }}
         />
       );
@@ -324,7 +325,7 @@ function JsonField({ value, label, change }: { value: Json | undefined; label: s
         onChange={(event) => {
           setText(event.target.value);
           try {
-            change(event.target.value.trim() ? (JSON.parse(event.target.value) as Json) : null);
+            change(event.target.value.trim() ? parsed<Json>(event.target.value) : null);
             setFault("");
           } catch (error) {
             setFault(error instanceof Error ? error.message : String(error));
@@ -338,7 +339,7 @@ function JsonField({ value, label, change }: { value: Json | undefined; label: s
 
 function compact(text: string): string {
   try {
-    return JSON.stringify(JSON.parse(text));
+    return JSON.stringify(parsed<Json>(text));
   } catch {
     return text;
   }

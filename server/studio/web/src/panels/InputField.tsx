@@ -1,6 +1,7 @@
 // A field of the run form: a text, a number, a choice, files by choosing or by drop, or JSON.
 
 import { type ReactElement, useId, useState } from "react";
+import { numberOf, numberText, parsed } from "../exact";
 import { Icon } from "../icons";
 import { useStudio } from "../store";
 import type { Input, Json } from "../types";
@@ -36,7 +37,7 @@ function Control({ id, input, value, change }: Props & { id: string }): ReactEle
     case "array[file]":
       return <FilesField id={id} several={input.type !== "file"} value={value} change={change} />;
     case "number":
-      return <input id={id} type="number" step="any" value={typeof value === "number" ? value : ""} onChange={(event) => change(event.target.value === "" ? null : Number(event.target.value))} />;
+      return <input id={id} type="number" step="any" value={numberText(value)} onChange={(event) => change(event.target.value === "" ? null : numberOf(event.target.value))} />;
     case "boolean":
       return <input id={id} type="checkbox" role="switch" className="switch" checked={value === true} onChange={(event) => change(event.target.checked)} />;
     case "string":
@@ -63,7 +64,7 @@ function JsonInput({ id, type, value, change }: { id: string; type: string; valu
       <textarea id={id} className="mono" rows={2} placeholder={`JSON${LIKE[type] ? `, such as ${LIKE[type]}` : ""}`} value={text} aria-invalid={fault} spellCheck={false} onChange={(event) => {
         setText(event.target.value);
         try {
-          change(event.target.value.trim() ? (JSON.parse(event.target.value) as Json) : null);
+          change(event.target.value.trim() ? parsed<Json>(event.target.value) : null);
           setFault(false);
         } catch {
           setFault(true);

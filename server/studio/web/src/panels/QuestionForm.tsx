@@ -1,6 +1,7 @@
 // A question of a run, answered where it stands. Answers are JSON text, because numbers of JavaScript round large ones.
 
 import { type FormEvent, type ReactElement, useState } from "react";
+import { numberOf } from "../exact";
 import { titleOf } from "../schema";
 import { useCommands, useStudio } from "../store";
 import type { Json, Question, Schema } from "../types";
@@ -136,7 +137,7 @@ const initial = (schema: Schema): string =>
 
 /** What was typed, as JSON; throws where it is none. */
 function jsonOf(schema: Schema, text: string): string {
-  if (isNumber(schema)) return /^-?\d+$/.test(text) ? String(BigInt(text)) : String(Number(text));
+  if (isNumber(schema)) return JSON.stringify(numberOf(text));
   return isText(schema) ? JSON.stringify(text) : checked(text);
 }
 

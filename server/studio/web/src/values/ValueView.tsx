@@ -1,6 +1,7 @@
 // A value of a run, shown as what it is: text as Markdown, a picture, sound, a table, a file, a list, named values.
 
 import { type ReactElement, Suspense, lazy, useState } from "react";
+import { parsed } from "../exact";
 import type { Fields, FileValue, Json } from "../types";
 import { FileView } from "./FileView";
 import { Table } from "./Table";
@@ -40,7 +41,7 @@ export function ValueView({ value, depth = 0 }: { value: Json; depth?: number })
   if (value.every(fileOf)) return <div className="files">{value.map((each, at) => <ValueView value={each} key={at} />)}</div>;
   if (value.every(isFields)) return <Table columns={columnsOf(value)} rows={value.map((row) => columnsOf(value).map((column) => row[column] ?? null))} cell={inner} />;
   if (value.length > 1 && value.every(isRow)) return <Table columns={[]} rows={value} cell={inner} />;
-  if (value.every((each) => each === null || typeof each === "number" || typeof each === "boolean")) return <p>{value.slice(0, MOST_ITEMS * 5).map(String).join(", ")}</p>;
+  if (value.every((each) => each === null || ["number", "bigint", "boolean"].includes(typeof each))) return <p>{value.slice(0, MOST_ITEMS * 5).map(String).join(", ")}</p>;
   return (
     <>
       <ol className="value-list">{value.slice(0, MOST_ITEMS).map((each, at) => <li key={at}>{inner(each)}</li>)}</ol>
@@ -82,7 +83,7 @@ export function TextView({ text, depth = 0 }: { text: string; depth?: number }):
 function structured(text: string): Json[] | Fields | null {
   if (!/^\s*[[{]/.test(text)) return null;
   try {
-    const value = JSON.parse(text) as Json;
+    const value = parsed<Json>(text);
     return value && typeof value === "object" && Object.keys(value).length ? value : null;
   } catch {
     return null;
