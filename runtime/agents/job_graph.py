@@ -31,12 +31,13 @@ class JobGraph(Value):
     sub_jobs: tuple[SubJob, ...]
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any], job: Job) -> JobGraph:
+    def of(cls, answer: Mapping[str, Any], job: Job, earlier: Collection[str] = ()) -> JobGraph:
         """Return the graph that an answer of the form `split.split_schema` describes; `check` finds its issues.
 
         The ids of the parts of a sub-job begin with the id of that sub-job, so that ids are unique in the whole job.
+        Dependencies on `earlier` results, given by their ids, are left out, as every part gets these results.
         """
-        prefix = _prefix(job)
+        prefix, already = _prefix(job), set(earlier) - {part["id"] for part in answer["sub_jobs"]}
         shared: dict[str, Any] = {
             "session_id": job.session_id,
             "files": job.files,
@@ -50,7 +51,9 @@ class JobGraph(Value):
                     goal=part["goal"],
                     context=part["context"],
                     completion_criteria=part["completion_criteria"],
-                    dependencies=tuple(dict.fromkeys(prefix + other for other in part["dependencies"])),
+                    dependencies=tuple(
+                        dict.fromkeys(prefix + other for other in part["dependencies"] if other not in already)
+                    ),
                     assigned_expert_name=part["assigned_expert"],
                     **shared,
                 )

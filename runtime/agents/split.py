@@ -15,7 +15,7 @@ from operad.runtime.reasoning.task import Task
 from operad.runtime.tools.connections import connections
 from operad.runtime.tools.toolkit import Action, Toolkit
 from operad.runtime.values.errors import AnswerError, InputError, Issue
-from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema import validate
 
 MAX_TOLD = 50
@@ -78,7 +78,9 @@ class Splitter:
                 answer = ""
                 try:
                     answer = await ask(reasoner, task)
-                    graph = JobGraph.of(validate(split_schema(), answer), job)
+                    graph = JobGraph.of(
+                        validate(split_schema(), answer), job, [message.operator_id for message in given]
+                    )
                 except AnswerError as error:
                     issues = [Issue("form", str(error))]
                 else:
@@ -101,8 +103,8 @@ class Splitter:
 def _with_issues(task: Task, answer: str, issues: Sequence[Issue], lesson: str | None) -> Task:
     """Return the task of the next attempt: with the last answer, and its issues as a lesson."""
     told = "\n".join(["Your last split cannot be used:", *(f"- {issue}" for issue in _issue_lines(issues))])
-    verdict = WorkflowMessage(scratchpad=answer, status=WorkflowStatus.EXECUTION_ERROR, operator_id="your last split")
-    return task.model_copy(update={"workflow_messages": (verdict,), "lesson": "\n".join(filter(None, (lesson, told)))})
+    split = WorkflowMessage(scratchpad=answer, operator_id="your last split")
+    return task.model_copy(update={"workflow_messages": (split,), "lesson": "\n".join(filter(None, (lesson, told)))})
 
 
 def _issue_lines(issues: Sequence[Issue]) -> list[str]:
@@ -133,7 +135,7 @@ def split_instruction(experts: Sequence[Profile]) -> str:
     """Return the instruction to split a job among experts."""
     team = "\n".join(f"- {expert.name}: {expert.description or 'no description'}" for expert in experts)
     return (
-        "You lead a team of experts. Split the job into parts and assign each part to one expert; an expert may get "
+        "You lead a team of experts. Split the job into parts (sub-jobs) and assign each part to one expert; an expert may get "
         "several parts. Use as few parts as possible: a single one if one expert can do the whole job. A part starts "
         "when all parts that it depends on are finished, and its expert gets their results, each with the id of its "
         "part. Parts that do not depend on each other run at the same time. An expert does not see the job, only "

@@ -221,12 +221,14 @@ class Conversation:
         answer = "answer" if "answer" not in self._tools else "give_answer"
         known = "\n".join(f"- {tool.name}: {tool.description}" for tool in self._tools.values())
         choice = _object_schema({"tool": {"type": "string", "enum": [answer, *self._tools]}})
-        if not self.model.structured:  # models often give the arguments, too
-            choice["properties"]["arguments"] = {"type": "object", "description": "Of the tool; none for an answer."}
         question = (
             f"## Next step\nChoose the tool for the next call; more calls may follow. Choose {answer!r} when you can give "
             f"the final answer.\n{known}\n- {answer}: give the final answer"
         )
+        if not self.model.structured:  # models often give the arguments, too
+            choice["properties"]["arguments"] = {"type": "object"}
+            parameters = {tool.name: tool.parameters.get("properties", {}) for tool in self._tools.values()}
+            question += f"\nThe arguments of each tool: {json.dumps(parameters, ensure_ascii=False)}"
         chosen = await self._decide(question, choice)
         name = str(chosen.get("tool", answer))
         tool = self._tools.get(name)

@@ -73,6 +73,13 @@ def test_a_good_split_has_no_issues():
     assert issues(part("1"), part("2", "1"), job=SUB) == []
 
 
+def test_parts_need_not_depend_on_earlier_results_which_all_of_them_get():
+    parts = {"sub_jobs": [part("a", "facts"), part("b", "a", "facts", "typo")]}
+    assert [each.dependencies for each in JobGraph.of(parts, SUB, ["facts"]).sub_jobs] == [(), ("b.a", "b.typo")]
+    own = {"sub_jobs": [part("facts"), part("b", "facts")]}
+    assert [each.dependencies for each in JobGraph.of(own, JOB, ["facts"]).sub_jobs] == [(), ("facts",)]
+
+
 @pytest.mark.parametrize("name", ["a", "Ä 1", "facts_2", "a-b", "-", "日本", "x" * 64])
 def test_ids_are_letters_digits_dashes_underscores_and_spaces_between(name):
     assert issues(part(name)) == []
