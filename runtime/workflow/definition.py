@@ -21,6 +21,7 @@ from operad.runtime.graph.edges import (
     Function,
     Port,
     Step,
+    Streaming,
     chain_of,
     check_step,
     is_awel,
@@ -90,6 +91,8 @@ class Definition(Step[T]):
         return self.name
 
     @overload
+    def add(self, step: Streaming, after: After = (), **how: Unpack[_How]) -> Step[str]: ...
+    @overload
     def add(self, step: Body[U], after: After = (), **how: Unpack[_How]) -> Step[U]: ...
     @overload
     def add(self, step: Any, after: After = (), **how: Unpack[_How]) -> Any: ...
@@ -124,6 +127,10 @@ class Definition(Step[T]):
             self.add_operator(head, before)
         return cast("Any", step)
 
+    @overload
+    def map(
+        self, each: Streaming, over: str | AnswerPath, *, on_error: OnError = "fail", **how: Unpack[_HowMap]
+    ) -> Map[Any]: ...
     @overload
     def map(
         self,
