@@ -425,9 +425,7 @@ class Definition(Step[T]):
         policy = self._policies.get(operator_id, NO_POLICY)
         if operator is not None and operator.policy is not None:
             policy = policy.or_else(operator.policy)
-        if operator is None or not operator.runs_workflows:
-            policy = policy.or_else(self.policy)
-        return policy
+        return policy if operator is not None and operator.runs_workflows else policy.or_else(self.policy)
 
     def _require(self, operator_id: str, what: str) -> None:
         if operator_id not in self._operators:
