@@ -52,8 +52,11 @@ Answers: TypeAlias = (
 )
 """Function, generic in the type of its answers; that of a generator is the text that it yields."""
 
-Body: TypeAlias = "Step[T] | Executable | Answers[T]"
+Body: TypeAlias = "Step[T] | Executable | Callable[..., Awaitable[T]] | Callable[..., T]"
 """Something that runs for an input: an operator, a workflow or a function; generic in the type of its answers."""
+
+Streaming: TypeAlias = "Callable[..., AsyncIterator[str] | Iterator[str]]"
+"""Generator function, whose answer is the text that it yields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,11 @@ class Step(Generic[T]):
         self, after: Executable | AwelNode | Sequence[Step[Any] | Executable | AwelNode | Function]
     ) -> Chain[Any]: ...
     @overload
-    def __rshift__(self, after: Answers[U]) -> Chain[U]: ...
+    def __rshift__(self, after: Streaming) -> Chain[str]: ...
+    @overload
+    def __rshift__(self, after: Callable[..., Awaitable[U]]) -> Chain[U]: ...
+    @overload
+    def __rshift__(self, after: Callable[..., U]) -> Chain[U]: ...
     def __rshift__(self, after: Any) -> Chain[Any]:
         return chain_of(self).then(chain_of(after))
 

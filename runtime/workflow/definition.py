@@ -22,6 +22,7 @@ from operad.runtime.graph.edges import (
     Function,
     Port,
     Step,
+    Streaming,
     chain_of,
     check_step,
     is_awel,
@@ -90,6 +91,8 @@ class Definition(Step[T]):
         return self.name
 
     @overload
+    def add(self, step: Streaming, after: After = (), **options: Unpack[_AddOptions]) -> Step[str]: ...
+    @overload
     def add(self, step: Body[U], after: After = (), **options: Unpack[_AddOptions]) -> Step[U]: ...
     @overload
     def add(self, step: Any, after: After = (), **options: Unpack[_AddOptions]) -> Any: ...
@@ -124,6 +127,10 @@ class Definition(Step[T]):
             self.add_operator(head, before)
         return cast("Any", step)
 
+    @overload
+    def map(
+        self, each: Streaming, over: str | AnswerPath, *, on_error: OnError = "fail", **how: Unpack[_HowMap]
+    ) -> Map[Any]: ...
     @overload
     def map(
         self,
@@ -419,9 +426,7 @@ class Definition(Step[T]):
         policy = self._policies.get(operator_id, NO_POLICY)
         if operator is not None and operator.policy is not None:
             policy = policy.or_else(operator.policy)
-        if operator is None or not operator.runs_workflows:
-            policy = policy.or_else(self.policy)
-        return policy
+        return policy if operator is not None and operator.runs_workflows else policy.or_else(self.policy)
 
     def _require(self, operator_id: str, what: str) -> None:
         if operator_id not in self._operators:

@@ -11,7 +11,7 @@ from typing_extensions import TypeVar
 
 from operad.runtime.events import current_scope
 from operad.runtime.graph.call import Executable, OperatorCall
-from operad.runtime.graph.edges import AnswerPath, Body, Chain, Function, check_step, is_executable
+from operad.runtime.graph.edges import AnswerPath, Body, Chain, Function, Streaming, check_step, is_executable
 from operad.runtime.graph.operator import BaseOperator, refusing_jobs
 from operad.runtime.policies.policy import check_positive
 from operad.runtime.values.arguments import known_arguments, short_repr
@@ -86,6 +86,18 @@ class Map(BaseOperator[list[T]], Generic[T]):
         InputError: There is no body, or two; or `over` has another type.
     """
 
+    @overload
+    def __init__(
+        self: Map[Any],
+        id: str = "",
+        body: Streaming | None = None,
+        *,
+        each: Streaming | None = None,
+        over: str | AnswerPath | Items | None = None,
+        concurrency: int = 8,
+        on_error: OnError = "fail",
+        collect: bool = True,
+    ) -> None: ...
     @overload
     def __init__(
         self: Map[U],

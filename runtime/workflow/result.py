@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, cast, overload
 
 from typing_extensions import TypeVar
 
-from operad.runtime.graph.edges import Answers, AwelNode, Step
+from operad.runtime.graph.edges import AwelNode, Step, Streaming
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.values.errors import AnswerError, InputError, did_you_mean, shorten
 from operad.runtime.values.message import Usage, WorkflowMessage, WorkflowStatus
@@ -67,7 +67,11 @@ class Result(Generic[T]):
     @overload
     def __getitem__(self, of: str | AwelNode) -> Any: ...
     @overload
-    def __getitem__(self, of: Answers[U]) -> U: ...
+    def __getitem__(self, of: Streaming) -> str: ...
+    @overload
+    def __getitem__(self, of: Callable[..., Awaitable[U]]) -> U: ...
+    @overload
+    def __getitem__(self, of: Callable[..., U]) -> U: ...
     def __getitem__(self, of: Any) -> Any:
         """Return the answer of an operator, given as an object or an id, as an instance of its type.
 

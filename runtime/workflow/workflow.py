@@ -18,7 +18,7 @@ from operad.runtime.events.log import check_listener
 from operad.runtime.events.stream import Buffer
 from operad.runtime.graph.build import Build, Engine
 from operad.runtime.graph.call import Executable, OperatorCall
-from operad.runtime.graph.edges import AwelNode, Body, Function, Step, chain_of
+from operad.runtime.graph.edges import Answers, AwelNode, Function, Step, chain_of
 from operad.runtime.graph.engines import INSTALL_AWEL, EngineName, awel_is_installed, engine_for
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.graph.schedule import Plan
@@ -105,7 +105,13 @@ class Workflow(Definition[T]):
     @known_arguments
     def __init__(
         self,
-        graph: Body[T] | Sequence[Step[Any] | Executable | AwelNode | Function] | AwelNode | int | None = None,
+        graph: Step[T]
+        | Executable
+        | Answers[T]
+        | Sequence[Step[Any] | Executable | AwelNode | Function]
+        | AwelNode
+        | int
+        | None = None,
         max_rounds: int | None = None,
         *,
         evaluator: Executable | Function | None = None,
