@@ -140,9 +140,9 @@ class ToolNode(NodeOperator[ToolParams]):
             except (ValueError, RecursionError):
                 value = None
         text = whole(as_text(plain(result)))
-        found: Any = value if isinstance(value, dict | list) else None
-        is_listed = self._writing is DIFY and isinstance(value, dict)  # there, a tool gives a list of objects
-        return NodeResult({"text": text, "json": [found] if is_listed else found})
+        if self._writing is DIFY and isinstance(value, dict):
+            return NodeResult({"text": text, "json": [value]})  # as there, where tools give lists of objects
+        return NodeResult({"text": text, "json": value if isinstance(value, dict | list) else None})
 
     @property
     def runs_workflows(self) -> Sequence[Workflow]:
