@@ -362,8 +362,9 @@ class QuestionClassifier(AskingNode[ClassifierParams]):
         return self.params.classes
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Yield faults: empty and duplicate classes, and another number of ids."""
+        """Yield faults: empty and duplicate classes, duplicate ids and another number of them."""
         yield from duplicate_faults("classes", self.params.classes)
+        yield from duplicate_faults("class_ids", self.params.class_ids)
         if self.params.class_ids and len(self.params.class_ids) != len(self.params.classes):
             yield Fault("class_ids", f"needs an id for each of the {len(self.params.classes)} classes")
         yield from (

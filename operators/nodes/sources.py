@@ -12,6 +12,7 @@ from pydantic import Field, JsonValue
 from operad.operators.node import NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
 from operad.operators.nodes.containers import as_input
 from operad.operators.variables import (
+    DIFY,
     WITHOUT_FILES,
     Accepts,
     Selector,
@@ -139,6 +140,8 @@ class ToolNode(NodeOperator[ToolParams]):
             except (ValueError, RecursionError):
                 value = None
         text = whole(as_text(plain(result)))
+        if self._writing is DIFY and isinstance(value, dict):
+            return NodeResult({"text": text, "json": [value]})  # as there, where tools give lists of objects
         return NodeResult({"text": text, "json": value if isinstance(value, dict | list) else None})
 
     @property
@@ -157,6 +160,8 @@ class ToolNode(NodeOperator[ToolParams]):
         single = next(iter(values.values())) if len(values) == 1 else values
         text = message.scratchpad or as_text(single)  # only answer nodes write a text
         outputs = {"text": whole(text), "json": values}
+        if self._writing is DIFY:  # there, the text is that of all outputs
+            outputs = {"text": json.dumps(whole(values), ensure_ascii=False), "json": [values]}
         return NodeResult(outputs, text=text, status=message.status, parts=(message,))
 
     def _argument_value(self, call: NodeCall, declared: Any) -> Any:

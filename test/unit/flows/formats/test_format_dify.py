@@ -17,6 +17,7 @@ from operad.flows.formats.dify.overlay import apply_difference, change
 from operad.flows.formats.yaml_text import read_yaml, write_yaml
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
+from operad.operators.services import Services
 from operad.runtime import Job
 from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.values.document import MAX_BYTES
@@ -811,3 +812,32 @@ def test_an_extractor_goes_on_after_a_misfit_where_a_node_reads_whether_it_did(r
     graph = load(file)
     assert graph.by_id["2"].params.get("on_mismatch") == (None if read[1] == "sum" else "empty")
     assert values(dump(graph)) == values(file)
+
+
+def weigh(fruit: str) -> dict[str, object]:
+    """Weigh a fruit."""
+    return {"fruit": fruit, "grams": 50}
+
+
+@pytest.mark.parametrize("extra", [True, False], ids=["of Dify", "of Operad"])
+@pytest.mark.parametrize("tool", ["weigh", "scales"])
+def test_in_a_workflow_of_dify_a_tool_gives_what_it_gives_there(tool, extra):
+    inside = NodeGraph(
+        [
+            NodeSpec("1", "start", {"variables": [["fruit", "string"]]}),
+            NodeSpec("2", "end", {"outputs": [["fruit", ["fruit", "1"]]]}),
+        ],
+        [Edge("1", "2")],
+    )
+    call = {"type": "tool", "title": "", "tool_name": tool, "tool_parameters": {"fruit": {"value": "fig"}}}
+    read = [{"variable": name, "value_selector": ["2", name]} for name in ("text", "json")]
+    end = {"type": "end", "title": "", "outputs": read}
+    begin = {"type": "start", "title": "", "variables": []}
+    edges = [("1", "source", "2"), ("2", "source", "3")]
+    graph = load(app(("1", begin), ("2", call), ("3", end), edges=edges))
+    graph = graph if extra else replace(graph, extra={})
+    services = Services(tools=[weigh], workflows={"scales": assemble(inside, NODE_TYPES)})
+    outputs = assemble(graph, NODE_TYPES, services=services).run({}).message.outputs
+    given = {"fruit": "fig"} if tool == "scales" else {"fruit": "fig", "grams": 50}
+    assert outputs["json"] == ([given] if extra else given)
+    assert outputs["text"] == (json.dumps(given) if extra or tool == "weigh" else "fig")
