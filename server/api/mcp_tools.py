@@ -23,6 +23,7 @@ from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.message import WorkflowStatus
 from operad.runtime.values.valid_json import to_text
 from operad.runtime.values.value import Value
+from operad.server.api.conversation import answer_question
 from operad.server.api.experts import Offer
 from operad.server.api.runs import Runs
 from operad.server.api.served_run import ServedRun
@@ -132,9 +133,7 @@ class McpDoor:
         try:
             if name == ANSWER:
                 given = AnswerArguments.model_validate(arguments)
-                run = await self._runs.find(given.run_id)
-                await self._runs.answer(run, given.question_id, given.answer)
-                return run
+                return await self._answer(given)
             if name not in self._names:
                 hint = did_you_mean(name[:200], self._names)
                 raise RefusedError(404, f"no tool is called {name[:200]!r}{hint}; there are: {', '.join(self._names)}")
@@ -145,6 +144,16 @@ class McpDoor:
             faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
             raise RefusedError(400, f"the arguments of {name!r}: {faults}") from error
         run, _ = await self._runs.begin(offer, offer.job(asked.goal, asked.context, asked.inputs))
+        return run
+
+    async def _answer(self, given: AnswerArguments) -> ServedRun:
+        """Answer a question of a run, and return the run; a text is read as in a chat."""
+        run = await self._runs.find(given.run_id)
+        question = next((each for each in run.questions if each.id == given.question_id), None)
+        if question is None or not isinstance(given.answer, str):
+            await self._runs.answer(run, given.question_id, given.answer)
+        elif wrong := await answer_question(self._runs, run, question, given.answer):
+            raise RefusedError(400, f"{wrong}; it was asked: {question.text}; answer again")
         return run
 
     async def _report_progress(self, context: ServerRequestContext[Any], run: ServedRun) -> None:

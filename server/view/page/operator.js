@@ -36,6 +36,10 @@ class Panel {
       told = { [span.id]: { error: `the details cannot be had: ${error.message}` } };
     }
     if (asked !== this.asked) return; // something else has been selected meanwhile
+    if (same && this.isEdited()) { // somebody began to write meanwhile
+      this.shown = null;
+      return;
+    }
     this.pane.replaceChildren(...this.content(selected, span, state, told));
     this.pane.scrollTop = same ? before : 0;
     if (this.wanted) this.pane.focus({ preventScroll: true });
@@ -47,18 +51,22 @@ class Panel {
     }
   }
 
-  /** Whether it was drawn just now, or somebody writes in it, or an answer is begun that is not taken yet. */
-  isBusy() {
+  /** Whether somebody writes in it, or an answer is begun that is not taken yet. */
+  isEdited() {
     const { run } = this.app;
     const answers = this.answering !== null && !run.ended && isOpen(run.spans[this.answering], Infinity);
-    const writes = this.pane.contains(document.activeElement) && /INPUT|TEXTAREA|SELECT/.test(document.activeElement.tagName);
+    return answers || (this.pane.contains(document.activeElement) && /INPUT|TEXTAREA|SELECT/.test(document.activeElement.tagName));
+  }
+
+  /** Whether it was drawn just now, or is edited. */
+  isBusy() {
     const pause = this.app.source.live ? 500 : 100; // milliseconds: a server is asked each time
     const soon = performance.now() - this.drawnAt < pause;
     if (soon) this.later ??= setTimeout(() => {
       this.later = null;
       this.app.drawSoon();
     }, pause);
-    return writes || answers || soon;
+    return this.isEdited() || soon;
   }
 
   /** The span to show: that which was chosen, or the last that had begun. */

@@ -564,11 +564,12 @@ async def test_an_mcp_session_that_is_idle_is_closed():
     assert "error" in answer.json()
 
 
-async def test_a_question_of_a_tools_run_is_answered_by_another_tool():
+@pytest.mark.parametrize("said", [True, "yes"])
+async def test_a_question_of_a_tools_run_is_answered_by_another_tool(said):
     async with served(offered(Code(order))) as here, Client(f"{here.url}/mcp") as mcp:
         asked = (await mcp.call_tool("Expert", {"goal": "figs"})).content[0].text
         (run,) = (await here.http.get("/runs")).json()["runs"]
-        answer = {"run_id": run["id"], "question_id": "code", "answer": True}
+        answer = {"run_id": run["id"], "question_id": "code", "answer": said}
         wrong = await mcp.call_tool("answer_question", {**answer, "answer": "perhaps"})
         done = await mcp.call_tool("answer_question", answer)
     assert f"Run {run['id']} asks" in asked

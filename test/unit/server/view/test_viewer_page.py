@@ -862,6 +862,31 @@ def test_large_numbers_of_an_answer_are_sent_exactly(opened, live, runs, schema,
     assert server.posted[0][1]["value"] == answer
 
 
+@pytest.mark.slow
+def test_an_answer_that_is_begun_while_the_panel_is_drawn_again_is_kept(opened, live, runs):
+    events = runs("brief")
+    asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
+    server = live(events[: asked + 1])
+    tab = opened(server.address, allowed=server.host)
+    tab.wait_for_selector("#panel form.answer")
+    tab.evaluate("""() => {
+        const real = window.fetch;
+        window.fetch = async (...given) => {
+            const reply = await real(...given);
+            const field = document.querySelector("#panel form.answer textarea");
+            if (String(given[0]).includes("details") && window.drawn === undefined) {
+                window.drawn = false;
+                field.value = "because";
+                field.dispatchEvent(new Event("input", { bubbles: true }));
+                setTimeout(() => (window.drawn = true), 300);
+            }
+            return reply;
+        };
+    }""")
+    until(tab, "window.drawn")
+    assert tab.locator("#panel form.answer textarea").input_value() == "because"
+
+
 def test_a_schema_with_the_word_approval_has_the_form_of_any_schema(opened, live, runs):
     events = [*runs("brief")]
     asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
