@@ -10,6 +10,7 @@ import sysconfig
 import traceback
 from collections.abc import Iterator
 from enum import Enum
+from functools import cache
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Annotated, Any, NoReturn, cast
@@ -139,6 +140,7 @@ class _Commands(TyperGroup):
         return name, command and load(command.name or ""), rest
 
 
+@cache
 def load(name: str) -> Any:
     """Import a command or a group of commands."""
     module, _, attribute = next(commands[name][0] for commands in COMMANDS.values() if name in commands).partition(":")
