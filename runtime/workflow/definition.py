@@ -129,7 +129,7 @@ class Definition(Step[T]):
 
     @overload
     def map(
-        self, each: Streaming, over: str | AnswerPath, *, on_error: OnError = "fail", **how: Unpack[_HowMap]
+        self, each: Streaming, over: str | AnswerPath, *, on_error: OnError = "fail", **options: Unpack[_MapOptions]
     ) -> Map[Any]: ...
     @overload
     def map(
