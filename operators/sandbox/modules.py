@@ -240,5 +240,5 @@ def names_imported(tree: ast.Module, modules: tuple[str, ...]) -> Iterator[tuple
         node = pending.pop()
         if isinstance(node, ast.ImportFrom) and node.module in modules and not node.level:
             yield from ((node.module, alias.name, node.lineno) for alias in node.names if alias.name != "*")
-        tried = node.body if isinstance(node, ast.Try) else ()
+        tried = set(node.body) if isinstance(node, ast.Try) else ()
         pending.extend(each for each in ast.iter_child_nodes(node) if each not in tried)
