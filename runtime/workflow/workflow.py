@@ -105,7 +105,7 @@ class Workflow(Definition[T]):
     @known_arguments
     def __init__(
         self,
-        graph: Body[T] | Sequence[Step[Any] | Executable | AwelNode | Function] | AwelNode | int | None = None,
+        graph: Body[T] | Sequence[Step[Any] | Executable | AwelNode | Function] | AwelNode | None = None,
         max_rounds: int | None = None,
         *,
         evaluator: Executable | Function | None = None,
@@ -119,8 +119,6 @@ class Workflow(Definition[T]):
         listeners: Sequence[Listener] = (),
         insights: Insights | None = None,
     ) -> None:
-        if isinstance(graph, int):
-            graph, max_rounds = None, graph  # in earlier versions, max_rounds was the first argument
         check_types(name, policy=policy, budget=budget, limits=limits, listeners=listeners, insights=insights)
         rounds = rounds_of(name, max_rounds, evaluator)
         self._engine = engine
