@@ -126,7 +126,7 @@ class Workflow(Definition[T]):
         insights: Insights | None = None,
     ) -> None:
         if isinstance(graph, int):
-            graph, max_rounds = None, graph  # in earlier versions, max_rounds was the first argument
+            graph, max_rounds = None, graph  # Workflow(3): the first signature, which keeps working
         check_types(name, policy=policy, budget=budget, limits=limits, listeners=listeners, insights=insights)
         rounds = rounds_of(name, max_rounds, evaluator)
         self._engine = engine

@@ -474,6 +474,7 @@ def test_a_right_use_of_the_same_is_none():
     config = OperatorConfig(instruction="Say.", output_schema=Claims, tools=[search])
     assert '"claims"' in config.output_schema
     assert Job("x", id="i", session_id="s") == Job(goal="x", id="i", session_id="s")
+    assert Workflow(2).max_rounds == 2  # the first signature of a workflow
     assert BuiltinWorkflow(facts, policy=None, budget=None, limits=None).run("x").text == "x"
     assert Take("a").value is None
     expert = Expert(Profile(name="Clerk"), flow, "gpt-5")  # the name of a model, and none: as for a workflow
