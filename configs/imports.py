@@ -380,7 +380,7 @@ def _stand_in(name: str, base: type[OperatorT], signature: inspect.Signature | N
 
 def _node_stand_in(name: str, members: Mapping[str, ast.AST]) -> Any:
     """Return a node type whose parameters and variables are not known."""
-    given = {"type": name, "params_type": _AnyParams, "outputs": lambda self, type_of: None}  # pyright: ignore
+    given = {"type": name, "params_type": _AnyParams, "variables": lambda self, type_of: None}  # pyright: ignore
     return type(name, (NodeOperator,), {**given, **({"ports": _AnyPorts()} if "ports" in members else {})})
 
 

@@ -80,7 +80,7 @@ async def test_of_several_rounds_the_last_is_told():
 async def test_a_fault_that_an_operator_reports_is_not_the_evaluators():
     lines = await told("a", "fail", judge=Judge())
     assert lines == [
-        "In round 1 an operator reported a fault: fail failed: no dates.",
+        "In round 1 an operator reported a fault: fail: no dates.",
         "In round 2 only fail ran again; a was reused.",
     ]
 

@@ -853,6 +853,7 @@ def test_large_numbers_of_an_answer_are_sent_exactly(opened, live, runs, schema,
     server = live(events[: asked + 1])
     tab = opened(server.address, allowed=server.host)
     form = tab.locator("#panel form.answer")
+    form.wait_for()
     assert form.get_by_text("Of the order.").count() == len(schema.get("properties", {})) // 2
     for kind, texts in filled.items():
         for at, text in enumerate(texts):
