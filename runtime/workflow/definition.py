@@ -412,11 +412,12 @@ class Definition(Step[T]):
         for port in chain.tails:
             if isinstance(port, Port):
                 raise InputError(f"the port {port.name!r} has no successor: write operator[{port.name!r}] >> successor")
-        previous_ops: dict[int, list[Any]] = {}
-        for before, after in chain.edges:
-            previous_ops.setdefault(id(after), []).append(before)
-        for step in chain.steps:
-            self.add_operator(step, previous_ops.get(id(step)))
+        with self._lock:
+            for step in chain.steps:  # first, because automatic ids and the ports of AWEL branches depend on them
+                self.add_operator(step)
+            for before, after in chain.edges:
+                after_id = self._id_of(after)
+                _add_edge(self._before[after_id], *self._leaves(before, after_id))
 
     def _as_operator(self, operator: Any) -> BaseOperator:
         return Within(operator, self) if isinstance(operator, Definition) else as_operator(operator)
