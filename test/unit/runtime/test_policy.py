@@ -920,6 +920,18 @@ def test_a_fallback_has_a_policy_of_its_own_so_that_fallbacks_can_follow_each_ot
     assert timed(workflow)[0] == "third"
 
 
+def test_a_policy_that_only_switches_features_off_applies_too(engine):
+    first = Do("first", failing(ConnectionError()))
+    slow: Any = Do("slow", lambda: asyncio.sleep(100))
+    judge: Any = Do("judge")
+    slow.policy = judge.policy = Policy(timeout=False)
+    limited = chain(engine, first, policy=Policy(timeout=10, fallback=slow))
+    assert timed(limited)[1] == 100
+    limited.set_evaluator(judge)
+    assert "judge" not in limited.graph().policies
+    assert Operator("Check.", retry=2, policy=Policy(timeout=False)).policy == Policy(retry=2, timeout=False)
+
+
 def test_a_fallback_that_fails_is_the_error_and_what_it_stood_in_for_is_not_forgotten(engine):
     original, second = ValueError("the first fault"), KeyError("the second fault")
     policy = Policy(fallback=Do("spare", failing(second)))
