@@ -59,7 +59,7 @@ from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Wor
 _PLATFORMS: dict[str | None, type[Workflow]] = {None: Workflow, "DBGPT": DbgptWorkflow, "BUILTIN": BuiltinWorkflow}
 _EXPLAINED_BY_GAPS = {"no-operators", "never-runs", "read-too-early"}  # issues that a missing operator may cause
 _NOT_AS_EVALUATOR = {"inputs", "ports", "join", "map"}
-_NOT_AS_FALLBACK = {"inputs", "join", "map", "retry", "timeout", "fallback", "cache"}
+_NOT_AS_FALLBACK = {"inputs", "join", "map"}
 _CONFIG_KEYS = ("instruction", "examples", "ports", "threshold", "hops", "memory")
 
 
@@ -102,6 +102,7 @@ class Builder:
         )
         self._steps: dict[Workflow, dict[str, Step]] = {}
         self._built: set[str] = set()
+        self._fallbacks: list[str] = []  # names of the fallbacks that are being built, each that of the one before it
         self._operators: dict[str, tuple[AnySpec, Path_]] = {}
         for number, operator in enumerate(spec.operators):
             self._operators.setdefault(operator.name, (operator, ("operators", number)))
@@ -384,18 +385,6 @@ class Builder:
     def _fallback(
         self, ref: str | OperatorSpec, path: Path_, base: type[Operator], model: ModelSpec | None
     ) -> Operator | None:
-        found = self._find_operator(ref, path)
-        if found is None:
-            return None
-        spec, defined = found
-        if not isinstance(ref, str) and spec.name not in self._operators:
-            for key in sorted(_NOT_AS_FALLBACK & spec.model_fields_set):
-                message = f"a fallback runs once, unchanged; it cannot have {key!r}"
-                self._faults.report((*defined, key), "value", message)
-        return self._make(spec, defined, base, model)
-
-    def _find_operator(self, ref: str | OperatorSpec, path: Path_) -> tuple[OperatorSpec, Path_] | None:
-        """Return the operator that is named or defined at `path`, and where it is defined; None after a fault."""
         found = self._find(ref, path)
         if found is None:
             return None
@@ -403,7 +392,21 @@ class Builder:
         if not isinstance(spec, OperatorSpec):
             self._report_kind(spec, path)
             return None
-        return spec, defined
+        if not isinstance(ref, str) and spec.name not in self._operators:
+            for key in sorted(_NOT_AS_FALLBACK & spec.model_fields_set):
+                message = f"a fallback runs in the place of the operator that failed; it cannot have {key!r}"
+                self._faults.report((*defined, key), "value", message)
+        if spec.name in self._fallbacks:
+            along = " → ".join([*self._fallbacks[self._fallbacks.index(spec.name) :], spec.name])
+            message = f"the fallbacks could follow each other without end: {along}; remove one of them"
+            self._faults.report(path, "fallback-cycle", message)
+            return None
+        operator = self._make(spec, defined, base, model)
+        if operator is not None:
+            self._fallbacks.append(spec.name)
+            operator.policy = self._policies.of(spec, defined, NO_POLICY, model, ports=spec.ports, base=base)
+            self._fallbacks.pop()
+        return operator
 
     def _report_kind(self, spec: WorkflowSpec | TypedSpec | FunctionSpec, path: Path_) -> None:
         kinds = {WorkflowSpec: "workflow", TypedSpec: "typed node", FunctionSpec: "function"}

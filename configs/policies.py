@@ -118,7 +118,10 @@ def _takes_a_port(fallback: object) -> bool:
     """Return True if a fallback can choose a port; after one that cannot, all branches would run."""
     if isinstance(fallback, WorkflowMessage):
         return fallback.ports is not None
-    return type(fallback) is not Operator or bool(fallback.ports)
+    if type(fallback) is Operator:
+        return bool(fallback.ports)  # its own fallback is checked where it is defined
+    own = fallback.policy if isinstance(fallback, Operator) and not fallback.ports else None
+    return own is None or _takes_a_port(own.fallback)
 
 
 def no_such_port(port: str, known: Sequence[str]) -> str:

@@ -166,7 +166,7 @@ CacheRef = Annotated[
 class FallbackSpec(Spec):
     """Replacement of an operator after its last attempt failed: an operator, a model, or a message."""
 
-    operator: OperatorRef | None = Field(default=None, description="Another operator; it runs once.")
+    operator: OperatorRef | None = Field(default=None, description="Another operator, with its own policy.")
     model: ModelRef | None = Field(
         default=None, description="The same operator, with this model; without `base_url`, at the same endpoint."
     )

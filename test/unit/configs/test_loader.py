@@ -830,6 +830,38 @@ def test_a_fallback_may_be_another_operator(write, said):
     assert fallback.get_id() == ("spare" if "spare" in said else "calm")
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_fallback_has_its_own_policy_as_in_python(write, named):
+    keys = "instruction: Spare., retry: 3, timeout: 5, cache: true, fallback: {text: Sorry.}"
+    said = "spare" if named else f"{{name: spare, {keys}}}"
+    text = with_pay(f"fallback: {{operator: {said}}}").replace(
+        "experts:", f"  - {{name: spare, {keys}}}\nexperts:" if named else "experts:"
+    )
+    text = text.replace("workflow:", "policy: {retry: 9}\n    workflow:")
+    fallback: Any = policy_of(write(text)).fallback
+    assert fallback.policy == Policy(
+        retry=Retry(3),
+        timeout=Timeout(run=5),
+        cache=fallback.policy.cache,
+        fallback=WorkflowMessage(scratchpad="Sorry."),
+    )
+    assert isinstance(fallback.policy.cache, Cache)
+    without: Any = policy_of(write(text.replace(keys, "instruction: Spare."))).fallback
+    assert not without.policy
+
+
+def test_fallbacks_that_lead_back_to_themselves_are_told_at_their_lines(write):
+    text = with_pay("fallback: {operator: calm}").replace("Calm down.", "Calm down.\n    fallback: {operator: pay}")
+    assert issues(write(text)) == [
+        (
+            "fallback-cycle",
+            f":{line} operators[{number}].fallback.operator",
+            f"the fallbacks could follow each other without end: {along}; remove one of them",
+        )
+        for line, number, along in ((8, 1, "calm → pay → calm"), (11, 2, "pay → calm → pay"))
+    ]
+
+
 def test_a_fallback_may_be_a_model_at_the_same_endpoint_or_at_another(write, monkeypatch):
     monkeypatch.setenv("OURS", "sk-ours")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-theirs")
@@ -1005,6 +1037,7 @@ TEAM = "  - {name: team, workflow: [[pay, *again]]}\nexperts:"
         (with_pay("fallback: {model: {api_key_env: NOBODYS}}"), "value", ":8 operators[1].fallback.model", "NOBODYS is not set"),
         (ROUTED.replace("complaint?", "complaint?\n    fallback: {text: hm}"), "port", ":5 operators[0].fallback", "its fallback chooses none of"),
         (ROUTED.replace("complaint?", "complaint?\n    fallback: {operator: pay}"), "port", ":5 operators[0].fallback", "its fallback chooses none of"),
+        (ROUTED.replace("complaint?", "complaint?\n    fallback: {operator: {instruction: Q., ports: [refund], fallback: {text: hm}}}"), "port", ":5 operators[0].fallback.operator.fallback", "its fallback chooses none of"),
         (ROUTED + "    policy: {fallback: {text: hm}}\n", "port", ":5 operators[0].ports", "its fallback chooses none of"),
         (ROUTED.replace("complaint?", "complaint?\n    fallback: {port: refnd}"), "unknown-port", ":5 operators[0].fallback.port", "'refund'?"),
         (with_pay("cache: {path: no/such/answers.db}"), "value", ":8 operators[1].cache.path", "there is no folder"),
