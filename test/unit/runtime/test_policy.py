@@ -961,6 +961,12 @@ def test_an_operator_without_a_policy_of_its_own_may_be_its_own_fallback_and_wor
     assert not workflow.graph().check()
 
 
+def test_the_default_policy_of_a_workflow_is_not_its_own_as_an_evaluator(engine):
+    workflow = chain(engine, Do("a"))
+    workflow.set_evaluator(chain(engine, Do("b"), name="judge", policy=Policy(fallback="sorry")))
+    assert not workflow.graph().policies
+
+
 def test_a_policy_that_only_switches_features_off_applies_too(engine):
     first = Do("first", failing(ConnectionError()))
     slow: Any = Do("slow", lambda: asyncio.sleep(100))
