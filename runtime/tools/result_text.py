@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any, cast
 
 from pydantic import TypeAdapter
@@ -22,12 +23,12 @@ def as_text(result: Any) -> str:
 
 def _plain(value: Any) -> Any:
     """Return a pydantic model, a dataclass, a date and the like as plain values; other objects as `str`."""
-    try:
-        return to_jsonable_python(value, by_alias=True, fallback=str)
-    except UnicodeDecodeError:
-        return _described(TypeAdapter(Any).dump_python(value, by_alias=True, warnings=False))
-    except ValueError:  # a circle, or a faulty serializer
-        return str(value)
+    with suppress(ValueError):  # a circle, or a faulty serializer
+        try:
+            return to_jsonable_python(value, by_alias=True, fallback=str)
+        except UnicodeDecodeError:
+            return _described(TypeAdapter(Any).dump_python(value, by_alias=True, warnings=False))
+    return str(value)
 
 
 def _described(value: Any) -> Any:
