@@ -252,8 +252,8 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         """
         arguments = self._given(call.job, call.messages, before) if self._free or self._others else {}
         for parameter, special in self._special:
-            if parameter in arguments:
-                raise InputError(same_name(parameter))
+            if parameter in arguments and (others := self._others):
+                raise InputError(same_name(parameter, others))
             if special == "context":
                 arguments[parameter] = RunContext.current(call.lesson, self._hints[parameter])
             else:

@@ -186,15 +186,13 @@ def misfits(parameters: Sequence[Parameter], bound: Mapping[str, str], types: Ma
     others = [each for each in parameters if each.is_rest]
     pairs += [(each, source) for each in others for source in types if source not in bound.values()]
     special = {each.name for each in parameters if each.special}
-    clashes = [same_name(source) for parameter, source in pairs if parameter.is_rest and source in special]
+    clashes = [same_name(source, parameter) for parameter, source in pairs if parameter.is_rest and source in special]
     return [text for parameter, source in pairs if (text := parameter.misfit(source, types[source]))] + clashes
 
 
-def same_name(parameter: str) -> str:
+def same_name(parameter: str, others: Parameter) -> str:
     """Return the error text of a parameter with the name of an answer or input that goes to ``**others``."""
-    return (
-        f"parameter {parameter!r} has the name of an answer or input that goes to '**' parameters; rename the parameter"
-    )
+    return f"parameter {parameter!r} has the name of an answer or input for '**{others.name}'; rename the parameter"
 
 
 def _can_be_plain(model: type[BaseModel]) -> bool:
