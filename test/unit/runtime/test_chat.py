@@ -18,6 +18,7 @@ from operad.runtime import (
     AnswerError,
     ChatStore,
     Example,
+    FaultError,
     InputError,
     InvalidError,
     Job,
@@ -493,6 +494,76 @@ def test_the_text_of_a_nested_workflow_that_is_tried_again_is_streamed_once():
     flow = Workflow()
     flow.add(Workflow(breaking, name="inner"), policy=Policy(retry=Retry(attempts=2, first_delay=0.01)))
     assert list(flow.stream_text("x")) == ["One ", "two."]
+
+
+@operator(id="talk")
+async def breaks(job: Job) -> AsyncIterator[str]:
+    yield "One "
+    raise ConnectionError
+
+
+@operator(id="talk")
+async def spare(job: Job) -> AsyncIterator[str]:
+    yield "Spare "
+    yield "text."
+
+
+@operator
+async def at_fault(job: Job, context: RunContext) -> AsyncIterator[str]:
+    yield "One " if context.round == 1 else "Two "
+    if context.round == 1:
+        raise FaultError("again", lesson="Write two.", blame=["at_fault"])
+    yield "words."
+
+
+def with_fallback(step, fallback):
+    flow = Workflow()
+    flow.add(step, policy=Policy(fallback=fallback))
+    return flow
+
+
+@pytest.mark.parametrize(
+    ("flow", "pieces"),
+    [
+        (with_fallback(breaks, "sorry"), ["sorry"]),
+        (Workflow(breaks, policy=Policy(fallback="sorry")), ["sorry"]),
+        (with_fallback(Workflow(breaks, name="inner"), Workflow(spare, name="other")), ["Spare ", "text."]),
+        (Workflow(Workflow(breaks, policy=Policy(fallback=""), name="inner")), []),
+        (Workflow(at_fault, max_rounds=2), ["Two ", "words."]),
+        (Workflow(Workflow(at_fault, max_rounds=2, name="inner")), ["Two ", "words."]),
+    ],
+)
+def test_text_that_a_fallback_or_another_round_can_replace_comes_at_the_end(flow, pieces):
+    assert list(flow.stream_text("x")) == pieces
+
+
+def test_the_text_of_a_nested_workflow_that_another_round_repeats_comes_at_the_end():
+    rounds: list[int] = []
+
+    @operator
+    async def again(job: Job) -> AsyncIterator[str]:
+        rounds.append(1)
+        yield "One "
+        if len(rounds) == 1:
+            raise FaultError("again", lesson="Go on.", blame=["inner"])
+        yield "two."
+
+    assert list(Workflow(Workflow(again, name="inner"), max_rounds=2).stream_text("x")) == ["One ", "two."]
+    assert len(rounds) == 2
+
+
+def test_a_stream_of_a_workflow_that_is_nested_in_itself_ends():
+    flow = Workflow(name="flow")
+    flow.add(flow)
+    with pytest.raises(InvalidError, match="nested-in-itself"):
+        list(flow.stream_text("x"))
+
+
+def test_the_text_of_a_fallback_is_no_part_of_the_text_before_it():
+    live = AnswerStream(("a",))
+    assert live.next(events.TokenStreamed(text="One ", path=("a",), attempt=1)) == "One "
+    assert live.next(events.FellBack(error="x", to="a constant", path=("a",), attempt=1)) == ""
+    assert live.next(events.TokenStreamed(text="Spare.", path=("a",), attempt=1)) == ""
 
 
 def test_an_answer_that_begins_anew_is_told():
