@@ -357,6 +357,39 @@ def test_another_message_takes_the_place_of_a_paused_one():
     assert flow.resume(paused.value.run_id, False).text == "Not paid."
 
 
+def paused_run(send, *given):
+    """The id of the run with which a method of a chat pauses."""
+    with pytest.raises(PausedError) as paused:
+        send(*given)
+    return paused.value.run_id
+
+
+def test_a_chat_remembers_the_last_run_that_paused_and_forgets_only_that(tmp_path):
+    flow, store = Workflow(pay), tmp_path / "chats.db"
+    chat, other = flow.chat("ada", store=store), flow.chat("ada", store=store)
+    first, second = paused_run(chat.send, "9 euros"), paused_run(other.send, "8 euros")
+    assert chat.resume(False, second).text == "Not paid."
+    assert paused_run(chat.resume, True) == first
+    assert chat.resume(True).text == "Paid."
+    third = paused_run(chat.send, "7 euros")
+    assert paused_run(other.resume, True, third) == third
+    assert other.resume(True).text == "Paid."
+    assert [turn.text for turn in chat.turns] == ["8 euros", "Not paid.", "9 euros", "Paid.", "7 euros", "Paid."]
+
+
+def test_a_paused_message_is_stored_after_the_messages_that_were_sent_meanwhile(tmp_path):
+    flow, store = Workflow(pay), tmp_path / "chats.db"
+    chat, other = flow.chat("ada", store=store), flow.chat("ada", store=store)
+    first, second = paused_run(chat.send, "9 euros"), paused_run(other.send, "8 euros")
+    assert other.resume(False).text == "Not paid."
+    assert paused_run(chat.resume, True) == first
+    third = paused_run(chat.send, "7 euros")
+    assert chat.resume(True, first).text == "Paid."
+    assert chat.resume(False).text == "Not paid."
+    assert [turn.text for turn in chat.turns[::2]] == ["8 euros", "9 euros", "7 euros"]
+    assert len({first, second, third}) == 3
+
+
 async def test_a_message_whose_run_asks_a_person_raises_is_not_kept_and_leaves_the_chat_free():
     @operator
     async def order(job: Job, context: RunContext) -> str:
