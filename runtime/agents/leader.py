@@ -35,7 +35,7 @@ from operad.runtime.values.errors import (
 from operad.runtime.values.message import NO_USAGE, Job, SubJob, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.memory import DEFAULT_TOKENS
-from operad.runtime.workflow.nested import run_nested
+from operad.runtime.workflow.nested import inside, run_nested
 from operad.runtime.workflow.run_input import ReasonerLike
 from operad.runtime.workflow.verdict import fault_in
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
@@ -352,10 +352,9 @@ class _Assignment(BaseOperator[Any]):
         expert = self._leader_operator.experts[part.assigned_expert_name or ""]
         lessons = [*([state.lesson] if state.lesson else []), *state.lessons.get(part.id, [])]
         thinks, lesson = expert.reasoner_in(reasoner), "\n".join(lessons) or None
+        call = OperatorCall(thinks, part, tuple(own_messages), tuple(given), lesson)
         try:
-            verdict = await run_nested(
-                expert.workflow, OperatorCall(thinks, part, tuple(own_messages), tuple(given), lesson)
-            )
+            verdict = await expert.workflow.run_within(inside(), call).execute()
         except (InvalidError, OperatorError, SkippedError) as error:
             fault = fault_in(error)
             if fault and not {message.operator_id for message in given}.isdisjoint(fault.blame):
