@@ -20,6 +20,7 @@ from operad.runtime.policies.deadline import ended
 from operad.runtime.policies.policy import Budget, causes, check_positive
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.tools.toolkit import Action, Toolkit
+from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import (
     BudgetError,
     FaultError,
@@ -92,6 +93,8 @@ class Leader(Agent):
         budget: Budget | None = None,
         memory: int = DEFAULT_TOKENS,
     ) -> None:
+        if not isinstance(experts, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"Leader(…): experts: expected a list of Expert(…), got {short_repr(experts)}")
         check_kinds("Leader", (Profile, profile), *((Expert, expert) for expert in experts))
         counts = {"max_splits": max_splits, "life_cycles": life_cycles, "max_depth": max_depth}
         check_positive("Leader", tuple(counts), **counts)
@@ -104,13 +107,8 @@ class Leader(Agent):
         ]
         if issues:
             raise InvalidError(f"leader {profile.name!r}", issues)
-        splitter = Splitter(
-            profile.name,
-            [expert.profile for expert in experts],
-            tuple(actions),
-            toolkit or Toolkit.of(actions),
-            max_splits,
-        )
+        profiles = [expert.profile for expert in experts]
+        splitter = Splitter(profile.name, profiles, tuple(actions), toolkit or Toolkit.of(actions), max_splits)
         self._leader_operator = _LeaderOperator(
             {expert.profile.name: expert for expert in experts}, splitter, life_cycles, max_depth
         )

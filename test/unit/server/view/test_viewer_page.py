@@ -370,6 +370,16 @@ def test_search_finds_names_and_what_was_said(brief):
     brief.wait_for_selector("#found :text('0 places found')")
 
 
+def test_search_finds_large_numbers(opened, runs):
+    events = [*runs("brief")]
+    called = next(at for at, event in enumerate(events) if type(event).__name__ == "ToolCalled")
+    events[called] = msgspec.structs.replace(events[called], arguments={"order": 2**63 + 1})
+    tab = opened(report(Trace.of(events)))
+    tab.locator("#search").fill(str(2**63 + 1))
+    tab.wait_for_selector("#found .snippet")
+    assert str(2**63 + 1) in tab.locator("#found .snippet").first.inner_text()
+
+
 def test_all_can_be_done_by_keyboard(brief):
     card(brief, "plan").focus()
     brief.keyboard.press("ArrowDown")
