@@ -192,7 +192,7 @@ class LLMParams(AskingParams):
     )
     memory: Annotated[Memory | None, ADVANCED, Accepts(tuple(T))] = Field(
         default=None,
-        description='Earlier exchanges of the conversation, and the message after them: {turns: 5, query: "{{#1.question#}}"}.',
+        description='Earlier exchanges of the conversation, and the message after them, which may name files: {turns: 5, query: "{{#1.question#}}"}.',
     )
     context: Annotated[Selector | None, ADVANCED] = Field(
         default=None, description=f"Texts or passages that {CONTEXT} stands for in the messages."
@@ -256,6 +256,7 @@ class LLM(AskingNode[LLMParams]):
         """Ask the model with the messages, files and earlier turns."""
         params = self.params
         named = [*params.files, *(each for message in params.prompt for each in _file_variables(message))]
+        named += params.memory.query.selectors if params.memory else []
         files = [file for selector in dict.fromkeys(named) for file in _files_of(call.get(selector))]
         turns: list[Turn] = []
         rules: list[str] = []

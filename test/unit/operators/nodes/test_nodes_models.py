@@ -119,6 +119,14 @@ def test_the_text_of_a_file_that_the_user_text_names_is_shown(tmp_path):
     )
 
 
+def test_the_text_of_a_file_that_the_query_of_the_memory_names_is_shown(tmp_path):
+    (tmp_path / "notes.txt").write_text("figs are sweet")
+    params = {"system": "You sum up.", "user": "", "memory": [None, "Sum up {{#1.paper#}}."]}
+    inputs = {"paper": str(tmp_path / "notes.txt")}
+    _, [request] = ask("llm", params, ["text"], [Say("sweet")], inputs, {"paper": "file"})
+    assert "figs are sweet" in request["messages"][-1]["content"]
+
+
 def test_images_of_a_list_are_shown_to_a_model_that_sees(tmp_path):
     paths = [tmp_path / name for name in ("a.png", "b.png")]
     for path in paths:
