@@ -28,6 +28,7 @@ from operad.operators.variables import (
 )
 from operad.runtime.events import current_scope
 from operad.runtime.models.model import Model
+from operad.runtime.reasoning.prompt import DATA_RULE, fence
 from operad.runtime.reasoning.reasoner import Reasoner, ask, reasoner_of
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.errors import did_you_mean
@@ -57,6 +58,11 @@ def task_of(
         lesson=call.lesson or "",
         files=tuple(files),
     )
+
+
+def reading_task(call: NodeCall, instruction: str, text: str, schema: Schema) -> Task:
+    """Return the task of a node that reads a text: the text is fenced, so that instructions in it are not followed."""
+    return task_of(call, f"{instruction}\n\n{DATA_RULE}", fence(text), schema=schema)
 
 
 SAMPLING = (
@@ -380,7 +386,7 @@ class QuestionClassifier(AskingNode[ClassifierParams]):
         text = as_text(call.get(self.params.query_variable_selector))
         answer = await answer_of(
             self.params.reasoner(call, self.services),
-            task_of(call, f"{instruction}\n\nThe classes:\n{listed}", text, schema=schema),
+            reading_task(call, f"{instruction}\n\nThe classes:\n{listed}", text, schema),
         )
         stripped = answer.text.strip()
         chosen = stripped if stripped in self.params.classes else validate(schema, answer.text)[PORT]
