@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, cast
 
 import pytest
@@ -1086,12 +1086,32 @@ def test_a_generator_is_closed_when_an_item_fails():
     assert closed == ["closed"]
 
 
-@pytest.mark.parametrize(("value", "said"), [(3, r"3 \(int\)"), ("words", r"'words' \(str\)"), ({"a": 1}, r"{'a': 1}")])
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (3, r"3 \(int\)"),
+        ("words", r"'words' \(str\)"),
+        ({"a": 1}, r"{'a': 1}"),
+        (bytearray(b"ab"), "bytearray"),
+        (Usage(), "Usage"),
+    ],
+)
 def test_a_function_that_returns_no_items_is_an_error(value, said):
     with pytest.raises(
         OperatorError, match=rf"map 'each': over: the function returned {said}.*; it must return a list"
     ):
         Workflow(Map("each", shout, over=lambda job: value)).run("words")
+
+
+def test_a_model_with_an_iterator_of_its_own_is_a_list_of_items():
+    class Basket(BaseModel):
+        fruit: list[str]
+
+        def __iter__(self) -> Iterator[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
+            return iter(self.fruit)
+
+    flow = Workflow(Map("each", shout, over=lambda job: Basket(fruit=["fig"])))
+    assert flow.run("words").output == ["FIG"]
 
 
 @operator
