@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -49,34 +49,50 @@ def describe_answer(schema: Mapping[str, Any] | None) -> str:
 
 
 def read_answer(text: str, schema: Mapping[str, Any] | None) -> Any:
-    """Return the first meaning of a typed answer that fits the schema: the text itself, yes or no in any spelling, or JSON.
+    """Return the first meaning of a typed answer that fits the schema: the text itself, yes or no, or JSON.
 
-    The text may be the value of the only field of an object.
+    Yes and no are read in any spelling for a boolean, and where both are choices. The text may be the value of the only
+    field of an object.
 
     Raises:
         WrongAnswerError: No meaning fits the schema.
     """
     if schema is None:
         return text
-    form = dict(schema)
-    meanings: list[Any] = [text]
     stripped = text.strip()
-    if stripped != text:
-        meanings.append(stripped)
+    meanings: list[Any] = [text] if stripped == text else [text, stripped]
     if (said := _WORDS.get(stripped.lower())) is not None:
-        meanings += [said, "yes" if said else "no"]
+        meanings.append(said)
     with suppress(ValueError, RecursionError):
         meanings.append(json.loads(stripped))
+    return _fitting(meanings, dict(schema))
+
+
+def _fitting(meanings: Sequence[Any], schema: dict[str, Any]) -> Any:
+    """Return the first meaning that fits the schema, or as the value of its only field."""
+    choices = ("yes", "no") if approved_call(schema)[0] else schema.get("enum", ())
+    words = [("no", "yes")[meaning] for meaning in meanings if isinstance(meaning, bool)]
     mismatches: list[str] = []
-    for meaning in meanings:
-        if not (mismatches := faults(form, meaning)):
+    for meaning in [*meanings, *(words if "yes" in choices and "no" in choices else ())]:
+        if not (found := faults(schema, meaning)):
             return meaning
-    if (only := _only_field(form)) and not isinstance(meanings[-1], dict):
-        name, field = only
-        answer = {name: read_answer(text, field)}
-        if not (mismatches := faults(form, answer)):
-            return answer
-    raise WrongAnswerError("; ".join(fault.removeprefix("$: ") for fault in mismatches))
+        mismatches = mismatches if isinstance(meaning, bool) else found  # an error shows a typed "n", not its meaning
+    only, typed = _only_field(schema), meanings[-1]
+    is_object = isinstance(typed, dict)
+    if only is None or (is_object and only[0] in typed):
+        raise _wrong(mismatches)
+    name, field = only
+    try:
+        answer = {name: _fitting([typed] if is_object else meanings, field)}
+    except WrongAnswerError as error:
+        raise (_wrong([*mismatches, f"as the value of {name!r}: {error}"]) if is_object else error) from None
+    if mismatches := faults(schema, answer):
+        raise _wrong(mismatches)
+    return answer
+
+
+def _wrong(mismatches: Sequence[str]) -> WrongAnswerError:
+    return WrongAnswerError("; ".join(mismatch.removeprefix("$: ") for mismatch in mismatches))
 
 
 def _only_field(schema: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:

@@ -93,7 +93,7 @@ class DesignEvaluator(Evaluator):
         run_issues = [f"[{issue.code}] {issue.where}: {issue.message}" for issue in dry.issues]
         if remaining := _uncontested(run_issues, contested):
             return _Assessment(2, remaining, notes, dry.branches_not_taken)
-        asked_before, dropped = _texts(judged, "asked"), list[str]()
+        asked_before, dropped = _texts(judged, "asked"), _texts(judged, "dropped_notes")
         if not (self._needs_review(call.job, contested) if self._judge is None else self._judge):
             return _Assessment(4, [], notes, dry.branches_not_taken)
         if judged.outputs.get("unchanged") and any(finding.startswith("[judged]") for finding in asked_before):

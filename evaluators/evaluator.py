@@ -116,8 +116,7 @@ class Evaluator(Operator):
         judged, previous, steps = call.messages, call.previous, call.transcript or transcript()
         operators = [step.operator_id for step in steps] or [message.operator_id for message in judged]
         statuses = _statuses(has_previous=bool(previous), can_split=isinstance(call.job, SubJob))
-        operators_to_blame = [*operators, *(message.operator_id for message in previous)]
-        schema = verdict_schema(operators_to_blame, statuses)
+        schema = verdict_schema([*operators, *(message.operator_id for message in previous)], statuses)
         operator_id = self.get_id()
         async with self._connections() as opened:
             task = (await self._build_task(call, opened)).model_copy(
@@ -128,9 +127,14 @@ class Evaluator(Operator):
                 }
             )
             # A model may say what is not offered: that the job is too much for the operators.
-            readable_statuses = dict.fromkeys((*statuses, WorkflowStatus.JOB_TOO_COMPLICATED_ERROR))
-            readable = verdict_schema(operators_to_blame, readable_statuses)
-            needed = {**readable, "required": ["evaluation", "status"], "additionalProperties": True}
+            accepted = {*statuses, WorkflowStatus.JOB_TOO_COMPLICATED_ERROR}
+            status_schema = {"enum": [status.value for status in WorkflowStatus if status in accepted]}
+            needed = {
+                **schema,
+                "properties": {**schema["properties"], "status": status_schema},
+                "required": ["evaluation", "status"],
+                "additionalProperties": True,
+            }
             verdict = await ask_until_read(
                 thinker,
                 task,

@@ -102,15 +102,21 @@ def _step_findings(predicted: Plan, gold: Plan, step: Mapping[str, str]) -> Iter
             before.setdefault(target, []).append(step[source])
         if target in step:
             after.setdefault(source, []).append(step[target])
+    matched_steps = set(step.values())
+    superfluous = {
+        node: text for node, text in zip(predicted.ids, predicted.texts, strict=True) if node not in matched_steps
+    }
     for node, text in zip(gold.ids, gold.texts, strict=True):
-        if node not in step:
+        if node in step:
+            continue
+        if same := next((other for other, said in superfluous.items() if said.casefold() == text.casefold()), None):
+            yield f"write step {same} as {_quoted(text)}, not as {_quoted(superfluous.pop(same))}"
+        else:
             sides = (("after", before.get(node)), ("before", after.get(node)))
             places = [f", {side} step {' and '.join(steps[:_MOST_NEIGHBOURS])}" for side, steps in sides if steps]
             yield f"no step says {_quoted(text)}: add it{''.join(places)}"
-    matched_steps = set(step.values())
-    for node, text in zip(predicted.ids, predicted.texts, strict=True):
-        if node not in matched_steps:
-            yield f"step {node} ({_quoted(text)}) is not needed: leave it out"
+    for node, text in superfluous.items():
+        yield f"step {node} ({_quoted(text)}) is not needed: leave it out"
 
 
 def _dependency_findings(predicted: Plan, gold: Plan, step: Mapping[str, str]) -> Iterator[str]:

@@ -158,6 +158,11 @@ class Checker:
                 valid = False
         return valid
 
+    def _missing(self, node_id: str) -> str:
+        if node_id in self.graph.left_out:
+            return f"no path leads to node {node_id!r} from the start"
+        return f"there is no node {node_id!r}{self._hints.near(node_id, self._by_id)}"
+
     # Edges
 
     def _check_edge(self, edge: Edge) -> bool:
@@ -165,7 +170,7 @@ class Checker:
         where = f"{edge.source} → {edge.target}"
         missing = [end for end in (edge.source, edge.target) if end not in self._by_id]
         for end in missing:
-            self._report("dangling-edge", f"there is no node {end!r}{self._hints.near(end, self._by_id)}", where)
+            self._report("dangling-edge", self._missing(end), where)
         if missing:
             return False
         source, target = self._by_id[edge.source], self._by_id[edge.target]
@@ -325,12 +330,8 @@ class Checker:
         """Report a reference to a node that is missing, on another level or not before, or to a wrong variable."""
         selector, where = reference.selector, self._param_path(node_id, reference.where)
         if selector.node not in self._by_id:
-            hint = self._hints.near(selector.node, self._by_id)
-            self._report(
-                "undefined-node",
-                f"{where}: {_describe_variable(selector)}: there is no node {selector.node!r}{hint}",
-                node_id,
-            )
+            problem = f"{_describe_variable(selector)}: {self._missing(selector.node)}"
+            self._report("undefined-node", f"{where}: {problem}", node_id)
             return
         chain = list(self._with_ancestors(node_id))
         if selector.node in chain[1:]:
@@ -374,8 +375,7 @@ class Checker:
         """Check a variable that a container takes its results from: the node must run inside the container."""
         spec = self._by_id.get(selector.node)
         if spec is None:
-            hint = self._hints.near(selector.node, self._by_id)
-            self._report("undefined-node", f"{where}: there is no node {selector.node!r}{hint}", node_id)
+            self._report("undefined-node", f"{where}: {self._missing(selector.node)}", node_id)
         elif spec.parent != node_id:
             self._report("outside-body", f"{where}: {selector.node!r} does not run inside {node_id!r}", node_id)
         elif (outputs := self.outputs.get(selector.node)) is not None:

@@ -69,6 +69,7 @@ class NodeGraph:
         extra: Data of one format, as in `NodeSpec`.
         instructions: The instructions that the workflow was generated from, round by round; saved by formats that can.
         notes: Parts of the instructions that the workflow does not fulfil, and assumptions; saved likewise.
+        left_out: Ids of the nodes that `runnable` has left out.
     """
 
     nodes: Sequence[NodeSpec] = ()
@@ -77,6 +78,7 @@ class NodeGraph:
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     instructions: Sequence[str] = ()
     notes: Sequence[str] = ()
+    left_out: frozenset[str] = field(default=frozenset(), compare=False)
 
     @cached_property
     def by_id(self) -> Mapping[str, NodeSpec]:
@@ -110,6 +112,7 @@ class NodeGraph:
             self,
             nodes=[node for node in self.nodes if node.id not in left],
             edges=[edge for edge in self.edges if left.isdisjoint((edge.source, edge.target))],
+            left_out=frozenset(left),
         )
 
     def around(self, node_id: str) -> list[str]:

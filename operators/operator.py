@@ -32,7 +32,7 @@ from operad.runtime.knowledge.knowledge import NO_KNOWLEDGE, Insight, Knowledge,
 from operad.runtime.knowledge.run_insights import RunInsights, current_insights
 from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import cache_key
-from operad.runtime.policies.policy import NO_POLICY, Policy, Retry
+from operad.runtime.policies.policy import Policy, Retry
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, ask_until_read, reasoner_of
 from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.tools.connections import Connections, connections
@@ -682,7 +682,7 @@ def _with_retry(policy: Policy | None, retry: Retry | int | Literal[False], oper
     if policy is not None and policy.retry is not None:
         raise InputError(f"operator {operator_id!r}: retry: the policy has one, too; give it in one of the two")
     try:
-        return Policy(retry=retry).or_else(policy or NO_POLICY)
+        return Policy(retry=retry).or_else(policy)
     except InvalidError as error:
         wheres = [issue.where.replace("Policy.retry", "Retry.").partition(".")[2] for issue in error.issues]
         faults = [

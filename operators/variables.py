@@ -205,27 +205,28 @@ class Variables:
         self._assigned = assigned or {}
 
     def __contains__(self, selector: Selector) -> bool:
-        """Return True if the node of the variable ran and has it, or a node that assigns it ran."""
-        assigners = self._assigned.get(selector, ())
-        outputs = self._outputs.get(selector.node, {})
-        return not outputs.keys().isdisjoint((selector.variable, selector.variable.partition(".")[0])) or any(
-            not self._outputs.get(each, {}).keys().isdisjoint((str(selector), selector.variable)) for each in assigners
-        )
+        """Return True if the variable has a value, even None: a node gave or assigned it, with such a part."""
+        try:
+            self._value(selector)
+        except LookupError:
+            return False
+        return True
 
     def get(self, selector: Selector) -> Any:
         """Return the value of a variable; None if its node did not run, or if the value has no such part."""
+        try:
+            return self._value(selector)
+        except LookupError:
+            return None
+
+    def _value(self, selector: Selector) -> Any:
         for assigner in reversed(self._assigned.get(selector, ())):
             outputs = self._outputs.get(assigner, {})
             for key in (str(selector), selector.variable):  # nodes inside another one assign by the whole name
                 if key in outputs:
                     return outputs[key]
-        outputs = self._outputs.get(selector.node)
-        if outputs is None:
-            return None
-        name, _, rest = selector.variable.partition(".")
-        if selector.variable in outputs:
-            return outputs[selector.variable]
-        return _part_at(outputs.get(name), rest)
+        outputs = self._outputs[selector.node]
+        return outputs[selector.variable] if selector.variable in outputs else _part_at(outputs, selector.variable)
 
     def text(self, template: Text, *, answer: bool = False) -> str:
         """Return the template with its variables replaced by their values.
@@ -241,17 +242,20 @@ class Variables:
 
 
 def _part_at(value: Any, path: str) -> Any:
-    """Return the part of a value at a path of names and indices; None if there is none."""
-    for name in path.split(".") if path else ():
+    """Return the part of a value at a path of names and indices.
+
+    Raises:
+        LookupError: There is none.
+    """
+    for name in path.split("."):
         if isinstance(value, FileDescriptor):
-            value = file_parts(value).get(name)
+            value = file_parts(value)[name]
         elif isinstance(value, Mapping):
-            value = cast("Values", value).get(name)
+            value = cast("Values", value)[name]
         elif isinstance(value, list) and _INDEX.fullmatch(name):
-            items = cast("list[Any]", value)
-            value = items[int(name)] if int(name) < len(items) else None
+            value = cast("list[Any]", value)[int(name)]
         else:
-            return None
+            raise LookupError(path)
     return value
 
 

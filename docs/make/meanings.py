@@ -122,6 +122,10 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             "the fallback has no port, so every branch would run",
             '`WorkflowMessage(…, ports=("refund",))`',
         ),
+        "fallback-cycle": (
+            "fallbacks lead back to the same operator or workflow",
+            '`Policy(fallback="Ask a colleague.")` for one of them',
+        ),
         "port-twice": ("its `output_schema` has a field with the name that says the way on", "rename the field"),
         "no-fingerprint": (
             "its messages are to be cached, but it has no fingerprint",

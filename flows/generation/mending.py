@@ -85,7 +85,8 @@ class MendWorkflow(Stage):
     Outputs:
         workflow: The workflow; absent if there is none.
         plan: The plan of the workflow.
-        notes: Notes on assumptions and on requests that cannot be met.
+        notes: Notes on assumptions and on requests that cannot be met; also those of the review of the same workflow.
+        dropped_notes: Notes that the review of the same workflow found wrong.
         allowed: Ids of the nodes that may be changed; absent if all may.
         repairs: Repairs by rules, including those of the form of the draft.
         operations: Answer of the model with its operations.
@@ -115,6 +116,7 @@ class MendWorkflow(Stage):
         newest_message = own_messages[-1] if own_messages else None
         newest_graph = workflow_of(newest_message.outputs) if newest_message else None
         extra: dict[str, JsonValue] = {}
+        noted = drafted
         if newest_message is None or newest_graph is None or not call.lesson:
             repaired = repair_draft(graph, base, allowed)
             repairs = [*_texts(drafted, "repairs"), *map(str, repaired.repairs)]
@@ -125,6 +127,7 @@ class MendWorkflow(Stage):
             )
             repairs = list(dict.fromkeys([*_texts(newest_message, "repairs"), *map(str, repaired.repairs)]))
             extra["unchanged"] = repaired.graph == newest_graph
+            noted = newest_message if extra["unchanged"] else drafted  # a review of the same workflow still holds
             extra["told"] = list[JsonValue](dict.fromkeys([*_texts(newest_message, "told"), *texts_in(extra["asked"])]))
             extra["best"] = _best_draft(own_messages)
         assert repaired.graph is not None  # noqa: S101 - a graph was given
@@ -134,7 +137,8 @@ class MendWorkflow(Stage):
             workflow=to_json(repaired.graph),
             drafted=drafted_as,
             plan=plan,
-            notes=drafted.outputs.get("notes", []),
+            notes=noted.outputs.get("notes", []),
+            dropped_notes=noted.outputs.get("dropped_notes", []),
             **({"allowed": sorted(allowed)} if allowed is not None else {}),
             repairs=repairs,
             **extra,

@@ -283,7 +283,8 @@ def to_mend(
     characters_left = CHARACTERS_A_TOKEN * FIX_TOKENS - len(rules) - len(shown_findings)
     names = [graph.by_id[node_id].type for node_id in ids if node_id in graph.by_id]
     names += [name for name in offer.types if re.search(rf"\b{re.escape(name)}\b", shown_findings)]
-    changeable = "" if allowed is None else f"{', '.join(sorted(allowed & graph.by_id.keys()))}, and nodes that you add"
+    ids_to_change = ", ".join(sorted((allowed or set()) & graph.by_id.keys()))
+    changeable = "" if allowed is None else f"{ids_to_change}, and nodes that you add".removeprefix(", and ")
     return fit(
         [
             Part("Rules", rules, keep=True),

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from operad.operators.node import ADVANCED, Fault, NodeCall, TypeOf
 from operad.operators.nodes.flow import duplicate_faults
-from operad.operators.nodes.models import AskingNode, AskingParams, answer_of, task_of
+from operad.operators.nodes.models import AskingNode, AskingParams, answer_of, reading_task
 from operad.operators.variables import WITHOUT_FILES, Accepts, Selector, Text, Values, VariableType, as_text, whole
 from operad.runtime.values.errors import AnswerError, did_you_mean
 from operad.runtime.values.schema import Schema, validate
@@ -102,7 +102,7 @@ class ParameterExtractor(AskingNode[ExtractorParams]):
         )
         instruction = "\n".join(filter(None, (EXTRACT, lacking, call.text(params.instruction))))
         text = as_text(call.get(params.query))
-        task = task_of(call, instruction, text, schema=schema)
+        task = reading_task(call, instruction, text, schema)
         try:
             answer = await answer_of(params.reasoner(call, self.services), task)
             values: dict[str, Any] = whole(validate(schema, answer.text))

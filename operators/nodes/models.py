@@ -28,6 +28,7 @@ from operad.operators.variables import (
 )
 from operad.runtime.events import current_scope
 from operad.runtime.models.model import Model
+from operad.runtime.reasoning.prompt import DATA_RULE, fence
 from operad.runtime.reasoning.reasoner import Reasoner, ask, reasoner_of
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.errors import did_you_mean
@@ -57,6 +58,11 @@ def task_of(
         lesson=call.lesson or "",
         files=tuple(files),
     )
+
+
+def reading_task(call: NodeCall, instruction: str, text: str, schema: Schema) -> Task:
+    """Return the task of a node that reads a text: the text is fenced, so that instructions in it are not followed."""
+    return task_of(call, f"{instruction}\n\n{DATA_RULE}", fence(text), schema=schema)
 
 
 SAMPLING = (
@@ -192,7 +198,7 @@ class LLMParams(AskingParams):
     )
     memory: Annotated[Memory | None, ADVANCED, Accepts(tuple(T))] = Field(
         default=None,
-        description='Earlier exchanges of the conversation, and the message after them: {turns: 5, query: "{{#1.question#}}"}.',
+        description='Earlier exchanges of the conversation, and the message after them, which may name files: {turns: 5, query: "{{#1.question#}}"}.',
     )
     context: Annotated[Selector | None, ADVANCED] = Field(
         default=None, description=f"Texts or passages that {CONTEXT} stands for in the messages."
@@ -256,6 +262,7 @@ class LLM(AskingNode[LLMParams]):
         """Ask the model with the messages, files and earlier turns."""
         params = self.params
         named = [*params.files, *(each for message in params.prompt for each in _file_variables(message))]
+        named += params.memory.query.selectors if params.memory else []
         files = [file for selector in dict.fromkeys(named) for file in _files_of(call.get(selector))]
         turns: list[Turn] = []
         rules: list[str] = []
@@ -379,7 +386,7 @@ class QuestionClassifier(AskingNode[ClassifierParams]):
         text = as_text(call.get(self.params.query_variable_selector))
         answer = await answer_of(
             self.params.reasoner(call, self.services),
-            task_of(call, f"{instruction}\n\nThe classes:\n{listed}", text, schema=schema),
+            reading_task(call, f"{instruction}\n\nThe classes:\n{listed}", text, schema),
         )
         stripped = answer.text.strip()
         chosen = stripped if stripped in self.params.classes else validate(schema, answer.text)[PORT]

@@ -120,7 +120,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
         """Raise SecurityError, because an undefined value would be rendered as an empty text."""
-        if attribute in CHANGING and isinstance(obj, list | dict):
+        if attribute in CHANGING and isinstance(obj, list):
             raise SecurityError(cannot_change(attribute))
         raise SecurityError(f"a template must not use the attribute {attribute!r} of a {type(obj).__name__}")
 
@@ -175,14 +175,10 @@ CHANGING = frozenset("append clear extend insert pop popitem remove reverse setd
 
 def cannot_change(method: str) -> str:
     """Return the error of a template that calls a method that changes a list or a dict."""
-    wants_dict = method in ("popitem", "setdefault", "update")
-    kind, start, change = (
-        ("dicts", "namespace(d={})", "dict(ns.d, **{key: value})")
-        if wants_dict
-        else ("lists", "namespace(items=[])", "ns.items + [x]")
+    return (
+        f"{method!r}: a template cannot change lists and dicts; write {{% set ns = namespace(items=[], d={{}}) %}}, and "
+        "{% set ns.items = ns.items + [x] %} or {% set ns.d = dict(ns.d, **{key: value}) %}"
     )
-    name = "d" if wants_dict else "items"
-    return f"{method!r}: a template cannot change {kind}; write {{% set ns = {start} %}} and {{% set ns.{name} = {change} %}}"
 
 
 _METHODS: Mapping[type, frozenset[str]] = {

@@ -60,8 +60,8 @@ def check_code(code: str, limits: CodeLimits = USUAL) -> list[Issue]:
         limits: Limits with the packages that the snippet may import.
 
     Returns:
-        Issues for a syntax error, a missing `main`, modules and names of modules that the sandbox lacks, and
-        unsupported Python.
+        Issues for a syntax error, a missing `main`, modules that the sandbox lacks, unsupported Python, and imports of
+        names that a module of the sandbox lacks, if they are not inside another statement, such as `if` or `try`.
     """
     try:
         snippet = read(code)
@@ -74,9 +74,8 @@ def check_code(code: str, limits: CodeLimits = USUAL) -> list[Issue]:
         for name, line in snippet.lacking
     ]
     issues += [
-        Issue("import", f"from {module} import {name}: {module} of the sandbox lacks it", _location(line))
-        for module, name, line in sorted(snippet.names, key=lambda each: each[2])
-        if not monty.has_name(module, name)
+        Issue("import", f"{statement}: the sandbox lacks it", _location(line))
+        for statement, line in sorted(monty.failing_imports(snippet), key=lambda each: each[1])
     ]
     if unknown := monty.unsupported(snippet):
         issues.append(Issue("code", unknown[0], _location(unknown[1])))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -226,19 +226,23 @@ def lacking(tree: ast.Module, modules: tuple[str, ...]) -> Iterator[tuple[str, i
                 yield name, node.lineno
 
 
-def names_imported(tree: ast.Module, modules: tuple[str, ...]) -> Iterator[tuple[str, str, int]]:
-    """Yield the names that a snippet imports from modules, each with its module and line.
+def certain_imports(body: Iterable[ast.stmt], modules: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+    """Yield the imports from modules, and of modules inside them, that certainly run, each with its line.
 
-    Names in the body of `try`, whose lack the snippet may handle, are left out.
+    Imports inside other statements, such as `if` and `try`, may not run, or may handle their failure; they are left
+    out.
 
     Args:
-        tree: The snippet.
+        body: Statements that run one after another.
         modules: The modules.
     """
-    pending: list[ast.AST] = [tree]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.ImportFrom) and node.module in modules and not node.level:
-            yield from ((node.module, alias.name, node.lineno) for alias in node.names if alias.name != "*")
-        tried = set(node.body) if isinstance(node, ast.Try) else ()
-        pending.extend(each for each in ast.iter_child_nodes(node) if each not in tried)
+    for node in body:
+        if isinstance(node, ast.Import):
+            names = [(alias.name, f"import {alias.name}") for alias in node.names if "." in alias.name]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [(node.module, f"from {node.module} import {alias.name}") for alias in node.names]
+        else:
+            continue
+        for module, statement in names:
+            if module.partition(".")[0] in modules and not statement.endswith("*"):
+                yield statement, node.lineno

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from functools import cache, lru_cache
+from functools import cache
 from html.entities import html5
 from typing import TYPE_CHECKING, NoReturn, cast
 
@@ -38,6 +38,9 @@ _LONGEST_TEXT = 500
 _MOST_CHECKS = 20
 """Maximum number of syntax checks of a snippet; after that, it gets no messages of CPython."""
 
+_MOST_IMPORTS = 200
+"""Maximum number of imported names of a snippet that are checked before it runs."""
+
 _UNSUPPORTED_FORMAT = re.compile(
     r"ValueError: Unknown format code '.' for object of type '(dict|list|tuple|set|bytes|NoneType)'"
 )
@@ -61,17 +64,23 @@ def unsupported(snippet: Snippet) -> tuple[str, int] | None:
     return None
 
 
-@lru_cache(maxsize=1_000)
-def has_name(module: str, name: str) -> bool:
-    """Return True if a module of the sandbox has a name that a snippet imports from it."""
+def failing_imports(snippet: Snippet) -> list[tuple[str, int]]:
+    """Return those of the first `_MOST_IMPORTS` certain imports that fail in the sandbox, each with its line."""
     from pydantic_monty import MontyError
 
+    imports = snippet.certain_imports[:_MOST_IMPORTS]
+    if not imports:
+        return []
+    code = "".join(
+        f"try:\n    {statement} as _imported\nexcept Exception:\n    _failing.append({number})\n"
+        for number, (statement, _) in enumerate(imports)
+    )
     with _session(CodeLimits()) as session:
         try:
-            session.feed_run(f"from {module} import {name}")
-        except MontyError:
-            return False
-    return True
+            failing = cast("list[int]", session.feed_run(f"_failing = []\n{code}_failing"))
+        except MontyError:  # unsupported Python
+            return []
+    return [imports[number] for number in failing]
 
 
 def run(snippet: Snippet, arguments: str, limits: CodeLimits) -> tuple[str | None, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from operad.operators.sandbox.modules import lacking, names_imported, with_given
+from operad.operators.sandbox.modules import certain_imports, lacking, with_given
 from operad.runtime.values.errors import OperadError, describe, did_you_mean, shorten
 
 MODULES = tuple(
@@ -99,7 +99,7 @@ class Snippet:
         by_position: Names of the positional-only parameters.
         awaited: True if `main` is async.
         lacking: Imports that the sandbox lacks, each with its line.
-        names: Names imported from modules of the sandbox, each with its module and line.
+        certain_imports: Imports from modules of the sandbox that run in every call, each with its line.
         source: Original code, without a fence, for engines that have all modules.
     """
 
@@ -108,7 +108,7 @@ class Snippet:
     by_position: tuple[str, ...]
     awaited: bool
     lacking: tuple[tuple[str, int], ...]
-    names: tuple[tuple[str, str, int], ...]
+    certain_imports: tuple[tuple[str, int], ...]
     source: str
 
     def of_packages(self, packages: Iterable[str]) -> list[str]:
@@ -148,7 +148,7 @@ def read(code: str) -> Snippet:
         by_position=tuple(argument.arg for argument in main.args.posonlyargs),
         awaited=isinstance(main, ast.AsyncFunctionDef),
         lacking=tuple(lacking(tree, (*MODULES, "__future__"))),
-        names=tuple(names_imported(tree, MODULES)),
+        certain_imports=tuple(certain_imports([*tree.body, *main.body], MODULES)),
         source=code,
     )
 

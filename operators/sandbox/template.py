@@ -133,14 +133,19 @@ def check_template(template: str) -> list[Issue]:
         ]
         return references or [Issue("template", str(error), _location(error.line))]
     loading = tree.find_all((nodes.Include, nodes.Extends, nodes.Import, nodes.FromImport))
-    called = (call.node for call in tree.find_all(nodes.Call))
-    changing = (node for node in called if isinstance(node, nodes.Getattr) and node.attr in CHANGING)
+    called: list[tuple[Any, int]] = []
+    for call in tree.find_all(nodes.Call):
+        match call.node:
+            case nodes.Getattr(attr=name) | nodes.Getitem(arg=nodes.Const(value=name)):
+                called.append((name, call.lineno))
+            case _:
+                pass
     return [
         *(
             Issue("template", "there are no other templates here; write all in one", _location(node.lineno))
             for node in loading
         ),
-        *(Issue("template", cannot_change(node.attr), _location(node.lineno)) for node in changing),
+        *(Issue("template", cannot_change(name), _location(line)) for name, line in called if name in CHANGING),
     ]
 
 

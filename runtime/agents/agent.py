@@ -55,7 +55,8 @@ class Agent:
     Args:
         profile: Name and description.
         workflow: The workflow. Use its methods to answer questions of runs, and to resume or cancel runs.
-        reasoner: A reasoner, a model, or its name; by default the model that environment variables name.
+        reasoner: A reasoner, a model, or its name; by default the workflow's model, and without one the model that
+            environment variables name.
         memory: Maximum number of tokens of a conversation in a prompt.
 
     Raises:
@@ -68,7 +69,7 @@ class Agent:
         check_kinds(type(self).__name__, (Profile, profile), (Workflow, workflow))
         self.profile = profile
         self.workflow = workflow
-        self.reasoner = reasoner_of(reasoner)
+        self.reasoner = reasoner_of(workflow.model if reasoner is None else reasoner)
         self.memory = memory
 
     def __repr__(self) -> str:

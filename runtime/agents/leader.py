@@ -20,6 +20,7 @@ from operad.runtime.policies.deadline import ended
 from operad.runtime.policies.policy import Budget, causes, check_positive
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.tools.toolkit import Action, Toolkit
+from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import (
     BudgetError,
     FaultError,
@@ -35,7 +36,7 @@ from operad.runtime.values.errors import (
 from operad.runtime.values.message import NO_USAGE, Job, SubJob, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.memory import DEFAULT_TOKENS
-from operad.runtime.workflow.nested import run_nested
+from operad.runtime.workflow.nested import inside, run_nested
 from operad.runtime.workflow.run_input import ReasonerLike
 from operad.runtime.workflow.verdict import fault_in
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
@@ -92,6 +93,8 @@ class Leader(Agent):
         budget: Budget | None = None,
         memory: int = DEFAULT_TOKENS,
     ) -> None:
+        if not isinstance(experts, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"Leader(…): experts: expected a list of Expert(…), got {short_repr(experts)}")
         check_kinds("Leader", (Profile, profile), *((Expert, expert) for expert in experts))
         counts = {"max_splits": max_splits, "life_cycles": life_cycles, "max_depth": max_depth}
         check_positive("Leader", tuple(counts), **counts)
@@ -104,13 +107,8 @@ class Leader(Agent):
         ]
         if issues:
             raise InvalidError(f"leader {profile.name!r}", issues)
-        splitter = Splitter(
-            profile.name,
-            [expert.profile for expert in experts],
-            tuple(actions),
-            toolkit or Toolkit.of(actions),
-            max_splits,
-        )
+        profiles = [expert.profile for expert in experts]
+        splitter = Splitter(profile.name, profiles, tuple(actions), toolkit or Toolkit.of(actions), max_splits)
         self._leader_operator = _LeaderOperator(
             {expert.profile.name: expert for expert in experts}, splitter, life_cycles, max_depth
         )
@@ -352,10 +350,9 @@ class _Assignment(BaseOperator[Any]):
         expert = self._leader_operator.experts[part.assigned_expert_name or ""]
         lessons = [*([state.lesson] if state.lesson else []), *state.lessons.get(part.id, [])]
         thinks, lesson = expert.reasoner_in(reasoner), "\n".join(lessons) or None
+        call = OperatorCall(thinks, part, tuple(own_messages), tuple(given), lesson)
         try:
-            verdict = await run_nested(
-                expert.workflow, OperatorCall(thinks, part, tuple(own_messages), tuple(given), lesson)
-            )
+            verdict = await expert.workflow.run_within(inside(), call).execute()
         except (InvalidError, OperatorError, SkippedError) as error:
             fault = fault_in(error)
             if fault and not {message.operator_id for message in given}.isdisjoint(fault.blame):

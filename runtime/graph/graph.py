@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from graphlib import CycleError
 from typing import Protocol
 
+from operad.runtime.graph.fallbacks import fallback_issues
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.graph.schedule import Join, Plan, Ports, children_of, reachable
 from operad.runtime.policies.policy import Policy
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
-from operad.runtime.values.message import WorkflowMessage
 
 END = "<end>"
 """Id of the node that ends a workflow: it joins the verdicts, or the messages of end operators without evaluators."""
@@ -269,21 +269,7 @@ class WorkflowGraph:
         tails = {key: self.operators[key] for key in self.tails}
         for evaluator in self.evaluators:
             issues += evaluator.check_among(tails, self.operators)
-        issues += [
-            Issue(
-                "fallback-port",
-                "the fallback has no port, so every branch would run; set ports=('…',)",
-                node_id,
-            )
-            for node_id, policy in self.policies.items()
-            if node_id in self.operators
-            and self.operators[node_id].takes_one_port
-            and self.operators[node_id].ports
-            and (
-                isinstance(policy.fallback, str)
-                or (isinstance(policy.fallback, WorkflowMessage) and policy.fallback.ports is None)
-            )
-        ]
+        issues += fallback_issues(self.operators, self.policies)
         nodes = {**self.operators, **{evaluator.get_id(): evaluator for evaluator in self.evaluators}}
         for node_id, policy in self.policies.items():
             operator = nodes.get(node_id)

@@ -376,6 +376,8 @@ class Adapted(BaseOperator[Any]):
         return self._optional("read_output", plain_value)(message)
 
 
-def as_operator(executable: Executable | BaseOperator) -> BaseOperator:
-    """Return the object if it is a `BaseOperator`, otherwise an operator that wraps the object."""
-    return cast("BaseOperator", executable) if isinstance(executable, BaseOperator) else Adapted(executable)
+def as_operator(executable: Any) -> BaseOperator:
+    """Return the object if it is a `BaseOperator`, otherwise an operator that runs the workflow or wraps the object."""
+    if isinstance(executable, BaseOperator):
+        return cast("BaseOperator", executable)
+    return executable.as_operator() if hasattr(executable, "as_operator") else Adapted(executable)

@@ -294,9 +294,9 @@ class Policy:
             raise InvalidError("Policy", [issue])
         _set(self, **values, fallback=fallback)
 
-    def or_else(self, default: Policy) -> Policy:
+    def or_else(self, default: Policy | None) -> Policy:
         """Return this policy, with unset values taken from `default`."""
-        if default is NO_POLICY:
+        if default is None or default is NO_POLICY:
             return self
         unset = {name: getattr(default, name) for name in self.__slots__ if getattr(self, name) is None}
         return replace(self, **unset)

@@ -226,19 +226,19 @@ class Conversation:
             f"the final answer.\n{known}\n- {answer}: give the final answer"
         )
         if not self.model.structured:  # models often give the arguments, too
-            choice["properties"]["arguments"] = {"type": "object"}
-            parameters = {tool.name: tool.parameters.get("properties", {}) for tool in self._tools.values()}
-            question += f"\nThe arguments of each tool: {json.dumps(parameters, ensure_ascii=False)}"
+            choice["properties"]["arguments"] = {"type": ["object", "null"]}
+            parameters = {tool.name: tool.parameters for tool in self._tools.values()}
+            question += f"\nThe JSON Schema of each tool's arguments: {json.dumps(parameters, ensure_ascii=False)}"
         chosen = await self._decide(question, choice)
         name = str(chosen.get("tool", answer))
         tool = self._tools.get(name)
         if tool is None:
             return None
-        arguments: dict[str, Any] = chosen.get("arguments", {})
-        if not arguments and tool.parameters.get("properties"):
+        arguments: dict[str, Any] | None = chosen.get("arguments")
+        if not arguments and tool.parameters.get("properties" if arguments is None else "required"):
             question = f"## Next step\nGive the arguments for one call of the tool {name!r}: {tool.description}"
             arguments = await self._decide(question, tool.parameters)
-        return ToolCall(id=f"call_{new_id()}", name=name, arguments=json.dumps(arguments, ensure_ascii=False))
+        return ToolCall(id=f"call_{new_id()}", name=name, arguments=json.dumps(arguments or {}, ensure_ascii=False))
 
     async def _decide(self, question: str, schema: Schema) -> dict[str, Any]:
         """Ask for a decision in a copy of the conversation, so that question and answer are not added to this one."""

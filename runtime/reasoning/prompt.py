@@ -84,7 +84,8 @@ def render(
     # A goal alone needs no heading and no rule for fences, and looks like the inputs of the examples.
     is_goal_alone = [title for title, _ in filled] == ["Job"]
     body = task.job.goal if is_goal_alone else "\n\n".join(f"## {title}\n{text}" for title, text in filled)
-    rules = [DATA_RULE] * ("```" in body and not is_goal_alone) + [IMAGES_RULE] * bool(images)
+    has_data = "```" in body and not is_goal_alone and DATA_RULE not in task.instruction
+    rules = [DATA_RULE] * has_data + [IMAGES_RULE] * bool(images)
     turns = [message for turn in task.job.turns for message in _earlier_turn(turn)]
     examples = [message for example in task.examples for message in _example_turns(example)]
     if turns and examples:

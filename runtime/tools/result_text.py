@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Any, cast
 
+from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
 
@@ -20,7 +23,18 @@ def as_text(result: Any) -> str:
 
 def _plain(value: Any) -> Any:
     """Return a pydantic model, a dataclass, a date and the like as plain values; other objects as `str`."""
-    try:
-        return to_jsonable_python(value, by_alias=True, fallback=str)
-    except ValueError:  # bytes that are not text
-        return f"<{len(value):,} bytes that are not text>" if isinstance(value, bytes) else str(value)
+    with suppress(ValueError):  # a circle, or a faulty serializer
+        try:
+            return to_jsonable_python(value, by_alias=True, fallback=str)
+        except UnicodeDecodeError:
+            return _described(TypeAdapter(Any).dump_python(value, by_alias=True, warnings=False))
+    return str(value)
+
+
+def _described(value: Any) -> Any:
+    """Return plain values with a description in place of bytes that are not text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, (bytes, bytearray)):
+        return f"<{len(value):,} bytes that are not text>"
+    return [_plain(each) for each in cast("Collection[Any]", value)] if isinstance(value, Collection) else str(value)

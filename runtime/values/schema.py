@@ -7,9 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from operad.runtime.values.answer_json import candidates, refuse_constant, unfenced
+from operad.runtime.values.answer_slips import readings
 from operad.runtime.values.errors import AnswerError, InvalidError, Issue
 from operad.runtime.values.form_text import (
     AND_SO_ON,
@@ -27,7 +28,17 @@ from operad.runtime.values.form_text import (
     word_fault,
 )
 from operad.runtime.values.json_schema import EndlessSchemaError, schema_errors
-from operad.runtime.values.schema_check import MAX_ERRORS, Schema, check_schema, invalid_schema, without_middle
+from operad.runtime.values.schema_check import (
+    MAX_ERRORS,
+    Schema,
+    check_schema,
+    holds_more_than,
+    invalid_schema,
+    without_middle,
+)
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 MAX_TEXT = 64 * 2**10
 """Maximum length of an `output_schema`, in characters."""
@@ -123,7 +134,7 @@ def parse_output_schema(text: str) -> Schema | None:
         return _schema_of_word(word)
     value = _read_form(text)
     if _is_schema(value):
-        if _holds_more_than(len(text), value):
+        if holds_more_than(len(text), value):
             raise invalid_schema(
                 "too-large", f"holds more than {len(text):,} values once its aliases (*name) are replaced"
             )
@@ -190,8 +201,8 @@ def validate(schema: Schema, text: str, *, repair: bool = True) -> Any:
     Args:
         schema: The schema.
         text: The answer.
-        repair: True to repair a trailing comma, a missing bracket or single quotes. Use False for an answer that was
-            cut off, whose missing end a repair would hide.
+        repair: True to repair a trailing comma, a missing bracket or single quotes, and to read the slips of
+            `answer_slips`. Use False for an answer that was cut off, whose missing end a repair would hide.
 
     Raises:
         SchemaMismatch: The answer does not fit the schema, or has no JSON.
@@ -199,13 +210,17 @@ def validate(schema: Schema, text: str, *, repair: bool = True) -> Any:
     """
     if len(text) > MAX_ANSWER:
         raise SchemaMismatch(f"the answer has {len(text):,} characters; at most {MAX_ANSWER:,} are read")
-    first_violations: list[str] = []
+    unfit: list[tuple[Any, Sequence[ValidationError], list[str]]] = []
     for value in candidates(text, repair):
-        violations = faults(schema, value)
+        errors, violations = _violations(schema, value)
         if not violations:
             return value
-        first_violations = first_violations or violations
-    raise SchemaMismatch("\n".join(first_violations) or "the answer holds no JSON; answer with JSON alone")
+        unfit.append((value, errors, violations))
+    read = (each for value, errors, _ in unfit if repair for each in readings(errors, schema, value))
+    fitting = {json.dumps(each): each for each in read if not faults(schema, each)}
+    if len(fitting) == 1:
+        return fitting.popitem()[1]
+    raise SchemaMismatch("\n".join(unfit[0][2]) if unfit else "the answer holds no JSON; answer with JSON alone")
 
 
 def response_format(schema: Schema) -> dict[str, Any]:
@@ -402,18 +417,6 @@ def _is_example(value: Any) -> bool:
     return any(not isinstance(item, str) or is_of_a_type(item, TYPE_WORDS) for item in items)
 
 
-def _holds_more_than(limit: int, value: Any) -> bool:
-    """Return True if a value has more than `limit` values inside, aliases counted at each use, or contains itself."""
-    pending: list[Any] = [value]
-    while pending and limit >= 0:
-        part = pending.pop()
-        if isinstance(part, dict | list):
-            inner = cast("dict[str, Any]", part).values() if isinstance(part, dict) else cast("list[Any]", part)
-            limit -= len(inner)
-            pending += inner if limit >= 0 else ()
-    return limit < 0
-
-
 def faults(schema: Schema, value: Any) -> list[str]:
     """Return the violations of a schema by a value, one line each.
 
@@ -421,6 +424,10 @@ def faults(schema: Schema, value: Any) -> list[str]:
         SchemaMismatch: The value is nested too deeply to be checked.
         InvalidError: The schema refers to a schema outside itself.
     """
+    return _violations(schema, value)[1]
+
+
+def _violations(schema: Schema, value: Any) -> tuple[Sequence[ValidationError], list[str]]:
     from referencing.exceptions import Unresolvable
 
     try:
@@ -435,8 +442,8 @@ def faults(schema: Schema, value: Any) -> list[str]:
     except EndlessSchemaError as error:
         raise SchemaMismatch(f"the answer cannot be checked by its schema: {error}") from error
     except OverflowError:
-        return ["a number is too large; give a smaller one"]
+        return (), ["a number is too large; give a smaller one"]
     except ValueError:
-        return ["NaN and Infinity are not JSON; give a number that is finite"]
+        return (), ["NaN and Infinity are not JSON; give a number that is finite"]
     more = len(messages) - MAX_ERRORS
-    return [*messages[:MAX_ERRORS], f"and {more} more"] if more > 0 else messages
+    return errors, [*messages[:MAX_ERRORS], f"and {more} more"] if more > 0 else messages

@@ -105,3 +105,15 @@ def without_middle(text: str, most: int = 300) -> str:
 def invalid_schema(code: str, message: str) -> InvalidError:
     """Return the error for a faulty output schema, with one issue."""
     return InvalidError("output_schema", [Issue(code, message)])
+
+
+def holds_more_than(limit: int, value: Any) -> bool:
+    """Return True if a value has more than `limit` values inside, aliases counted at each use, or contains itself."""
+    pending: list[Any] = [value]
+    while pending and limit >= 0:
+        part = pending.pop()
+        if isinstance(part, dict | list):
+            inner = cast("dict[str, Any]", part).values() if isinstance(part, dict) else cast("list[Any]", part)
+            limit -= len(inner)
+            pending += inner if limit >= 0 else ()
+    return limit < 0

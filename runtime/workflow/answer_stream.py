@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from operad.runtime.events import Event, ModelAsked, OperatorRetried, RunFinished, TokenStreamed
+from operad.runtime.events import Event, FellBack, ModelAsked, OperatorRetried, RunFinished, TokenStreamed
+from operad.runtime.policies.policy import NO_POLICY
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import AnswerError
 from operad.runtime.values.message import WorkflowMessage
@@ -40,21 +41,30 @@ class AnswerStream:
         """Return the stream of a workflow's answer.
 
         Text is streamed if the only tail of the workflow, or of a nested workflow at that place, is an operator whose
-        streamed text is certain to be its answer, and no evaluator can ask for another round.
+        streamed text is certain to be its answer, and no evaluator can ask for another round. The text of a generator,
+        and text inside a nested workflow, is streamed only if no fallback and no other round can replace it.
         """
         path: list[str] = []
-        while True:
+        around: list[Workflow[Any]] = []
+        is_replaceable = False
+        while workflow not in around:  # the run reports a workflow that is nested in itself
             graph = workflow.graph()
             if len(graph.tails) != 1 or (graph.evaluators and workflow.max_rounds > 1):
-                return cls()
+                break
             tail = graph.tails[0]
             path.append(tail)
             operator = graph.operators[tail]
+            has_fallback = graph.policies.get(tail, NO_POLICY).fallback not in (None, False)
+            is_replaceable = is_replaceable or has_fallback or workflow.max_rounds > 1
             if not isinstance(operator, Within):
-                streams = operator.streams_answer(reasoner)
-                return cls(path if streams else (), ends_at_model=isinstance(operator, FunctionOperator))
+                is_function = isinstance(operator, FunctionOperator)
+                if operator.streams_answer(reasoner) and not (is_replaceable and (is_function or around)):
+                    return cls(path, ends_at_model=is_function)
+                break
+            around.append(workflow)
             workflow = operator.body
             reasoner = workflow.model or reasoner
+        return cls()
 
     @property
     def is_live(self) -> bool:
@@ -66,8 +76,8 @@ class AnswerStream:
 
         The text of another attempt is returned only as far as it continues the text that was returned before.
         """
-        if isinstance(event, OperatorRetried) and event.path == self._path[: len(event.path)]:
-            self._attempt = (0, 0)  # a workflow around the operator begins anew
+        if isinstance(event, OperatorRetried | FellBack) and event.path == self._path[: len(event.path)]:
+            self._attempt = (0, 0)  # the operator or a workflow around it begins anew
         if self._ends_at_model and isinstance(event, ModelAsked) and event.path == self._path:
             self._path = ()
         if not isinstance(event, TokenStreamed) or not self._path or event.path != self._path:

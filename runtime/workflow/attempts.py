@@ -19,7 +19,6 @@ from operad.runtime.policies.limits import Place
 from operad.runtime.policies.policy import NO_POLICY, Completes, Executes, Policy, Timeout
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorTimeoutError, describe
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage, WorkflowStatus
-from operad.runtime.workflow.nested import Within
 
 
 async def run_with_policy(node: Node, call: OperatorCall, scope: Scope) -> Answer:
@@ -118,11 +117,8 @@ async def _fall_back(
     if isinstance(fallback, WorkflowMessage | str):
         return fallback
     if not isinstance(fallback, Model):
-        from operad.runtime.workflow.definition import Definition  # imported here because it needs this module
-
-        workflow = isinstance(fallback, Definition)
-        operator = Within(fallback, fallback) if workflow else as_operator(cast("Executable", fallback))
-        policy = (operator.policy or NO_POLICY).or_else(Policy(timeout=node.policy.timeout))
+        operator = as_operator(fallback)
+        policy = NO_POLICY.or_else(operator.policy).or_else(Policy(timeout=node.policy.timeout))
         return await run_with_policy(changed(node, operator=operator, policy=policy), call, scope)
     with_model: Any = getattr(call.reasoner, "with_model", None)
     if with_model is None:

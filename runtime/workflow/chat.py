@@ -89,7 +89,7 @@ class Chat(Generic[T]):
         self._reasoner = reasoner
         self._deps = deps
         self._store = store if isinstance(store, ChatStore) else ChatStore(store)
-        self._paused: tuple[str, _Exchange] | None = None
+        self._paused: tuple[str, Usage] | None = None  # the run and the usage of its summary
         self._memory = Memory(workflow, reasoner, DEFAULT_TOKENS if memory is None else memory)
 
     def __repr__(self) -> str:
@@ -122,13 +122,14 @@ class Chat(Generic[T]):
         Raises:
             InputError: The message has another type; another message is being answered; or another program has added
                 to the conversation meanwhile.
-            PausedError: The run asks a person. It stays paused; `aresume` continues it. If another message is sent
-                instead, this one is not stored.
+            PausedError: The run asks a person. It stays paused; `aresume` continues it, with the `run_id` if another
+                message is sent before.
             Exception: The errors of `Workflow.arun`. The message is not stored then, and can be sent again.
         """
         with self._store.single_turn(self.id):
             exchange = await self._opened(message)
-            with self._pausing(exchange):
+            self._paused = None
+            with self._pausing(exchange.usage):
                 result = await self._workflow.arun(exchange.job, self._reasoner, deps=self._deps)
             return await self._answered(exchange, result)
 
@@ -156,19 +157,22 @@ class Chat(Generic[T]):
                 the only open question.
             run_id: The run, as named by the `PausedError`, if another object has sent the message, such as in an earlier
                 request to a web application; if the workflow is durable, also in another process. By default the run
-                of the last message that this object has sent.
+                of the last `PausedError` of this object, unless the object has sent another message since. The message
+                and its answer are stored after the turns that the conversation has by then.
 
         Raises:
-            InputError: No message waits for answers: `asend` and `stream` of this object have raised no `PausedError`,
-                or another message was sent since; or the run has finished, or is not one of this conversation.
+            InputError: No `run_id` is given and no run is the default; or the run has finished, or is not one of this
+                conversation.
             InvalidError: An answer does not fit its question's schema, or the question is unknown.
             PausedError: The run waits for more answers.
             Exception: The errors of `Workflow.arun`. The message is not stored then.
         """
         with self._store.single_turn(self.id):
             run_id, exchange = await self._paused_run(run_id)
-            result = await self._workflow.aresume(run_id, answers, self._reasoner, deps=self._deps)
-            self._paused = None
+            with self._pausing(exchange.usage):
+                result = await self._workflow.aresume(run_id, answers, self._reasoner, deps=self._deps)
+            if self._paused is not None and self._paused[0] == run_id:
+                self._paused = None
             return await self._answered(exchange, result)
 
     def stream(self, message: str | Job) -> TextStream:
@@ -204,7 +208,8 @@ class Chat(Generic[T]):
             exchange = await self._opened(message)
             call = OperatorCall(self._reasoner, exchange.job, deps=self._deps)
             start = partial(self._workflow._start, call, None)  # pyright: ignore[reportPrivateUsage]
-            with self._pausing(exchange):
+            self._paused = None
+            with self._pausing(exchange.usage):
                 async with aclosing(run_events(start, StreamedRun(pauses=not streamed))) as events:
                     async for event in events:
                         if isinstance(event, RunFinished) and not event.path:
@@ -233,27 +238,26 @@ class Chat(Generic[T]):
         return _Exchange(last + 1, job, recalled.usage)
 
     async def _paused_run(self, run_id: str | None) -> tuple[str, _Exchange]:
-        """Return the id and the message of a paused run; by default those of the last message of this object."""
-        if self._paused is not None and run_id in (None, self._paused[0]):
-            return self._paused
+        """Return the id and the message of a paused run, as the next message of the conversation."""
+        paused, usage = self._paused or (None, NO_USAGE)
+        run_id = paused if run_id is None else run_id
         if run_id is None:
-            told = "no message waits for answers; for a message of another object, give the run_id of its PausedError"
-            raise InputError(f"chat {self.id!r}: {told}")
+            told = "for an earlier message or one of another object, give the run_id of its PausedError"
+            raise InputError(f"chat {self.id!r}: no message waits for answers; {told}")
         runs = self._workflow._runs  # pyright: ignore[reportPrivateUsage]
         job = await asyncio.to_thread(runs.unfinished_job, run_id)
         if job.session_id != self.id:
             raise InputError(f"chat {self.id!r}: the run {run_id!r} is not one of this conversation")
         last, _ = await asyncio.to_thread(self._store.latest, self.id)
-        return run_id, _Exchange(last + 1, job, NO_USAGE)
+        return run_id, _Exchange(last + 1, job, usage if run_id == paused else NO_USAGE)
 
     @contextmanager
-    def _pausing(self, exchange: _Exchange) -> Generator[None, None, None]:
-        """Remember the run of the message if it pauses."""
-        self._paused = None
+    def _pausing(self, usage: Usage) -> Generator[None, None, None]:
+        """Remember the run of a message if it pauses, and the usage of the message's summary."""
         try:
             yield
         except PausedError as paused:
-            self._paused = paused.run_id, exchange
+            self._paused = paused.run_id, usage
             raise
 
     async def _answered(self, exchange: _Exchange, result: Result[T]) -> Result[T]:

@@ -334,12 +334,12 @@ class Definition(Step[T]):
         """Return a frozen graph of the workflow as it is now."""
         with self._lock:
             in_order = [*self._operators, *(key for key in self._before if key not in self._operators)]
-            operators = {key: self._as_operator(operator) for key, operator in self._operators.items()}
+            operators = {key: as_operator(operator) for key, operator in self._operators.items()}
             policies = {key: self._policy_of(key, operators.get(key)) for key in in_order}
             evaluators = [(as_operator(evaluator), policy) for evaluator, policy in self._evaluators]
             for evaluator, policy in evaluators:
                 default = replace(self.policy, fallback=None)
-                policies[evaluator.get_id()] = policy.or_else(evaluator.policy or NO_POLICY).or_else(default)
+                policies[evaluator.get_id()] = policy.or_else(evaluator.policy).or_else(default)
             return WorkflowGraph(
                 operators=operators,
                 before={key: dict(self._before.get(key, {})) for key in in_order},
@@ -365,6 +365,10 @@ class Definition(Step[T]):
         if len(values) == 1:
             return cast("T", next(iter(values.values())))
         return cast("T", values or plain_value(message))
+
+    def as_operator(self) -> BaseOperator:
+        """Return an operator that runs the workflow inside another one."""
+        return Within(self)
 
     # Inside
 
@@ -412,20 +416,16 @@ class Definition(Step[T]):
         for port in chain.tails:
             if isinstance(port, Port):
                 raise InputError(f"the port {port.name!r} has no successor: write operator[{port.name!r}] >> successor")
-        previous_ops: dict[int, list[Any]] = {}
-        for before, after in chain.edges:
-            previous_ops.setdefault(id(after), []).append(before)
-        for step in chain.steps:
-            self.add_operator(step, previous_ops.get(id(step)))
-
-    def _as_operator(self, operator: Any) -> BaseOperator:
-        return Within(operator, self) if isinstance(operator, Definition) else as_operator(operator)
+        with self._lock:
+            for step in chain.steps:  # first, because automatic ids and the ports of AWEL branches depend on them
+                self.add_operator(step)
+            for before, after in chain.edges:
+                after_id = self._id_of(after)
+                _add_edge(self._before[after_id], *self._leaves(before, after_id))
 
     def _policy_of(self, operator_id: str, operator: BaseOperator | None) -> Policy:
         """Return an operator's policy; unless the operator runs workflows, unset fields are those of this workflow."""
-        policy = self._policies.get(operator_id, NO_POLICY)
-        if operator is not None and operator.policy is not None:
-            policy = policy.or_else(operator.policy)
+        policy = self._policies.get(operator_id, NO_POLICY).or_else(operator and operator.policy)
         return policy if operator is not None and operator.runs_workflows else policy.or_else(self.policy)
 
     def _require(self, operator_id: str, what: str) -> None:

@@ -38,8 +38,11 @@ from operad.runtime.workflow.parameters import (
     message_of,
     misfits,
     parameters_of,
+    same_name,
     unknown_beside_item,
     values_for_item,
+    values_from_job,
+    values_of_others,
     without_partial,
 )
 
@@ -180,7 +183,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         other_names = {as_name(operator_id): operator_id for operator_id in others}
         types = {operator_id: operator.answer_type for operator_id, operator in before.items()}
         unbound = [parameter for parameter in free if parameter.name not in bound]
-        issues = [Issue("parameter", misfit, self._id) for misfit in misfits(free, bound, types)] + [
+        issues = [Issue("parameter", misfit, self._id) for misfit in misfits(self._parameters, bound, types)] + [
             Issue("parameter", self._unbound(parameter.name, known, other_names.get(parameter.name)), self._id)
             for parameter in unbound
             if parameter.default is inspect.Parameter.empty
@@ -192,7 +195,8 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
     def check_item(self, before: Collection[str]) -> list[Issue]:
         """Return the issues of the function as the body of a map with these predecessors."""
         with suppress(OperadError):  # `check` reports it
-            return [Issue("parameter", text, self._id) for text in unknown_beside_item(self._free, before)]
+            if self._free or self._others:
+                return [Issue("parameter", text, self._id) for text in unknown_beside_item(self._free, before)]
         return []
 
     def further(self, before: Collection[str], others: Collection[str]) -> list[str]:
@@ -249,6 +253,8 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         """
         arguments = self._given(call.job, call.messages, before) if self._free or self._others else {}
         for parameter, special in self._special:
+            if parameter in arguments and (others := self._others):
+                raise InputError(same_name(parameter, others))
             if special == "context":
                 arguments[parameter] = RunContext.current(call.lesson, self._hints[parameter])
             else:
@@ -330,11 +336,11 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         for message in before_own(messages, scope, before):
             answers.setdefault(message.operator_id, as_value(message, scope))
         if not before and (item := item_in(messages, scope)) is not None:
-            return values_for_item(self._free, item, answers)
+            return values_for_item(self._free, item, answers, self._others)
         if not before:
             before = tuple(answers)
         if not before:
-            return self._from_job(job)
+            return values_from_job(self._free, job, self._id, self._others)
         bound = self._bound.get(before)
         if bound is None:
             bound = self._bound[before] = bindings(self._free, before)
@@ -346,33 +352,8 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             if parameter.default is inspect.Parameter.empty or bound.get(parameter.name) in answers
         }
         if (others := self._others) is not None:
-            named = set(bound.values())
-            given |= {each: others.value(answer) for each, answer in answers.items() if each not in named}
+            given |= values_of_others(others, answers, bound.values())
         return given
-
-    def _from_job(self, job: Job) -> dict[str, Any]:
-        """Return the values for an operator without predecessors: job inputs by name, or the goal for one parameter."""
-        values: dict[str, Any] = {}
-        for parameter in self._free:
-            if parameter.name in job.inputs:
-                given: Any = job.inputs[parameter.name]
-            elif parameter.default is not inspect.Parameter.empty:
-                continue
-            elif len(self._free) == 1 and not job.inputs and (job.goal or not parameter.optional):
-                given = job.goal
-            elif parameter.optional:
-                given = None
-            elif len(self._free) == 1 and parameter.takes_fields and not did_you_mean(parameter.name, job.inputs):
-                given = job.inputs
-            else:
-                hint = did_you_mean(parameter.name, job.inputs)
-                told = f"parameter {parameter.name!r} of {self._id!r} is not an input of the job{hint}; its inputs: "
-                raise InputError(told + (shorten(list(job.inputs)) or "none"))
-            values[parameter.name] = _input(parameter, parameter.name, given)
-        if (others := self._others) is not None:
-            named = {parameter.name for parameter in self._free}
-            values |= {each: _input(others, each, given) for each, given in job.inputs.items() if each not in named}
-        return values
 
     # The call
 
@@ -415,16 +396,6 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
                 f"{self._id!r} chose none of its ports; return Take({self.ports[0]!r}, …): {', '.join(self.ports)}"
             )
         return message
-
-
-def _input(parameter: Parameter, of: str, given: Any) -> Any:
-    """Return an input of the job, or its goal, as a value of a parameter."""
-    message = WorkflowMessage(scratchpad=given) if isinstance(given, str) else message_of(given)
-    try:
-        return parameter.output.read(message)
-    except ValueError as error:
-        told = f"input {of!r} of the job is not a valid {name(parameter.output.type)}: {error}"
-        raise InputError(told + parameter.hint(given)) from error
 
 
 def _called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:

@@ -24,12 +24,10 @@ class Within(BaseOperator[Any]):
 
     Args:
         workflow: The nested workflow.
-        around: The workflow that contains it.
     """
 
-    def __init__(self, workflow: Any, around: Any) -> None:
+    def __init__(self, workflow: Any) -> None:
         self.body: Workflow = workflow
-        self._around: Definition = around
 
     @property
     def added(self) -> Workflow:
@@ -63,8 +61,8 @@ class Within(BaseOperator[Any]):
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
         """Return the issues of the nested workflow."""
         name = self.get_id()
-        if self.body is self._around or contains(self.body, self._around):
-            return [Issue("nested-in-itself", f"it contains the workflow {self._around.name!r} that it is in", name)]
+        if contains(self.body, self.body):
+            return [Issue("nested-in-itself", "the workflow contains itself; make a second one for the inside", name)]
         found = self.body.graph().check()
         return [Issue(i.code, i.message, f"{name}/{i.where}" if i.where else name) for i in found]
 
@@ -121,15 +119,12 @@ def inside() -> Scope:
 
 def contains(workflow: Definition, wanted: object) -> bool:
     """Return True if a workflow holds an operator or a workflow, however deep inside."""
-    from operad.runtime.workflow.definition import Definition
-
     open_, seen = [workflow], {id(workflow)}
     while open_:
         for operator in open_.pop().get_operators():
             if operator is wanted:
                 return True
-            inside = [operator] if isinstance(operator, Definition) else as_operator(operator).runs_workflows or ()
-            for inner in inside:
+            for inner in as_operator(operator).runs_workflows or ():
                 if inner is wanted:
                     return True
                 if id(inner) not in seen:

@@ -56,7 +56,7 @@ class Parameter:
         """Return a parameter with its resolved annotation.
 
         Raises:
-            InputError: Answers cannot be validated as the annotated type.
+            InputError: Answers cannot be validated as the annotated type, or ``**others`` is annotated as a special value.
         """
         special = _special_of(annotation)
         optional = type(None) in get_args(_bare(annotation)) if _is_union(annotation) else annotation is type(None)
@@ -68,6 +68,10 @@ class Parameter:
         if annotation is WorkflowMessage:
             output.type = WorkflowMessage
         is_rest = parameter.kind is parameter.VAR_KEYWORD
+        if is_rest and special:
+            raise InputError(
+                f"parameter '**{parameter.name}' takes answers; take the {special} with a parameter of its own"
+            )
         return cls(parameter.name, special, output, optional, parameter.default, is_rest)
 
     @property
@@ -171,16 +175,25 @@ def parameters_of(function: Callable[..., Any], who: str) -> Sequence[inspect.Pa
     return [parameter for parameter in parameters if parameter.name not in bound]
 
 
-def misfits(free: Sequence[Parameter], bound: Mapping[str, str], types: Mapping[str, Any]) -> list[str]:
+def misfits(parameters: Sequence[Parameter], bound: Mapping[str, str], types: Mapping[str, Any]) -> list[str]:
     """Return the error texts of parameters whose operators' answers can never be their values.
 
     Args:
-        free: The parameters.
+        parameters: The parameters.
         bound: The id of the operator to which each parameter is bound, by parameter name.
         types: The types of the operators' answers, by id; None if unknown.
     """
-    texts = [each.misfit(bound[each.name], types[bound[each.name]]) for each in free if each.name in bound]
-    return [text for text in texts if text]
+    pairs = [(each, bound[each.name]) for each in parameters if each.name in bound]
+    others = [each for each in parameters if each.is_rest]
+    pairs += [(each, source) for each in others for source in types if source not in bound.values()]
+    special = {each.name for each in parameters if each.special}
+    clashes = [same_name(source, parameter) for parameter, source in pairs if parameter.is_rest and source in special]
+    return [text for parameter, source in pairs if (text := parameter.misfit(source, types[source]))] + clashes
+
+
+def same_name(parameter: str, others: Parameter) -> str:
+    """Return the error text of a parameter with the name of an answer or input that goes to ``**others``."""
+    return f"parameter {parameter!r} has the name of an answer or input for '**{others.name}'; rename the parameter"
 
 
 def _can_be_plain(model: type[BaseModel]) -> bool:
@@ -219,12 +232,17 @@ def bindings(free: Sequence[Parameter], before: Sequence[str]) -> dict[str, str]
         free: The parameters that take answers.
         before: The ids of the operator's predecessors.
     """
-    ids = {as_name(each): each for each in reversed(before)}
+    ids = _by_name(before)
     bound = {parameter.name: ids[parameter.name] for parameter in free if parameter.name in ids}
     required = [parameter for parameter in free if parameter.default is inspect.Parameter.empty] or list(free)
     if not bound and len(required) == 1 and len(before) == 1:
         return {required[0].name: before[0]}
     return bound
+
+
+def _by_name(ids: Sequence[str]) -> dict[str, str]:
+    """Return ids by the names of parameters that are bound to them; of ``x-y`` and ``x_y``, the second by ``x_y``."""
+    return {as_name(each): each for each in reversed(ids)} | {each: each for each in ids}
 
 
 def unknown_beside_item(free: Sequence[Parameter], before: Iterable[str]) -> list[str]:
@@ -237,6 +255,8 @@ def unknown_beside_item(free: Sequence[Parameter], before: Iterable[str]) -> lis
         free: The parameters that take answers.
         before: The ids of the operators before the map.
     """
+    if not free:
+        return ["the item of the map needs a parameter with a name, such as `item`"]
     known = ["index", *map(as_name, before)]
     takes_item = _taking_item(free, known)
     return [
@@ -248,7 +268,10 @@ def unknown_beside_item(free: Sequence[Parameter], before: Iterable[str]) -> lis
 
 
 def values_for_item(
-    free: Sequence[Parameter], item: WorkflowMessage, answers: Mapping[str, WorkflowMessage]
+    free: Sequence[Parameter],
+    item: WorkflowMessage,
+    answers: Mapping[str, WorkflowMessage],
+    others: Parameter | None = None,
 ) -> dict[str, Any]:
     """Return the values of the parameters of a map's body; see `unknown_beside_item`.
 
@@ -256,22 +279,74 @@ def values_for_item(
         free: The parameters that take answers.
         item: The message with which the map passes the item.
         answers: The messages of the operators before the map, by id.
+        others: The parameter that takes the other answers; None without one.
 
     Raises:
         InputError: A required parameter has no value.
     """
-    if not free:
-        raise InputError("the item of the map needs a parameter with a name, such as `item`")
-    if len(free) == 1:
+    if len(free) == 1 and others is None:
         return {free[0].name: free[0].value(_with_output(item, "item"))}
-    before = [operator_id for operator_id in answers if operator_id != item.operator_id]
+    before = {operator_id: answer for operator_id, answer in answers.items() if operator_id != item.operator_id}
     if faults := unknown_beside_item(free, before):
         raise InputError("; ".join(faults))
-    named = {"index": _with_output(item, "index")} | {
-        as_name(operator_id): answers[operator_id] for operator_id in before
-    }
+    ids = _by_name(list(before))
+    named = {"index": _with_output(item, "index")} | {each: before[source] for each, source in ids.items()}
     named[_taking_item(free, named)] = _with_output(item, "item")
-    return {parameter.name: parameter.value(named[parameter.name]) for parameter in free if parameter.name in named}
+    values = {parameter.name: parameter.value(named[parameter.name]) for parameter in free if parameter.name in named}
+    if others is not None:
+        values |= values_of_others(others, before, [ids.get(parameter.name) for parameter in free])
+    return values
+
+
+def values_of_others(
+    others: Parameter, answers: Mapping[str, WorkflowMessage], bound: Collection[str | None]
+) -> dict[str, Any]:
+    """Return the values for ``**others``, by id: the answers of all operators to which no parameter is bound."""
+    return {each: others.value(answer) for each, answer in answers.items() if each not in bound}
+
+
+def values_from_job(free: Sequence[Parameter], job: Job, who: str, others: Parameter | None) -> dict[str, Any]:
+    """Return the values for an operator without predecessors: job inputs by name, or the goal for one parameter.
+
+    Args:
+        free: The parameters that take answers.
+        job: The job.
+        who: The operator's id, for errors.
+        others: The parameter that takes the other inputs; None without one.
+
+    Raises:
+        InputError: A required parameter has no value, or an input does not fit the annotated type.
+    """
+    values: dict[str, Any] = {}
+    for parameter in free:
+        if parameter.name in job.inputs:
+            given: Any = job.inputs[parameter.name]
+        elif parameter.default is not inspect.Parameter.empty:
+            continue
+        elif len(free) == 1 and not job.inputs and (job.goal or not parameter.optional):
+            given = job.goal
+        elif parameter.optional:
+            given = None
+        elif len(free) == 1 and parameter.takes_fields and not did_you_mean(parameter.name, job.inputs):
+            given = job.inputs
+        else:
+            hint = did_you_mean(parameter.name, job.inputs)
+            told = f"parameter {parameter.name!r} of {who!r} is not an input of the job{hint}; its inputs: "
+            raise InputError(told + (shorten(list(job.inputs)) or "none"))
+        values[parameter.name] = _input(parameter, parameter.name, given)
+    if others is not None:
+        values |= {each: _input(others, each, given) for each, given in job.inputs.items() if each not in values}
+    return values
+
+
+def _input(parameter: Parameter, of: str, given: Any) -> Any:
+    """Return an input of the job, or its goal, as a value of a parameter."""
+    message = WorkflowMessage(scratchpad=given) if isinstance(given, str) else message_of(given)
+    try:
+        return parameter.output.read(message)
+    except ValueError as error:
+        told = f"input {of!r} of the job is not a valid {name_of_type(parameter.output.type)}: {error}"
+        raise InputError(told + parameter.hint(given)) from error
 
 
 def _taking_item(free: Sequence[Parameter], known: Collection[str]) -> str:

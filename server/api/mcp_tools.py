@@ -187,7 +187,7 @@ def _input_schema(offer: Offer) -> dict[str, Any]:
     }
     if offer.text_input is not None:
         schema["properties"]["goal"]["description"] += f" It is the input {offer.text_input!r} if no inputs are given."
-        return {**schema, "required": ["goal"]}
+        return {**schema, "required": [] if offer.text_input in start.defaults else ["goal"]}
     reads_goal = any(name == "sys.query" for name, _ in start.variables)
     return {**schema, "required": [*(["goal"] if reads_goal else []), *(["inputs"] if needed else [])]}
 

@@ -98,6 +98,10 @@ WRONG = {
         lambda: Expert(Profile(name="Clerk"), flow, 3),
         "model: expected a model's name, a Model or a reasoner; got 3 (int)",
     ),
+    "Leader(profile, expert)": (
+        lambda: Leader(Profile(name="Boss"), Expert(Profile(name="Clerk"), Workflow(facts))),
+        "Leader(…): experts: expected a list of Expert(…), got <Expert 'Clerk'> (Expert)",
+    ),
     "Leader(profile, [flow])": (
         lambda: Leader(Profile(name="Boss"), [flow]),
         "Leader(…): expert: expected Expert(…), got <BuiltinWorkflow 'flow': 1 operator, engine builtin> (BuiltinWorkflow)",

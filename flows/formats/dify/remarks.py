@@ -15,6 +15,7 @@ from operad.flows.formats.fields import Declared, Owner, Remark, Use, remarks_on
 from operad.flows.formats.shapes import Fields, each_of, fields_of, text_of
 from operad.flows.node_graph import NodeGraph
 from operad.operators.node import ERROR_TYPE
+from operad.operators.variables import Selector
 
 
 def remarks_of(graph: NodeGraph, plugins: Plugins) -> Iterator[Remark]:
@@ -26,13 +27,15 @@ def remarks_of(graph: NodeGraph, plugins: Plugins) -> Iterator[Remark]:
     """
     if any(EXTRA in each.extra for each in (graph, *graph.nodes, *graph.edges)):
         operad_ids = {dify_id: operad_id for operad_id, dify_id in Writer(graph, plugins).ids.items()}
-        standing = {spec.id for spec in graph.nodes} - graph.runnable.by_id.keys()
+        standing = graph.runnable.left_out
         yield from (Owner(node_id).remark("edges", Declared(Use.NOTE, _STANDS)) for node_id in sorted(standing))
         remarks = remarks_on_values(values_of(graph, plugins), plugins, operad_ids)
         yield from (remark for remark in remarks if remark.node not in standing)
-        read = (each for spec in graph.nodes for each in selectors_named(spec.params) if each.variable == ERROR_TYPE)
-        for node_id in dict.fromkeys(each.node for each in read):
-            yield Owner(node_id).remark(ERROR_TYPE, Declared(Use.NOTE, _OTHER_NAMES))
+        read = {each for spec in graph.nodes for each in selectors_named(spec.params)}
+        for spec in graph.nodes:
+            goes_on = fields_of(fields_of(spec.params).get("failure")).get("then", "end") != "end"
+            if goes_on and Selector(ERROR_TYPE, spec.id) in read:
+                yield Owner(spec.id).remark(ERROR_TYPE, Declared(Use.NOTE, _OTHER_NAMES))
 
 
 _STANDS = "no path leads to this node from the start, and it does not run"

@@ -121,7 +121,7 @@ const UNSAID = new Set(["job_id", "usage", "status", "time", "progress"]); // fi
 /** All texts in a value. */
 function strings(value, into = []) {
   if (typeof value === "string") into.push(value);
-  else if (typeof value === "number") into.push(String(value));
+  else if (typeof value === "number" || typeof value === "bigint") into.push(String(value));
   else if (value && typeof value === "object") for (const [key, each] of Object.entries(value)) if (!UNSAID.has(key)) strings(each, into);
   return into;
 }

@@ -558,6 +558,19 @@ SENDS = {
     "required": ["send"],
 }
 
+ELM = {"street": "Elm", "town": "Ely"}
+SHIPS = {
+    "type": "object",
+    "properties": {
+        "to": {
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "town": {"type": "string"}},
+            "required": ["street", "town"],
+        }
+    },
+    "required": ["to"],
+}
+
 
 @pytest.mark.parametrize(
     ("schema", "wanted", "text", "value"),
@@ -587,6 +600,9 @@ SENDS = {
             '{"send": "yes"}',
             {"send": "yes"},
         ),
+        (SHIPS, """as JSON: {"street": text, "town": text}""", '{"street": "Elm", "town": "Ely"}', {"to": ELM}),
+        (SHIPS, """as JSON: {"street": text, "town": text}""", '{"to": {"street": "Elm", "town": "Ely"}}', {"to": ELM}),
+        ({"enum": ["yes", "no"]}, "one of: yes, no", "N", "no"),
     ],
 )
 def test_an_answer_is_text_or_yes_or_no_or_json_or_the_only_field_of_an_object_whichever_fits(
@@ -604,6 +620,10 @@ def test_an_answer_is_text_or_yes_or_no_or_json_or_the_only_field_of_an_object_w
         ({"enum": ["refund", "complaint"]}, "", "'' is not one of ['refund', 'complaint']"),
         (SENDS, "perhaps", "'perhaps' is not one of ['yes', 'no']"),
         (SENDS, '{"sent": "yes"}', "'send' is a required property"),
+        (SHIPS, '{"street": "Elm"}', "as the value of 'to': 'town' is a required property"),
+        (SHIPS, '{"to": {"street": "Elm"}}', "$.to: 'town' is a required property"),
+        ({"enum": ["no", "se", "dk"]}, "n", "'n' is not one of ['no', 'se', 'dk']"),
+        ({"type": "string", "minLength": 2}, "n", "'n' is too short"),
         ({**SENDS, "minProperties": 2}, "yes", "does not have enough properties"),
         ({"type": "object"}, "[" * 100_000, "is not of type 'object'"),
         ({"type": "number"}, "NaN", "NaN and Infinity are not JSON"),

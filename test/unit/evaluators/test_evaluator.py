@@ -350,7 +350,13 @@ async def test_without_a_status_or_a_reason_there_is_no_verdict(left_out, proble
     assert problem in tasks[1].lesson
 
 
-@pytest.mark.parametrize("score", [-1, 11, 3.5, "7", None])
+async def test_slips_of_a_verdict_that_have_one_reading_cost_no_further_call():
+    message, tasks = await judge(verdict(status="execution_error", blame="b", score="7"))
+    assert (message.status, message.blame, message.score) == (WorkflowStatus.EXECUTION_ERROR, ("b",), 7)
+    assert len(tasks) == 1
+
+
+@pytest.mark.parametrize("score", [-1, 11, 3.5, "seven", None])
 async def test_a_score_is_a_whole_number_from_0_to_10(score):
     _, tasks = await judge(verdict(score=score), verdict(score=0))
     assert "$.score" in tasks[1].lesson

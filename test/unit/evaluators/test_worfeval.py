@@ -255,6 +255,12 @@ def test_findings_say_what_to_change():
     assert found.figures["node"] == {"precision": 0.5, "recall": 0.5, "f1": 0.5}
 
 
+def test_a_task_in_other_capitals_is_told_how_to_write_it():
+    found = lessons("Node:\n1: A\n2: b\n3: c\n4: d\nEdge: (START,1) (1,2) (1,3) (2,4) (3,4)")
+    assert found.findings[0] == "write step 1 as 'a', not as 'A'"
+    assert not [finding for finding in found.findings if "add it" in finding or "leave it out" in finding]
+
+
 def test_what_is_no_workflow_is_told_the_form():
     found = lessons("Sorry.")
     assert found.score == 0

@@ -122,6 +122,13 @@ def test_a_part_that_is_not_there_is_none(file, name):
     there = variables(_1={"o": {"a": 1}, "xs": [1, 2], "s": "text", "f": file, "none": None})
     assert there.get(Selector(name, "1")) is None
     assert there.get(Selector(name, "2")) is None
+    assert Selector(name, "1") not in there
+
+
+def test_a_part_that_is_none_is_there():
+    there = variables(_1={"o": {"a": None}, "xs": [None]})
+    assert Selector("o.a", "1") in there
+    assert Selector("xs.0", "1") in there
 
 
 def test_a_variable_is_there_when_its_node_ran():

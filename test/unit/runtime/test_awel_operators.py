@@ -102,6 +102,14 @@ def test_a_branch_takes_the_way_to_the_operator_that_it_names(engine: type[Workf
     assert ("short" in result, "long" in result) == (said.startswith("short"), said.startswith("long"))
 
 
+def test_an_edge_from_a_branch_has_its_port_also_if_the_list_names_the_operator_after_it_first() -> None:
+    branch = BranchOperator({(lambda text: True): "short", (lambda text: False): "long"})
+    short, long = operator(lambda: "short", id="short"), operator(lambda: "long", id="long")
+    end = operator(lambda: "end", id="end")
+    flow = Workflow([[short, long] >> end, start >> branch, [branch] >> short, [branch] >> long])
+    assert [step in flow.run("abc") for step in ("short", "long")] == [True, False]
+
+
 def test_streams_pass_between_awel_operators_and_are_lists_for_others(engine: type[Workflow]) -> None:
     stream = AwelOperator(Words(), id="words")
 

@@ -18,6 +18,7 @@ from operad.runtime import (
     AnswerError,
     ChatStore,
     Example,
+    FaultError,
     InputError,
     InvalidError,
     Job,
@@ -356,6 +357,39 @@ def test_another_message_takes_the_place_of_a_paused_one():
     assert flow.resume(paused.value.run_id, False).text == "Not paid."
 
 
+def paused_run(send, *given):
+    """The id of the run with which a method of a chat pauses."""
+    with pytest.raises(PausedError) as paused:
+        send(*given)
+    return paused.value.run_id
+
+
+def test_a_chat_remembers_the_last_run_that_paused_and_forgets_only_that(tmp_path):
+    flow, store = Workflow(pay), tmp_path / "chats.db"
+    chat, other = flow.chat("ada", store=store), flow.chat("ada", store=store)
+    first, second = paused_run(chat.send, "9 euros"), paused_run(other.send, "8 euros")
+    assert chat.resume(False, second).text == "Not paid."
+    assert paused_run(chat.resume, True) == first
+    assert chat.resume(True).text == "Paid."
+    third = paused_run(chat.send, "7 euros")
+    assert paused_run(other.resume, True, third) == third
+    assert other.resume(True).text == "Paid."
+    assert [turn.text for turn in chat.turns] == ["8 euros", "Not paid.", "9 euros", "Paid.", "7 euros", "Paid."]
+
+
+def test_a_paused_message_is_stored_after_the_messages_that_were_sent_meanwhile(tmp_path):
+    flow, store = Workflow(pay), tmp_path / "chats.db"
+    chat, other = flow.chat("ada", store=store), flow.chat("ada", store=store)
+    first, second = paused_run(chat.send, "9 euros"), paused_run(other.send, "8 euros")
+    assert other.resume(False).text == "Not paid."
+    assert paused_run(chat.resume, True) == first
+    third = paused_run(chat.send, "7 euros")
+    assert chat.resume(True, first).text == "Paid."
+    assert chat.resume(False).text == "Not paid."
+    assert [turn.text for turn in chat.turns[::2]] == ["8 euros", "9 euros", "7 euros"]
+    assert len({first, second, third}) == 3
+
+
 async def test_a_message_whose_run_asks_a_person_raises_is_not_kept_and_leaves_the_chat_free():
     @operator
     async def order(job: Job, context: RunContext) -> str:
@@ -493,6 +527,76 @@ def test_the_text_of_a_nested_workflow_that_is_tried_again_is_streamed_once():
     flow = Workflow()
     flow.add(Workflow(breaking, name="inner"), policy=Policy(retry=Retry(attempts=2, first_delay=0.01)))
     assert list(flow.stream_text("x")) == ["One ", "two."]
+
+
+@operator(id="talk")
+async def breaks(job: Job) -> AsyncIterator[str]:
+    yield "One "
+    raise ConnectionError
+
+
+@operator(id="talk")
+async def spare(job: Job) -> AsyncIterator[str]:
+    yield "Spare "
+    yield "text."
+
+
+@operator
+async def at_fault(job: Job, context: RunContext) -> AsyncIterator[str]:
+    yield "One " if context.round == 1 else "Two "
+    if context.round == 1:
+        raise FaultError("again", lesson="Write two.", blame=["at_fault"])
+    yield "words."
+
+
+def with_fallback(step, fallback):
+    flow = Workflow()
+    flow.add(step, policy=Policy(fallback=fallback))
+    return flow
+
+
+@pytest.mark.parametrize(
+    ("flow", "pieces"),
+    [
+        (with_fallback(breaks, "sorry"), ["sorry"]),
+        (Workflow(breaks, policy=Policy(fallback="sorry")), ["sorry"]),
+        (with_fallback(Workflow(breaks, name="inner"), Workflow(spare, name="other")), ["Spare ", "text."]),
+        (Workflow(Workflow(breaks, policy=Policy(fallback=""), name="inner")), []),
+        (Workflow(at_fault, max_rounds=2), ["Two ", "words."]),
+        (Workflow(Workflow(at_fault, max_rounds=2, name="inner")), ["Two ", "words."]),
+    ],
+)
+def test_text_that_a_fallback_or_another_round_can_replace_comes_at_the_end(flow, pieces):
+    assert list(flow.stream_text("x")) == pieces
+
+
+def test_the_text_of_a_nested_workflow_that_another_round_repeats_comes_at_the_end():
+    rounds: list[int] = []
+
+    @operator
+    async def again(job: Job) -> AsyncIterator[str]:
+        rounds.append(1)
+        yield "One "
+        if len(rounds) == 1:
+            raise FaultError("again", lesson="Go on.", blame=["inner"])
+        yield "two."
+
+    assert list(Workflow(Workflow(again, name="inner"), max_rounds=2).stream_text("x")) == ["One ", "two."]
+    assert len(rounds) == 2
+
+
+def test_a_stream_of_a_workflow_that_is_nested_in_itself_ends():
+    flow = Workflow(name="flow")
+    flow.add(flow)
+    with pytest.raises(InvalidError, match="nested-in-itself"):
+        list(flow.stream_text("x"))
+
+
+def test_the_text_of_a_fallback_is_no_part_of_the_text_before_it():
+    live = AnswerStream(("a",))
+    assert live.next(events.TokenStreamed(text="One ", path=("a",), attempt=1)) == "One "
+    assert live.next(events.FellBack(error="x", to="a constant", path=("a",), attempt=1)) == ""
+    assert live.next(events.TokenStreamed(text="Spare.", path=("a",), attempt=1)) == ""
 
 
 def test_an_answer_that_begins_anew_is_told():

@@ -124,6 +124,11 @@ def test_operators_without_an_id_are_named_by_their_instruction_and_get_a_number
     assert Operator("— !").get_id() == "operator"
 
 
+def test_automatic_ids_follow_the_order_of_the_list_also_if_an_edge_names_a_later_operator():
+    early, late, start = Operator("Check."), Operator("Check."), Operator("Start.")
+    assert edges(Workflow([early, start >> late >> early])) == {"check": ["check_2"], "start": [], "check_2": ["start"]}
+
+
 def test_an_id_stays_once_an_operator_is_in_a_workflow():
     one, other = Operator("Check."), Operator("Check.")
     Workflow(other)

@@ -73,10 +73,59 @@ async def test_further_answers_and_inputs_go_to_a_parameter_with_two_stars_by_th
     assert (await run([facts, *sizes] >> operator(report))).output == "['a', 'b'] {'one': 3, 'two-b': 3}"
     assert (await run(sizes >> operator(every))).output == {"one": 3, "two-b": 3}
     assert (await run(given, {"x": 1, "y": "b"})).output == "1 {'y': 'b'}"
-    with pytest.raises(OperatorError, match="the answer of 'facts' is not a valid int for parameter 'answers'"):
-        await run(facts >> operator(every))
+    with pytest.raises(OperatorError, match="the answer of 'words' is not a valid int for parameter 'answers'"):
+        await run(operator(lambda job: "three", id="words") >> operator(every))
     with pytest.raises(OperatorError, match="the item of the map needs a parameter with a name, such as `item`"):
         await run(Map("each", every, over=lambda job: [1]))
+
+
+async def test_answers_for_a_parameter_with_two_stars_are_checked_before_the_run():
+    def every(**answers: int) -> str:
+        return str(answers)
+
+    def report(job: Job, **others: str) -> str:
+        return f"{job.goal} {others}"
+
+    def jobs(**jobs: Job) -> str:
+        return str(jobs)
+
+    clash = r"parameter 'job' has the name of an answer or input for '\*\*others'; rename the parameter"
+    misfit = "parameter 'answers' is annotated as int, and the answers of operator 'facts' are Claims"
+    with pytest.raises(InvalidError, match=misfit):
+        await run(facts >> operator(every))
+    with pytest.raises(InvalidError, match=r"the item of the map needs a parameter with a name, such as `item`"):
+        await run(facts >> Map("each", every, over="facts.claims"))
+    with pytest.raises(InvalidError, match=clash):
+        await run(operator(lambda text: text, id="job") >> operator(report))
+    with pytest.raises(OperatorError, match=clash):
+        await run(report, {"job": "x"})
+    with pytest.raises(
+        InvalidError, match=r"parameter '\*\*jobs' takes answers; take the job with a parameter of its own"
+    ):
+        await run(facts >> operator(jobs))
+
+
+async def test_a_parameter_with_two_stars_in_a_map_gets_the_answers_of_the_other_operators_before_the_map():
+    def size(job: Job) -> int:
+        return len(job.goal)
+
+    def each(item: str, one: int, **others: int) -> str:
+        return f"{item} {one} {others}"
+
+    def alone(item: str, **others: int) -> str:
+        return f"{item} {others}"
+
+    sizes = [operator(size, id=name) for name in ("one", "two-b")]
+    assert (await run(sizes >> Map("each", each, over=lambda job: ["a"]))).output == ["a 3 {'two-b': 3}"]
+    assert (await run(sizes >> Map("each", alone, over=lambda job: ["a"]))).output == ["a {'one': 3, 'two-b': 3}"]
+
+
+async def test_of_two_ids_with_one_name_the_exact_one_is_bound():
+    def both(x_y: str, **others: str) -> str:
+        return f"{x_y} {others}"
+
+    dash, line = operator(lambda job: "dash", id="x-y"), operator(lambda job: "line", id="x_y")
+    assert (await run([dash, line] >> operator(both))).output == "line {'x-y': 'dash'}"
 
 
 async def test_a_single_parameter_takes_the_answer_of_the_only_operator_before_it():

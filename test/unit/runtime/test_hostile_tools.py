@@ -4,8 +4,10 @@ import asyncio
 import json
 import socket
 import sys
+from dataclasses import dataclass
 
 import pytest
+from pydantic import BaseModel
 
 from operad.operators.mcp import MOST_DESCRIPTION, McpTools, StdioServer
 from operad.runtime.events import ToolCalled, ToolReturned
@@ -91,6 +93,16 @@ class UnspeakableError(Exception):
         raise ValueError("nobody may know")
 
 
+@dataclass
+class Image:
+    name: str
+    data: bytes
+
+
+class ImageModel(BaseModel):
+    images: dict[int, set[bytes]]
+
+
 def circle():
     inside = []
     inside.append(inside)
@@ -109,6 +121,10 @@ def deep():
     [
         ("x" * 50_000_000, "x" * 16_000 + "\n[… cut: 49,984,000 more characters]"),
         (b"\xff\x00", '"<2 bytes that are not text>"'),
+        (bytearray(b"\xff\x00"), '"<2 bytes that are not text>"'),
+        (Image("a.png", b"\xff\x00"), '{"name": "a.png", "data": "<2 bytes that are not text>"}'),
+        (ImageModel(images={1: {b"\xff"}}), '{"images": {"1": ["<1 bytes that are not text>"]}}'),
+        ({1: Image("a.txt", b"a"), (2, 3): b"\xff"}, '{"1": {"name": "a.txt", "data": "a"}, "(2, 3)": "<1 bytes'),
         ("\udc80 half", "? half"),
         ("\x00\x1b[2J", "\x00\x1b[2J"),
         (circle(), "ValueError: Circular reference detected"),
@@ -116,7 +132,20 @@ def deep():
         ({(1, 2): 3}, '{"1,2": 3}'),
         (UnspeakableError(), "UnspeakableError, whose text cannot be read"),
     ],
-    ids=["huge", "bytes", "half a character", "controls", "a circle", "deep", "keys", "an error without words"],
+    ids=[
+        "huge",
+        "bytes",
+        "bytearray",
+        "dataclass",
+        "model",
+        "mapping",
+        "half a character",
+        "controls",
+        "a circle",
+        "deep",
+        "keys",
+        "an error without words",
+    ],
 )
 async def test_whatever_a_tool_gives_back_a_model_is_told_something(value, said):
     assert (await told(("give", {}), gives(value))).startswith(said)

@@ -1297,3 +1297,13 @@ async def test_an_experts_operator_may_blame_whoever_produced_its_input():
     asked = [task.lesson for task in cast("ScriptedReasoner", team[0].reasoner).tasks]
     assert asked == ["", "Give dates."]
     assert len(cast("ScriptedReasoner", team[1].reasoner).tasks) == 2
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_an_expert_uses_its_own_reasoner_or_else_the_model_of_its_workflow_also_in_a_team(given):
+    of_workflow, own = ScriptedReasoner(lambda task: "of the workflow"), ScriptedReasoner(lambda task: "own")
+    workflow = BuiltinWorkflow(Operator("Answer."), model=of_workflow)
+    expert = Expert(Profile(name="X"), workflow, own if given else None)
+    leader = Leader(Profile(name="Boss"), [expert], ScriptedReasoner([split(part("a"))]))
+    told = [expert.execute("x").scratchpad, expert.chat().send("x").text, leader.execute("x").scratchpad]
+    assert told == ["own" if given else "of the workflow"] * 3

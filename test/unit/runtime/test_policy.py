@@ -920,6 +920,59 @@ def test_a_fallback_has_a_policy_of_its_own_so_that_fallbacks_can_follow_each_ot
     assert timed(workflow)[0] == "third"
 
 
+@pytest.mark.parametrize("last", ["unclear", WorkflowMessage(scratchpad="unclear")])
+def test_the_last_of_fallbacks_that_follow_each_other_chooses_a_port(engine, last):
+    first, second = (Operator("Refund?", id=name, ports=["refund", "question"]) for name in ("first", "second"))
+    second.policy = Policy(fallback=last)
+    workflow = engine(policy=Policy(fallback=second))
+    workflow.add([first["refund"] >> Do("pay"), first["question"] >> Do("reply")])
+    issues = [(issue.code, issue.where) for issue in workflow.graph().check()]
+    assert issues == [("fallback-port", "first")]
+    second.policy = Policy(fallback=WorkflowMessage(ports=("refund",)))
+    assert not workflow.graph().check()
+
+
+def test_fallbacks_that_lead_back_to_themselves_are_an_issue(engine):
+    def issues(workflow):
+        return [(issue.code, issue.where, issue.message.split(": ")[-1]) for issue in workflow.graph().check()]
+
+    a, b = Operator("A.", id="a"), Operator("B.", id="b")
+    a.policy, b.policy = Policy(fallback=b), Policy(fallback=a)
+    assert issues(engine([a, Do("c")])) == [("fallback-cycle", "a", "b → a → b; remove one of them")]
+
+    itself = engine(name="itself")
+    itself.policy = Policy(fallback=itself)
+    itself.add([Do("a"), Do("b")])
+    assert issues(itself) == [("fallback-cycle", "a", "itself → itself; remove one of them")]
+
+    inner, outer = engine(name="inner"), engine(name="outer")
+    inner.add(Do("a"), policy=Policy(fallback=outer))
+    outer.add(inner)
+    assert issues(inner) == [("fallback-cycle", "a", "outer → outer; remove one of them")]
+    assert issues(outer) == [("fallback-cycle", "inner/a", "outer → outer; remove one of them")]
+
+
+def test_an_operator_without_a_policy_of_its_own_may_be_its_own_fallback_and_workflows_may_share_one(engine):
+    a = Do("a", failing(ConnectionError(), 1))
+    spare = chain(engine, a, name="spare")
+    workflow = chain(engine, Do("b", failing(ConnectionError())), a, policy=Policy(fallback=a))
+    workflow.add(Do("c", failing(ConnectionError())), policy=Policy(fallback=spare))
+    workflow.add(Do("d", failing(ConnectionError())), policy=Policy(fallback=spare))
+    assert not workflow.graph().check()
+
+
+def test_a_policy_that_only_switches_features_off_applies_too(engine):
+    first = Do("first", failing(ConnectionError()))
+    slow: Any = Do("slow", lambda: asyncio.sleep(100))
+    judge: Any = Do("judge")
+    slow.policy = judge.policy = Policy(timeout=False)
+    limited = chain(engine, first, policy=Policy(timeout=10, fallback=slow))
+    assert timed(limited)[1] == 100
+    limited.set_evaluator(judge)
+    assert "judge" not in limited.graph().policies
+    assert Operator("Check.", retry=2, policy=Policy(timeout=False)).policy == Policy(retry=2, timeout=False)
+
+
 def test_a_fallback_that_fails_is_the_error_and_what_it_stood_in_for_is_not_forgotten(engine):
     original, second = ValueError("the first fault"), KeyError("the second fault")
     policy = Policy(fallback=Do("spare", failing(second)))

@@ -411,9 +411,31 @@ async def test_without_native_tools_and_schemas_a_choice_may_hold_the_arguments(
     async with ScriptedModel(steps) as scripted:
         plain = scripted.model.model_copy(update={"tools": "constrained", "structured": False})
         assert await MonoModelReasoner(plain).infer(task(tools=(ADD, FAIL))) == "It is 4."
-    _, again, _ = scripted.requests
+    first, again, _ = scripted.requests
+    assert json.dumps({"add": ADD.parameters, "fail": FAIL.parameters}) in first["messages"][-1]["content"]
     assert again["messages"][-2]["content"] == '{"tool": "add", "arguments": {"a": 2, "b": 2}}'
     assert "Result of add:\n```\n4\n```" in again["messages"][-1]["content"]
+
+
+async def test_a_choice_may_hold_no_arguments_for_a_tool_that_requires_none_and_null_beside_answer():
+    def search(query: str = "all") -> str:
+        """Search."""
+        return query
+
+    steps = [Say('{"tool": "search", "arguments": {}}'), Say('{"tool": "answer", "arguments": null}'), Say("Done.")]
+    async with ScriptedModel(steps) as scripted:
+        plain = scripted.model.model_copy(update={"tools": "constrained", "structured": False})
+        assert await MonoModelReasoner(plain).infer(task(tools=(Tool.of(search),))) == "Done."
+    assert "Result of search:\n```\nall\n```" in scripted.requests[1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize("given", ["{}", "null"])
+async def test_arguments_that_a_choice_lacks_are_asked_for(given):
+    steps = [f'{{"tool": "add", "arguments": {given}}}', '{"a": 2, "b": 2}', '{"tool": "answer"}', "It is 4."]
+    async with ScriptedModel([*map(Say, steps)]) as scripted:
+        plain = scripted.model.model_copy(update={"tools": "constrained", "structured": False})
+        assert await MonoModelReasoner(plain).infer(task(tools=(ADD,))) == "It is 4."
+    assert "Give the arguments for one call of the tool 'add'" in scripted.requests[1]["messages"][-1]["content"]
 
 
 async def test_a_tool_without_parameters_is_called_at_once_and_rounds_end():

@@ -4,10 +4,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from operad.runtime.values.answer_slips import MAX_SLIPS
 from operad.runtime.values.errors import AnswerError, InvalidError
 from operad.runtime.values.schema import (
     MAX_ANSWER,
     SchemaMismatch,
+    faults,
     is_json_schema,
     is_strict,
     parse_output_schema,
@@ -212,6 +214,129 @@ def test_json_is_found_in_fences_and_prose_and_slips_are_mended(text):
 def test_an_answer_that_was_cut_off_is_not_mended():
     with pytest.raises(SchemaMismatch):
         validate(FORM, '{"a": 1, "b": ["x", "y', repair=False)
+
+
+SLIPS = {
+    "score": {"type": "integer", "maximum": 10},
+    "share": {"type": "number"},
+    "sure": {"type": "boolean"},
+    "kind": {"enum": ["praise", "Bug report"]},
+    "level": {"enum": [1, 2], "type": "integer"},
+    "tone": {"const": "calm"},
+    "limit": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+    "blame": array({"type": "string", "enum": ["title", "points"]}),
+    "scores": array({"type": "integer"}),
+    "steps": array({"$ref": "#/$defs/step"}),
+}
+STEP = {"type": "object", "properties": {"name": STRING, "hours": {"type": "integer"}}, "required": ["name"]}
+
+
+def slips_schema(*names):
+    return {**closed(**{name: SLIPS[name] for name in names}), "$defs": {"step": STEP}}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "read"),
+    [
+        ("score", "10", 10),
+        ("share", "-0.5e1", -5.0),
+        ("sure", "false", False),
+        ("kind", "Praise", "praise"),
+        ("kind", " bug report\n", "Bug report"),
+        ("level", "2", 2),
+        ("tone", "Calm", "calm"),
+        ("limit", "7", 7),
+        ("blame", "title", ["title"]),
+        ("blame", ["Title"], ["title"]),
+        ("scores", 3, [3]),
+        ("scores", ["3", 4], [3, 4]),
+        ("steps", {"name": "a"}, [{"name": "a"}]),
+        ("steps", [{"name": "a", "hours": "2"}], [{"name": "a", "hours": 2}]),
+    ],
+)
+def test_a_slip_with_one_reading_is_read(name, given, read):
+    result = validate(slips_schema(name), json.dumps({name: given}))
+    assert json.dumps(result) == json.dumps({name: read})
+
+
+def test_all_slips_of_an_answer_are_read_and_the_rest_stays_as_it_is():
+    answer = {"score": "9", "blame": "points", "kind": "BUG REPORT", "sure": True, "limit": None}
+    assert validate(slips_schema(*answer), json.dumps(answer)) == {
+        **answer,
+        "score": 9,
+        "blame": ["points"],
+        "kind": "Bug report",
+    }
+
+
+@pytest.mark.parametrize(
+    ("schema", "given"),
+    [
+        ({"type": "integer"}, "ten"),
+        ({"type": "integer"}, " 10"),
+        ({"type": "integer"}, "9.5"),
+        ({"type": "integer"}, "010"),
+        ({"type": "integer"}, "1" * 5_000),
+        ({"type": "integer", "maximum": 10}, "11"),
+        ({"type": "number"}, "1e999"),
+        ({"type": "boolean"}, "yes"),
+        ({"type": "boolean"}, "True"),
+        ({"type": "integer"}, True),
+        (STRING, 10),
+        ({"enum": ["a", "A"]}, "a "),
+        ({"enum": ["praise"]}, "compliment"),
+        ({"anyOf": [{"type": "integer"}, {"type": "array", "items": {"enum": ["10"]}}]}, "10"),
+        (array(STRING), "none"),
+        (array(STRING), "a, b"),
+        (array({}), "a"),
+        (array(True), 3),
+        (array({"type": ["integer", "null"]}), None),
+        (array({"enum": ["title"]}), "Title"),
+        (array(STEP), {}),
+        (array({"type": "object"}), {"items": []}),
+        ({**array({"type": "integer"}), "minItems": 2}, 3),
+        ({"propertyNames": {"enum": ["a"]}}, {"A": 1}),
+        ({"propertyNames": {"type": "integer"}}, {"1": 1}),
+    ],
+)
+def test_a_value_with_no_reading_or_several_keeps_its_faults(schema, given):
+    answer = {"value": given}
+    with pytest.raises(SchemaMismatch) as raised:
+        validate(closed(value=schema), json.dumps(answer))
+    assert str(raised.value).splitlines() == faults(closed(value=schema), answer)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"score": "3", "sure": "true", "why": "surplus"}',
+        'First {"score": "3", "sure": true}, then {"score": "9", "sure": true}.',
+    ],
+)
+def test_slips_are_not_read_in_an_answer_with_other_faults_or_in_one_of_several(text):
+    with pytest.raises(SchemaMismatch):
+        validate(slips_schema("score", "sure"), text)
+
+
+def test_an_item_alone_is_not_read_as_the_list_because_it_may_be_the_first_of_several():
+    with pytest.raises(SchemaMismatch):
+        validate(array(STEP), '{"name": "a"}')
+
+
+def test_slips_of_an_answer_that_was_cut_off_are_not_read():
+    with pytest.raises(SchemaMismatch):
+        validate(slips_schema("score"), '{"score": "1"}', repair=False)
+
+
+def test_a_value_that_fits_is_preferred_to_one_with_slips():
+    assert validate(slips_schema("score"), 'Not {"score": "3"} but {"score": 9}.') == {"score": 9}
+
+
+def test_slips_are_read_in_a_bounded_number_of_values():
+    scores = slips_schema("scores")
+    assert validate(scores, json.dumps({"scores": ["1"] * MAX_SLIPS})) == {"scores": [1] * MAX_SLIPS}
+    with pytest.raises(SchemaMismatch):
+        validate(scores, json.dumps({"scores": ["1"] * (MAX_SLIPS + 1)}))
 
 
 def test_every_fault_is_named_with_its_path():

@@ -121,6 +121,12 @@ def test_a_file_that_reads_the_type_of_an_error_is_told_that_it_has_other_names_
     assert [(each.node, each.lossy) for each in told] == ([("2", False)] if read == "error_type" else [])
 
 
+def test_a_variable_error_type_of_a_node_that_does_not_go_on_after_an_error_is_not_told():
+    end = {"type": "end", "title": "", "outputs": [{"variable": "x", "value_selector": ["2", "error_type"]}]}
+    graph = loaded(("2", {**ASK, "retry_config": {"retry_enabled": True, "max_retries": 2}}), ("3", end))
+    assert "error_type" not in {each.field for each in remarks_of(graph)}
+
+
 def test_nodes_of_dify_that_no_path_leads_to_are_told_and_do_not_run():
     standing = [("7", {**ASK, "guardrails": {"on": True}}), ("8", ASK)]
     end = {"type": "end", "title": "", "outputs": [{"variable": "x", "value_selector": ["1", "t"]}]}
@@ -133,6 +139,10 @@ def test_nodes_of_dify_that_no_path_leads_to_are_told_and_do_not_run():
     ]
     assert assemble(graph, NODE_TYPES).run({"t": "a"}).message.outputs == {"x": "a"}
     assert "unreachable" in {issue.code for issue in check(graph, NODE_TYPES)}
+    reads = NodeSpec("3", "end", {"outputs": [["x", ["text", "8"]]]})
+    read = replace(graph, nodes=[graph.by_id["1"], reads, graph.by_id["7"], graph.by_id["8"]])
+    [issue] = check(read.runnable, NODE_TYPES)
+    assert issue.message == "outputs[0].value: 'text' of '8': no path leads to node '8' from the start"
     joined = replace(graph, edges=[*graph.edges, Edge("8", "3")])  # the end would wait for it
     assert "unreachable" in {issue.code for issue in check(joined.runnable, NODE_TYPES)}
 

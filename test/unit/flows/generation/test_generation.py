@@ -266,6 +266,19 @@ def test_a_review_may_drop_earlier_notes_and_those_of_the_plan(design):
     assert (made.notes, made.dropped_notes) == ([], ["No node writes Excel."])
 
 
+def test_what_a_review_says_of_notes_holds_when_its_finding_is_contested(design):
+    base = replace(first(design), notes=("No node writes Excel.", "The language is not checked."))
+    finding = {"node": "3", "problem": "The length is open.", "change": "Say five sentences."}
+    review = {"evaluation": "", "findings": [finding], "notes": ["Long texts are cut."], "outdated": [1, 3]}
+    contest = {"reasoning": "", "operations": [], "wrong": [{"finding": 1, "reason": "no length was asked for"}]}
+    plan = {**CHANGE_PLAN, "notes": ["Only English is read."]}
+    model = Model(plan=[plan], build=[CHANGE_BUILT], judge=[review], mend=[contest])
+    made = design(model, CHANGE, base)
+    assert model.stages == ["plan", "build", "judge", "mend"]
+    assert made.graph.notes == ("The language is not checked.", "Long texts are cut.")
+    assert (made.notes, made.dropped_notes) == (["Long texts are cut."], ["No node writes Excel."])
+
+
 BROKEN = {"3": {"system": "", "user": ""}}
 """A fault that no rule can mend: it is not known what was meant."""
 MENDED = {"op": "set", "node": "3", "path": "user", "value": "Sum up in {{#1.language#}}: {{#2.text#}}"}

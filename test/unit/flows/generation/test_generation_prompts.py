@@ -162,6 +162,12 @@ def test_a_mend_is_told_which_nodes_it_may_change_and_how_the_types_that_a_findi
     }
     assert parts["Nodes that you may change"] == "2, and nodes that you add"
     assert "\ntts: " in parts["Node types concerned"]
+    [nodes_to_change] = [
+        part.text
+        for part in prompts.to_mend(graph, ["x"], [], OFFER, allowed=set())
+        if part.title == "Nodes that you may change"
+    ]
+    assert nodes_to_change == "nodes that you add"
     assert "Nodes that you may change" not in {part.title for part in prompts.to_mend(graph, ["x"], ["2"], OFFER)}
 
 

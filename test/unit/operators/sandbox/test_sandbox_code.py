@@ -236,6 +236,7 @@ def test_what_fails_in_a_given_module_fails_at_the_line_of_the_snippet():
         ("class A(dict): pass\n" + main("return {}"), "class inheritance", "line 1"),
         (main("x = 1\ndel x.y"), "'del' statement", "line 3"),
         ("from json import *\n" + main("return {}"), "Wildcard imports", "line 1"),
+        ("import os" + ".a" * 40 + "\n" + main("return {}"), "dotted import has more than 32", "line 1"),
     ],
 )
 def test_python_that_the_sandbox_does_not_know_is_found(code, said, line):
@@ -482,8 +483,8 @@ def test_the_check_names_what_a_module_of_the_sandbox_lacks():
         "from dataclasses import dataclass, asdict\ndef main():\n    from datetime import UTC, datetime\n    return {}"
     )
     assert [(issue.code, issue.message, issue.where) for issue in check_code(code)] == [
-        ("import", "from dataclasses import asdict: dataclasses of the sandbox lacks it", "line 1"),
-        ("import", "from datetime import UTC: datetime of the sandbox lacks it", "line 3"),
+        ("import", "from dataclasses import asdict: the sandbox lacks it", "line 1"),
+        ("import", "from datetime import UTC: the sandbox lacks it", "line 3"),
     ]
 
 
@@ -491,3 +492,29 @@ def test_a_snippet_may_try_to_import_what_the_sandbox_lacks():
     code = "try:\n    from datetime import UTC\nexcept ImportError:\n    UTC = 0\ndef main():\n    return {'utc': UTC}"
     assert check_code(code) == []
     assert run_code(code, {}) == {"utc": 0}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from collections import OrderedDict\n"
+        + main("return {}"),
+        "try:\n    import json\nexcept ImportError:\n    from functools import cached_property\n" + main("return {}"),
+        main("if not json:\n        from typing import cast\nreturn {}"),
+    ],
+)
+def test_imports_that_may_not_run_are_not_refused(code):
+    assert check_code(code) == []
+
+
+def test_modules_inside_modules_that_the_sandbox_lacks_are_found():
+    code = "from os.path import join\nfrom collections.abc import Iterable\nimport os.path, json.decoder\n"
+    assert [(issue.message, issue.where) for issue in check_code(code + main("return {}"))] == [
+        ("from collections.abc import Iterable: the sandbox lacks it", "line 2"),
+        ("import json.decoder: the sandbox lacks it", "line 3"),
+    ]
+
+
+def test_at_most_a_few_hundred_imports_are_checked():
+    code = "from math import " + ",".join(["a"] * 40_000) + "\n" + main("return {}")
+    assert len(check_code(code)) == 200

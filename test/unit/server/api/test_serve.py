@@ -488,8 +488,10 @@ async def test_inputs_with_defaults_may_be_left_out_and_a_goal_without_inputs_to
     (offer,) = offers_of(Source(file=str(file)))
     (tmp_path / "two.yaml").write_text(FLOW.replace("[[text, string]]", "[[text, string], [paper, file], [n, number]]"))
     (two,) = offers_of(Source(file=str(tmp_path / "two.yaml")))
+    (tmp_path / "all.yaml").write_text(FLOW.replace("string]]", "string]], defaults: {text: hi}"))
+    (all_given,) = offers_of(Source(file=str(tmp_path / "all.yaml")))
     names = [offer.agent.profile.name, two.agent.profile.name]
-    async with served(offer, two, offered(Code(echo))) as here, here.openai() as client:
+    async with served(offer, two, offered(Code(echo)), all_given) as here, here.openai() as client:
         said = await client.chat.completions.create(model=names[0], messages=[HELLO])
         begun = await here.http.post("/runs", json={"expert": names[0], "inputs": {"text": "t"}})
         run = await here.ended(begun.json()["id"])
@@ -501,20 +503,23 @@ async def test_inputs_with_defaults_may_be_left_out_and_a_goal_without_inputs_to
         ):
             await client.chat.completions.create(model=names[1], messages=[HELLO])
         async with Client(f"{here.url}/mcp") as mcp:
-            schemas = [tool.input_schema for tool in (await mcp.list_tools()).tools[:3]]
+            schemas = [tool.input_schema for tool in (await mcp.list_tools()).tools[:4]]
             called = await mcp.call_tool("two_yaml", {"inputs": {"text": "t", "paper": None, "n": 2}})
+            by_default = await mcp.call_tool("all_yaml", {})
     assert (said.choices[0].message.content, run["result"], called.content[0].text) == ("Hello", "t", "t")
-    assert [each["operators"] for each in experts] == [["1", "2"], ["1", "2"], ["code"]]
-    assert [each["defaults"] for each in experts] == [{"language": "en", "count": None}, {}, {}]
+    assert by_default.content[0].text == "hi"
+    assert [each["operators"] for each in experts] == [["1", "2"], ["1", "2"], ["code"], ["1", "2"]]
+    assert [each["defaults"] for each in experts] == [{"language": "en", "count": None}, {}, {}, {"text": "hi"}]
     assert (empty.status_code, empty.json()["error"]["message"]) == (
         400,
         "goal: is missing; say what is to be done, or give inputs",
     )
-    assert [schema["required"] for schema in schemas] == [["goal"], ["inputs"], ["goal"]]
+    assert [schema["required"] for schema in schemas] == [["goal"], ["inputs"], ["goal"], []]
     assert [schema["properties"]["inputs"].get("required") for schema in schemas] == [
         ["text"],
         ["text", "paper", "n"],
         None,
+        [],
     ]
     assert schemas[1]["properties"]["inputs"]["properties"] == {
         "text": {"anyOf": [{"type": "string"}, {"type": "null"}]},

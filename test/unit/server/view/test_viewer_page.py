@@ -73,7 +73,7 @@ def opened(browser, tmp_path):
                 route.abort()
 
         def heard(said):
-            broken = re.search(r"net::ERR_(CONNECTION|INCOMPLETE)|status of 422", said.text)  # by a test, on purpose
+            broken = re.search(r"net::ERR_(CONNECTION|SOCKET_NOT|INCOMPLETE)|status of 422", said.text)  # by a test, on purpose
             if said.type in ("error", "warning") and not broken:
                 faults.append(said.text)
 
@@ -368,6 +368,16 @@ def test_search_finds_names_and_what_was_said(brief):
     brief.keyboard.press("/")
     brief.keyboard.type("nobody said this")
     brief.wait_for_selector("#found :text('0 places found')")
+
+
+def test_search_finds_large_numbers(opened, runs):
+    events = [*runs("brief")]
+    called = next(at for at, event in enumerate(events) if type(event).__name__ == "ToolCalled")
+    events[called] = msgspec.structs.replace(events[called], arguments={"order": 2**63 + 1})
+    tab = opened(report(Trace.of(events)))
+    tab.locator("#search").fill(str(2**63 + 1))
+    tab.wait_for_selector("#found .snippet")
+    assert str(2**63 + 1) in tab.locator("#found .snippet").first.inner_text()
 
 
 def test_all_can_be_done_by_keyboard(brief):

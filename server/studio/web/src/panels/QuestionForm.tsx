@@ -52,6 +52,7 @@ function Fields({ schema, words, answer }: FormProps & { schema: Schema; words: 
   };
   return (
     <form onSubmit={submit}>
+      {buttons && <button type="submit" disabled hidden /> /* Enter uses the first submit button: it must not choose */}
       {fields.filter((field) => field !== buttons).map(({ name, of, needed, choices }) => (
         <label className="part" key={name}>
           <span className="part-name">{titleOf(name, of)}{needed || <span className="soft"> optional</span>}</span>
