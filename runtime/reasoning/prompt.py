@@ -182,21 +182,36 @@ def _passages(passages: Iterable[Passage]) -> Iterator[str]:
 def _messages(messages: Iterable[WorkflowMessage], lesson: str, mapped: Sequence[tuple[str, object]]) -> Iterator[str]:
     """Yield each message with its verdict, without the lists `mapped`.
 
-    Repetitions are left out: the text of a verdict if the text before it, which it judges, is a part of it, and a lesson
-    and lines of an evaluation that are part of `lesson`.
+    Repetitions are left out: the text of a verdict on the message before it, alone or together with the results of other
+    operators; and lessons and lines of an evaluation whose lines are in `lesson`, also as items of a list.
     """
-    previous_text = ""
+    previous: WorkflowMessage | None = None
+    feedback = _lines(lesson)
     for message in _without_lists(messages, mapped):
         text = _text_of(message)
-        is_verdict = message.status is WorkflowStatus.EXECUTION_ERROR and bool(previous_text)
-        repeats = is_verdict and f"\n\n{previous_text}\n\n" in f"\n\n{text}\n\n"
-        parts = [fence(text)] if text and not repeats else []
-        previous_text = text
+        parts = [fence(text)] if text and not (previous and _repeats(message, previous)) else []
+        previous = message
         if message.status is not WorkflowStatus.SUCCESS or message.evaluation or message.lesson:
-            evaluation = "\n".join(line for line in message.evaluation.splitlines() if line not in lesson)
+            lines = [line for line in message.evaluation.splitlines() if not line or not _lines(line) <= feedback]
+            evaluation = "\n".join(lines).strip()
             parts += [f"Verdict: {message.status.value}. {evaluation}".strip()]
-            parts += [f"Lesson: {message.lesson}"] if message.lesson not in lesson else []
+            parts += [f"Lesson: {message.lesson}"] if not _lines(message.lesson) <= feedback else []
         yield _titled(_title_of(message), "\n".join(parts))
+
+
+def _repeats(message: WorkflowMessage, previous: WorkflowMessage) -> bool:
+    """Return True for a verdict on the previous message that has the same text, or has this message among its parts."""
+    text = _text_of(previous)
+    is_part = any(
+        part.operator_id == previous.operator_id and part.item is None and _text_of(part) == text
+        for part in message.parts
+    )
+    return message.status is WorkflowStatus.EXECUTION_ERROR and (is_part or _text_of(message) == text)
+
+
+def _lines(text: str) -> set[str]:
+    """Return the lines of a text, without the dashes of a list."""
+    return {line.removeprefix("- ") for line in text.splitlines()}
 
 
 def _title_of(message: WorkflowMessage) -> str:

@@ -32,6 +32,7 @@ from operad.runtime.workflow.parameters import (
     Parameter,
     Special,
     as_value,
+    before_own,
     bindings,
     item_in,
     message_of,
@@ -331,14 +332,9 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             and message.operator_id in before
         ):
             return {text: message.scratchpad}  # a shortcut for the common case of one text
-        own_id = scope.operator_id if scope else self._id
         answers: dict[str, WorkflowMessage] = {}
-        for message in messages:
-            answer = as_value(message, scope)
-            if answer is not message or message.operator_id != own_id or message.operator_id in before:
-                answers.setdefault(message.operator_id, answer)
-            else:
-                break  # the operator's own earlier messages and the verdicts on them follow
+        for message in before_own(messages, scope, before):
+            answers.setdefault(message.operator_id, as_value(message, scope))
         if not before and (item := item_in(messages, scope)) is not None:
             return values_for_item(self._free, item, answers, self._others)
         if not before:

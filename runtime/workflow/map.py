@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict, deque
 from collections.abc import AsyncIterable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Generic, Literal, cast, overload
 
 from typing_extensions import TypeVar
@@ -23,13 +23,13 @@ from operad.runtime.values.errors import (
     shorten,
 )
 from operad.runtime.values.ids import settled_id
-from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.list_types import declared, fault_in_list
 from operad.runtime.workflow.map_items import Calls, ItemError, OnError, for_each
 from operad.runtime.workflow.nested import contains, items_in, plain_reader
-from operad.runtime.workflow.parameters import is_item
+from operad.runtime.workflow.parameters import before_own, is_item
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 T = TypeVar("T", default=Any)
@@ -243,8 +243,8 @@ class Map(BaseOperator[list[T]], Generic[T]):
             OperadError: The body failed for an item, and `on_error` is ``fail``. The runs of the other items were
                 cancelled and have ended.
         """
-        first_own = _earlier(call.messages)
-        before, own = tuple(call.messages[:first_own]), call.messages[first_own:]
+        before = tuple(before_own(call.messages, current_scope()))
+        own = _OwnResults(call.messages[len(before) :])
         over: tuple[str, ...] = ()
         if self._source:
             items = self._source(call.job)
@@ -254,7 +254,7 @@ class Map(BaseOperator[list[T]], Generic[T]):
 
         def call_for(item: Any, index: int) -> OperatorCall:
             message = self._message(call.job, item, index, over)
-            messages = (message, *before, *_own_of_item(own, item, self._id))
+            messages = (message, *before, *own.take(item))
             return OperatorCall(call.reasoner, call.job, messages, call.previous, call.lesson)
 
         outcomes = await for_each(
@@ -383,26 +383,28 @@ def _place_of(items: Sequence[Any], job: Job, before: Sequence[WorkflowMessage])
     return next(outputs, None) or next(inputs, ())
 
 
-def _earlier(messages: Sequence[WorkflowMessage]) -> int:
-    """Return the number of messages from predecessors: the index of the operator's own first message with a verdict.
+class _OwnResults:
+    """Earlier results of a blamed map, by item; equal items have their results in the order of the list.
 
-    A blamed operator, or the first operators of a blamed workflow, get their earlier messages, each followed by the
-    verdict on it, after the messages of their predecessors.
+    Args:
+        own: The earlier messages of the map, each followed by the verdict on it.
     """
-    scope = current_scope()
-    own_ids = scope.operators_around() if scope else frozenset[str]()
-    for index, (message, verdict) in enumerate(pairwise(messages)):
-        if message.operator_id in own_ids and verdict.status is WorkflowStatus.EXECUTION_ERROR:
-            return index
-    return len(messages)
 
+    def __init__(self, own: Sequence[WorkflowMessage]) -> None:
+        self._rounds: list[tuple[Mapping[str, deque[WorkflowMessage]], WorkflowMessage]] = []
+        for message, verdict in zip(own[::2], own[1::2], strict=False):
+            results = defaultdict[str, deque[WorkflowMessage]](deque)
+            for part in message.parts:
+                if part.item is not None:
+                    results[_as_json(part.item)].append(part.changed(operator_id=message.operator_id))
+            # The verdict bears the result of the whole map, which is left out for the single item.
+            self._rounds.append((results, verdict.changed(scratchpad="", outputs={}, parts=())))
 
-def _own_of_item(own: Sequence[WorkflowMessage], item: Any, map_id: str) -> Iterator[WorkflowMessage]:
-    """Yield the earlier messages of a blamed map for an item, each followed by the verdict on the map."""
-    for message, verdict in zip(own[::2], own[1::2], strict=False):
-        part = next((part for part in message.parts if (part.item == item) is True), None)
-        if part is not None:
-            yield from (part.changed(operator_id=map_id), verdict)
+    def take(self, item: Any) -> Iterator[WorkflowMessage]:
+        """Yield the next earlier results of an item, each followed by the verdict on the map."""
+        for results, verdict in self._rounds:
+            if found := results.get(_as_json(item)):
+                yield from (found.popleft(), verdict)
 
 
 def _as_workflow(body: Any) -> Workflow:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Literal
 
+from pydantic import BaseModel
+
 from operad.runtime.events import Progress, Scope, emit
 from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.graph.call import OperatorCall
@@ -225,5 +227,7 @@ def _failure(error: Exception, index: int, name: str, said: Mapping[int, Outcome
 
 
 def _is_whole(value: object) -> bool:
-    """Return True for what a user's function returned by mistake: a single value, a text or a mapping."""
-    return isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable)
+    """Return True for a value that a user's function returned by mistake: a text, a mapping, a model or a single value."""
+    is_model = getattr(type(value), "__iter__", None) is BaseModel.__iter__  # which yields the fields
+    is_single = isinstance(value, str | bytes | bytearray | memoryview | Mapping) or not isinstance(value, Iterable)
+    return is_model or is_single

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, is_dataclass
+from itertools import pairwise
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
@@ -21,7 +22,7 @@ from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import FaultError, InputError, did_you_mean, shorten
 from operad.runtime.values.ids import as_name
-from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.output import Output, is_class
 from operad.runtime.values.output import name as name_of_type
 from operad.runtime.workflow.nested import Within, plain_reader
@@ -389,6 +390,28 @@ def _operator_of(message: WorkflowMessage, scope: Scope | None) -> BaseOperator 
 def item_in(messages: Sequence[WorkflowMessage], scope: Scope | None) -> WorkflowMessage | None:
     """Return the message with which the map around this workflow passes its item; None if there is no such map."""
     return next((message for message in messages if _is_item_around(message, scope)), None)
+
+
+def before_own(
+    messages: Sequence[WorkflowMessage], scope: Scope | None, before: Sequence[str] = ()
+) -> Sequence[WorkflowMessage]:
+    """Return the messages of predecessors, without the operator's own earlier messages and the verdicts on them.
+
+    A blamed operator, or the first operators of a blamed workflow or map, get their earlier messages, each followed by
+    the verdict on it, after the messages of their predecessors.
+
+    Args:
+        messages: The messages that the operator gets.
+        scope: The operator's context in the run.
+        before: Ids of the predecessors; by default those in the run.
+    """
+    for index, (message, verdict) in enumerate(pairwise(messages)):
+        if scope is not None and verdict.status is WorkflowStatus.EXECUTION_ERROR and not is_item(message):
+            run: Any = scope.run  # a `Run`
+            own_ids = scope.operators_around().difference(before or run.build.before.get(scope.operator_id, ()))
+            if message.operator_id in own_ids:
+                return messages[:index]
+    return messages
 
 
 def is_item(message: WorkflowMessage) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import count
 from typing import Any, cast
 
 import pytest
@@ -650,6 +651,49 @@ async def test_each_item_of_a_blamed_map_gets_its_earlier_result_and_the_verdict
     assert [heard[-1].lesson for heard in body.heard[2:]] == ["better", "better"]
 
 
+async def test_an_item_of_a_blamed_map_gets_no_results_of_other_items(chain: New) -> None:
+    _, body = await blamed_twice(chain, "items", Judge(fault("better", "each"), PRAISE), items=["a", "b"])
+
+    assert [(verdict.scratchpad, verdict.outputs, verdict.parts) for *_, verdict in body.heard[2:]] == [
+        ("", {}, ())
+    ] * 2
+
+
+async def test_equal_items_of_a_blamed_map_get_their_own_results(chain: New) -> None:
+    numbers = count()
+
+    async def number(heard: Heard) -> str:
+        return f"r{next(numbers)}"
+
+    body, items = Do("number", number), ["a", "a", True, 1]
+    judge = Judge(fault("better", "each"), PRAISE)
+    await run(chain(Map("each", body, over="items", concurrency=1), judge=judge, max_rounds=2), items=items)
+
+    assert [heard[-2].scratchpad for heard in body.heard[4:]] == ["r0", "r1", "r2", "r3"]
+
+
+async def test_items_after_a_skipped_one_get_their_own_results(chain: New) -> None:
+    body, judge = raising("a", ValueError()), Judge(fault("better", "each"), PRAISE)
+    each = Map("each", body, over="items", on_error="skip", concurrency=1)
+    await run(chain(each, judge=judge, max_rounds=2), items=["a", "b"])
+
+    heard = [[message.scratchpad for message in messages] for messages in body.heard]
+    assert heard == [["a"], ["b"], ["a"], ["b", "B", ""]]
+
+
+async def test_a_function_in_a_blamed_map_gets_the_item_and_not_the_verdict(chain: New) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def improve(judge: str, index: int) -> str:
+        seen.append((judge, index))
+        return judge.upper()
+
+    judge = Judge(fault("better", "each"), PRAISE)
+    await run(chain(Map("each", improve, over="items"), judge=judge, max_rounds=2), items=["a", "b"])
+
+    assert seen == [("a", 0), ("b", 1)] * 2
+
+
 async def test_its_own_earlier_items_are_no_list_before_it(chain: New) -> None:
     message, body = await blamed_twice(chain, "items", Judge(fault("better", "each"), PRAISE), items=["a"])
 
@@ -1086,12 +1130,32 @@ def test_a_generator_is_closed_when_an_item_fails():
     assert closed == ["closed"]
 
 
-@pytest.mark.parametrize(("value", "said"), [(3, r"3 \(int\)"), ("words", r"'words' \(str\)"), ({"a": 1}, r"{'a': 1}")])
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (3, r"3 \(int\)"),
+        ("words", r"'words' \(str\)"),
+        ({"a": 1}, r"{'a': 1}"),
+        (bytearray(b"ab"), "bytearray"),
+        (Usage(), "Usage"),
+    ],
+)
 def test_a_function_that_returns_no_items_is_an_error(value, said):
     with pytest.raises(
         OperatorError, match=rf"map 'each': over: the function returned {said}.*; it must return a list"
     ):
         Workflow(Map("each", shout, over=lambda job: value)).run("words")
+
+
+def test_a_model_with_an_iterator_of_its_own_is_a_list_of_items():
+    class Basket(BaseModel):
+        fruit: list[str]
+
+        def __iter__(self) -> Iterator[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
+            return iter(self.fruit)
+
+    flow = Workflow(Map("each", shout, over=lambda job: Basket(fruit=["fig"])))
+    assert flow.run("words").output == ["FIG"]
 
 
 @operator

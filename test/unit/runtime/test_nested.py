@@ -22,7 +22,7 @@ from operad.runtime.events import (
     emit,
 )
 from operad.runtime.testing import ScriptedReasoner
-from operad.runtime.values.errors import InvalidError, OperatorError
+from operad.runtime.values.errors import FaultError, InvalidError, OperatorError
 from operad.runtime.values.message import Job, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.workflow.decorator import operator as step
 from operad.runtime.workflow.map import Map
@@ -655,3 +655,33 @@ def test_a_result_of_a_map_whose_body_has_several_last_operators_holds_their_ans
     flow = Workflow(step(lambda: [1, 2], id="n") >> Map("m", each=_two_tails()) >> _said)
     result = flow.run("x", model=ScriptedReasoner({"a": "A"}))
     assert json.loads(result.text) == [{"a": "A", "b": 7}] * 2 == result["m"]
+
+
+def test_a_function_in_a_blamed_workflow_gets_the_predecessor_and_not_the_verdict():
+    heard: list[str] = []
+
+    def shout(text: str) -> str:
+        heard.append(text)
+        return text.upper()
+
+    def judge(inner: str) -> None:
+        if len(heard) == 1:
+            raise FaultError("bad", blame=["inner"])
+
+    flow = Workflow(step(lambda: "word", id="source") >> Workflow(shout, name="inner"), evaluator=judge)
+    assert flow.run("x").output == "WORD"
+    assert heard == ["word"] * 2
+
+
+def test_a_predecessor_with_the_id_of_the_workflow_is_no_earlier_message_of_it():
+    def never(report: str) -> None:
+        raise FaultError("bad", blame=["report"])
+
+    report = Workflow(step(lambda: "r", id="report"), evaluator=never, max_rounds=1, name="inner")
+    both = [step(lambda: "c", id="check"), report]
+
+    def join(check: str, inner: str) -> str:
+        return check + inner
+
+    flow = Workflow(step(lambda: 1, id="n") >> Workflow(both >> step(join), name="check"))
+    assert flow.run("x").output == "cr"

@@ -619,12 +619,32 @@ def test_a_verdict_on_several_results_repeats_neither_that_of_the_operator_nor_l
         status=WorkflowStatus.EXECUTION_ERROR,
         evaluation="Bad.\nToo long",
         operator_id="judge",
+        parts=(WorkflowMessage(scratchpad="OTHER", operator_id="text"), own),
     )
-    task = Task(job=Job(goal="g"), instruction="i", workflow_messages=(own, verdict), lesson="- Too long: cut it")
+    task = Task(job=Job(goal="g"), instruction="i", workflow_messages=(own, verdict), lesson="Faults:\n- Too long")
     said = render(task)[-1]["content"]
     assert (said.count("OWN"), said.count("OTHER"), said.count("Bad."), said.count("Too long")) == (2, 0, 1, 1)
     unlike = own.model_copy(update={"scratchpad": "OTH"})
     assert "OTHER" in render(task.model_copy(update={"workflow_messages": (unlike, verdict)}))[-1]["content"]
+
+
+def test_a_report_that_quotes_the_result_before_it_is_shown():
+    choice = WorkflowMessage(scratchpad="approve", operator_id="choice")
+    report = WorkflowMessage(
+        scratchpad="Risks\n\napprove\n\nCosts", status=WorkflowStatus.EXECUTION_ERROR, operator_id="inner"
+    )
+    shown = render(Task(job=Job(goal="g"), instruction="i", workflow_messages=(choice, report)))[-1]["content"]
+    assert f"```\n{report.scratchpad}\n```" in shown
+
+
+def test_lines_that_the_feedback_has_only_as_a_part_are_shown():
+    verdict = WorkflowMessage(
+        status=WorkflowStatus.EXECUTION_ERROR, evaluation="No\n\nscore: 2", lesson="Cut", operator_id="judge"
+    )
+    task = Task(
+        job=Job(goal="g"), instruction="i", workflow_messages=(verdict,), lesson="Not enough, score: 25.\nCutlery"
+    )
+    assert "Verdict: EXECUTION_ERROR. No\n\nscore: 2\nLesson: Cut" in render(task)[-1]["content"]
 
 
 @pytest.mark.parametrize("evaluation", ["", "checked"])
