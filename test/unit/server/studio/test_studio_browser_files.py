@@ -1,4 +1,4 @@
-"""The studio in a real browser: files that are opened, reloaded, changed on disk or in another tab, and steps compared."""
+"""The studio in a real browser: files that are reloaded or changed elsewhere, texts that are typed, and steps compared."""
 
 import pytest
 from studio_page import browser_of, served, tabs
@@ -90,6 +90,57 @@ def test_what_was_typed_while_an_answer_was_on_its_way_survives_a_reload(page, f
     page.drawn()
     page.until(lambda: page.params("2")["template"] == "About {{ topic }} now")
     assert list(page.nodes()) == ["1", "2", "3", "5"]
+
+
+def test_a_late_answer_does_not_replace_what_was_typed_since(page, five):
+    page, waiting = page(), []
+    page.open(five)
+    page.node("2").click()
+    page.tab.route("**/data/apply", lambda route: waiting.append(route))
+    editor = page.editor("Template")
+    editor.click()
+    page.press("Control+End")
+    page.tab.keyboard.type(" one")
+    page.until(lambda: waiting)
+    page.tab.keyboard.type(" two")
+    page.node("2").click()  # hands on what was typed, behind the first change
+    with page.tab.expect_response("**/data/apply"):
+        waiting.pop().continue_()
+    page.until(lambda: waiting)
+    editor.click()
+    page.press("Control+End")
+    page.tab.keyboard.type(" three")
+    waiting.pop().continue_()
+    page.tab.unroute("**/data/apply")
+    page.until(lambda: page.params("2")["template"] == "About {{ topic }} one two three")
+    assert editor.inner_text() == "About {{ topic }} one two three"
+
+
+def test_variables_that_arrive_while_a_name_is_typed_are_offered_and_chosen_at_once(page, five):
+    page, waiting = page(), []
+    page.open(five)
+    page.node("3").click()
+    page.add("llm")
+    page.tab.route("**/data/candidates", lambda route: waiting.append(route))
+    page.node("3").click()
+    page.node("6").click()
+    page.editor("User").click()
+    page.tab.keyboard.type("{{ou")
+    page.until(lambda: waiting)
+    page.tab.wait_for_timeout(400)  # more than the pause after which completions are asked for
+    assert page.tab.get_by_role("option").count() == 0
+    for route in waiting:
+        route.continue_()
+    page.tab.get_by_role("option", name="{{#3.output#}}").wait_for()
+    page.tab.keyboard.type("t")
+    page.editor("User").evaluate(
+        """async (editor) => {
+          document.execCommand("insertText", false, "p");
+          await new Promise((done) => setTimeout(done)); // less than that pause
+          editor.getRootNode().querySelector("[role=option]").dispatchEvent(new MouseEvent("mousedown", { bubbles: true }));
+        }"""
+    )
+    page.until(lambda: page.params("6").get("user") == "{{#3.output#}}", seconds=5)
 
 
 def test_a_change_on_disk_is_shown_as_a_step(page, five):

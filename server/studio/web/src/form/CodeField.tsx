@@ -23,6 +23,7 @@ export default function CodeField(props: Props): ReactElement {
   const latest = useRef(props);
   latest.current = props;
   const { value, label, language, locked } = props;
+  const known = props.candidates.length > 0;
 
   useEffect(() => {
     const element = host.current;
@@ -43,6 +44,10 @@ export default function CodeField(props: Props): ReactElement {
   }, [label, language, locked]);
 
   useEffect(() => editor.current?.show(value), [value]);
+
+  useEffect(() => {
+    if (known) editor.current?.offer();
+  }, [known]);
 
   return <div className={`code-field ${language}`} ref={host} data-typing />;
 }

@@ -83,7 +83,7 @@ interface ParamProps {
 
 function Param({ node, name, schema, shared, needed, first, issues }: ParamProps): ReactElement {
   const commands = useCommands();
-  const draft = useDraft<Json | undefined>(node.params[name], (value) => void commands.edit([setting(node, name, value ?? null)]));
+  const draft = useDraft<Json | undefined>(node.params[name], (value) => commands.edit([setting(node, name, value ?? null)]));
   const label = titleOf(name, schema);
   const context = useMemo<FormContext>(() => ({ ...shared, flush: draft.flush }), [shared, draft.flush]);
   const faults = new Map(issues.map((issue) => [`${itemOf(issue, label)}${issue.what}`, issue.severity])); // each once

@@ -12,9 +12,10 @@ export interface Draft<Value> {
   flush(): void;
 }
 
-export function useDraft<Value>(given: Value, commit: (value: Value) => void): Draft<Value> {
+export function useDraft<Value>(given: Value, commit: (value: Value) => Promise<unknown>): Draft<Value> {
   const [value, setValue] = useState(given);
-  const pending = useRef<{ value: Value } | null>(null);
+  const [answers, setAnswers] = useState(0);
+  const pending = useRef<{ value: Value; sent: boolean } | null>(null); // until it is answered: an earlier answer must not replace it
   const timer = useRef(0);
   const latest = useRef(commit);
   latest.current = commit;
@@ -22,13 +23,18 @@ export function useDraft<Value>(given: Value, commit: (value: Value) => void): D
   const flush = useCallback(() => {
     window.clearTimeout(timer.current);
     const waiting = pending.current;
-    pending.current = null;
-    if (waiting) latest.current(waiting.value);
+    if (!waiting || waiting.sent) return;
+    waiting.sent = true;
+    void latest.current(waiting.value).then((done) => {
+      if (pending.current !== waiting) return;
+      pending.current = null;
+      if (done) setAnswers((count) => count + 1); // a refused value stays in its field
+    });
   }, []);
 
   const set = useCallback((next: Value, now = false) => {
     setValue(next);
-    pending.current = { value: next };
+    pending.current = { value: next, sent: false };
     window.clearTimeout(timer.current);
     if (now) flush();
     else timer.current = window.setTimeout(flush, PAUSE);
@@ -38,7 +44,7 @@ export function useDraft<Value>(given: Value, commit: (value: Value) => void): D
   useEffect(() => {
     if (!pending.current) setValue(given);
     // The value counts, not the object: the server sends a new object after each step.
-  }, [key]);
+  }, [key, answers]);
 
   useEffect(() => {
     window.addEventListener("pagehide", flush);

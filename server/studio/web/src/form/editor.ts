@@ -1,6 +1,6 @@
 // An editor of CodeMirror with completion of the variables that may be read.
 
-import { type CompletionContext, type CompletionResult, autocompletion, completionKeymap, closeBrackets, closeBracketsKeymap } from "@codemirror/autocomplete";
+import { type CompletionContext, type CompletionResult, autocompletion, completionKeymap, closeBrackets, closeBracketsKeymap, startCompletion } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { javascript } from "@codemirror/lang-javascript";
 import { json } from "@codemirror/lang-json";
@@ -24,6 +24,8 @@ export interface EditorOptions {
 
 export interface Editor {
   show(text: string): void;
+  /** Offer the variables, which were not known before, if one is being typed. */
+  offer(): void;
   focus(): void;
   destroy(): void;
 }
@@ -68,7 +70,7 @@ const marked = ViewPlugin.fromClass(
 );
 
 function completing(options: EditorOptions) {
-  return (context: CompletionContext): CompletionResult | null => {
+  const complete = (context: CompletionContext): CompletionResult | null => {
     const begun = context.matchBefore(/\{\{\s*#?[\w.\- ]*/) ?? context.matchBefore(/\/$/);
     if (!begun) return null;
     const template = options.language === "template";
@@ -83,11 +85,13 @@ function completing(options: EditorOptions) {
     return {
       from: begun.from,
       filter: false,
+      update: (_result, _from, _to, typed) => complete(typed), // a choice has no effect while completions are asked for anew
       options: found
         .filter(({ label }) => label.replace(/\W/g, "").toLowerCase().includes(begun.text.replace(/\W/g, "").toLowerCase()))
         .map(({ label, detail, text }) => ({ label, detail, apply: (view: EditorView, _: unknown, from: number, to: number) => close(from, to, text, view) })),
     };
   };
+  return complete;
 }
 
 const LANGUAGES: Record<string, () => Extension> = { python, javascript, json };
@@ -126,6 +130,9 @@ export function createEditor(host: HTMLElement, options: EditorOptions): Editor 
       showing = true;
       view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text } });
       showing = false;
+    },
+    offer() {
+      if (view.hasFocus) startCompletion(view);
     },
     focus: () => view.focus(),
     destroy: () => view.destroy(),
