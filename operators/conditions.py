@@ -102,11 +102,17 @@ def normal(operator: str) -> str:
     return _SPELLINGS.get(operator, operator)
 
 
+def operators_of(kind: VariableType) -> list[str]:
+    """Return the comparisons of a type, with ``exists`` and ``not exists``, as any value may be missing."""
+    known = OPERATORS.get(kind) or sorted({each for operators in OPERATORS.values() for each in operators})
+    return list(dict.fromkeys((*known, *OPERATORS[T.FILE])))
+
+
 def fault_of(operator: str, value: Any, kind: VariableType) -> str:
     """Return the reason for which variables of a type do not support an operator; empty if they do."""
     operator = normal(operator)
-    known = OPERATORS.get(kind) or sorted({each for operators in OPERATORS.values() for each in operators})
-    if operator not in (*known, *OPERATORS[T.FILE]):  # any value may be missing
+    known = operators_of(kind)
+    if operator not in known:
         of_type = "" if kind is T.ANY else f" of a {kind.value}"
         return (
             f"{operator!r} is not a comparison{of_type}{did_you_mean(operator, known)}; there are: {', '.join(known)}"

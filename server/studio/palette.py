@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from operad.flows.catalogue import fields_for_generation, params_schema
 from operad.flows.check import NodeType
-from operad.operators.conditions import OPERATORS
+from operad.operators.conditions import OPERATORS, operators_of
 from operad.operators.node import summary
 from operad.operators.nodes import NODE_TYPES
 
@@ -78,7 +78,7 @@ def _schema_with_hints(node_type: NodeType) -> dict[str, Any]:
             part["x-advanced"] = True
     condition = cast("dict[str, dict[str, Any]]", schema.get("$defs", {})).get("Condition")
     if condition is not None:
-        condition["x-operators"] = {kind.value: list(operators) for kind, operators in OPERATORS.items()}
+        condition["x-operators"] = {kind.value: operators_of(kind) for kind in OPERATORS}
     return schema
 
 

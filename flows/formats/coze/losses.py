@@ -6,13 +6,16 @@ import re
 from collections.abc import Iterator
 
 from operad.flows.formats.coze.names import is_mixed
+from operad.flows.formats.coze.nodes.conditions import nearest_operator
 from operad.flows.formats.coze.notes import NAME, archived_data, data_to_keep, is_unchanged
 from operad.flows.formats.coze.translation import UNREAD, translate, write_node
 from operad.flows.formats.coze.write import Writer
 from operad.flows.formats.format import foreign
 from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.operators.conditions import normal
 from operad.operators.nodes import NODE_TYPES
+from operad.operators.nodes.flow import IfElseParams
 from operad.operators.variables import selectors_in
 from operad.runtime.values.errors import Issue
 
@@ -59,6 +62,7 @@ def _node_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
             names = ", ".join([*fields_of(kept.get("params")), *kept.get("without", ())])
             yield f"Coze has no field for {names}, or not for all of it; it is kept in the description"
         yield from _variable_losses(spec, writer)
+        yield from _condition_losses(spec, writer)
     params = fields_of(spec.params)
     if written.type == "text" and re.search(r"\{%|\{#|\{\{[^{}]*[|(]", str(params.get("template"))):
         yield "template: Coze only puts variables in, and knows nothing else of Jinja"
@@ -67,6 +71,14 @@ def _node_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
             yield f"{name}: Coze takes a text or a variable for a plugin, not both; make it in a template before"
     if spec.parent and spec not in writer.structure.children.get(spec.parent, ()):
         yield f"that it runs inside {spec.parent!r}"
+
+
+def _condition_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
+    """Yield the operators of conditions that Coze lacks, with those that are written."""
+    for case in IfElseParams.model_validate(spec.params).cases if spec.type == "if-else" else ():
+        for each in case.conditions:
+            if (nearest := nearest_operator(each, writer.names)) != normal(each.operator):
+                yield f"{each.variable}: Coze has no {each.operator!r} here; {nearest!r} is written"
 
 
 def _variable_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:

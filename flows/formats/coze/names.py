@@ -7,13 +7,13 @@ Operad is ``{{#id.variable#}}``.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from operad.flows.formats.coze.inputs import by_name, input_of
 from operad.flows.formats.shapes import Fields
-from operad.operators.variables import Selector, Text
+from operad.operators.variables import Selector, Text, VariableType
 
 _NAMED = re.compile(r"\{\{\s*(?P<name>[^\s{}.]+)(?P<rest>\.[^\s{}]+)?\s*\}\}")
 
@@ -36,11 +36,13 @@ class Names:
     Attributes:
         ids: Coze's ids by Operad's.
         outputs: Coze's names of outputs by Operad's names, by Operad's node id; only names that differ.
+        type_of: Function that returns the type of a variable; `ANY` if it is unknown.
         back: Operad's ids by Coze's.
     """
 
     ids: Mapping[str, str]
     outputs: Mapping[str, Mapping[str, str]]
+    type_of: Callable[[Selector], VariableType] = field(default=lambda _: VariableType.ANY, compare=False)
     back: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:

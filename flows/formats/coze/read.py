@@ -17,6 +17,7 @@ from operad.flows.formats.coze.ports import port_number
 from operad.flows.formats.coze.structure import COMMENT, END_ID
 from operad.flows.formats.coze.translation import output_names, read_node, with_default_class, write_node
 from operad.flows.formats.coze.write import Writer
+from operad.flows.formats.kinds import Kinds
 from operad.flows.formats.shapes import Fields, texts_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
@@ -50,7 +51,12 @@ class Reader:
             self._operad_ids[listed.id]: output_names(*read_node(listed.node, by_ids), listed.node.get("parameters"))
             for listed in self._nodes
         }
-        self._names = Names(ids, outputs)
+        names = Names(ids, outputs)
+        specs = [
+            restored(NodeSpec(self._operad_ids[listed.id], *read_node(listed.node, names)), self._notes[listed.id])
+            for listed in self._nodes
+        ]
+        self._names = Names(ids, outputs, Kinds(NodeGraph(specs)).of)
         self._own_default: set[str] = set()
         """Classifiers whose port ``default`` leads elsewhere than their last class, so that it becomes a class."""
 

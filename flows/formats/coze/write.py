@@ -22,6 +22,7 @@ from operad.flows.formats.coze.notes import (
 from operad.flows.formats.coze.ports import port_name
 from operad.flows.formats.coze.structure import END_ID, Structure
 from operad.flows.formats.coze.translation import UNREAD, output_names, translate, write_node
+from operad.flows.formats.kinds import Kinds
 from operad.flows.formats.shapes import Fields, fields_of, list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
@@ -44,7 +45,7 @@ class Writer:
         outputs = {
             spec.id: output_names(spec.type, spec.params, archived_data(spec).get("parameters")) for spec in graph.nodes
         }
-        self.names = Names(self.structure.ids, outputs)
+        self.names = Names(self.structure.ids, outputs, Kinds(graph).of)
         self.name = _file_name(graph.name)
 
     @property

@@ -12,7 +12,6 @@ from uuid import NAMESPACE_URL, uuid5
 from pydantic import BaseModel
 
 from operad.flows.check import CONVERSATION
-from operad.flows.formats.dify.kinds import Kinds
 from operad.flows.formats.dify.layout import Place, places
 from operad.flows.formats.dify.names import STARTS, Names, dify_ids
 from operad.flows.formats.dify.nodes import MAPPED, handles
@@ -22,6 +21,7 @@ from operad.flows.formats.dify.nodes.sources import http_type
 from operad.flows.formats.dify.nodes.tools import of_tool, tool_type
 from operad.flows.formats.dify.overlay import apply_difference, change
 from operad.flows.formats.dify.plugins import Plugins
+from operad.flows.formats.kinds import Kinds
 from operad.flows.formats.shapes import Fields, fields_of, list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 

@@ -7,7 +7,10 @@ from typing import Any
 
 from operad.flows.formats.coze.names import Names
 from operad.flows.formats.shapes import Fields
-from operad.operators.conditions import Condition
+from operad.operators.conditions import Condition, normal
+from operad.operators.variables import VariableType
+
+T = VariableType
 
 _OPERATOR_NUMBERS = {
     "is": 1, "=": 1, "is not": 2, "≠": 2, "contains": 7, "not contains": 8, "empty": 9, "not exists": 9,
@@ -29,21 +32,26 @@ _FILE_OPERATORS = {"empty": "not exists", "not empty": "exists"}
 
 def write_condition(condition: Condition, names: Names) -> Fields:
     """Return a condition in Coze's form."""
-    number = _OPERATOR_NUMBERS.get(condition.operator, 7)
+    operator = normal(condition.operator)
     left: Fields = {"value": names.reference(condition.variable)}
-    if condition.operator in _FILE_OPERATORS.values():
+    if operator in _FILE_OPERATORS.values() and names.type_of(condition.variable) in (T.FILE, T.ANY):
         left = {"type": "file", **left}
-    written: Fields = {"left": {"input": left}, "operator": number}
+    written: Fields = {"left": {"input": left}, "operator": _OPERATOR_NUMBERS.get(operator, 7)}
     value = condition.value
-    if isinstance(value, str) and value in ("true", "false") and condition.operator in ("is", "is not"):
+    if isinstance(value, str) and value in ("true", "false") and operator in ("is", "is not"):
         written["right"] = {"input": {"type": "boolean", "value": value == "true"}}
     elif isinstance(value, str):
         given, _ = names.value(value)
-        is_number = condition.operator in (*_NUMBER_OPERATORS.values(), ">", "≥", "<", "≤")
+        is_number = operator in (*_NUMBER_OPERATORS.values(), ">", "≥", "<", "≤")
         written["right"] = {"input": {**given, "type": "float"} if is_number else given}
     elif value is not None:
         written["right"] = {"input": {"type": "list", "items": {"type": "string"}, "value": json.dumps(value)}}
     return written
+
+
+def nearest_operator(condition: Condition, names: Names) -> str:
+    """Return the operator that Coze has for a condition: the same one, or the most similar one."""
+    return read_condition(write_condition(condition, names), names)[1]
 
 
 def read_condition(given: Any, names: Names) -> list[Any]:

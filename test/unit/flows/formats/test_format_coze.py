@@ -112,6 +112,7 @@ def test_every_type_comes_back_the_same(node_type):
         {"cases": [[None, []]]},
         {"cases": [[None, [[["f", "1"], "exists"]]], [None, [[["f", "1"], "not empty"]]]]},
         {"cases": [[None, [[["text", "1"], "is", "a {{#1.text#}} b"]]]]},
+        {"cases": [["or", [[["text", "1"], "null"], [["f", "1"], "exists"], [["n", "1"], "not null"]]]]},
     ],
 )
 def test_conditions_come_back_the_same(params):
@@ -119,6 +120,19 @@ def test_conditions_come_back_the_same(params):
         [START, NodeSpec("2", "if-else", params), END], [Edge("1", "2"), Edge("2", "9", len(params["cases"]))]
     )
     assert load(dump(graph)) == graph
+
+
+@pytest.mark.parametrize(
+    ("operator", "number", "nearest"),
+    [("exists", 10, "not empty"), ("not null", 10, "not empty"), ("not exists", 9, "empty"), ("null", 9, "empty")],
+)
+def test_whether_a_text_exists_is_written_as_whether_it_is_empty(operator, number, nearest):
+    node = NodeSpec("2", "if-else", {"cases": [[None, [[["text", "1"], operator]]]]})
+    graph = NodeGraph([START, node, END], [Edge("1", "2"), Edge("2", "9", 1)])
+    [branch] = flow_of(dump(graph))["nodes"][1]["parameters"]["branches"]
+    [condition] = branch["condition"]["conditions"]
+    assert (condition["operator"], condition["left"]["input"].keys()) == (number, {"value"})
+    assert f"1.text: Coze has no {operator!r} here; {nearest!r} is written" in [each.message for each in losses(graph)]
 
 
 @pytest.mark.parametrize(

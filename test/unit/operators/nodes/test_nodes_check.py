@@ -359,7 +359,20 @@ def test_a_variable_of_the_wrong_type_is_said(kind, params, said):
 
 
 COMPARISONS = ", ".join(
-    ["contains", "not contains", "start with", "end with", "is", "is not", "in", "not in", "empty", "not empty"]
+    [
+        "contains",
+        "not contains",
+        "start with",
+        "end with",
+        "is",
+        "is not",
+        "in",
+        "not in",
+        "empty",
+        "not empty",
+        "exists",
+        "not exists",
+    ]
 )
 
 
@@ -367,7 +380,7 @@ COMPARISONS = ", ".join(
     ("condition", "said"),
     [
         ([["x", "1"], "conatins", "a"], f"'conatins' is not a comparison of a string (did you mean 'contains'?); there are: {COMPARISONS}"),
-        ([["n", "1"], "contains", "1"], "'contains' is not a comparison of a number; there are: =, ≠, >, <, ≥, ≤, empty, not empty"),
+        ([["n", "1"], "contains", "1"], "'contains' is not a comparison of a number; there are: =, ≠, >, <, ≥, ≤, empty, not empty, exists, not exists"),
         ([["n", "1"], ">", "many"], "\"many\" is not a number, which '>' needs here"),
         ([["x", "1"], "is"], "'is' needs a value to compare with"),
         ([["f", "1"], "is", "a"], "'is' is not a comparison of a file; there are: exists, not exists"),

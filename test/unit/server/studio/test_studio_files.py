@@ -318,6 +318,7 @@ def test_the_catalogue_has_all_types_with_hints_for_editors(studio):
     assert (found["iteration"]["container"], found["iteration"]["body_start"]) == (True, "iteration-start")
     operators = found["if-else"]["schema"]["$defs"]["Condition"]["x-operators"]
     assert operators["number"][:3] == ["=", "≠", ">"]
+    assert {"exists", "not exists"} <= set(operators["string"])
     assert (found["if-else"]["ports"], found["question-classifier"]["ports"]) == ("cases", "classes")
 
 
