@@ -304,6 +304,18 @@ async def test_a_json_schema_is_not_repeated_to_a_model_that_is_held_to_it():
     assert "response_format" not in told
 
 
+@pytest.mark.parametrize(("said", "read"), [('{"answer": 3}', "[3]"), ('{"answer": ["3"]}', "[3]")])
+async def test_a_slip_with_one_reading_is_read_without_another_request(said, read):
+    async with ScriptedModel([Say(said)]) as scripted:
+        assert await MonoModelReasoner(scripted.model).infer(task(output_schema="[integer]")) == read
+
+
+async def test_a_slip_in_an_answer_that_was_cut_off_is_not_read():
+    async with ScriptedModel([Say('{"answer": 3}', finish_reason="length")]) as scripted:
+        with pytest.raises(AnswerError, match="3 is not of type 'array'"):
+            await MonoModelReasoner(scripted.model, max_repairs=0).infer(task(output_schema="[integer]"))
+
+
 async def test_an_answer_that_does_not_fit_is_asked_for_again_with_its_faults(in_a_run):
     async with ScriptedModel([Say('{"claims": 1}'), Say('{"claims": ["a"]}')]) as scripted:
         reasoner = MonoModelReasoner(scripted.model)
