@@ -73,7 +73,9 @@ def opened(browser, tmp_path):
                 route.abort()
 
         def heard(said):
-            broken = re.search(r"net::ERR_(CONNECTION|SOCKET_NOT|INCOMPLETE)|status of 422", said.text)  # by a test, on purpose
+            broken = re.search(
+                r"net::ERR_(CONNECTION|SOCKET_NOT|INCOMPLETE)|status of 422", said.text
+            )  # by a test, on purpose
             if said.type in ("error", "warning") and not broken:
                 faults.append(said.text)
 
