@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
@@ -163,11 +162,9 @@ class AddBranch(Operation):
         name, count = BRANCHES[spec.type], branches(spec)
         new_port = count if self.port is None else self.port
         listed = list_of(fields_of(spec.params).get(name))
-        params = {**spec.params, name: [*listed[:new_port], self.branch, *listed[new_port:]]}
-        if ids := list_of(params.get("class_ids")):
-            new_id = next(text for text in map(str, itertools.count(1)) if text not in ids)
-            params["class_ids"] = [*ids[:new_port], new_id, *ids[new_port:]]
-        graph = with_params(graph, self.node, params)
+        graph = with_params(
+            graph, self.node, {**spec.params, name: [*listed[:new_port], self.branch, *listed[new_port:]]}
+        )
         edges = [
             replace(edge, port=edge.port + 1) if edge.source == self.node and new_port <= edge.port < count else edge
             for edge in graph.edges

@@ -71,20 +71,25 @@ def read_value_type(kind: Any) -> Any:
 
 
 def _with_reports(graph: NodeGraph) -> NodeGraph:
-    """Let extractors go on after an answer that does not fit, as in Dify, if a node reads whether it did."""
+    """Adapt nodes to the reports of theirs that other nodes read.
+
+    An extractor goes on after an answer that does not fit, as in Dify, if a node reads whether it did. A classifier has
+    the ids of its classes only if a node reads the id of the chosen one.
+    """
     read = {
-        selector.node
+        (selector.node, selector.variable.partition(".")[0])
         for spec in graph.nodes
         for selector in selectors_named(spec.params)
-        if selector.variable.partition(".")[0] in REPORT
     }
-    specs = [
-        replace(spec, params={**fields_of(spec.params), "on_mismatch": "empty"})
-        if spec.type == "parameter-extractor" and spec.id in read
-        else spec
-        for spec in graph.nodes
-    ]
-    return replace(graph, nodes=specs)
+
+    def params_of(spec: NodeSpec) -> Any:
+        if spec.type == "parameter-extractor" and any((spec.id, name) in read for name in REPORT):
+            return {**fields_of(spec.params), "on_mismatch": "empty"}
+        if spec.type == "question-classifier" and (spec.id, "class_id") not in read:
+            return {name: value for name, value in fields_of(spec.params).items() if name != "class_ids"}
+        return spec.params
+
+    return replace(graph, nodes=[replace(spec, params=params_of(spec)) for spec in graph.nodes])
 
 
 def _with_objects(graph: NodeGraph, conversation_nodes: Sequence[NodeSpec]) -> NodeGraph:

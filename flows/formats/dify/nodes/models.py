@@ -150,7 +150,7 @@ def _read_classifier(data: Fields, node_context: NodeContext) -> Fields:
     params = convert_fields(data, query_variable_selector=node_context.names.read)
     params["classes"] = [each.get("name") for each in each_of(data.get("classes"))]
     ids = [text_of(each.get("id")) for each in each_of(data.get("classes"))]
-    if ids != _numbers(ids) and all(ids):
+    if ids != _numbers(ids):
         params["class_ids"] = ids
     params |= _read_model("question-classifier", data, node_context)
     return {**params, "instruction": node_context.names.read_text(instruction)} if instruction else params

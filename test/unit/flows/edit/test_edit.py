@@ -349,8 +349,6 @@ def test_ports_of_a_classifier_follow_their_classes():
     edited = edit(graph, "add_branch 1 c 1")
     assert edited.graph.by_id["1"].params["classes"] == ["a", "c", "b"]
     assert [edge.port for edge in edited.graph.edges] == [0, 2]
-    with_ids = NodeGraph([NodeSpec("1", "question-classifier", {**params, "class_ids": ["1", "b"]})])
-    assert edit(with_ids, "add_branch 1 c 1").graph.by_id["1"].params["class_ids"] == ["1", "2", "b"]
     assert refused(graph, "add_branch 1 a")[0][2] == "branch: '1' has the class 'a' already"
 
 
