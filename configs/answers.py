@@ -70,10 +70,9 @@ def read_answer(text: str, schema: Mapping[str, Any] | None) -> Any:
 
 def _fitting(meanings: Sequence[Any], schema: dict[str, Any]) -> Any:
     """Return the first meaning that fits the schema, or as the value of its only field."""
-    choices = ("yes", "no") if approved_call(schema)[0] else schema.get("enum", ())
     words = [("no", "yes")[meaning] for meaning in meanings if isinstance(meaning, bool)]
     mismatches: list[str] = []
-    for meaning in [*meanings, *(words if "yes" in choices and "no" in choices else ())]:
+    for meaning in [*meanings, *(words if words and _chooses_yes_or_no(schema) else ())]:
         if not (found := faults(schema, meaning)):
             return meaning
         mismatches = mismatches if isinstance(meaning, bool) else found  # an error shows a typed "n", not its meaning
@@ -89,6 +88,12 @@ def _fitting(meanings: Sequence[Any], schema: dict[str, Any]) -> Any:
     if mismatches := faults(schema, answer):
         raise _wrong(mismatches)
     return answer
+
+
+def _chooses_yes_or_no(schema: dict[str, Any]) -> bool:
+    """Return True if yes and no are choices, also of a class of choices or beside null, and not any text fits."""
+    are_choices = not (faults(schema, "yes") or faults(schema, "no")) and bool(faults(schema, "neither yes nor no"))
+    return are_choices or bool(approved_call(schema)[0])
 
 
 def _wrong(mismatches: Sequence[str]) -> WrongAnswerError:

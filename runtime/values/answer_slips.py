@@ -71,7 +71,9 @@ def _part_readings(error: ValidationError, schema: Mapping[str, Any]) -> Iterato
         if is_number or (value in ("true", "false") and "boolean" in types):
             with suppress(ValueError):  # too many digits
                 yield json.loads(value)
-        if "array" in types and error.absolute_path and _is_item(value, cast("Any", error.schema).get("items"), schema):
+        # An item of a list of lists is not wrapped: [1, 2] may be [[1], [2]] or [[1, 2]].
+        is_field = bool(error.absolute_path) and isinstance(error.absolute_path[-1], str)
+        if "array" in types and is_field and _is_item(value, cast("Any", error.schema).get("items"), schema):
             yield [value]
 
 

@@ -394,9 +394,8 @@ class _OwnResults:
         self._rounds: list[tuple[Mapping[str, deque[WorkflowMessage]], WorkflowMessage]] = []
         for message, verdict in zip(own[::2], own[1::2], strict=False):
             results = defaultdict[str, deque[WorkflowMessage]](deque)
-            for part in message.parts:
-                if part.item is not None:
-                    results[_as_json(part.item)].append(part.changed(operator_id=message.operator_id))
+            for part in message.parts if "items" in message.outputs else ():
+                results[_as_json(part.item)].append(part.changed(operator_id=message.operator_id))
             # The verdict bears the result of the whole map, which is left out for the single item.
             self._rounds.append((results, verdict.changed(scratchpad="", outputs={}, parts=())))
 

@@ -603,6 +603,22 @@ SHIPS = {
         (SHIPS, """as JSON: {"street": text, "town": text}""", '{"street": "Elm", "town": "Ely"}', {"to": ELM}),
         (SHIPS, """as JSON: {"street": text, "town": text}""", '{"to": {"street": "Elm", "town": "Ely"}}', {"to": ELM}),
         ({"enum": ["yes", "no"]}, "one of: yes, no", "N", "no"),
+        (
+            {"anyOf": [{"enum": ["yes", "no"]}, {"type": "null"}]},
+            """an answer that fits {"anyOf": [{"enum": ["yes", "no"]}, {"type": "null"}]}""",
+            "Y",
+            "yes",
+        ),
+        (
+            {
+                "type": "object",
+                "properties": {"pay": {"$ref": "#/$defs/Pay"}},
+                "$defs": {"Pay": {"enum": ["yes", "no"]}},
+            },
+            """an answer that fits {"$ref": "#/$defs/Pay", "$defs": {"Pay": {"enum": ["yes", "no"]}}}""",
+            "No",
+            {"pay": "no"},
+        ),
     ],
 )
 def test_an_answer_is_text_or_yes_or_no_or_json_or_the_only_field_of_an_object_whichever_fits(

@@ -665,11 +665,11 @@ async def test_equal_items_of_a_blamed_map_get_their_own_results(chain: New) -> 
     async def number(heard: Heard) -> str:
         return f"r{next(numbers)}"
 
-    body, items = Do("number", number), ["a", "a", True, 1]
+    body, items = Do("number", number), ["a", "a", True, 1, None]
     judge = Judge(fault("better", "each"), PRAISE)
     await run(chain(Map("each", body, over="items", concurrency=1), judge=judge, max_rounds=2), items=items)
 
-    assert [heard[-2].scratchpad for heard in body.heard[4:]] == ["r0", "r1", "r2", "r3"]
+    assert [heard[-2].scratchpad for heard in body.heard[5:]] == ["r0", "r1", "r2", "r3", "r4"]
 
 
 async def test_items_after_a_skipped_one_get_their_own_results(chain: New) -> None:

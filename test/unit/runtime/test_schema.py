@@ -295,6 +295,7 @@ def test_all_slips_of_an_answer_are_read_and_the_rest_stays_as_it_is():
         (array(STEP), {}),
         (array({"type": "object"}), {"items": []}),
         ({**array({"type": "integer"}), "minItems": 2}, 3),
+        (closed(groups=array(array({"type": "integer"}))), {"groups": [1, 5]}),
         ({"propertyNames": {"enum": ["a"]}}, {"A": 1}),
         ({"propertyNames": {"type": "integer"}}, {"1": 1}),
     ],
