@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -41,17 +41,32 @@ def signals_heard(hear: Callable[[int], object]) -> Generator[None, None, None]:
                     hear(number[0])
 
     listener = threading.Thread(target=listen, name="operad-signals", daemon=True)
-    listener.start()
-    fd_before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-    handlers_before = {number: signal.signal(number, _do_nothing) for number in heard}
+    with _held_back(heard):  # a signal between these steps would be handled twice, or never
+        listener.start()
+        fd_before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+        handlers_before = {number: signal.signal(number, _do_nothing) for number in heard}
     try:
         yield
     finally:
-        for number, handler in handlers_before.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(fd_before)
+        with _held_back(heard):
+            for number, handler in handlers_before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(fd_before)
         os.close(write_end)
         listener.join(LONGEST_CALL)  # so that `hear` has returned before the interpreter shuts down
+
+
+@contextmanager
+def _held_back(numbers: Collection[int]) -> Generator[None, None, None]:
+    """Hold signals back from this thread and those that it starts meanwhile; Windows cannot."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def end_children(threads: Path = Path("/proc/self/task")) -> None:

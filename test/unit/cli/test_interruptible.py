@@ -24,3 +24,25 @@ def test_the_thread_that_hears_signals_has_ended_behind_the_work():
     with signals_heard(lambda number: None):
         assert "operad-signals" in names()
     assert "operad-signals" not in names()
+
+
+def test_a_signal_that_arrives_while_the_handlers_change_is_handled_once(monkeypatch):
+    heard: list[int] = []
+    left: list[int] = []
+    arrived = threading.Event()
+    set_wakeup_fd = signal.set_wakeup_fd
+
+    def interrupted(fd: int, **options: bool) -> int:
+        before = set_wakeup_fd(fd, **options)
+        monkeypatch.undo()
+        signal.raise_signal(signal.SIGINT)
+        return before
+
+    handler = signal.signal(signal.SIGINT, lambda number, _: left.append(number))
+    try:
+        monkeypatch.setattr(signal, "set_wakeup_fd", interrupted)
+        with signals_heard(lambda number: (heard.append(number), arrived.set())):
+            assert arrived.wait(10)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert (heard, left) == ([signal.SIGINT], [])
