@@ -42,23 +42,22 @@ def signals_heard(hear: Callable[[int], object]) -> Generator[None, None, None]:
 
     listener = threading.Thread(target=listen, name="operad-signals", daemon=True)
     with _held_back(heard):  # a signal between these steps would be handled twice, or never
-        listener.start()
         fd_before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
         handlers_before = {number: signal.signal(number, _do_nothing) for number in heard}
+    listener.start()
     try:
         yield
     finally:
-        with _held_back(heard):
-            for number, handler in handlers_before.items():
-                signal.signal(number, handler)
-            signal.set_wakeup_fd(fd_before)
+        for number, handler in handlers_before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(fd_before)
         os.close(write_end)
         listener.join(LONGEST_CALL)  # so that `hear` has returned before the interpreter shuts down
 
 
 @contextmanager
 def _held_back(numbers: Collection[int]) -> Generator[None, None, None]:
-    """Hold signals back from this thread and those that it starts meanwhile; Windows cannot."""
+    """Hold signals back from this thread; Windows cannot."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
