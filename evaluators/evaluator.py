@@ -23,8 +23,8 @@ from operad.runtime.workflow.transcript import transcript
 
 _STATUS_MEANINGS = {
     WorkflowStatus.EXECUTION_ERROR: "the result does not do the job, misses a criterion or contradicts itself",
-    WorkflowStatus.INPUT_DATA_ERROR: "the result is at fault because that of an earlier expert is incomplete, malformed "
-    "or wrong",
+    WorkflowStatus.INPUT_DATA_ERROR: "the fault lies in the result of an earlier expert, which is incomplete, malformed or "
+    "wrong",
     WorkflowStatus.JOB_TOO_COMPLICATED_ERROR: "the job is too much for these operators: other attempts would not help, "
     "the job must be split",
     WorkflowStatus.SUCCESS: "the result does the job and meets all criteria",

@@ -51,7 +51,7 @@ class Case(NamedTuple):
         Literal["and", "or"] | None, Field(description="Whether all must hold (and, null) or one of them (or).")
     ]
     conditions: Annotated[
-        list[Condition], Field(description="The conditions; without any, and holds always, or never.")
+        list[Condition], Field(description="The conditions. Without conditions, `and` is always true and `or` never.")
     ]
 
     def holds(self, variables: Variables) -> bool:

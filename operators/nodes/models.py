@@ -369,7 +369,7 @@ class QuestionClassifier(AskingNode[ClassifierParams]):
         return self.params.classes
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Yield faults: empty and duplicate classes, duplicate ids and another number of them."""
+        """Yield faults: empty and duplicate classes, duplicate ids, and fewer or more ids than classes."""
         yield from duplicate_faults("classes", self.params.classes)
         yield from duplicate_faults("class_ids", self.params.class_ids)
         if self.params.class_ids and len(self.params.class_ids) != len(self.params.classes):

@@ -28,7 +28,7 @@ def remarks_of(graph: NodeGraph, plugins: Plugins) -> Iterator[Remark]:
     if any(EXTRA in each.extra for each in (graph, *graph.nodes, *graph.edges)):
         operad_ids = {dify_id: operad_id for operad_id, dify_id in Writer(graph, plugins).ids.items()}
         standing = graph.runnable.left_out
-        yield from (Owner(node_id).remark("edges", Declared(Use.NOTE, _STANDS)) for node_id in sorted(standing))
+        yield from (Owner(node_id).remark("edges", Declared(Use.NOTE, _NO_PATH)) for node_id in sorted(standing))
         remarks = remarks_on_values(values_of(graph, plugins), plugins, operad_ids)
         yield from (remark for remark in remarks if remark.node not in standing)
         read = {each for spec in graph.nodes for each in selectors_named(spec.params)}
@@ -38,7 +38,7 @@ def remarks_of(graph: NodeGraph, plugins: Plugins) -> Iterator[Remark]:
                 yield Owner(spec.id).remark(ERROR_TYPE, Declared(Use.NOTE, _OTHER_NAMES))
 
 
-_STANDS = "no path leads to this node from the start, and it does not run"
+_NO_PATH = "no path leads to this node from the start, and it does not run"
 _OTHER_NAMES = "is the name of Operad's error, such as CodeError or FetchError, not Dify's; compare error_message"
 
 
