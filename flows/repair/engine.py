@@ -116,7 +116,7 @@ def _all_rules() -> Iterable[Rule]:
 RULES: tuple[Rule, ...] = tuple(_all_rules())
 """All rules, in the order in which the engine tries them."""
 
-PAPER = frozenset({"fences", "comments", "brackets", "json", "order", "selection"})
+PAPER = frozenset({"fences", "json", "order", "selection"})
 """Rules for the faults that Chat2Workflow checks: code fences, broken JSON, order of nodes, selection."""
 
 FORMAT = frozenset(rule.name for rule in RULES if rule.level != "aligned")

@@ -543,7 +543,7 @@ def test_repairs_of_the_form_of_a_whole_response_are_told(design):
             return Say(answers["plan" if "You plan" in told else "judge" if "You review" in told else "build"])
 
     made = design(Whole(), structured=False)
-    assert [repair for repair in made.repairs if repair.startswith("[brackets]")] != []
+    assert [repair for repair in made.repairs if repair.startswith("[json]")] != []
 
 
 def test_an_endpoint_that_breaks_down_leaves_what_was_made():

@@ -59,11 +59,11 @@ def test_what_is_right_stays_as_it_is_to_the_letter():
     [
         ("fences", f"```json\n{TEXT}\n```"),
         ("fences", f"Here it is:\n```\n{TEXT}\n```\nDone."),
-        ("comments", TEXT.replace('"edges"', '// from node to node\n "edges"')),
-        ("comments", TEXT.replace('"edges"', '/* all "of" them */ "edges"')),
-        ("comments", TEXT.replace('"9"]]', '"9"],]')),
-        ("brackets", TEXT[:-1]),
-        ("brackets", TEXT + "}"),
+        ("json", TEXT.replace('"edges"', '// from node to node\n "edges"')),
+        ("json", TEXT.replace('"edges"', '/* all "of" them */ "edges"')),
+        ("json", TEXT.replace('"9"]]', '"9"],]')),
+        ("json", TEXT[:-1]),
+        ("json", TEXT + "}"),
         ("json", TEXT.replace('"edges"', "'edges'").replace('{"id": "1"', '{id: "1"')),
     ],
 )
