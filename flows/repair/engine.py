@@ -83,9 +83,6 @@ MEANING_RULES: dict[str, Mending] = {
 
 ALIGNED_RULES: dict[str, Mending] = {
     "input-names": align.input_names,
-    "input-read": align.input_read,
-    "input-unread": align.input_unread,
-    "input-types": align.input_types,
     "documents": align.documents,
     "end-missing": ends.end_missing,
     "output-names": ends.output_names,
