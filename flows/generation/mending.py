@@ -41,9 +41,9 @@ from operad.runtime.values.schema import Schema, validate
 DRAFTED = "drafted"
 """Output with the first draft of a mended workflow."""
 
-GENERATED = PROFILES["format"] - {"isolated", "unknown-names", "unknown-params", "cycles"}
+GENERATED = PROFILES["format"] - {"isolated", "unknown-names", "cycles"}
 """Rules for drafts. Excluded are rules that follow the names in instructions, and those that remove what the model
-wrote: isolated nodes, names in templates, parameters and edges of cycles. The model is asked about these."""
+wrote: isolated nodes, names in templates and edges of cycles. The model is asked about these."""
 
 TIDY = ("order", "selection")
 """Rules that change only how a workflow is written, so that users are not told of their repairs."""

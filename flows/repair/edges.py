@@ -17,20 +17,6 @@ from operad.flows.repair.walk import params_type_of
 from operad.operators.variables import Text
 
 
-def same_ids(state: State) -> Iterator[Proposal]:
-    """Remove a node that repeats the id, type and parameters of an earlier node."""
-    seen: dict[str, NodeSpec] = {}
-    for node in state.graph.nodes:
-        first = seen.setdefault(node.id, node)
-        if first is node:
-            continue
-        nodes = [other for other in state.graph.nodes if other is not node]
-        if first.type == node.type and first.params == node.params:
-            yield Proposal(
-                node.id, "stands twice, and is kept once", "both are the same", replace(state.graph, nodes=nodes)
-            )
-
-
 def one_start(state: State) -> Iterator[Proposal]:
     """Join several start nodes into one with the inputs of all."""
     starts = [node for node in state.graph.nodes if node.type == "start" and not node.parent and params_of(node)]

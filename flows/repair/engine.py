@@ -42,19 +42,13 @@ class Rule(NamedTuple):
 
 
 MEANING_RULES: dict[str, Mending] = {
-    "param-names": params.names_of_params,
-    "unknown-params": params.unknown_params,
     "aggregator-groups": aggregators.aggregator_groups,
     "pairs": params.pairs,
     "cases": params.cases,
     "selectors-in-texts": references.selectors_in_texts,
-    "texts": params.texts,
-    "selectors": references.selectors,
     "references": references.references,
     "bare-references": references.bare_references,
-    "variable-types": params.variable_types,
     "escapes": snippets.escapes,
-    "same-ids": edges.same_ids,
     "one-start": edges.one_start,
     "bodies": containers.bodies,
     "missing-starts": containers.missing_starts,
@@ -67,8 +61,6 @@ MEANING_RULES: dict[str, Mending] = {
     "results": names.results,
     "inside-read-outside": names.inside_read_outside,
     "template-references": snippets.template_references,
-    "template-names": snippets.template_names,
-    "nodes": names.nodes,
     "variables": names.variables,
     "empty-names": names.empty_names,
     "whole-extracts": snippets.whole_extracts,
