@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from operad.flows.formats import chat2workflow
 from operad.flows.formats.json_text import MAX_BYTES, read_json, read_text
@@ -170,8 +170,7 @@ def repair(response: str | bytes, instructions: Iterable[str] = (), rules: Colle
     json_text, text_repairs = _repair_text(workflow_text, rules)
     repairs = list(text_repairs)
     try:
-        value = _read_value(json_text, rules, repairs)
-        value = _repair_shape(value, rules, repairs)
+        value = _repair_shape(read_json(json_text, "workflow"), rules, repairs)
         loaded = chat2workflow.load(json.dumps(value))
     except (InvalidError, RecursionError) as error:
         issues = error.issues if isinstance(error, InvalidError) else [Issue("depth", "is nested too deep")]
@@ -249,31 +248,6 @@ def _repair_text(text: str, rules: Collection[str]) -> tuple[str, list[Repair]]:
             repairs.append(Repair(name, "", description, "JSON is needed, and nothing else"))
             text = mended
     return text, repairs
-
-
-def _read_value(text: str, rules: Collection[str], repairs: list[Repair]) -> Any:
-    """Return the value of a JSON text; two lists under the same key are joined.
-
-    Raises:
-        InvalidError: The text is not JSON, or has a key twice and the rule ``root`` is not among the rules.
-    """
-    try:
-        return read_json(text, "workflow")
-    except InvalidError as error:
-        if "root" not in rules or any(issue.code != "duplicate-key" for issue in error.issues):
-            raise
-
-    def join_lists(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        joined: dict[str, Any] = {}
-        for key, value in pairs:
-            are_lists = isinstance(joined.get(key), list) and isinstance(value, list)
-            joined[key] = [*joined[key], *cast("list[Any]", value)] if are_lists else value
-        return joined
-
-    repairs.append(
-        Repair("root", "", "what stands twice under one key is taken together", "both lists belong to the workflow")
-    )
-    return json.loads(text, object_pairs_hook=join_lists)
 
 
 def _repair_shape(value: Any, rules: Collection[str], repairs: list[Repair]) -> Any:
