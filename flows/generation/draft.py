@@ -17,6 +17,7 @@ from operad.operators.node import references_in
 from operad.operators.node_params import readable
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import VariableType
+from operad.runtime.graph.schedule import reachable
 from operad.runtime.values.errors import InvalidError
 from operad.runtime.values.schema import Schema
 
@@ -251,16 +252,7 @@ def _sources_read(spec: NodeSpec, graph: NodeGraph, types: Mapping[str, NodeType
 
 def _has_path(edges: Sequence[Edge], source: str, target: str) -> bool:
     """Return whether a path of edges leads from one node to another."""
-    to_visit, seen = [source], {source}
-    while to_visit:
-        current = to_visit.pop()
-        if current == target:
-            return True
-        for edge in edges:
-            if edge.source == current and edge.target not in seen:
-                seen.add(edge.target)
-                to_visit.append(edge.target)
-    return False
+    return target in reachable([source], lambda node_id: [edge.target for edge in edges if edge.source == node_id])
 
 
 def _predecessors(plan: Plan, base: NodeGraph) -> Mapping[str, list[str]]:

@@ -15,6 +15,7 @@ from operad.flows.repair.contract import EndOutputs, declared
 from operad.flows.repair.edges import reads_of
 from operad.flows.repair.state import Proposal, State, params_of, with_edges, with_params
 from operad.operators.variables import Selector, Text, VariableType
+from operad.runtime.graph.schedule import reachable
 
 
 def _ends_compared(state: State) -> Iterator[tuple[NodeSpec, list[Any], EndOutputs, list[str], list[str]]]:
@@ -248,14 +249,13 @@ def _is_pair(each: Any) -> bool:
 def _running_nodes(graph: NodeGraph, branching: str, port: int) -> set[str]:
     """Return the ids of nodes that run if a branching node chooses a port; other branching nodes take all ports."""
     starts = [node.id for node in graph.nodes if node.type == "start"]
-    running, to_visit = set(starts), list(starts)
-    while to_visit:
-        source = to_visit.pop()
-        for edge in graph.edges:
-            if edge.source == source and (source != branching or edge.port == port) and edge.target not in running:
-                running.add(edge.target)
-                to_visit.append(edge.target)
-    return running
+
+    def targets(source: str) -> list[str]:
+        return [
+            edge.target for edge in graph.edges if edge.source == source and (source != branching or edge.port == port)
+        ]
+
+    return reachable(starts, targets)
 
 
 def _candidates_of(state: State, selector: Selector) -> list[Selector]:
