@@ -11,7 +11,7 @@ from operad.flows.edit.nodes import ReplaceText
 from operad.flows.edit.order import edges_in_order
 from operad.flows.formats.shapes import fields_of
 from operad.flows.generation.drafting import params_of
-from operad.flows.generation.plan import DECLARES, After, Plan, PlannedNode
+from operad.flows.generation.plan import DECLARES, After, Plan, PlannedNode, object_schema
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.node import references_in
 from operad.operators.node_params import readable
@@ -130,19 +130,9 @@ def nodes_schema(schemas: Mapping[str, Schema]) -> Schema:
     Args:
         schemas: Schema of the parameters of each node, by id.
     """
-    nodes: Schema = {
-        "type": "object",
-        "properties": dict(schemas),
-        "required": [node_id for node_id, schema in schemas.items() if schema.get("required")],
-        "additionalProperties": False,
-    }
+    nodes = object_schema(schemas, [node_id for node_id, schema in schemas.items() if schema.get("required")])
     reasoning = {"type": "string", "description": "What each node must do with what it reads, before it is written."}
-    return {
-        "type": "object",
-        "properties": {"reasoning": reasoning, "nodes": nodes},
-        "required": ["reasoning", "nodes"],
-        "additionalProperties": False,
-    }
+    return object_schema({"reasoning": reasoning, "nodes": nodes})
 
 
 def drafted_graph(
