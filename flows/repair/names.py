@@ -163,8 +163,10 @@ def inside_read_outside(state: State) -> Iterator[Proposal]:
     for node in state.graph.nodes:
         here = [node.id, *state.graph.around(node.id)]
         known = state.known(node)
-        results = {each for _, each in known.results} if known else set[Selector]()
-        for selector in dict.fromkeys(_selectors_read(state, node)):
+        if known is None:
+            continue
+        results = {each for _, each in known.results}
+        for selector in dict.fromkeys(reference.selector for reference in known.references):
             holder = state.graph.by_id.get(selector.node)
             if holder is None or not holder.parent or holder.parent in here or selector in results:
                 continue
@@ -175,11 +177,6 @@ def inside_read_outside(state: State) -> Iterator[Proposal]:
             what = f"{selector} is {to}"
             why = f"{holder.id!r} runs inside {holder.parent!r}, and only what that gives can be read outside"
             yield Proposal(node.id, what, why, with_params(state.graph, node, params))
-
-
-def _selectors_read(state: State, node: NodeSpec) -> list[Selector]:
-    known = state.known(node)
-    return [reference.selector for reference in known.references] if known else []
 
 
 def results(state: State) -> Iterator[Proposal]:
