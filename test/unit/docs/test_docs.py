@@ -43,7 +43,6 @@ NEEDS = {
     "docs/get_started.md": "xllamacpp",
     "docs/interrupts.md": "fastapi",
     "docs/models.md": "xllamacpp",
-    "docs/nodes_files.md": "pypandoc",
     "docs/serve.md": "fastapi",
     "docs/toolkit.md": "mcp",
     "docs/view.md": "starlette",
@@ -55,7 +54,7 @@ NEEDS = {
 TESTED = {"python", "text", "mermaid", "sh", "yaml", "json", ""}
 """The languages of blocks. One without a language is what a terminal shows; a line of it may begin with ``operad``."""
 
-FOLLOWED = re.compile(r"docs/(get_started|operad_yaml|from_(?!awel)\w+)\.md")
+FOLLOWED = re.compile(r"docs/(get_started|operad_yaml|nodes_(?!models)\w+|from_(?!awel)\w+)\.md")
 """Pages whose blocks are files and commands, one after the other: test_docs_newcomers.py follows them as a reader does."""
 
 BESIDE = {
