@@ -36,7 +36,6 @@ PAGES = [README, *FEATURES, *REFERENCE]
 NEEDS = {
     "docs/comfyflow.md": "scipy",
     "docs/durable.md": "dbos",
-    "docs/evaluators.md": "scipy",
     "docs/from_awel.md": "dbgpt",
     "docs/from_chat2graph.md": "xllamacpp",
     "docs/from_dify.md": "xllamacpp",
