@@ -57,8 +57,7 @@ import json
 import sys
 from pathlib import Path
 
-from operad.configs import load
-from operad.runtime import Job, events
+from operad import events, load_workflow
 from operad.testing import Say, ScriptedModel
 
 TOO_SHORT = {
@@ -85,15 +84,12 @@ SCRIPT = [
 
 
 def answer(message, model=None):
-    expert = load(Path(__file__).with_name("expert.yaml")).expert(model=model)
-    expert.workflow.add_listener(show)
-    result = expert.execute(Job(goal=message))
-    print(result.scratchpad)
-
-
-def show(event):
-    if isinstance(event, events.RoundFinished):
-        print(f"round {event.round}  {event.status.value}: {event.evaluation}")
+    flow = load_workflow(Path(__file__).with_name("expert.yaml"), model=model)
+    for event in flow.stream(message):
+        if isinstance(event, events.RoundFinished):
+            print(f"round {event.round}  {event.status.value}: {event.evaluation}")
+        elif isinstance(event, events.RunFinished):
+            print(event.message.text)
 
 
 if __name__ == "__main__":

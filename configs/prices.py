@@ -30,7 +30,7 @@ PricesFile = Annotated[
         "--prices",
         metavar="FILE",
         callback=_use,
-        help="What models cost: a YAML file. By default what OPERAD_PRICES says, or else operad/prices.yaml in your folder for configuration; then what is known of vendors' list prices.",
+        help="Price file (YAML). By default the file that OPERAD_PRICES names, or operad/prices.yaml in $XDG_CONFIG_HOME (~/.config); other models have their list prices.",
     ),
 ]
 """The option takes effect when it is parsed; commands ignore its value."""

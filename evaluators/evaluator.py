@@ -32,7 +32,7 @@ _STATUS_MEANINGS = {
 
 
 class Evaluator(Operator):
-    """Judges what a workflow produced (Chat2Graph, Workflow module, section 2.3).
+    """Evaluator of the result of a workflow (Chat2Graph, Workflow module, section 2.3).
 
         evaluator = Evaluator("Every sentence rests on a checked claim.")
         workflow = Workflow(facts >> answer, evaluator=evaluator, max_rounds=3)

@@ -62,8 +62,8 @@ class _Server(Value):
     """Base class of servers.
 
     Attributes:
-        timeout: Seconds to connect in and to list the tools; a command may have to be installed first.
-        call_timeout: Seconds for a call; Chat2Graph's name for it, `sse_read_timeout`, will do too.
+        timeout: Maximum seconds to start, connect and list the tools.
+        call_timeout: Maximum seconds of a call; also called `sse_read_timeout`, as in Chat2Graph.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -86,13 +86,13 @@ def _listed(args: Any) -> Any:
 
 
 class StdioServer(_Server):
-    """A server that is started as a process and spoken to over its stdin and stdout.
+    """MCP server that runs as a process and is reached over its stdin and stdout.
 
     Attributes:
         command: The program.
         args: Its arguments.
-        env: Environment variables beside PATH, HOME and the like; others are not inherited.
-        cwd: The folder it runs in.
+        env: Environment variables besides PATH, HOME and similar ones; no others are inherited.
+        cwd: Working directory.
     """
 
     transport_type: Literal["STDIO"] = "STDIO"
@@ -186,7 +186,7 @@ class _HttpServer(_Server):
 
 
 class StreamableHttpServer(_HttpServer):
-    """A server that speaks MCP's streamable HTTP."""
+    """MCP server with streamable HTTP."""
 
     transport_type: Literal["STREAMABLE_HTTP"] = "STREAMABLE_HTTP"
 
@@ -202,7 +202,7 @@ class StreamableHttpServer(_HttpServer):
 
 
 class SseServer(_HttpServer):
-    """A server that speaks MCP's older HTTP transport, with server-sent events."""
+    """MCP server with the older HTTP transport, server-sent events."""
 
     transport_type: Literal["SSE"] = "SSE"
 

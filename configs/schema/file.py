@@ -44,9 +44,9 @@ def _insights_kind(value: Any) -> str:
 class AppSpec(Spec):
     """Description of the file."""
 
-    name: str = Field(default="", description="What it is called.")
-    desc: str = Field(default="", description="What it is for: the goal of a run that is given no other.")
-    version: str = Field(default="", description="Which state of the file this is, for its readers.")
+    name: str = Field(default="", description="Name.")
+    desc: str = Field(default="", description="Description; the goal of a run without `--job`.")
+    version: str = Field(default="", description="Version of the file, for its readers.")
 
 
 class PluginSpec(Spec):
@@ -68,15 +68,15 @@ InsightsRef = Annotated[
 class ProfileSpec(Spec):
     """Profile of an expert."""
 
-    name: str = Field(min_length=1, description="What it is called, and chosen by.")
-    desc: str = Field(default="", description="What it can do, for the leader that gives out jobs.")
+    name: str = Field(min_length=1, description="Name, by which `--expert` and the leader choose it.")
+    desc: str = Field(default="", description="Abilities, for the leader that assigns jobs.")
 
 
 class ExpertReasonerSpec(Spec):
-    """The names of an expert's reasoners, and what differs from the file's `reasoner`."""
+    """Settings that differ from the `reasoner` of the file."""
 
-    actor_name: str = Field(default="", description="A name that Chat2Graph's files give; it changes nothing.")
-    thinker_name: str = Field(default="", description="Another such name.")
+    actor_name: str = Field(default="", description="Name in files of Chat2Graph; without effect.")
+    thinker_name: str = Field(default="", description="Name in files of Chat2Graph; without effect.")
     type: Literal["MONO", "DUAL"] | None = Field(default=None, description="As in the file's `reasoner`.")
     max_rounds: int | None = Field(default=None, ge=1, description="As in the file's `reasoner`.")
 
@@ -92,44 +92,46 @@ class MemorySpec(Spec):
 
 
 class ExpertSpec(WorkflowLikeSpec):
-    """A workflow of operators, and who thinks in it."""
+    """Workflow with a profile, a model and a reasoner."""
 
     profile: ProfileSpec
     reasoner: ExpertReasonerSpec = ExpertReasonerSpec()
     model: ModelRef | None = None
-    memory: MemorySpec | None = Field(default=None, description="Instead of the file's `memory`.")
+    memory: MemorySpec | None = Field(default=None, description="Memory that replaces the `memory` of the file.")
 
 
 class LeaderSpec(Spec):
     """Leader that splits jobs over the experts."""
 
     profile: ProfileSpec = ProfileSpec(name="Leader")
-    actions: list[ActionRef] = Field(default=[], description="What it may do in order to split well.")
+    actions: list[ActionRef] = Field(default=[], description="Actions whose tools the leader may call to split a job.")
     reasoner: ExpertReasonerSpec = ExpertReasonerSpec()
     model: ModelRef | None = None
-    memory: MemorySpec | None = Field(default=None, description="Instead of the file's `memory`.")
-    max_splits: Count = Field(default=3, description="How often it is asked for a split that can be used.")
+    memory: MemorySpec | None = Field(default=None, description="Memory that replaces the `memory` of the file.")
+    max_splits: Count = Field(default=3, description="Maximum number of attempts at a valid split.")
     life_cycles: Count = Field(
-        default=3, description="How often a sub-job is done because others say that its result is at fault."
+        default=3, description="Maximum number of executions of a part whose result was found wrong."
     )
-    max_depth: Count = Field(default=3, description="How many levels of parts of parts there may be.")
-    budget: BudgetSpec | None = Field(default=None, description="What a whole job may use.")
+    max_depth: Count = Field(default=3, description="Maximum number of levels of nested parts.")
+    budget: BudgetSpec | None = Field(default=None, description="Budget of a whole job.")
 
 
 class DurableSpec(Spec):
     """Rule for deleting finished durable runs when another run of the same expert finishes."""
 
-    max_age: Seconds | None = Field(default=None, description="Those of which nothing was noted for so many seconds.")
-    max_runs: Count | None = Field(default=None, description="All but so many of the newest.")
+    max_age: Seconds | None = Field(
+        default=None, description="Runs without activity for this number of seconds are deleted."
+    )
+    max_runs: Count | None = Field(default=None, description="Number of the newest runs to keep.")
 
 
 class EnvSpec(Spec):
-    """Insights of operators about their environment."""
+    """Insights: lessons of earlier runs."""
 
     insights: InsightsRef | None = Field(
         default=None,
-        description="Keep what runs learn, for later ones: in this SQLite file, seen from this file's folder; "
-        "true: in NAME.insights.sqlite beside this file.",
+        description="SQLite file, relative to this file, that stores lessons of runs for later runs; true: "
+        "NAME.insights.sqlite beside this file.",
     )
 
 
@@ -141,15 +143,13 @@ class ConfigSpec(Spec):
     model: ModelRef | None = None
     reasoner: ReasonerSpec = ReasonerSpec()
     tools: list[AnyTool] = Field(
-        default=[], description="Functions, classes and MCP servers, for actions and operators."
+        default=[], description="Tools for actions and operators: functions, classes and MCP servers."
     )
     actions: list[ActionSpec] = Field(default=[])
     toolkit: list[list[ActionRef]] = Field(
-        default=[], description="Chains of actions: each is often followed by the next."
+        default=[], description="Chains of actions, each of which is often followed by the next."
     )
-    operators: list[AnyOperator] = Field(
-        default=[], description="Operators, workflows inside and typed nodes, by name."
-    )
+    operators: list[AnyOperator] = Field(default=[], description="Operators, nested workflows and typed nodes.")
     experts: list[ExpertSpec] = Field(default=[])
     leader: LeaderSpec | None = None
     knowledgebase: KnowledgeSpec = KnowledgeSpec()

@@ -18,17 +18,19 @@ class ReasonerSpec(Spec):
 
     type: Literal["MONO", "DUAL"] = Field(
         default="MONO",
-        description="MONO: one model thinks, calls tools and answers. DUAL: a thinker instructs, an actor acts.",
+        description="MONO: one model thinks, calls tools and answers. DUAL: a thinker gives instructions, an actor carries them out.",
     )
-    max_rounds: int = Field(default=8, ge=1, description="How many turns a task may take at most.")
+    max_rounds: int = Field(
+        default=8, ge=1, description="Maximum number of turns of a task, in which the model calls tools or answers."
+    )
 
 
 class LimitsSpec(Spec):
     """Limits of concurrent calls and of calls per minute."""
 
-    concurrency: Count | None = Field(default=None, description="How many at once.")
-    requests_per_minute: Count | None = Field(default=None, description="Calls of models begun in any 60 seconds.")
-    tokens_per_minute: Count | None = Field(default=None, description="Tokens read and written in any 60 seconds.")
+    concurrency: Count | None = Field(default=None, description="Maximum number at once.")
+    requests_per_minute: Count | None = Field(default=None, description="Model calls started in any 60 seconds.")
+    tokens_per_minute: Count | None = Field(default=None, description="Prompt and completion tokens in any 60 seconds.")
 
 
 class ModelSpec(Spec):
@@ -39,25 +41,28 @@ class ModelSpec(Spec):
     )
     base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint, with /v1.")
     api_key_env: str = Field(default="OPENAI_API_KEY", description="The environment variable that holds the key.")
-    temperature: float | None = Field(default=None, ge=0, description="How much chance is in what it says.")
-    max_tokens: int | None = Field(default=None, ge=1, description="How many tokens an answer may have at most.")
+    temperature: float | None = Field(
+        default=None, ge=0, description="Sampling temperature; 0 for the most likely answer."
+    )
+    max_tokens: int | None = Field(default=None, ge=1, description="Maximum number of tokens of an answer.")
     tools: Literal["native", "constrained"] | None = Field(
-        default=None, description="constrained: for endpoints without tool calls; tools are chosen by JSON Schema."
+        default=None,
+        description="constrained: for endpoints without tool calls; the model chooses tools by JSON Schema.",
     )
     structured: bool | None = Field(
         default=None,
-        description="false: for endpoints without JSON Schemas; the form of an answer is asked for in words.",
+        description="false: for endpoints without JSON Schemas; the prompt describes the form of the answer.",
     )
-    vision: bool | None = Field(default=None, description="Whether it can be shown images.")
-    timeout: Seconds | None = Field(default=None, description="Seconds that the endpoint may be silent.")
+    vision: bool | None = Field(default=None, description="true: the model accepts images.")
+    timeout: Seconds | None = Field(default=None, description="Maximum seconds without data from the endpoint.")
     total_timeout: Seconds | None = Field(
-        default=None, description="Seconds that a call may take in all, its retries included; by default 600."
+        default=None, description="Maximum seconds of a call, including its retries; by default 600."
     )
-    max_retries: int | None = Field(default=None, ge=0, description="How often a refused call is tried again.")
-    limits: LimitsSpec | None = Field(default=None, description="What the endpoint lets one do.")
+    max_retries: int | None = Field(default=None, ge=0, description="Maximum number of retries of a refused call.")
+    limits: LimitsSpec | None = Field(default=None, description="Limits of the endpoint.")
     price: Price | None = Field(
         default=None,
-        description="What a million tokens cost, read and written, in US dollars; by default as in the files of prices.",
+        description="US dollars per million tokens; by default from the price files.",
     )
 
 

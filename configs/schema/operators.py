@@ -63,8 +63,8 @@ NEEDS_NODES = {"iteration", "iteration-start", "loop", "loop-start", "loop-end",
 """Node types that work only where all of their workflow is typed nodes."""
 
 _JOIN = (
-    "When it runs: all_done (the default), when all before it have ended or been skipped; all, only if all ran; "
-    "any, as soon as the first ran."
+    "Start of an operator with several predecessors: all_done (default), when all have ended or were skipped; all, only "
+    "if all ran; any, as soon as the first ran."
 )
 
 OPERATOR, WORKFLOW, NODE, STEP = "an operator", "a workflow", "a typed node", "an operator with a port"
@@ -110,15 +110,15 @@ def _cache_kind(value: Any) -> str:
 
 
 class RetrySpec(Spec):
-    """Try again after an error, after waits that grow."""
+    """Retries after an error, with growing delays."""
 
-    attempts: Count = Field(default=3, description="How many in all.")
-    first_delay: Seconds = Field(default=1.0, description="Seconds before the second attempt, at most.")
-    max_delay: Seconds = Field(default=60.0, description="Seconds before any attempt, at most.")
+    attempts: Count = Field(default=3, description="Maximum number of attempts, including the first.")
+    first_delay: Seconds = Field(default=1.0, description="Maximum delay before the second attempt, in seconds.")
+    max_delay: Seconds = Field(default=60.0, description="Maximum delay before any attempt, in seconds.")
     on: list[ErrorName] | None = Field(
         default=None,
         min_length=1,
-        description="After which errors; by default those that pass by themselves: no connection, 429, 5xx, timeouts.",
+        description="Errors to retry; by default transient ones: no connection, 429, 5xx, timeouts.",
     )
 
 
@@ -135,8 +135,8 @@ RetryRef = Annotated[RetrySpec, BeforeValidator(_attempts, json_schema_input_typ
 class TimeoutSpec(Spec):
     """Time limits of an attempt."""
 
-    run: Seconds | None = Field(default=None, description="Seconds from its start to its end.")
-    idle: Seconds | None = Field(default=None, description="Seconds without a sign of life: a token, a call of a tool.")
+    run: Seconds | None = Field(default=None, description="Maximum seconds of an attempt.")
+    idle: Seconds | None = Field(default=None, description="Maximum seconds without a token, tool call or other event.")
 
 
 def _seconds(value: Any) -> Any:
@@ -150,12 +150,12 @@ TimeoutRef = Annotated[TimeoutSpec, BeforeValidator(_seconds, json_schema_input_
 
 
 class CacheSpec(Spec):
-    """Cache of messages, so that equal work is done once."""
+    """Cache of messages: equal input is answered without a model call."""
 
     path: str | None = Field(
-        default=None, min_length=1, description="An SQLite file, seen from this file's folder; by default, in memory."
+        default=None, min_length=1, description="SQLite file, relative to this file; by default in memory."
     )
-    max_age: Seconds | None = Field(default=None, description="Seconds after which a message is forgotten.")
+    max_age: Seconds | None = Field(default=None, description="Lifetime of a message in seconds.")
 
 
 CacheRef = Annotated[
@@ -166,13 +166,13 @@ CacheRef = Annotated[
 class FallbackSpec(Spec):
     """Replacement of an operator after its last attempt failed: an operator, a model, or a message."""
 
-    operator: OperatorRef | None = Field(default=None, description="Another operator, with its own policy.")
+    operator: OperatorRef | None = Field(default=None, description="Other operator, with its own policy.")
     model: ModelRef | None = Field(
         default=None, description="The same operator, with this model; without `base_url`, at the same endpoint."
     )
     text: str | None = Field(default=None, description="A message with this text.")
     outputs: dict[str, JsonValue] | None = Field(default=None, description="A message with these outputs.")
-    port: str | None = Field(default=None, min_length=1, description="The port that this message takes.")
+    port: str | None = Field(default=None, min_length=1, description="Port that this message chooses.")
 
     @model_validator(mode="after")
     def _one_thing(self) -> FallbackSpec:
@@ -194,22 +194,23 @@ class PolicySpec(GuardSpec):
     """Default policy of operators."""
 
     cache: CacheRef | None = Field(
-        default=None, description="Keep what is said: true, in memory; a mapping, in a file; false, not at all."
+        default=None, description="Cache of messages: true for memory, a mapping for a file, false for none."
     )
 
 
 class MapSpec(Spec):
-    """Run it once for each item of a list."""
+    """Map: the operator runs once for each item of a list."""
 
     over: str | None = Field(
         default=None,
         min_length=1,
-        description="The list: operator.output, such as facts.claims; or the name of an output before it or of an input "
-        "of the job; by default the only list.",
+        description="List: operator.output, such as facts.claims; or the name of an output of a predecessor, or of an "
+        "input of the job; by default the only list.",
     )
-    concurrency: Count = Field(default=8, description="How many items at once.")
+    concurrency: Count = Field(default=8, description="Maximum number of items at once.")
     on_error: Literal["fail", "skip", "keep"] = Field(
-        default="fail", description="fail: all of it fails. skip: leave the item out. keep: an error in its place."
+        default="fail",
+        description="Effect of a failed item. fail: the map fails. skip: the item is left out. keep: an error takes its place.",
     )
 
 
@@ -232,51 +233,51 @@ Inputs = list[Annotated[str, Field(min_length=1)]]
 """Names of operators."""
 
 _INPUTS = (
-    "Operators of the same workflow whose messages it gets, in this order; it runs after them. Others that stand "
-    "before it in a chain follow."
+    "Operators of the same workflow whose messages it receives, in this order; it runs after them. Messages of other "
+    "predecessors come last."
 )
 
 
 class OperatorSpec(PolicySpec):
     """An operator, or an evaluator."""
 
-    name: OperatorId = Field(default="", description="Its id in the workflow; by default its anchor.")
-    instruction: str = Field(description="Its role, aim and style.")
+    name: OperatorId = Field(default="", description="Id in the workflow; by default the anchor.")
+    instruction: str = Field(description="Instruction for the model: role, task and style.")
     model: ModelRef | None = Field(
         default=None,
-        description="Its own model. A mapping without `name` and `base_url` changes settings of the expert's model, "
+        description="Model of this operator. A mapping without `name` and `base_url` changes settings of the expert's model, "
         "such as {temperature: 0}; without `base_url`, it is asked at the expert's endpoint.",
     )
-    examples: list[Example] = Field(default=[], description="Inputs with right answers.")
+    examples: list[Example] = Field(default=[], description="Example inputs with their answers.")
     output_schema: Form = Field(
         default="",
-        description="The form of its answer, such as {claims: [string]}; a JSON Schema; or a description in words.",
+        description="Form of the answer, such as {claims: [string]}; a JSON Schema; or a description in words.",
     )
     inputs: Inputs = Field(default=[], description=_INPUTS)
     actions: list[ActionRef] = Field(default=[])
-    tools: list[ToolRef] = Field(default=[], description="Tools that belong to no action.")
+    tools: list[ToolRef] = Field(default=[], description="Tools besides those of the actions.")
     threshold: float = Field(
         default=0.5,
         ge=0,
         le=1,
-        description="Lowest score of the edges of `toolkit` along which actions and tools are recommended.",
+        description="Minimum score of edges of `toolkit` along which actions and tools are recommended.",
     )
     hops: int = Field(
         default=0,
         ge=0,
-        description="How many steps of the chains in `toolkit` recommended actions may be away from its own.",
+        description="Maximum distance of recommended actions from its own, in steps of the chains in `toolkit`.",
     )
     ports: list[Annotated[str, Field(min_length=1)]] = Field(
-        default=[], description="The ways on from it, of which it takes one; a chain names the one that it follows."
+        default=[], description="Ports, of which the operator chooses one; a chain names the port that it follows."
     )
     join: Join | None = Field(default=None, description=_JOIN)
     map: MapSpec | None = None
-    knowledge: bool = Field(default=True, description="false: it gets nothing from the file's `knowledgebase`.")
-    memory: bool = Field(default=True, description="false: in a conversation it does not see the earlier turns.")
+    knowledge: bool = Field(default=True, description="false: no passages of the `knowledgebase` of the file.")
+    memory: bool = Field(default=True, description="false: no earlier turns of a conversation.")
     class_: str = Field(
-        default="", alias="class", description="A subclass of Operator, or of Evaluator, as package.module.Class."
+        default="", alias="class", description="Subclass of Operator or Evaluator, as package.module.Class."
     )
-    params: dict[str, Any] = Field(default={}, description="Keyword arguments for that class.")
+    params: dict[str, Any] = Field(default={}, description="Keyword arguments of the class.")
 
     @model_validator(mode="after")
     def _ports_or_map(self) -> OperatorSpec:
@@ -288,7 +289,7 @@ class OperatorSpec(PolicySpec):
 class TypedSpec(PolicySpec):
     """A typed node as an operator; `operad nodes` lists the types."""
 
-    name: str = Field(default="", description="Its id, by which others name its variables; by default its anchor.")
+    name: str = Field(default="", description="Id, by which other nodes read its variables; by default the anchor.")
     type: Annotated[
         str,
         WithJsonSchema(
@@ -299,9 +300,9 @@ class TypedSpec(PolicySpec):
                 ]
             }
         ),
-    ] = Field(description="A type's name, or a subclass of NodeOperator as package.module.Class.")
+    ] = Field(description="Name of a node type, or a subclass of NodeOperator as package.module.Class.")
     params: dict[str, Any] = Field(
-        default={}, description="Its parameters; variables as [variable, name], in texts as {{#name.variable#}}."
+        default={}, description="Parameters; variables as [variable, name], in texts as {{#name.variable#}}."
     )
     join: Join | None = Field(default=None, description=_JOIN)
 
@@ -310,12 +311,12 @@ class FunctionSpec(PolicySpec):
     """A function as an operator: its parameters are bound by the names of the operators before it."""
 
     name: OperatorId = Field(
-        default="", description="Its id in the workflow; by default its anchor, or the function's name."
+        default="", description="Id in the workflow; by default the anchor, or the name of the function."
     )
-    function: Dotted = Field(description="The function, as module.function; the module may lie beside this file.")
+    function: Dotted = Field(description="Function, as module.function; the module may lie beside this file.")
     inputs: Inputs = Field(default=[], description=_INPUTS)
     ports: list[Annotated[str, Field(min_length=1)]] = Field(
-        default=[], description="The ways on from it, of which it takes one by returning Take(port, value)."
+        default=[], description="Ports, of which the function chooses one by returning Take(port, value)."
     )
     join: Join | None = Field(default=None, description=_JOIN)
     map: MapSpec | None = None
@@ -367,10 +368,12 @@ EvaluatorRefs = Annotated[
 class BudgetSpec(Spec):
     """Budget of one run, with all runs nested in it."""
 
-    tokens: Count | None = Field(default=None, description="Tokens read and written.")
-    calls: Count | None = Field(default=None, description="Calls of models.")
+    tokens: Count | None = Field(default=None, description="Prompt and completion tokens.")
+    calls: Count | None = Field(default=None, description="Model calls.")
     cost: Amount | None = Field(default=None, description="US dollars; the models need a known price.")
-    seconds: Seconds | None = Field(default=None, description="From its start, waiting for a person not counted.")
+    seconds: Seconds | None = Field(
+        default=None, description="Seconds from the start, without those of questions to a person."
+    )
 
 
 def _some_evaluator(value: Any) -> Any:
@@ -384,22 +387,24 @@ class WorkflowLikeSpec(Spec):
 
     needs_value: ClassVar[frozenset[str]] = frozenset({"evaluator"})
 
-    workflow: list[list[ChainItem]] = Field(description="Chains: each operator comes after the one before it.")
+    workflow: list[list[ChainItem]] = Field(
+        description="Chains of operators; each operator runs after the one before it."
+    )
     evaluator: Annotated[EvaluatorRefs | None, BeforeValidator(_some_evaluator)] = Field(
-        default=None, description="What judges the result; a list, if several do."
+        default=None, description="Evaluator of the result, or a list of several."
     )
-    max_rounds: int = Field(default=3, ge=1, description="How often the operators run until the evaluator is content.")
-    policy: PolicySpec = Field(default=PolicySpec(), description="How its operators run, where they say nothing else.")
+    max_rounds: int = Field(default=3, ge=1, description="Maximum number of rounds.")
+    policy: PolicySpec = Field(default=PolicySpec(), description="Default policy of its operators.")
     limits: LimitsSpec | None = Field(
-        default=None, description="How many operators at once; calls and tokens a minute."
+        default=None, description="Limits of concurrent operators, and of model calls and tokens per minute."
     )
-    budget: BudgetSpec | None = Field(default=None, description="What one run may use.")
+    budget: BudgetSpec | None = Field(default=None, description="Budget of one run.")
 
 
 class WorkflowSpec(WorkflowLikeSpec, GuardSpec):
-    """A workflow as an operator of another."""
+    """Nested workflow: a workflow as an operator of another."""
 
-    name: OperatorId = Field(default="", description="Its id in the workflow around it; by default its anchor.")
+    name: OperatorId = Field(default="", description="Id in the outer workflow; by default the anchor.")
     inputs: Inputs = Field(default=[], description=_INPUTS)
     join: Join | None = Field(default=None, description=_JOIN)
     map: MapSpec | None = None
@@ -410,11 +415,11 @@ def _port(value: Any) -> Any:
 
 
 class StepSpec(Spec):
-    """An operator in a chain, and the port from which the chain goes on to the next."""
+    """Operator in a chain, and the port that the chain follows."""
 
-    operator: AnyOperatorRef = Field(description="Which one.")
+    operator: AnyOperatorRef = Field(description="The operator.")
     port: Annotated[str, Field(min_length=1), BeforeValidator(_port, json_schema_input_type=str | int)] = Field(
-        description="The port that must be taken for the chain to go on: its name; of a typed node, its number or else."
+        description="Port that the chain follows: its name; for a typed node, its number or `else`."
     )
 
 

@@ -15,22 +15,22 @@ from operad.configs.schema.tools import AnyTool
 
 
 class KnowledgeSpec(Spec):
-    """Knowledge base of the operators: folders and files, whose passages that fit a job go into the tasks."""
+    """Knowledge base of the operators: folders and files, whose relevant passages are added to the tasks."""
 
     paths: list[Annotated[str, Field(min_length=1)]] = Field(
-        default=[], description="Folders, with all that is in them, and files; seen from this file's folder."
+        default=[], description="Folders, including subfolders, and files; relative to this file."
     )
     index: str | None = Field(
         default=None,
         min_length=1,
-        description="An SQLite file that keeps the index, seen from this file's folder; by default, in memory.",
+        description="SQLite file of the index, relative to this file; by default in memory.",
     )
-    passages: int = Field(default=5, ge=1, le=100, description="How many passages a task gets at most.")
+    passages: int = Field(default=5, ge=1, le=100, description="Maximum number of passages for a task.")
     embeddings: (
         Annotated[EmbeddingsSpec, BeforeValidator(named, json_schema_input_type=str | EmbeddingsSpec)] | None
     ) = Field(
         default=None,
-        description="A model that embeds passages and queries, for hybrid search; by default, full text alone.",
+        description="Embedding model for hybrid search; by default, full-text search only.",
     )
 
 
@@ -48,35 +48,36 @@ class SearchSpec(Spec):
 
 
 class ImagesSpec(MakerSpec):
-    """A model that draws."""
+    """Model that generates images."""
 
-    size: str | None = Field(default=None, description="Width and height in pixels, as 1024x1024.")
+    size: str | None = Field(default=None, description="Width and height in pixels, such as 1024x1024.")
 
 
 class SpeechSpec(MakerSpec):
-    """A model that reads aloud."""
+    """Model that reads text aloud."""
 
-    voice: str | None = Field(default=None, description="Who speaks, as the endpoint names them.")
+    voice: str | None = Field(default=None, description="Name of the voice at the endpoint.")
     format: Literal["mp3", "opus", "aac", "flac", "wav", "pcm"] | None = Field(
-        default=None, description="Of the sound."
+        default=None, description="Audio format."
     )
 
 
 class HttpSpec(Spec):
-    """Addresses that nodes may fetch, and limits of requests."""
+    """Addresses that nodes may reach, and limits of requests."""
 
     allowed_hosts: list[Annotated[str, Field(min_length=1)]] = Field(
-        default=[], description="host or host:port; these may be reached wherever they are, others at public addresses."
+        default=[],
+        description="Hosts, as host or host:port, that may be reached at private addresses; all others only at public ones.",
     )
-    timeout: Seconds | None = Field(default=None, description="Seconds for all of it.")
-    max_bytes: Count | None = Field(default=None, description="The largest body, in bytes.")
+    timeout: Seconds | None = Field(default=None, description="Maximum seconds of a request.")
+    max_bytes: Count | None = Field(default=None, description="Maximum size of a response, in bytes.")
 
 
 class CodeSpec(Spec):
     """Limits of code nodes."""
 
-    seconds: Seconds | None = Field(default=None, description="Seconds of computing.")
-    memory_bytes: Count | None = Field(default=None, description="Bytes of memory.")
+    seconds: Seconds | None = Field(default=None, description="Maximum seconds of computing.")
+    memory_bytes: Count | None = Field(default=None, description="Maximum memory in bytes.")
     packages: list[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]] = Field(
         default=[],
         description="Python packages that code may import, such as pandas; such code runs in a limited process, "
@@ -89,16 +90,19 @@ class ServicesSpec(Spec):
 
     search: SearchSpec | None = None
     images: ImagesSpec | None = None
-    speech: SpeechSpec | None = Field(default=None, description="Without it, a simple voice of this machine.")
+    speech: SpeechSpec | None = Field(
+        default=None, description="Model that reads text aloud; without it, a simple local voice."
+    )
     http: HttpSpec = HttpSpec()
     code: CodeSpec = CodeSpec()
     folder: str | None = Field(
-        default=None, min_length=1, description="Where nodes write files, seen from this file's folder; or a fresh one."
+        default=None,
+        min_length=1,
+        description="Folder for files that nodes write, relative to this file; by default a new temporary one.",
     )
     workflows: dict[str, Annotated[str, Field(min_length=1)]] = Field(
         default={},
-        description="Workflow files that sub-workflow nodes may run, by name, seen from this file's folder; each may "
-        "run those before it.",
+        description="Workflow files for sub-workflow nodes, by name, relative to this file; each may run those before it.",
     )
     tools: list[AnyTool] = Field(default=[], description="Tools that nodes call by their names.")
     models: dict[str, ModelRef] = Field(
@@ -107,9 +111,9 @@ class ServicesSpec(Spec):
         "model of the run.",
     )
     knowledge: dict[str, KnowledgeSpec] = Field(
-        default={}, description="Knowledge bases, by the names that knowledge-retrieval nodes call them."
+        default={}, description="Knowledge bases for knowledge-retrieval nodes, by name."
     )
     lossy: bool = Field(
         default=False,
-        description="Run `workflows` that were imported, though their results may be others than where they come from.",
+        description="true: run imported `workflows` although their results may differ from those on their platform.",
     )

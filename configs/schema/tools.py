@@ -36,21 +36,21 @@ _APPROVE = "Ask a person before each call, and show the arguments."
 class LocalToolSpec(Spec):
     """A tool that is a Python function, or a class whose instances can be called."""
 
-    name: str = Field(description="The function's or class's name in the module.")
+    name: str = Field(description="Name of the function or class in the module.")
     type: Literal["LOCAL_TOOL"] = "LOCAL_TOOL"
-    desc: str = Field(default="", description="What it does; by default its docstring.")
-    module_path: str = Field(description="The module, as Python imports it. Its folder may be that of this file.")
-    timeout: Seconds | None = Field(default=None, description="Seconds that a call may take.")
+    desc: str = Field(default="", description="Description for the model; by default the docstring.")
+    module_path: str = Field(description="Module, as Python imports it; it may lie beside this file.")
+    timeout: Seconds | None = Field(default=None, description="Maximum seconds of a call.")
     approve: bool = Field(default=False, description=_APPROVE)
 
 
 class McpToolSpec(Spec):
     """All tools of an MCP server."""
 
-    name: str = Field(description="What actions call these tools by.")
+    name: str = Field(description="Name by which actions and operators refer to the tools.")
     type: Literal["MCP"]
-    desc: str = Field(default="", description="What they are for.")
-    mcp_transport_config: McpServer = Field(description="How the server is reached.")
+    desc: str = Field(default="", description="Description.")
+    mcp_transport_config: McpServer = Field(description="Transport, and address or command of the server.")
     approve: bool = Field(default=False, description=_APPROVE)
 
 
@@ -124,11 +124,11 @@ ToolRef = Annotated[
 
 
 class ActionSpec(Spec):
-    """Something an operator may do, and the tools for it."""
+    """Named group of tools for one activity."""
 
-    name: str = Field(description="What operators call it by.")
-    desc: str = Field(default="", description="What it does, for the model that chooses.")
-    tools: list[ToolRef] = Field(default=[], description="What it is done with.")
+    name: str = Field(description="Name by which operators refer to it.")
+    desc: str = Field(default="", description="Description for the model.")
+    tools: list[ToolRef] = Field(default=[], description="Tools of the action.")
 
 
 ActionRef = Annotated[Annotated[str, Tag("name")] | Annotated[ActionSpec, Tag("definition")], Discriminator(kind)]

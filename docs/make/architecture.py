@@ -117,9 +117,10 @@ def upward(found: Sequence[Module]) -> list[str]:
 
 
 def table(found: Sequence[Module], *, sizes: bool = True) -> Iterator[str]:
-    """Per package: the packages of its layer that it imports; with sizes, its modules and lines."""
-    yield f"| package |{' modules | lines |' if sizes else ''} imports of its layer |"
-    yield f"|---|{'---|---|' if sizes else ''}---|"
+    """Per package: its modules and lines, or else its purpose, and the packages of its layer that it imports."""
+    yield f"| package |{' modules | lines' if sizes else ' purpose'} | imports of its layer |"
+    yield f"|---|{'---|---' if sizes else '---'}|---|"
+    purposes = {each.name: each.about for each in found}
     for layer in reversed(LAYERS):
         graph = graph_of(found, layer)
         packages = {each.package for each in found if each.name.partition(".")[0] == layer}
@@ -128,8 +129,8 @@ def table(found: Sequence[Module], *, sizes: bool = True) -> Iterator[str]:
             inside = [each for each in found if each.package == package]
             others = sorted(graph.successors(package)) if package in graph else []
             names = ", ".join(other.rpartition(".")[2] for other in others)
-            size = f" {len(inside)} | {sum(each.lines for each in inside):,} |" if sizes else ""
-            yield f"| `{package}` |{size} {names} |"
+            about = f"{len(inside)} | {sum(each.lines for each in inside):,}" if sizes else purposes[package]
+            yield f"| `{package}` | {about} | {names} |"
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,44 +25,58 @@ HEAD = """\
 
 <!-- Written by docs/make/compatibility.py from test/unit/data/*_cases/outcomes.json. -->
 
-This page lists features of other platforms' files. Each row is tested with files of our own.
-
-| platform | *the same* means that Operad gives the same as |
-|---|---|
-| Dify | Dify's own engine, graphon: outputs, order of answers and nodes that ran. `make conformance` runs both; files that Dify's server changes before its engine gets them are compared as changed |
-| ComfyUI | the prompt that ComfyUI's page sends to its server, written by hand by the rules of that page. No server ran these files; the conversion is also tested with 32 prompts that a server of ComfyUI 0.3.64 accepted |
-| Coze | the outputs that follow from the nodes' parameters, written by hand. Coze runs only on its own servers, so these files did not run there; a scripted model answers with its prompt |
-| Chat2Graph | the result that follows from Chat2Graph's design, written by hand. Its program did not run these files; those in Python use its names for Operad's classes |
-| AWEL | AWEL's own runner in dbgpt, which each test runs on the same DAG, beside `AwelRunner` and beside a workflow with the DAG as its operator |
+This page lists features of other platforms' files, each tested with files of our own: first those that Operad runs
+differently, refuses or cannot compare, then those that give the same.
 
 *Differently*: for Dify and Coze, `operad check` names node and field, and the file runs only with `--lossy`; for ComfyUI,
 `operad convert` names node and value; for Chat2Graph and AWEL, the difference is by design. *Refused*: the error names
-the place, the reason and what to do; faults of values and links in ComfyUI files have codes, for which
-[errors](errors.md) says what to do.
-
-| platform | feature | here | files |
-|---|---|---|---|
+the place, the reason and the fix.
 """
+
+SAME = {
+    "Dify": "*The same*: outputs, order of answers and nodes that ran are those of Dify's own engine, graphon. `make "
+    "conformance` runs both; files that Dify's server changes before its engine gets them are compared as changed.",
+    "ComfyUI": "*The same*: the prompt is the one that ComfyUI's page sends to its server, written by hand by the rules of "
+    "that page. No server ran these files; the conversion is also tested with 32 prompts that a server of ComfyUI 0.3.64 "
+    "accepted.",
+    "Coze": "*The same*: the outputs are those that follow from the nodes' parameters, written by hand. Coze runs only on "
+    "its own servers, so these files did not run there; a scripted model answers with its prompt.",
+    "Chat2Graph": "*The same*: the result is the one that follows from Chat2Graph's design, written by hand. Its program did "
+    "not run these files; those in Python use its names for Operad's classes.",
+    "AWEL": "*The same*: the result is that of AWEL's own runner in dbgpt, which each test runs on the same DAG, beside "
+    "`AwelRunner` and beside a workflow with the DAG as its operator.",
+}
 
 
 def page() -> str:
     """Return the page."""
-    rows = [row for platform in OUTCOMES for row in _rows(platform)]
-    return HEAD + "\n".join(rows) + "\n"
+    return "\n".join([HEAD, *(line for platform in OUTCOMES for line in _section(platform))])
 
 
-def _rows(platform: str) -> Iterator[str]:
-    path = OUTCOMES[platform]
-    outcomes: Mapping[str, Mapping[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-    found: dict[tuple[str, str], list[str]] = {}
+def _section(platform: str) -> Iterator[str]:
+    folder = OUTCOMES[platform].parent
+    outcomes: Mapping[str, Mapping[str, Any]] = json.loads(OUTCOMES[platform].read_text(encoding="utf-8"))
+    others: dict[tuple[str, str], list[str]] = {}
+    same: dict[str, dict[str, None]] = {}
+    files: Counter[str] = Counter()
     for name, outcome in outcomes.items():
-        found.setdefault((outcome["feature"], _here(outcome)), []).append(name)
-    for (feature, here), names in sorted(found.items()):
-        first, more = names[0], len(names) - 1
-        files = f"[{first}](../../{_file(path.parent, first).relative_to(ROOT)})" + (
-            f" and {more} more" if more else ""
-        )
-        yield f"| {platform} | {feature} | {here.replace('|', chr(92) + '|')} | {files} |"
+        if here := _here(outcome):
+            others.setdefault((outcome["feature"], here), []).append(name)
+        else:
+            feature, _, detail = outcome["feature"].partition(": ")
+            same.setdefault(feature, {}).update({detail: None} if detail else {})
+            files[feature] += 1
+    yield f"## {platform}\n"
+    yield f"{SAME[platform]} [All files](../../{folder.relative_to(ROOT)}).\n"
+    yield "| feature | here | files |\n|---|---|---|"
+    for (feature, here), names in sorted(others.items()):
+        more = f" and {len(names) - 1} more" if names[1:] else ""
+        file = _file(folder, names[0]).relative_to(ROOT)
+        yield f"| {feature} | {here.replace('|', chr(92) + '|')} | [{names[0]}](../../{file}){more} |"
+    yield "\n| the same | cases | files |\n|---|---|---:|"
+    for feature, details in sorted(same.items()):
+        yield f"| {feature} | {'; '.join(sorted(details))} | {files[feature]} |"
+    yield ""
 
 
 def _file(folder: Path, name: str) -> Path:
@@ -71,8 +86,9 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def _here(outcome: Mapping[str, Any]) -> str:
+    """Return how a case ends here, or nothing if it ends the same."""
     if outcome.get("refused"):
         return f"refused: {outcome['refused']}"
     if outcome.get("alone"):
         return f"runs; not compared, since {outcome['alone']}"
-    return f"differently: {outcome['differs']}" if outcome.get("differs") else "the same"
+    return f"differently: {outcome['differs']}" if outcome.get("differs") else ""

@@ -25,8 +25,6 @@ from issue_codes import codes
 from meanings import ERRORS, MEANINGS
 
 from operad.cli.main import load_all
-from operad.configs.loader import load
-from operad.runtime.graph.chart import chart
 from operad.runtime.values.errors import OperadError
 
 NOTE = "<!-- Written by docs/make/reference.py from {}. -->"
@@ -144,31 +142,18 @@ def packages() -> str:
         NOTE.format("the packages themselves"),
         "",
         "Operad has seven layers. Each layer imports only the layers below it, and each package of `runtime` imports only",
-        "packages above it in the table. `make check` tests both. `python docs/make/architecture.py` prints the table",
-        "with sizes, imports from a higher layer, and cycles.",
+        "packages above it in the table. `make check` tests both. `python docs/make/architecture.py` prints the sizes of the",
+        "packages, imports from a higher layer, and cycles. The first line of each module states its purpose.",
         "",
         "```mermaid",
         *_layers(found),
         "```",
         "",
-        "Packages and their imports within the same layer:",
+        "Packages, and their imports within the same layer:",
         "",
         *architecture.table(found, sizes=False),  # sizes would change the page with every line of code
         "",
-        "The expert run by `make run`, drawn by `operad show`; dashed edges lead to the evaluator:",
-        "",
-        "```mermaid",
-        chart(
-            load(ROOT / "test/example/release_credits/release_credits.yaml", trust=True).expert().workflow.graph()
-        ).rstrip(),
-        "```",
-        "",
     ]
-    for layer in reversed(architecture.LAYERS):
-        inside = [each for each in found if each.name.partition(".")[0] == layer and each.about]
-        lines += [f"## {layer}", "", "| module | purpose |", "|---|---|"]
-        lines += [f"| `{each.name}` | {_first(each.about)} |" for each in inside]
-        lines.append("")
     return "\n".join(lines)
 
 

@@ -333,7 +333,7 @@ def _places(parts: Mapping[str, Any]) -> dict[str, list[str]]:
                     found = places.setdefault(inner, [])
                     if not found:
                         waiting.append(inner)
-                    if len(found) < 3:
+                    if len(found) < 3 and path not in found:
                         found.append(path)
     return {name: paths for name, paths in places.items() if name != "ConfigSpec"}
 

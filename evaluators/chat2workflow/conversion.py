@@ -1,7 +1,7 @@
 """Conversion of a simplified workflow to a platform's file: step 2 of Chat2Workflow's pass rate (Algorithm 1).
 
 The paper does not state what its converter checks. These rules are inferred from the workflows that it accepted and
-refused in recorded runs; docs/chat2workflow_pass.md has the counts. The converter reads the list of nodes once, from
+refused in recorded runs; test/benchmark/bench_pass.py prints the counts. The converter reads the list of nodes once, from
 first to last:
 
 - A node needs an id, a known type and the parameters of that type; other keys are ignored.

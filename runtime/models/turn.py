@@ -38,8 +38,8 @@ class Price(Value):
         Model(name="llama-4", base_url="http://gpu-1:8000/v1", price=Price(prompt=0.5, completion=1.5))
 
     Attributes:
-        prompt: For a million tokens read.
-        completion: For a million tokens written.
+        prompt: US dollars per million prompt tokens.
+        completion: US dollars per million completion tokens.
     """
 
     prompt: float = Field(default=0.0, ge=0, allow_inf_nan=False)

@@ -15,14 +15,14 @@ from operad.runtime.values.value import Record, Value
 
 
 class Example(Value):
-    """An example input with its right answer.
+    """Example input with its answer.
 
         example = Example(input="Tom wrote from Rome.", output="Tom, Rome")
         who = Operator("Extract the name and the city.", examples=[example])
 
     Attributes:
-        input: Input, in the style of a job's goal.
-        output: The answer, in the form that the task asks for.
+        input: Input, like the goal of a job.
+        output: Answer, in the output format of the operator.
     """
 
     input: str

@@ -254,7 +254,7 @@ def ratio(cost: Cost, unit: Cost) -> str:
 
 # The README's table
 
-IN_README = ("chain 10", "chain 100", "fan 100", "layered 1000")
+IN_README = ("chain 10", "chain 100", "fan 10", "fan 100", "layered 1000")
 OPERAD = "BuiltinWorkflow, events on"
 README_ENGINES = {BY_HAND: BY_HAND, "Operad": OPERAD, "langgraph": "langgraph"}
 
@@ -273,11 +273,11 @@ def markdown(measured: Mapping[str, Any]) -> str:
 
 
 def figures_of(measured: Mapping[str, Any]) -> Mapping[str, str]:
-    """How much of the README's table is said in the sentences of other pages: from the least to the most."""
+    """The ratios that sentences of other pages name: from the least to the most over all shapes."""
     costs = measured["never suspends"]
 
     def span(engine: str) -> str:
-        ratios = [costs[shape][engine].run / costs[shape][BY_HAND].run for shape in IN_README]
+        ratios = [costs[shape][engine].run / costs[shape][BY_HAND].run for shape in SHAPES]
         places = 1 if min(ratios) < 10 else 0
         return f"{min(ratios):.{places}f} to {max(ratios):.{places}f} times"
 

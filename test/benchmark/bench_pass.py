@@ -160,7 +160,7 @@ def main() -> int:
     parser.add_argument("--dataset", type=Path, default=DATA / "dataset")
     parser.add_argument("--json", action="store_true")
     parser.add_argument(
-        "--page", type=Path, help="write the tables between the marks of this file, and the figures of sentences"
+        "--page", type=Path, help="write the agreement between the marks of this file, and the figures of sentences"
     )
     options = parser.parse_args()
     paths = options.runs or sorted([*DATA.glob("apr/*.json"), *DATA.glob("may/*.json")])
@@ -186,7 +186,7 @@ def main() -> int:
         tables = "\n".join(table(judged) for table in (_agreement, _rules, _not_asked, _resolved, _disagreements))
         print(tables)
         if options.page:
-            write_into(options.page, tables.strip() + "\n", "pass")
+            write_into(options.page, _agreement(judged).partition("\n\n")[2], "pass")
             write_figures(_figures(judged))
     return 0 if agree >= AIM else 1
 

@@ -36,14 +36,12 @@ PAGES = [README, *FEATURES, *REFERENCE]
 NEEDS = {
     "docs/comfyflow.md": "scipy",
     "docs/durable.md": "dbos",
-    "docs/evaluators.md": "scipy",
     "docs/from_awel.md": "dbgpt",
     "docs/from_chat2graph.md": "xllamacpp",
     "docs/from_dify.md": "xllamacpp",
     "docs/get_started.md": "xllamacpp",
     "docs/interrupts.md": "fastapi",
     "docs/models.md": "xllamacpp",
-    "docs/nodes_files.md": "pypandoc",
     "docs/serve.md": "fastapi",
     "docs/toolkit.md": "mcp",
     "docs/view.md": "starlette",
@@ -55,7 +53,7 @@ NEEDS = {
 TESTED = {"python", "text", "mermaid", "sh", "yaml", "json", ""}
 """The languages of blocks. One without a language is what a terminal shows; a line of it may begin with ``operad``."""
 
-FOLLOWED = re.compile(r"docs/(get_started|operad_yaml|from_(?!awel)\w+)\.md")
+FOLLOWED = re.compile(r"docs/(get_started|operad_yaml|nodes|nodes_(?!models)\w+|from_(?!awel)\w+)\.md")
 """Pages whose blocks are files and commands, one after the other: test_docs_newcomers.py follows them as a reader does."""
 
 BESIDE = {
@@ -157,8 +155,13 @@ def readme_answer(request: dict[str, Any]) -> Say:
 
 
 def run_page(forked: ForkServer, text: str, name: str, cwd: Path, environment: Mapping[str, str] | None = None) -> None:
-    """Run the examples of a page in a process of its own; each ``text`` or ``mermaid`` block after one is what it prints."""
+    """Run the examples of a page in a process of its own; each ``text`` or ``mermaid`` block after one is what it prints.
+
+    A YAML block below "`NAME.yaml`:" is a file for them.
+    """
     every = blocks(text)
+    for file in re.finditer(r"`(\w[\w.]*\.yaml)`[^`]*:\n\n```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        (cwd / file[1]).write_text(file[2], encoding="utf-8")
     examples = [(b.language, b.text, b.line) for b in every if b.language in ("python", "mermaid")]
     command = [sys.executable, "-W", "error:::__main__", "-c", RUNNER]
     done = forked.run(command, cwd=cwd, env={**ENVIRONMENT, **(environment or {})}, input=json.dumps([name, examples]))

@@ -20,7 +20,8 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 START = ROOT / "docs" / "get_started.md"
-PAGES = [START, ROOT / "docs" / "operad_yaml.md", *sorted((ROOT / "docs").glob("from_*.md"))]
+NODES = [page for page in sorted((ROOT / "docs").glob("nodes*.md")) if page.stem != "nodes_models"]  # asks a model
+PAGES = [START, ROOT / "docs" / "operad_yaml.md", *NODES, *sorted((ROOT / "docs").glob("from_*.md"))]
 BENCH = ROOT / ".venv-bench" / "bin"
 """Where `make bench` puts other frameworks."""
 

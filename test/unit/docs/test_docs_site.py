@@ -121,7 +121,7 @@ def test_the_home_page_shows_a_run_and_leads_to_every_group_of_pages(site: Path)
     _, _, page = (site / "index.html").read_text(encoding="utf-8").partition("<article")
     above, _, below = page.partition("Why Operad")
     assert 'src="run.gif"' in above
-    for group in ("Get started", "Tutorials", "How-to guides", "Concepts", "Reference", "Migration"):
+    for group in ("Get started", "Tutorials", "How-to guides", "Reference", "Migration"):
         assert f"<strong>{group}</strong>" in below
     assert 'href="contributing.html"' in below
 

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from operad.flows import repair as package
 from operad.flows.formats.chat2workflow import load
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.flows.repair import FORMAT, PAPER, RULES
+from operad.flows.repair import FORMAT, RULES
 from operad.flows.repair.containers import rename
 
 repair: Any = package.repair
@@ -372,13 +371,6 @@ def test_workflows_of_other_formats_are_mended_as_graphs():
     assert [each.rule for each in result.repairs] == ["variables"]
     assert result.graph.by_id["9"].params == {"outputs": [["out", ["text", "2"]]]}
     assert graph.by_id["9"].params == {"outputs": [["out", ["summary", "2"]]]}, "what was given stays as it is"
-
-
-def test_the_documentation_lists_every_rule():
-    page = (Path(__file__).parents[4] / "docs/repair.md").read_text(encoding="utf-8")
-    for rule in RULES:
-        mark = " (`PAPER`)" if rule.name in PAPER else ""
-        assert f"| `{rule.name}`{mark} | {rule.level} | {rule.description} |" in page
 
 
 def test_what_runs_inside_of_a_renamed_node_is_renamed_with_it():
