@@ -244,8 +244,7 @@ class Workflow(Definition[T]):
             run = self.run_within(outer, call)
             return self._result(run, await run.execute())
         unfinished = await self._runs.unfinished(run_id, self.graph) if run_id else None
-        live = self._start(call, run_id, watched=True, unfinished=unfinished)
-        return self._result(live.run, await live.outcome())
+        return await self._outcome(self._start(call, run_id, watched=True, unfinished=unfinished))
 
     def start(
         self,
@@ -575,8 +574,7 @@ class Workflow(Definition[T]):
         if store.workers is None:  # checked first, so that a run that cannot continue uses no answer
             check_models(self.built(), call.reasoner, unfinished)
         await asyncio.to_thread(store.answer, run_id, given)
-        live = self._start(changed(call, deps=deps), run_id, watched=True, unfinished=unfinished)
-        return self._result(live.run, await live.outcome())
+        return await self._outcome(self._start(changed(call, deps=deps), run_id, watched=True, unfinished=unfinished))
 
     def resume(self, run_id: str, answers: JsonLike, model: ReasonerLike = None, *, deps: object = None) -> Result[T]:
         """Answer questions of a paused run, and continue it to its end; for callers without an event loop.
@@ -636,6 +634,12 @@ class Workflow(Definition[T]):
 
     def _result(self, run: Run, message: WorkflowMessage) -> Result[T]:
         return Result(message, run.messages, run.build.graph.operators, run.tails, run.rounds, run.root.log.run_id)
+
+    async def _outcome(self, live: LiveRun) -> Result[T]:
+        try:
+            return self._result(live.run, await live.outcome())
+        finally:
+            del live  # live -> task -> error -> traceback -> this frame -> live would wait for the garbage collector
 
     def _start(
         self,
