@@ -82,7 +82,7 @@ class Rounds(Struct, frozen=True):
             verdict: The verdict.
             has_result: True if the round had a result; False if an operator's error ended it.
         """
-        is_best = has_result and (self.best is None or at_least_as_good(verdict, self.best))
+        is_best = has_result and (self.best is None or _rank(verdict) >= _rank(self.best))
         is_over = verdict.status is not WorkflowStatus.EXECUTION_ERROR or self.number >= self.max_rounds
         lessons = self.lessons
         if verdict.lesson and not is_over:
@@ -96,10 +96,6 @@ def at_fault(blame: Sequence[str], known: Sequence[str]) -> list[str]:
     return [operator_id for operator_id in known if operator_id in blame] or list(known)
 
 
-def at_least_as_good(verdict: Verdict, as_: Verdict) -> bool:
-    """Return True if a later verdict is at least as good as an earlier one: by status, then by score."""
-    return _rank(verdict) >= _rank(as_)
-
-
 def _rank(verdict: Verdict) -> tuple[int, float]:
+    """Return the rank of a verdict: by its status, then by its score."""
     return verdict.status.priority, float("-inf") if verdict.score is None else verdict.score

@@ -239,7 +239,8 @@ class Steps:
 
     def _inputs(self, node: int) -> tuple[WorkflowMessage, ...]:
         """Return the messages of a node's parents whose edges to the node are taken; all of these parents have one."""
-        messages: Any = map(self.results.__getitem__, self._progress.inputs(node))
+        parents = self._progress.inputs(node) if self._plan.branches else self._plan.parents[node]
+        messages: list[Any] = [self.results[parent] for parent in parents]
         return tuple(messages)
 
     def _messages_read(self, node: int, reads: Sequence[str]) -> list[WorkflowMessage]:

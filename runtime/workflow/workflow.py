@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
@@ -43,7 +44,7 @@ from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.run_input import JobLike, ReasonerLike, call_of, one_of
 from operad.runtime.workflow.run_store import RunStore, run_store_of
 from operad.runtime.workflow.setting import setting
-from operad.runtime.workflow.start import check_models, check_reasoner, check_start, new_run, with_insights
+from operad.runtime.workflow.start import check_models, check_reasoner, check_start, with_insights
 from operad.runtime.workflow.workflow_arguments import check_types, rounds_of
 
 if TYPE_CHECKING:
@@ -667,16 +668,14 @@ class Workflow(Definition[T]):
         if outer is None:
             check_start(build, call.reasoner if store is None or store.workers is None else None, unfinished)
         run_id = run_id or new_id()
-        run = new_run(
-            build,
-            call,
-            run_id,
-            outer,
-            insights=self.insights,
-            listeners=self._listeners,
-            buffer=buffer,
-            watched=watched,
-        )
+        path = outer.path if outer else ()
+        insights, listeners = with_insights(self.insights, self._listeners, outer)
+        if watched and "IPython" in sys.modules:
+            from operad.runtime.observe.notebook import progress_in_notebook  # only notebooks need it
+
+            listeners = (*listeners, *progress_in_notebook())
+        log = RunLog(run_id, listeners, buffer, outer=outer.run.log if outer else None, depth=len(path))
+        run = Run(build, call, log, outer=outer, prefix=path, insights=insights)
         work = partial(store.execute, self, run, call) if store is not None and outer is None else run.execute
         return self._runs.start(run_id, run, work, streamed=streamed)
 
