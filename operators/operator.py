@@ -552,7 +552,7 @@ class Operator(BaseOperator[T]):
         with insights, the method is called in a thread, because it may read a file.
         """
         scope = current_scope()
-        insights = cast("RunInsights | None", scope.run.insights) if scope else None
+        insights: RunInsights | None = scope.run.insights if scope else None
         if insights is None or self._insights_key is None:
             return None
         return insights.recall(self._insights_key)
@@ -618,7 +618,7 @@ class Operator(BaseOperator[T]):
         recommended = self._recommend()
         knowledge = self.get_knowledge(job) if self._knowledge_base is None else await self._search_knowledge(job)
         scope = current_scope()
-        insights = cast("RunInsights | None", scope.run.insights) if scope else None
+        insights: RunInsights | None = scope.run.insights if scope else None
         recalls = insights is not None or type(self).get_env_insights is not Operator.get_env_insights
         return Task(
             job=job,

@@ -239,11 +239,6 @@ def launch(
         return _here
 
 
-def here() -> DbosProcess | None:
-    """Return the instance of dbos that was launched in this process, or None."""
-    return _here
-
-
 def client(url: URL) -> DBOSClient:
     """Return a client of dbos, which reads tables and enqueues work; missing tables are created."""
     check_details()

@@ -28,7 +28,7 @@ from operad.runtime.events.journal import bare
 from operad.runtime.values.errors import describe
 from operad.runtime.values.map_item import MapItem, without_index
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
-from operad.runtime.workflow.rounds import Rounds, at_fault
+from operad.runtime.workflow.rounds import Rounds, at_fault, finished
 from operad.runtime.workflow.verdict import fault_in, join_verdicts, joined_tails, verdict_of
 
 
@@ -369,15 +369,7 @@ class _Derivation:
             if name not in level.begun:
                 skipped = events.OperatorSkipped(reason="no edge to it was taken")
                 self.append(skipped, (*level.path, name), name, level.round)
-        judged = events.RoundFinished(
-            status=verdict.status,
-            evaluation=verdict.evaluation,
-            lesson=verdict.lesson,
-            blame=tuple(verdict.blame),
-            score=verdict.score,
-            by_error=by_error,
-            has_result=not level.failed,
-        )
+        judged = finished(verdict, by_error=by_error, has_result=not level.failed)
         self.append(judged, level.path, round=level.round)
 
     # Questions

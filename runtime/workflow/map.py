@@ -22,7 +22,6 @@ from operad.runtime.values.errors import (
     did_you_mean,
     shorten,
 )
-from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.function import FunctionOperator
@@ -181,11 +180,6 @@ class Map(BaseOperator[list[T]], Generic[T]):
     def get_id(self) -> str:
         """Return the id of the map."""
         return self._id
-
-    def settle_id(self, is_taken: Callable[[str], bool]) -> None:
-        """Make the id different from the ids that are taken, unless the user chose it or it is already unique."""
-        if not self._settled:
-            self._id, self._settled = settled_id(self._id, is_taken), True
 
     @property
     def _over(self) -> str | None:

@@ -13,36 +13,15 @@ A live run, and `history`, which derives the events of a stored run, use the sam
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from operad.runtime.values.message import WorkflowStatus
+from operad.runtime.events import RoundFinished
+from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 
-
-class Verdict(Protocol):
-    """Verdict that ends a round: a message of an evaluator, or the event `RoundFinished`."""
-
-    @property
-    def status(self) -> WorkflowStatus:
-        """The status."""
-        ...
-
-    @property
-    def lesson(self) -> str:
-        """The lesson for the next round."""
-        ...
-
-    @property
-    def blame(self) -> Sequence[str]:
-        """The ids of the operators at fault; empty for all."""
-        ...
-
-    @property
-    def score(self) -> float | None:
-        """The score, if there is one."""
-        ...
+Verdict = WorkflowMessage | RoundFinished
+"""Verdict that ends a round: a message of an evaluator, or its event."""
 
 
 class Rounds(Struct, frozen=True):
@@ -89,6 +68,19 @@ class Rounds(Struct, frozen=True):
             lessons = (*(earlier for earlier in lessons if earlier != verdict.lesson), verdict.lesson)
         best, best_round = (verdict, self.number) if is_best else (self.best, self.best_round)
         return replace(self, lessons=lessons, best=best, best_round=best_round, is_over=is_over)
+
+
+def finished(verdict: WorkflowMessage, *, by_error: bool, has_result: bool) -> RoundFinished:
+    """Return the event of a round that ended with a verdict."""
+    return RoundFinished(
+        status=verdict.status,
+        evaluation=verdict.evaluation,
+        lesson=verdict.lesson,
+        blame=tuple(verdict.blame),
+        score=verdict.score,
+        by_error=by_error,
+        has_result=has_result,
+    )
 
 
 def at_fault(blame: Sequence[str], known: Sequence[str]) -> list[str]:
