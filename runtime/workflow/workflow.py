@@ -17,12 +17,11 @@ from operad.runtime import events
 from operad.runtime.events import Event, Listener, RunLog, Scope
 from operad.runtime.events.log import check_listener
 from operad.runtime.events.stream import Buffer
-from operad.runtime.graph.build import Build, Engine
+from operad.runtime.graph.build import Build
 from operad.runtime.graph.call import Executable, OperatorCall
 from operad.runtime.graph.edges import Answers, AwelNode, Function, Step, chain_of
 from operad.runtime.graph.engines import INSTALL_AWEL, EngineName, awel_is_installed, engine_for
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.graph.schedule import Plan
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.models.model import Model
 from operad.runtime.policies.limits import Limits, limiters
@@ -712,7 +711,7 @@ class Workflow(Definition[T]):
                     name=self.name,
                     graph=graph,
                     plan=plan,
-                    engine=self._build(plan),
+                    engine=engine_for(plan, self.engine, self.name),
                     engine_name=self.engine,
                     max_rounds=self.max_rounds,
                     budget=self.budget,
@@ -720,10 +719,6 @@ class Workflow(Definition[T]):
                     calls=self._calls,
                 )
             return self._built
-
-    def _build(self, plan: Plan) -> Engine:
-        """Return the engine for a plan; called once after each edit, under the workflow's lock."""
-        return engine_for(plan, self.engine, self.name)
 
 
 class BuiltinWorkflow(Workflow[T]):
