@@ -73,9 +73,7 @@ class DbosProcess:
         self.version = version
         self._perform = perform
         self._queues = queues
-        places = (
-            queues.concurrency if len(queues.names) == 1 else 0
-        )  # with several queues, that of an operator is unknown
+        places = queues.concurrency if len(queues.names) == 1 else 0  # with several, that of an operator is unknown
         self._signals = {name: WorkSignal(queues.listening, places) for name in queues.names}
         self._takers: list[threading.Thread] = []
         self._finished = threading.local()

@@ -25,6 +25,7 @@ from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, StoredQuest
 from operad.runtime.durable.step_timeline import StoredStep, moments
 from operad.runtime.events import Event
 from operad.runtime.events.journal import bare
+from operad.runtime.graph.build import ports_of_edges
 from operad.runtime.values.errors import describe
 from operad.runtime.values.map_item import MapItem, without_index
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
@@ -122,11 +123,7 @@ class _Level:
     @property
     def ports(self) -> dict[str, dict[str, tuple[str, ...]]]:
         """Ports of the edges to each operator, by predecessor; edges without ports are left out."""
-        after = {name: described.get("after", {}) for name, described in self.operators.items()}
-        named = {
-            name: {parent: tuple(ports) for parent, ports in before.items() if ports} for name, before in after.items()
-        }
-        return {name: ports for name, ports in named.items() if ports}
+        return ports_of_edges({name: described.get("after", {}) for name, described in self.operators.items()})
 
     def tails(self) -> list[WorkflowMessage]:
         """Return the messages of the operators without successors."""

@@ -113,9 +113,8 @@ class Replay:
         step_id = f"{self.run_id}:{key}"
         text = await remote.outcome_of(step_id, node, call, scope)
         outcome = await in_thread(self._codec.load, text, Outcome)
-        if isinstance(outcome.error, BudgetError) or (
-            outcome.error and lacks_deps(outcome.error)
-        ):  # the resumed run may execute it again
+        error = outcome.error
+        if isinstance(error, BudgetError) or (error and lacks_deps(error)):  # the resumed run may execute it again
             await remote.forget(step_id)
         return self._result_of(key, outcome, scope, replayed=True)
 

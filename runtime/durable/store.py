@@ -55,17 +55,19 @@ class Store:
         self.dbos = DbosTables(self.database)
         self.events = EventTable(self.database, self._tables)
         self.calls = CountedCalls(self.database, self._tables)
-        if self.database.with_retries(self._version, patience=0.0) != VERSION:
-            self.database.with_retries(self._migrate, patience=0.0)
-        self.database.with_retries(self._check_columns, patience=0.0)
+        self.database.with_retries(self._set_up, patience=0.0)
 
     def close(self) -> None:
         """Close all connections."""
         self.database.close()
 
-    def _version(self) -> int:
+    def _set_up(self) -> None:
+        """Migrate the tables if necessary, and check them."""
         with self.database.reader.connect() as connection:
-            return self._version_in(connection)
+            version = self._version_in(connection)
+        if version != VERSION:
+            self._migrate()
+        self._check_columns()
 
     def _version_in(self, connection: Any) -> int:
         """Return the version of the tables; 0 if there are none.

@@ -253,9 +253,7 @@ class PipeWakeups(Wakeups):
         hidden.unlink(missing_ok=True)
         os.mkfifo(hidden, 0o600)
         try:
-            pipe = os.open(
-                hidden, os.O_RDWR | os.O_NONBLOCK
-            )  # also open for writing, so that reading never hits its end
+            pipe = os.open(hidden, os.O_RDWR | os.O_NONBLOCK)  # also for writing, so that reading never hits its end
             hidden.rename(self._folder / f"{name}.{self._own}")
         finally:
             hidden.unlink(missing_ok=True)

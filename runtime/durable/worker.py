@@ -298,7 +298,7 @@ class Worker:
                 self._stop_lost_work(doing)
                 if now - looked > self.executor.limit / 5:
                     looked = now
-                    self._take_over(self._dead(), now - well_since)
+                    self._take_over(now - well_since)
                 if now - searched > self.executor.limit:
                     searched = now
                     self._give_back_lost()
@@ -337,17 +337,13 @@ class Worker:
             self._wakeups.send(queue)
         return returned
 
-    def _dead(self) -> list[Executor]:
-        executors = self._store.executors()
-        return [executor for executor in executors if executor.kind == "worker" and self._watch.is_dead(executor)]
-
-    def _take_over(self, dead: Sequence[Executor], well: float) -> None:
+    def _take_over(self, well: float) -> None:
         """Give requests of dead workers back to the queue, if this worker has been well for long enough.
 
         Args:
-            dead: The dead workers.
             well: Seconds since which this worker has had regular heartbeats and a working database.
         """
+        dead = [each for each in self._store.executors() if each.kind == "worker" and self._watch.is_dead(each)]
         if not dead or well <= self.executor.limit:
             return
         self._give_back([executor.id for executor in dead], died=True)

@@ -226,16 +226,7 @@ class Steps:
         if self._feedback:
             messages += self._feedback.get(number, ())
         transcript, judged = (self.transcript(), joined_tails(messages, given.job)) if node.is_evaluator else ((), None)
-        return OperatorCall(
-            given.reasoner,
-            job,
-            messages,
-            given.previous,
-            given.lesson,
-            transcript,
-            judged,
-            run.deps,
-        )
+        return OperatorCall(given.reasoner, job, messages, given.previous, given.lesson, transcript, judged, run.deps)
 
     def _inputs(self, node: int) -> tuple[WorkflowMessage, ...]:
         """Return the messages of a node's parents whose edges to the node are taken; all of these parents have one."""
