@@ -53,8 +53,12 @@ class StepJournal(Protocol):
 
 
 class RunInProgress(Protocol):
-    """A run, as seen by code inside it."""
+    """A run, as seen by code inside it; see `operad.runtime.workflow.run.Run`."""
 
+    build: Any
+    budget: Budget
+    connections: Any
+    insights: Any
     log: RunLog
     outer: Scope | None
     deps: Any
@@ -79,21 +83,6 @@ class RunInProgress(Protocol):
     @property
     def workflow(self) -> str:
         """The name of the workflow."""
-        ...
-
-    @property
-    def budget(self) -> Budget:
-        """The budget."""
-        ...
-
-    @property
-    def connections(self) -> object:
-        """The open tool sources: a `Connections`."""
-        ...
-
-    @property
-    def insights(self) -> object | None:
-        """The insights of earlier runs: a `RunInsights`; None for a run without them."""
         ...
 
     def transcript(self) -> tuple[StepRecord, ...]:

@@ -16,6 +16,7 @@ from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, Issue
+from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import plain_value
 
@@ -58,6 +59,8 @@ class BaseOperator(Step[T]):
     gives_verdict: ClassVar[bool] = True
     sequential: ClassVar[bool] = False
     gives_items: bool = False
+    _id: str
+    _settled: bool = True  # False for an automatically chosen `_id`, which is not unique yet
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -209,6 +212,8 @@ class BaseOperator(Step[T]):
 
     def settle_id(self, is_taken: Callable[[str], bool]) -> None:
         """Make an automatically chosen id different from the ids that are taken in a workflow."""
+        if not self._settled:
+            self._id, self._settled = settled_id(self._id, is_taken), True
 
     def read_output(self, message: WorkflowMessage) -> T:
         """Return the answer in a message of the operator.

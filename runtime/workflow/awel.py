@@ -17,7 +17,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, Issue
-from operad.runtime.values.ids import settled_id, slug
+from operad.runtime.values.ids import slug
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.parameters import message_of
@@ -66,11 +66,6 @@ class AwelOperator(BaseOperator[Any]):
     def get_id(self) -> str:
         """Return the id."""
         return self._id
-
-    def settle_id(self, is_taken: Callable[[str], bool]) -> None:
-        """Make the id different from the ids that are taken, unless the user chose it or it is already unique."""
-        if not self._settled:
-            self._id, self._settled = settled_id(self._id, is_taken), True
 
     @property
     def ports(self) -> Sequence[str]:

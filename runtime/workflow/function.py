@@ -24,7 +24,7 @@ from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, Issue, OperadError, PortError, did_you_mean, shorten
 from operad.runtime.values.fingerprint import fingerprint, name_of
-from operad.runtime.values.ids import as_name, checked_id, settled_id, slug
+from operad.runtime.values.ids import as_name, checked_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import Output, is_class, name
 from operad.runtime.values.sync import in_function_thread
@@ -146,11 +146,6 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
     def streams_answer(self, reasoner: Reasoner) -> bool:
         """Return True for a generator, whose text is the answer."""
         return self._streams and not self._ports
-
-    def settle_id(self, is_taken: Callable[[str], bool]) -> None:
-        """Make the id different from the ids that are taken, unless the user chose it or it is already unique."""
-        if not self._settled:
-            self._id, self._settled = settled_id(self._id, is_taken), True
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return the fingerprint of the function, made of its name and bound values but not its code, and the ports."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import replace as changed
 from pydantic import JsonValue
@@ -97,7 +97,7 @@ class FunctionEvaluator(BaseOperator[Any]):
     async def _returned(self, call: OperatorCall) -> Any:
         """Call the function with the answers of the last operators and of earlier ones that its parameters name."""
         scope = current_scope()
-        operators: Collection[str] = cast("Any", scope.run).build.graph.operators if scope else ()
+        operators: Collection[str] = scope.run.build.graph.operators if scope else ()
         before = list(dict.fromkeys(m.operator_id for m in call.messages if m.operator_id in operators))
         further = self.function.further(before, operators) if before else ()
         if not further:

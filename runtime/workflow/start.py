@@ -1,14 +1,11 @@
-"""Start of a run: the checks before it, its listeners and its insights."""
+"""Start of a run: its insights, and the checks before it."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection
 
-from operad.runtime.events import Listener, RunLog, Scope
-from operad.runtime.events.log import Buffer
+from operad.runtime.events import Listener, Scope
 from operad.runtime.graph.build import Build
-from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import asking
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.knowledge.insights import Insights
@@ -16,40 +13,6 @@ from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.models.model import NoModelError
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean
-from operad.runtime.workflow.run import Run
-
-
-def new_run(
-    build: Build,
-    call: OperatorCall,
-    run_id: str,
-    outer: Scope | None,
-    *,
-    insights: Insights | None,
-    listeners: tuple[Listener, ...],
-    buffer: Buffer | None,
-    watched: bool,
-) -> Run:
-    """Return a run with its own id and event log.
-
-    Args:
-        build: The workflow.
-        call: The input of the run.
-        run_id: The run's id.
-        outer: The operator that starts the run, if one does.
-        insights: The workflow's insights.
-        listeners: The workflow's listeners.
-        buffer: Buffer of the events for a consumer that may lag behind; None without a consumer.
-        watched: True to show the progress if the run is in a notebook.
-    """
-    path = outer.path if outer else ()
-    own_insights, listeners = with_insights(insights, listeners, outer)
-    if watched and "IPython" in sys.modules:
-        from operad.runtime.observe.notebook import progress_in_notebook  # imported here because only notebooks need it
-
-        listeners = (*listeners, *progress_in_notebook())
-    log = RunLog(run_id, listeners, buffer, outer=outer.run.log if outer else None, depth=len(path))
-    return Run(build, call, log, outer=outer, prefix=path, insights=own_insights)
 
 
 def with_insights(
@@ -81,13 +44,6 @@ def check_start(build: Build, reasoner: Reasoner | None, unfinished: Collection[
         InvalidError: An operator reads the messages of an operator that is not in the workflow.
         InputError: A model is not configured.
     """
-    _check_reads(build)
-    if reasoner is not None:
-        check_models(build, reasoner, unfinished)
-
-
-def _check_reads(build: Build) -> None:
-    """Raise InvalidError if an operator reads the message of an operator that is not in the workflow."""
     known = build.graph.operators
     issues = [
         Issue(
@@ -101,6 +57,8 @@ def _check_reads(build: Build) -> None:
     ]
     if issues:
         raise InvalidError(f"workflow {build.name!r} cannot be built", issues)
+    if reasoner is not None:
+        check_models(build, reasoner, unfinished)
 
 
 def check_models(build: Build, reasoner: Reasoner, unfinished: Collection[BaseOperator] | None) -> None:

@@ -226,20 +226,12 @@ class Steps:
         if self._feedback:
             messages += self._feedback.get(number, ())
         transcript, judged = (self.transcript(), joined_tails(messages, given.job)) if node.is_evaluator else ((), None)
-        return OperatorCall(
-            given.reasoner,
-            job,
-            messages,
-            given.previous,
-            given.lesson,
-            transcript,
-            judged,
-            run.deps,
-        )
+        return OperatorCall(given.reasoner, job, messages, given.previous, given.lesson, transcript, judged, run.deps)
 
     def _inputs(self, node: int) -> tuple[WorkflowMessage, ...]:
         """Return the messages of a node's parents whose edges to the node are taken; all of these parents have one."""
-        messages: Any = map(self.results.__getitem__, self._progress.inputs(node))
+        parents = self._progress.inputs(node) if self._plan.branches else self._plan.parents[node]
+        messages: list[Any] = [self.results[parent] for parent in parents]
         return tuple(messages)
 
     def _messages_read(self, node: int, reads: Sequence[str]) -> list[WorkflowMessage]:
