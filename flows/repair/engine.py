@@ -52,6 +52,7 @@ MEANING_RULES: dict[str, Mending] = {
     "selectors": references.selectors,
     "references": references.references,
     "bare-references": references.bare_references,
+    "named-inputs": references.named_inputs,
     "variable-types": params.variable_types,
     "escapes": snippets.escapes,
     "same-ids": edges.same_ids,
