@@ -226,11 +226,7 @@ def _schema(graph: NodeGraph, *, has_notes: bool) -> Schema:
     text: Schema = {"type": "string"}
     finding: Schema = {
         "type": "object",
-        "properties": {
-            "node": {"type": "string", "enum": [*graph.by_id, ""]},
-            "problem": text,
-            "change": text,
-        },
+        "properties": {"node": {"type": "string", "enum": [*graph.by_id, ""]}, "problem": text, "change": text},
         "required": ["node", "problem", "change"],
         "additionalProperties": False,
     }

@@ -48,6 +48,7 @@ MEANING_RULES: dict[str, Mending] = {
     "selectors-in-texts": references.selectors_in_texts,
     "references": references.references,
     "bare-references": references.bare_references,
+    "named-inputs": references.named_inputs,
     "escapes": snippets.escapes,
     "one-start": edges.one_start,
     "bodies": containers.bodies,

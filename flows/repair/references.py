@@ -8,7 +8,7 @@ from typing import Any
 
 from operad.flows.formats.shapes import list_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
-from operad.flows.repair.spelling import with_references
+from operad.flows.repair.spelling import with_named_inputs, with_references
 from operad.flows.repair.state import Proposal, State, params_of, with_params
 from operad.flows.repair.walk import changed
 from operad.operators.variables import Selector, Text
@@ -91,6 +91,14 @@ def bare_references(state: State) -> Iterator[Proposal]:
         if mended != node.params:
             why = "no other node before it, or right before it, has a variable of that name"
             yield Proposal(node.id, "references name the node, too", why, with_params(state.graph, node, mended))
+
+
+def named_inputs(state: State) -> Iterator[Proposal]:
+    """Replace ``{{name}}`` in texts by a reference, if it is the name of an input that no node reads."""
+    named = with_named_inputs(state.graph)
+    mended = [node.id for node, before in zip(named.nodes, state.graph.nodes, strict=True) if node != before]
+    if mended:
+        yield Proposal(", ".join(mended), "{{name}} reads the input", "nothing else reads the input", named)
 
 
 def _bare_in_template(state: State, node: NodeSpec) -> Iterator[Proposal]:

@@ -125,6 +125,7 @@ ONE_PARAM = [
     ("template-references", node("2", "template-transform", variables=[], template="A {{#1.text#}}"),
      {"variables": [["text", ["text", "1"]]], "template": "A {{ text }}"}),
     ("unknown-names", node("2", "template-transform", variables=[], template="A {{ today }}."), {"variables": [], "template": "A ."}),
+    ("named-inputs", llm(system="{{ n }} {{x}}", user="{{n}} {{text}}"), {"system": "{{#1.n#}} {{x}}", "user": "{{#1.n#}} {{text}}"}),
     ("bare-references", node("2", "template-transform", variables=[["a", ["text", "1"]]], template="{{#a#}}"),
      {"variables": [["a", ["text", "1"]]], "template": "{{ a }}"}),
     ("escapes", node("2", "code", variables=[], outputs=[["text", "string"]], code="def main():\\n\\treturn {'text': 'a'}"),
