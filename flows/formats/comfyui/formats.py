@@ -36,7 +36,7 @@ from operad.flows.node_graph import NodeGraph
 from operad.operators.comfyui.reading import list_of, mapping_of
 from operad.runtime.values.errors import InvalidError, Issue
 
-_CHOICE = re.compile(r"(?<!\\)\{[^{}]*\|[^{}]*\}")
+_CHOICE = re.compile(r"(?<!\\)\{[^{}|]*\|[^{}]*\}")
 """Alternatives in a prompt, of which the page sends one: ``{a|b}``."""
 
 _PLACEHOLDER = re.compile(r"%(?:date(?::[^%]*)?|\w[^%.\n]*\.\w+)%")
