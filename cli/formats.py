@@ -17,7 +17,7 @@ import typer
 
 from operad.cli.remarks import LOSSY, placed_remarks
 from operad.configs.chart import experts_chart, experts_page
-from operad.configs.flow import is_configuration, read_file
+from operad.configs.flow import called, is_configuration, read_file
 from operad.configs.issues import Placed, in_file, issue_line, located, placed
 from operad.configs.loader import found_file, preview
 from operad.configs.printable import harmless, printable
@@ -311,13 +311,6 @@ def definitions_of(source: str | None) -> Definitions:
 
 
 # Converting
-
-
-def called(path: str, known: Mapping[str, Format]) -> str:
-    """Return the name for a workflow without one: the name of the file without its suffix."""
-    name = Path(path).name
-    suffixes = [format_.suffix for format_ in known.values() if name.endswith(format_.suffix)]
-    return name.removesuffix(max(suffixes, key=len, default=Path(path).suffix)) or "workflow"
 
 
 def target_format(path: str, to: str | None, source: Format, known: Mapping[str, Format]) -> Format:

@@ -8,13 +8,14 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from operad.cli.ask import Lines
+from operad.cli.columns import print_table
 from operad.cli.durable import Database, Kept, database_option, open_ledger, trusted
+from operad.cli.options import Answers, EventsFile, MessageAsJson, named_values, refuse_repeated
 from operad.cli.run import (
     RestartFrom,
     Round,
@@ -22,8 +23,6 @@ from operad.cli.run import (
     check_events_file,
     check_restart,
     deliver,
-    named_values,
-    refuse_repeated,
     restart,
 )
 from operad.cli.run_record import (
@@ -39,7 +38,6 @@ from operad.cli.run_record import (
     facts,
     is_of_a_command,
     next_step,
-    print_table,
     row,
     step_row,
 )
@@ -129,20 +127,15 @@ def show_run(run_id: RunId, db: Database = None, as_json: AsJson = False) -> Non
 @app.command("resume")
 def resume_run(
     run_id: RunId,
-    answer: Annotated[
-        list[str] | None,
-        typer.Option(help="Answer to a question of the run, ID=VALUE. Repeatable."),
-    ] = None,
+    answer: Answers = None,
     model: Annotated[str | None, typer.Option(help="Name of the model at its endpoint, from now on.")] = None,
     base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible endpoint, with /v1, from now on.")] = None,
     prices: PricesFile = None,
     restart_from: RestartFrom = None,
     round_: Round = 1,
-    events_file: Annotated[
-        Path | None, typer.Option("--events", help="Write every event to this file, as JSON lines.")
-    ] = None,
+    events_file: EventsFile = None,
     db: Database = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole message as JSON.")] = False,
+    as_json: MessageAsJson = False,
     trace: Traced = None,
     view: View = False,
     view_port: ViewPort = None,
