@@ -80,7 +80,7 @@ def edit(
             print(printable(line), file=stream)
         for issue in new:
             print(issue_line(placed(issue, file), file), file=sys.stderr)
-    raise typer.Exit(EXIT_LEFT if new else 0)
+    raise typer.Exit(EXIT_LEFT if any(issue.code != "note" for issue in new) else 0)
 
 
 def _operations(files: Sequence[str], texts: Sequence[str]) -> list[Operation]:

@@ -107,25 +107,33 @@ def convert(
     to: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="The format to write; by default that of the output's name.")
     ] = None,
-    lossy: Annotated[bool, typer.Option("--lossy", help="Write the output even where something is lost.")] = False,
+    lossy: Annotated[
+        bool, typer.Option("--lossy", help="Write the output although results may differ without what is lost.")
+    ] = False,
     object_info: ObjectInfo = None,
 ) -> None:
     """Write a workflow in another format; an existing output file is replaced as a whole.
 
-    What the format cannot hold is printed to stderr, one loss a line, and what an imported file says that operad run
-    does otherwise than the platform that it comes from. Exit status: 0; 1 if something
-    would be lost and --lossy is not given, and nothing is written; 2 bad input.
+    What the format cannot hold is printed to stderr, a line each, and what an imported file says that operad run
+    does otherwise than the platform that it comes from. Exit status: 0; 1 if results may differ without what is lost
+    (codes loss and lossy, not note) and --lossy is not given, and nothing is written; 2 bad input.
     """
+    from operad.flows.formats.format import foreign
+
     known = known_formats(object_info)
     data = read_file(file)
     found, graph = read_workflow(file, data, known)
     wanted = target_format(output, to, found, known)
-    lost = [Placed(loss.code, loss.message, loss.where) for loss in wanted.losses(graph)]
-    remarks = () if wanted.name == found.name else placed_remarks(graph, found.lines(data))
-    for line in _issue_lines([Report(file, found.name, lost, notes=remarks)]):
+    missing = wanted.losses(graph)
+    lines = found.lines(data)
+    remarks = () if wanted.name == found.name else placed_remarks(graph, lines)
+    for line in _issue_lines([Report(file, found.name, list(in_file(missing, lines)), notes=remarks)]):
         print(line, file=sys.stderr)
-    if lost and not lossy:
-        losses_text = "1 loss" if len(lost) == 1 else f"{len(lost)} losses"
+    drops_settings = not set(missing).isdisjoint(foreign(graph, wanted.name))  # then the remarks are lost as well
+    codes = [issue.code for issue in (*missing, *(remarks if drops_settings else ()))]
+    count = codes.count("loss") + codes.count(LOSSY)
+    if count and not lossy:
+        losses_text = "1 loss" if count == 1 else f"{count} losses"
         print(f"operad: {losses_text}, nothing written; --lossy writes {wanted.name} all the same", file=sys.stderr)
         raise typer.Exit(EXIT_LEFT)
     write_file(output, wanted.dump(graph))
