@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from typing_extensions import ParamSpec, TypeVar
 
 from operad.runtime.events import current_scope
-from operad.runtime.events.run_context import RunContext
+from operad.runtime.events.run_context import RunContext, deps_in
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.duration import Duration, in_seconds
 from operad.runtime.policies.policy import Timeout
@@ -28,6 +28,7 @@ from operad.runtime.tools.signature import (
     wrong_argument,
     wrong_arguments,
 )
+from operad.runtime.values.answer_slips import readings
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import ToolError, describe, did_you_mean
 from operad.runtime.values.json_schema import EndlessSchemaError, schema_errors
@@ -160,6 +161,11 @@ class Tool(Value, Generic[P, R]):
             raise ToolError(f"tool {name!r}: module {module_path!r} does not import: {describe(error)}") from error
         return tool_in(module, module_path, name, description)
 
+    @property
+    def deps_type(self) -> str:
+        """Name of the type of the deps without which the tool cannot be called; empty if it needs none."""
+        return deps_in(self._signature.context_type) if self._signature else ""
+
     async def call(self, arguments: Mapping[str, Any]) -> Any:
         """Validate the arguments, then call the function; a sync one runs in a thread.
 
@@ -204,9 +210,7 @@ class Tool(Value, Generic[P, R]):
         """Return the arguments of a call, converted to the annotated types; see `call` for the errors."""
         if self._signature:
             return self._signature.validate(arguments)
-        checked = dict(arguments)
-        _check_arguments(self.name, self.parameters, checked)
-        return checked
+        return _checked_by_schema(self.name, self.parameters, dict(arguments))
 
     async def _call_in_time(self, checked: dict[str, Any]) -> Any:
         """Call the function with valid arguments, within the timeout; see `call` for the errors."""
@@ -403,8 +407,8 @@ def as_tools(given: Any) -> Any:
     return tuple(each if isinstance(each, ToolGroup) else tool_of(each) for each in cast("Iterable[Any]", given))
 
 
-def _check_arguments(tool: str, schema: dict[str, Any], arguments: dict[str, Any]) -> None:
-    """Check arguments by the JSON Schema of a tool.
+def _checked_by_schema(tool: str, schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments that fit the JSON Schema of a tool, with slips such as ``"10"`` for a number read.
 
     Raises:
         ToolError: The arguments do not fit the schema, or the schema is not usable.
@@ -416,6 +420,9 @@ def _check_arguments(tool: str, schema: dict[str, Any], arguments: dict[str, Any
     try:
         validator_for(schema, default=Draft202012Validator).check_schema(schema)
         errors = schema_errors(schema, arguments)
+        for read in readings(errors, schema, arguments):
+            if not schema_errors(schema, read):
+                return read
     except (SchemaError, Unresolvable, EndlessSchemaError, RecursionError) as error:
         raise ToolError(f"tool {tool!r}: its parameters are not a usable JSON Schema: {error}") from error
     except OverflowError as error:
@@ -431,6 +438,7 @@ def _check_arguments(tool: str, schema: dict[str, Any], arguments: dict[str, Any
             faults[wrong_argument(error.path, error.message) if error.path else error.message] = None
     if faults:
         raise wrong_arguments(tool, faults)
+    return arguments
 
 
 def _call_in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
