@@ -18,9 +18,9 @@ from operad.runtime.durable.counted_calls import CountedCalls
 from operad.runtime.durable.database import Database, retried
 from operad.runtime.durable.dbos_tables import DbosTables
 from operad.runtime.durable.event_table import EventTable
-from operad.runtime.durable.rows import LONG, RUNNING, Executor, StoredQuestion, StoredRun, of_row, storable
+from operad.runtime.durable.rows import LONG, RUNNING, Executor, StepRow, StoredQuestion, StoredRun, of_row, storable
 from operad.runtime.durable.schema_version import VERSION, check_not_newer, statements_from
-from operad.runtime.durable.step_table import StepTable, batched
+from operad.runtime.durable.step_table import StepTable
 from operad.runtime.durable.tables import Tables
 from operad.runtime.values.errors import InputError
 
@@ -178,8 +178,8 @@ class Store:
             return set(connection.execute(query).scalars())
 
     @retried
-    def create(self, run: StoredRun) -> bool:
-        """Insert a new run; return False if its id exists."""
+    def create(self, run: StoredRun, steps: Sequence[StepRow] = (), questions: Sequence[StoredQuestion] = ()) -> bool:
+        """Insert a new run, and for a copy the operators and questions of the other run; return False if its id exists."""
         table, sa = self._tables.runs, self.database.sa
         values = {name: storable(getattr(run, name)) for name in StoredRun.__dataclass_fields__} | {
             "created": self.database.clock,
@@ -188,6 +188,12 @@ class Store:
         try:
             with self.database.engine.begin() as connection:
                 connection.execute(sa.insert(table).values(**values))
+                for copied, records in ((self._tables.steps, steps), (self._tables.questions, questions)):
+                    rows = [
+                        {c.name: getattr(each, c.name) for c in copied.c} | {"run_id": run.run_id} for each in records
+                    ]
+                    if rows:
+                        connection.execute(sa.insert(copied), rows)
         except sa.exc.IntegrityError:
             return False
         return True
@@ -343,16 +349,6 @@ class Store:
         )
         with self.database.engine.begin() as connection:
             return connection.execute(change.values(answer=answer, answered=self.database.clock)).rowcount > 0
-
-    @retried
-    def forget_questions(self, run_id: str, steps: Sequence[str]) -> None:
-        """Delete the questions and deaths recorded for operators of a run."""
-        sa, table, deaths = self.database.sa, self._tables.questions, self._tables.takeovers
-        with self.database.engine.begin() as connection:
-            for batch in batched(steps):
-                step_ids = [f"{run_id}:{step}" for step in batch]
-                connection.execute(sa.delete(table).where(table.c.run_id == run_id, table.c.step.in_(batch)))
-                connection.execute(sa.delete(deaths).where(deaths.c.step.in_(step_ids)))
 
     # Take-overs
 
