@@ -58,7 +58,7 @@ RestartFrom = Annotated[
     str | None,
     typer.Option(
         metavar="OPERATOR",
-        help="Run this operator again, and all that comes after it; with slashes below those around it: outer/inner, each[2]/check.",
+        help="Continue a copy of the run in which this operator, and all that comes after it, runs again; with slashes below those around it: outer/inner, each[2]/check.",
     ),
 ]
 Round = Annotated[int, typer.Option("--round", min=1, help="With --restart-from: the first round to repeat.")]
@@ -165,9 +165,9 @@ def run(
         served = runnable.served() if workers_ else None
         ledger = open_ledger(db, lasting(source), workers=served, files=files, durable=runnable.durable)
         run_id = new_run_id(runnable.agent.workflow.name) if run_id is None else run_id
-        kept = Kept(ledger, run_id, db, lasting(source).base_url, trust=trust)
         if restart_from is not None:
-            restart(kept.ledger, kept.run_id, restart_from, round_, runnable.agent)
+            run_id = restart(ledger, run_id, restart_from, round_, runnable.agent)
+        kept = Kept(ledger, run_id, db, lasting(source).base_url, trust=trust)
     port = port_of(view_, view_port)
     for line in _remarks(runnable, config, goal, described.inputs):
         say(Console(stderr=True), line)
@@ -243,14 +243,20 @@ def check_events_file(path: Path | None) -> None:
         raise InputError(f"--events {path}: is not a file of events, and was not changed; name another file")
 
 
-def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent) -> None:
-    """Restart a run from an operator, and print which operators run again.
+def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent) -> str:
+    """Copy a run from an operator on, print which operators run again, and return the id of the copy.
 
     Raises:
         InputError: As `Ledger.restart_from`.
     """
-    removed = ledger.restart_from(run_id, operator, agent.workflow, round=round)
-    say(Console(stderr=True), f"to run again: {shorten(removed) or 'nothing that was done yet'}")
+    copy = ledger.restart_from(run_id, operator, agent.workflow, round=round)
+    copied = {row.key for row in ledger.steps.of_run(copy)}
+    again = [row.key for row in ledger.steps.of_run(run_id) if row.key not in copied]
+    say(
+        Console(stderr=True),
+        f"run {copy}: a copy of {run_id}, in which runs again: {shorten(again) or 'nothing that was done yet'}",
+    )
+    return copy
 
 
 def carry_out(

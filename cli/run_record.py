@@ -282,7 +282,7 @@ def next_step(seen: DisplayedRun, db: str | None) -> str:
     if kept.source in ("", "null"):
         return f"to resume: run its workflow with run_id={kept.run_id!r} in the program that started it"
     return {
-        FINISHED: f"for its result: {resume}; to run it again from an operator: {resume} --restart-from OPERATOR",
+        FINISHED: f"for its result: {resume}; to run a copy from an operator on: {resume} --restart-from OPERATOR",
         FAILED: f"to run the failed operators again: {resume}",
         ASKS: f"to answer and resume: {_answer_command(seen, seen.questions[0], db)}" if seen.questions else "",
     }.get(seen.state, f"to resume: {resume}")

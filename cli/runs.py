@@ -155,7 +155,7 @@ def resume_run(
         if given:
             raise InputError(f"run {run_id!r} has finished, and asks nothing; leave --answer out")
         _deliver_stored(open_ledger(db, files=_file_store_of(kept)), kept, as_json=as_json)
-    is_driven = ledger.is_driven(kept)
+    is_driven = restart_from is None and ledger.is_driven(kept)
     if given and not is_driven:
         _refuse_answers_of_program_run(kept)
     values, unasked = _read_answers(ledger, run_id, given)
@@ -168,7 +168,7 @@ def resume_run(
     served = runnable.served() if source.workers else None
     ledger = open_ledger(db, workers=served, files=source.files, durable=runnable.durable)
     if restart_from is not None:
-        restart(ledger, run_id, restart_from, round_, runnable.agent)
+        run_id = restart(ledger, run_id, restart_from, round_, runnable.agent)
     elif kept.state == FAILED:
         ledger.retry(run_id, runnable.agent.workflow)
     else:

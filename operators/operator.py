@@ -351,6 +351,17 @@ class Operator(BaseOperator[T]):
         return type(self) is Operator and plain and isinstance(self.thinker(reasoner), MonoModelReasoner)
 
     @property
+    def has_tools(self) -> bool:
+        """True if the operator has tools, or actions with tools."""
+        return bool(self.config.tools) or any(action.tools for action in self.config.actions)
+
+    @property
+    def deps_type(self) -> str:
+        """Name of the type of the deps without which one of the tools cannot be called."""
+        tools = self._recommend().tools if self.has_tools else ()
+        return next((tool.deps_type for tool in tools if isinstance(tool, Tool) and tool.deps_type), "")
+
+    @property
     def ports(self) -> Sequence[str]:
         """Ports of the operator, if any; each message takes one."""
         return self.config.ports

@@ -18,9 +18,9 @@ from operad.runtime.durable.counted_calls import CountedCalls
 from operad.runtime.durable.database import Database, retried
 from operad.runtime.durable.dbos_tables import DbosTables
 from operad.runtime.durable.event_table import EventTable
-from operad.runtime.durable.rows import LONG, RUNNING, Executor, StoredQuestion, StoredRun, of_row, storable
+from operad.runtime.durable.rows import LONG, RUNNING, Executor, StepRow, StoredQuestion, StoredRun, of_row, storable
 from operad.runtime.durable.schema_version import VERSION, check_not_newer, statements_from
-from operad.runtime.durable.step_table import StepTable, batched
+from operad.runtime.durable.step_table import StepTable
 from operad.runtime.durable.tables import Tables
 from operad.runtime.values.errors import InputError
 
@@ -170,8 +170,8 @@ class Store:
         return {row[0] for row in self.database.rows(query)}
 
     @retried
-    def create(self, run: StoredRun) -> bool:
-        """Insert a new run; return False if its id exists."""
+    def create(self, run: StoredRun, steps: Sequence[StepRow] = (), questions: Sequence[StoredQuestion] = ()) -> bool:
+        """Insert a new run, and for a copy the operators and questions of the other run; return False if its id exists."""
         table, sa = self._tables.runs, self.database.sa
         values = {name: storable(getattr(run, name)) for name in StoredRun.__dataclass_fields__} | {
             "created": self.database.clock,
@@ -180,6 +180,12 @@ class Store:
         try:
             with self.database.engine.begin() as connection:
                 connection.execute(sa.insert(table).values(**values))
+                for copied, records in ((self._tables.steps, steps), (self._tables.questions, questions)):
+                    rows = [
+                        {c.name: getattr(each, c.name) for c in copied.c} | {"run_id": run.run_id} for each in records
+                    ]
+                    if rows:
+                        connection.execute(sa.insert(copied), rows)
         except sa.exc.IntegrityError:
             return False
         return True
@@ -312,16 +318,6 @@ class Store:
             table.c.run_id == run_id, table.c.step == step, table.c.id == question_id, table.c.answer.is_(None)
         )
         return self.database.change(change.values(answer=answer, answered=self.database.clock))
-
-    def forget_questions(self, run_id: str, steps: Sequence[str]) -> None:
-        """Delete the questions and deaths recorded for operators of a run."""
-        sa, table, deaths = self.database.sa, self._tables.questions, self._tables.takeovers
-        statements: list[Any] = []
-        for batch in batched(steps):
-            step_ids = [f"{run_id}:{step}" for step in batch]
-            statements.append(sa.delete(table).where(table.c.run_id == run_id, table.c.step.in_(batch)))
-            statements.append(sa.delete(deaths).where(deaths.c.step.in_(step_ids)))
-        self.database.change(*statements)
 
     # Take-overs
 

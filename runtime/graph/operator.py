@@ -138,6 +138,19 @@ class BaseOperator(Step[T]):
         return False
 
     @property
+    def deps_type(self) -> str:
+        """Name of the type of the deps without which the operator cannot run; empty if it needs none."""
+        return ""
+
+    def inputs_read(self, is_first: bool) -> Collection[str] | None:
+        """Return the names of the inputs of the job that the operator reads; None if it may read any of them.
+
+        Args:
+            is_first: True if no operator comes before it, also not before the workflows around it.
+        """
+        return None
+
+    @property
     def runs_workflows(self) -> Sequence[HasGraph] | None:
         """Workflows that the operator consists of; None for an operator that does work of its own.
 
@@ -155,6 +168,11 @@ class BaseOperator(Step[T]):
     def answer_type(self) -> Any:
         """Type of the operator's answers, for checks before a run; None if unknown."""
         return None
+
+    @property
+    def has_tools(self) -> bool:
+        """True if the operator offers tools to a model, so that an evaluator is told which of them were called."""
+        return False
 
     @property
     def added(self) -> Any:

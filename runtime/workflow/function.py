@@ -15,7 +15,7 @@ from pydantic_core import PydanticSerializationError
 from typing_extensions import ParamSpec, TypeVar, is_typeddict
 
 from operad.runtime.events import TokenStreamed, current_scope, emit
-from operad.runtime.events.run_context import RunContext
+from operad.runtime.events.run_context import RunContext, deps_in
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.edges import Take, check_step
 from operad.runtime.graph.operator import BaseOperator
@@ -142,6 +142,22 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
     def reads_lesson(self) -> bool:
         """True if the function takes a `RunContext` or a `Reasoner`; another one would only do the same again."""
         return any(special != "job" for _, special in self._special)
+
+    @cached_property
+    def deps_type(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Name of the type of the deps that a parameter requires, as `RunContext[Database]` does."""
+        with suppress(OperadError):  # `check` reports it
+            return next(
+                filter(None, (deps_in(self._hints[each]) for each, kind in self._special if kind == "context")), ""
+            )
+        return ""
+
+    def inputs_read(self, is_first: bool) -> Collection[str] | None:
+        """Return the names of the parameters that take inputs of the job; None if a parameter takes all inputs."""
+        takes_all = any(parameter.special == "job" for parameter in self._parameters)
+        if is_first:
+            takes_all = takes_all or self._others is not None or (len(self._free) == 1 and self._free[0].takes_fields)
+        return None if takes_all else [parameter.name for parameter in self._free if is_first]
 
     def streams_answer(self, reasoner: Reasoner) -> bool:
         """Return True for a generator, whose text is the answer."""

@@ -46,6 +46,15 @@ class FunctionEvaluator(BaseOperator[Any]):
         """True if the function takes a `RunContext` or a `Reasoner`."""
         return self.function.reads_lesson
 
+    @property
+    def deps_type(self) -> str:
+        """Name of the type of the deps that a parameter of the function requires."""
+        return self.function.deps_type
+
+    def inputs_read(self, is_first: bool) -> Collection[str] | None:
+        """Return None if the function takes the job, whose inputs it may read; otherwise an empty list."""
+        return self.function.inputs_read(is_first=False)
+
     def get_id(self) -> str:
         """Return the id of the function."""
         return self.function.get_id()

@@ -200,6 +200,11 @@ class Map(BaseOperator[list[T]], Generic[T]):
         over = getattr(self._source, "__qualname__", None) if self._source else self._over
         return {"over": over, "on_error": self._on_error}
 
+    def inputs_read(self, is_first: bool) -> Collection[str] | None:
+        """Return the names of the list and of the inputs of the job that the body reads."""
+        read = None if self._source else self.body.graph().inputs_read(is_first=False)
+        return read if read is None or self._over is None or self.reads else [*read, self._over]
+
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
         """Return the issues of the map and its body, given the predecessors by id."""
         if contains(self.body, self):

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from operad.runtime.events import Listener, Scope
+from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.graph.build import Build
+from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import asking
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.models.model import NoModelError
 from operad.runtime.reasoning.reasoner import Reasoner
-from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean
+from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean, shorten
+from operad.runtime.values.message import Job
 
 
 def with_insights(
@@ -32,18 +35,68 @@ def with_insights(
     return insights, (insights, *listeners)
 
 
-def check_start(build: Build, reasoner: Reasoner | None, unfinished: Collection[BaseOperator] | None) -> None:
+def check_start(
+    build: Build, call: OperatorCall, unfinished: Collection[BaseOperator] | None, *, has_workers: bool
+) -> None:
     """Check an outermost run before it starts.
 
     Args:
         build: The workflow.
-        reasoner: The reasoner of the run; None if workers run the operators with their own models.
+        call: The input of the run.
         unfinished: The operators and evaluators that a stored run has not finished; None for all.
+        has_workers: True if workers run the operators, with their own models.
 
     Raises:
         InvalidError: An operator reads the messages of an operator that is not in the workflow.
-        InputError: A model is not configured.
+        InputError: A model is not configured, the deps are missing, or no operator reads an input of the job.
     """
+    _check_reads(build)
+    if unfinished is None:
+        _check_inputs(build, call.job)
+    if not has_workers:
+        check_models(build, call.reasoner, unfinished)
+    if call.deps is None:
+        _check_deps(build, unfinished)
+
+
+def _check_inputs(build: Build, job: Job) -> None:
+    """Raise InputError if the job has inputs that no operator reads, such as a misspelt one."""
+    read = build.graph.inputs_read() if job.inputs else None
+    unread = [] if read is None else [name for name in job.inputs if name not in read]
+    if unread and read is not None:
+        named = ", ".join(f"{name!r}{did_you_mean(name, sorted(read - job.inputs.keys()))}" for name in unread)
+        raise InputError(
+            f"workflow {build.name!r}: no operator reads these inputs of the job: {named}; inputs that are read: "
+            f"{shorten(sorted(read)) or 'none'}. A function reads the inputs that its parameters name, or all of them "
+            "from `job.inputs`, with a parameter `job: Job`"
+        )
+
+
+def _check_deps(build: Build, unfinished: Collection[BaseOperator] | None) -> None:
+    """Check a run without deps.
+
+    Args:
+        build: The workflow.
+        unfinished: The operators and evaluators that a stored run has not finished; None for all.
+
+    Raises:
+        MissingDepsError: An operator, also in a nested workflow, requires deps.
+    """
+    to_visit = [node.operator for node in build.nodes] if unfinished is None else [*unfinished]
+    seen = set[int]()
+    while to_visit:
+        operator = to_visit.pop()
+        if operator.deps_type:
+            raise MissingDepsError.of(operator.get_id(), operator.deps_type)
+        for inner in operator.runs_workflows or ():
+            if id(inner) not in seen:
+                seen.add(id(inner))
+                graph = inner.graph()
+                to_visit += [*graph.operators.values(), *graph.evaluators]
+
+
+def _check_reads(build: Build) -> None:
+    """Raise InvalidError if an operator reads the message of an operator that is not in the workflow."""
     known = build.graph.operators
     issues = [
         Issue(
@@ -57,8 +110,6 @@ def check_start(build: Build, reasoner: Reasoner | None, unfinished: Collection[
     ]
     if issues:
         raise InvalidError(f"workflow {build.name!r} cannot be built", issues)
-    if reasoner is not None:
-        check_models(build, reasoner, unfinished)
 
 
 def check_models(build: Build, reasoner: Reasoner, unfinished: Collection[BaseOperator] | None) -> None:

@@ -475,7 +475,7 @@ class Workflow(Definition[T]):
         return Chat(cast("Any", self), reasoner, id, store=store, memory=tokens, deps=deps)
 
     def as_awel(
-        self, *, stream: bool = False, model: Model | Reasoner | str | None = None, **options: Any
+        self, *, stream: bool = False, model: Model | Reasoner | str | None = None, deps: object = None, **options: Any
     ) -> WorkflowNode:
         """Return the workflow as an AWEL operator for use in an AWEL DAG: ``a >> workflow.as_awel() >> b``.
 
@@ -485,6 +485,7 @@ class Workflow(Definition[T]):
         Args:
             stream: True if the output is a stream of pieces of the text, for AWEL's streaming operators.
             model: The model of the runs; by default the workflow's.
+            deps: Object for functions and tools in the runs; see `arun`.
             options: For AWEL's BaseOperator: ``task_name`` (by default the workflow's name), ``dag``, ``runner``.
 
         Raises:
@@ -497,7 +498,7 @@ class Workflow(Definition[T]):
                 f"workflow {self.name!r}: as_awel() needs dbgpt ({error}): {INSTALL_AWEL}"
             ) from error
         reasoner = self._reasoner if model is None else reasoner_of(model)
-        return WorkflowNode(cast("Any", self), reasoner, stream=stream, **options)
+        return WorkflowNode(cast("Any", self), reasoner, stream=stream, deps=deps, **options)
 
     # Runs that wait for a person
 
@@ -665,7 +666,7 @@ class Workflow(Definition[T]):
             raise InputError(f"workflow {self.name!r}: run_id: expected a text, got {short_repr(run_id)}")
         build, store, outer = self.built(), self._runs.store, events.current_scope()
         if outer is None:
-            check_start(build, call.reasoner if store is None or store.workers is None else None, unfinished)
+            check_start(build, call, unfinished, has_workers=store is not None and store.workers is not None)
         run_id = run_id or new_id()
         path = outer.path if outer else ()
         insights, listeners = with_insights(self.insights, self._listeners, outer)
