@@ -295,8 +295,7 @@ class Workflow(Definition[T]):
             RunningLoopError: An event loop is running here: await `aexecute` instead.
         """
         return run_sync(
-            partial(self.aexecute, job, reasoner, workflow_messages, lesson, run_id=run_id),
-            instead="flow.aexecute(…)",
+            partial(self.aexecute, job, reasoner, workflow_messages, lesson, run_id=run_id), instead="flow.aexecute(…)"
         )
 
     async def aexecute(
