@@ -155,14 +155,7 @@ _here: DbosProcess | None = None
 _launching = threading.Lock()
 
 
-def launch(
-    url: URL,
-    executor_id: str,
-    perform: Perform,
-    *,
-    version: str,
-    queues: Queues,
-) -> DbosProcess:
+def launch(url: URL, executor_id: str, perform: Perform, *, version: str, queues: Queues) -> DbosProcess:
     """Launch dbos in this process.
 
     Args:

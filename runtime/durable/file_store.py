@@ -17,12 +17,7 @@ import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
-from operad.runtime.durable.file_folder import (
-    KEY,
-    FileFolder,
-    damaged,
-    safe_name,
-)
+from operad.runtime.durable.file_folder import KEY, FileFolder, damaged, safe_name
 from operad.runtime.durable.remote_files import RemoteFiles, missing_file
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import FileDescriptor

@@ -103,11 +103,6 @@ class _Level:
     verdict: WorkflowMessage | None = None
 
     @property
-    def round(self) -> int:
-        """Number of the current round."""
-        return self.rounds.number
-
-    @property
     def operators(self) -> Mapping[str, Any]:
         return self.about.get("operators", {})
 
@@ -286,7 +281,7 @@ class _Derivation:
     def _finish(self, level: _Level, name: str, message: WorkflowMessage, attempt: int = 1, *, seconds: float) -> None:
         level.start_times.pop(name, None)
         finished = events.OperatorFinished(seconds=seconds, message=message)
-        self.append(finished, (*level.path, name), name, level.round, attempt)
+        self.append(finished, (*level.path, name), name, level.rounds.number, attempt)
         if name not in level.judges:
             level.messages[name] = message
             return
@@ -301,7 +296,7 @@ class _Derivation:
         level.messages.pop(name, None)
         level.failed[name] = error
         failed = events.OperatorFailed(seconds=seconds, usage=usage, error=describe(error))
-        self.append(failed, (*level.path, name), name, level.round, attempt)
+        self.append(failed, (*level.path, name), name, level.rounds.number, attempt)
 
     def _end_container(self, level: _Level, name: str, *, failed: bool = False) -> None:
         """End an operator that contains others, if it is unfinished, because a later event implies its end.
@@ -329,10 +324,10 @@ class _Derivation:
 
     def _go_to_round(self, level: _Level, round: int) -> None:
         """Start a round of a workflow, after ending the round before it."""
-        if round <= level.round:
+        if round <= level.rounds.number:
             return
         again = tuple(level.operators)
-        if level.round:
+        if level.rounds.number:
             self._end_round(level, failed=True)
             again = level.again()
         level.rounds = replace(level.rounds, number=round)
@@ -365,9 +360,9 @@ class _Derivation:
         for name in level.to_run if not level.failed else ():
             if name not in level.begun:
                 skipped = events.OperatorSkipped(reason="no edge to it was taken")
-                self.append(skipped, (*level.path, name), name, level.round)
+                self.append(skipped, (*level.path, name), name, level.rounds.number)
         judged = finished(verdict, by_error=by_error, has_result=not level.failed)
-        self.append(judged, level.path, round=level.round)
+        self.append(judged, level.path, round=level.rounds.number)
 
     # Questions
 
@@ -419,7 +414,7 @@ class _Derivation:
                 self._fail(level, name, error, container.attempt, usage=container.usage, seconds=seconds)
                 continue
             cancelled = events.OperatorCancelled(seconds=seconds, usage=container.usage)
-            self.append(cancelled, (*level.path, name), name, level.round, container.attempt)
+            self.append(cancelled, (*level.path, name), name, level.rounds.number, container.attempt)
         level.start_times.clear()
 
 

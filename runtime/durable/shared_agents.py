@@ -17,7 +17,6 @@ from operad.runtime.graph.build import Build, Node
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError
-from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.workflow import Workflow
 
 Address = tuple[str, ...]
@@ -77,7 +76,7 @@ class Served:
 
         None is returned if the operator was created, or its workflow changed, after this object.
         """
-        runs = [cast("Run", outer.run) for outer in scope.outwards()]
+        runs = [outer.run for outer in scope.outwards()]
         agent = next((self._agents[id(run.build)] for run in runs if id(run.build) in self._agents), "")
         return self._addresses.get((agent, id(runs[0].build), id(node)))
 

@@ -9,15 +9,7 @@
 `Workflow.stream` yields the same events, and `emit` emits one of your own.
 """
 
-from operad.runtime.events.context import (
-    RunInProgress,
-    Scope,
-    StepJournal,
-    current_scope,
-    emit,
-    enter,
-    heard,
-)
+from operad.runtime.events.context import RunInProgress, Scope, StepJournal, current_scope, emit, enter, heard
 from operad.runtime.events.log import RunLog
 from operad.runtime.events.types import (
     CANCELLED,

@@ -9,13 +9,7 @@ from typing import Any
 from msgspec import Struct, convert
 from pydantic import JsonValue
 
-from operad.runtime.values.message import (
-    SubJob,
-    Usage,
-    Value,
-    WorkflowMessage,
-    WorkflowStatus,
-)
+from operad.runtime.values.message import SubJob, Usage, Value, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.questions import approved_call
 
 

@@ -37,9 +37,7 @@ class Node:
     places: Limiter | None = None
 
 
-def ports_of_edges(
-    before: Mapping[str, Mapping[str, Collection[str]]],
-) -> dict[str, dict[str, tuple[str, ...]]]:
+def ports_of_edges(before: Mapping[str, Mapping[str, Collection[str]]]) -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the ports of the edges to each operator, by predecessor; edges without ports are left out."""
     named = {
         key: {parent: tuple(sorted(ports)) for parent, ports in parents.items() if ports}

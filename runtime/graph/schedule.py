@@ -57,17 +57,7 @@ class Plan:
             is repeated at the end.
     """
 
-    __slots__ = (
-        "branches",
-        "children",
-        "ids",
-        "joins",
-        "parent_counts",
-        "parents",
-        "ports",
-        "roots",
-        "used_ports",
-    )
+    __slots__ = ("branches", "children", "ids", "joins", "parent_counts", "parents", "ports", "roots", "used_ports")
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import PurePath
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
 from pydantic import JsonValue
 
@@ -16,18 +16,10 @@ from operad.runtime.values.errors import InputError
 from operad.runtime.values.private_modules import public_name
 
 
-@runtime_checkable
-class Fingerprinted(Protocol):
-    """Object that declares its own fingerprint."""
-
-    def fingerprint(self) -> dict[str, JsonValue]:
-        """Return the attributes that determine the object's answers, without secrets and random values."""
-        ...
-
-
 def fingerprint(value: object) -> JsonValue:
     """Return the fingerprint of a value: of its method `fingerprint` if it has one, otherwise made from its content.
 
+    The method returns the attributes that determine the object's answers, without secrets and random values.
     A function is represented by its module and qualified name, a `functools.partial` also by its bound arguments,
     another callable object by its type. Source code is not compared.
 
@@ -35,8 +27,9 @@ def fingerprint(value: object) -> JsonValue:
         InputError: The value, or a part of it, has no fingerprint and no JSON form.
     """
     anything: Any = value
-    if isinstance(value, Fingerprinted) and not isinstance(value, type):
-        return value.fingerprint()
+    own = getattr(anything, "fingerprint", None)
+    if callable(own) and not isinstance(value, type):
+        return cast("JsonValue", own())
     if isinstance(value, Enum):
         return fingerprint(value.value)
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from operad.runtime.events import TokenStreamed, current_scope, emit
+from operad.runtime.events import RunInProgress, TokenStreamed, current_scope, emit
 from operad.runtime.graph.awel import AwelRunner, AwelTask, run_task
 from operad.runtime.graph.awel import BaseOperator as AwelBase
 from operad.runtime.graph.call import OperatorCall
@@ -23,7 +23,6 @@ from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.parameters import message_of
 
 if TYPE_CHECKING:
-    from operad.runtime.workflow.run import Run
     from operad.runtime.workflow.workflow import Workflow
 
 
@@ -95,7 +94,7 @@ class AwelOperator(BaseOperator[Any]):
         """
         said = {message.operator_id: message for message in reversed(call.messages)}
         scope = current_scope()
-        run = cast("Run", scope.run) if scope else None
+        run = scope.run if scope else None
         before = run.build.before.get(self._id, ()) if run else ()
         before = before or tuple(message.operator_id for message in call.messages)
         inputs = [_read(said.get(key), run, key) for key in before] or [dict(call.job.inputs) or call.job.goal]
@@ -151,7 +150,7 @@ def _name_of(node: Any) -> str:
     return name if name.isidentifier() and not name.startswith("_") else type(node).__name__
 
 
-def _read(message: WorkflowMessage | None, run: Run | None, key: str) -> Any:
+def _read(message: WorkflowMessage | None, run: RunInProgress | None, key: str) -> Any:
     """Return the answer in the message of an operator; None without a message."""
     if message is None:
         return None
@@ -159,7 +158,7 @@ def _read(message: WorkflowMessage | None, run: Run | None, key: str) -> Any:
     return operator.read_output(message) if operator is not None else plain_value(message)
 
 
-def _is_stream(run: Run | None, key: str) -> bool:
+def _is_stream(run: RunInProgress | None, key: str) -> bool:
     """Return True if the answer of an operator was a stream that an AWEL operator created or mapped."""
     operator = run.build.graph.operators.get(key) if run else None
     if run is None or not isinstance(operator, AwelOperator):

@@ -15,13 +15,7 @@ from operad.runtime.graph.edges import AnswerPath, Body, Chain, Function, Stream
 from operad.runtime.graph.operator import BaseOperator, refusing_jobs
 from operad.runtime.policies.policy import check_positive
 from operad.runtime.values.arguments import known_arguments, short_repr
-from operad.runtime.values.errors import (
-    InputError,
-    InvalidError,
-    Issue,
-    did_you_mean,
-    shorten,
-)
+from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean, shorten
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.function import FunctionOperator

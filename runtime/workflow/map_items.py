@@ -75,10 +75,7 @@ class Calls:
     """
 
     def __init__(
-        self,
-        items: Iterable[Any] | AsyncIterable[Any],
-        call_for: Callable[[Any, int], OperatorCall],
-        name: str,
+        self, items: Iterable[Any] | AsyncIterable[Any], call_for: Callable[[Any, int], OperatorCall], name: str
     ) -> None:
         self.total = len(items) if isinstance(items, Sequence) else None
         self.count = 0

@@ -195,7 +195,7 @@ class Run:
             raise
         finally:
             self._end()
-        if self._speaks:
+        if self.log.heard:
             finished = events.RunFinished(message=message, seconds=now() - began, rounds=self.rounds)
             self._write(finished, round=self._state.best_round)
         return message
@@ -246,20 +246,15 @@ class Run:
         """True if all running operators of the outermost run and of its nested runs wait for a person."""
         return self.questions.waits() and all(0 < run._steps.active == run.idle for run in self._in_progress)
 
-    @property
-    def _speaks(self) -> bool:
-        """True if this run has its own log with listeners, other than the log of the run that contains it."""
-        return self.log.heard and (self.outer is None or self.log is not self.outer.run.log)
-
     def _write(self, event: events.Event, round: int = 0) -> None:
         """Write an event for the listeners of this run only, not for those of the runs that contain it."""
-        if self._speaks:
+        if self.outer is None or self.log is not self.outer.run.log:
             self.log.write(event, self._prefix, round=round, only_here=True)
 
     def _begin(self) -> None:
         """Write the first event of the run; a run inside an operator marks that operator as waiting."""
         self._in_progress.add(self)
-        if self._speaks:
+        if self.log.heard:
             self._write(events.RunStarted(goal=self.job.goal, **self.build.event_fields))
         outer = self.outer
         if outer is not None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast
 from weakref import finalize
 
 from msgspec.structs import replace as changed
@@ -17,11 +17,12 @@ from operad.runtime import events
 from operad.runtime.events import Event, Listener, RunLog, Scope
 from operad.runtime.events.log import check_listener
 from operad.runtime.events.stream import Buffer
-from operad.runtime.graph.build import Build
+from operad.runtime.graph.build import Build, Engine
 from operad.runtime.graph.call import Executable, OperatorCall
 from operad.runtime.graph.edges import Answers, AwelNode, Function, Step, chain_of
 from operad.runtime.graph.engines import INSTALL_AWEL, EngineName, awel_is_installed, engine_for
 from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.graph.schedule import Plan
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.models.model import Model
 from operad.runtime.policies.limits import Limits, limiters
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from operad.runtime.workflow.chat_store import ChatStore
 
 T = TypeVar("T", default=Any, covariant=True)
-E = TypeVar("E", bound=Event)
+E = TypeVar("E", bound=Event, default=Event)
 
 
 class Workflow(Definition[T]):
@@ -295,8 +296,7 @@ class Workflow(Definition[T]):
             RunningLoopError: An event loop is running here: await `aexecute` instead.
         """
         return run_sync(
-            partial(self.aexecute, job, reasoner, workflow_messages, lesson, run_id=run_id),
-            instead="flow.aexecute(…)",
+            partial(self.aexecute, job, reasoner, workflow_messages, lesson, run_id=run_id), instead="flow.aexecute(…)"
         )
 
     async def aexecute(
@@ -339,7 +339,6 @@ class Workflow(Definition[T]):
         unfinished = await self._runs.unfinished(run_id, self.graph) if run_id else None
         return await self._start(call, run_id, watched=True, unfinished=unfinished).outcome()
 
-    @overload
     def stream(
         self,
         job: JobLike,
@@ -350,35 +349,9 @@ class Workflow(Definition[T]):
         model: ReasonerLike = None,
         run_id: str | None = None,
         deps: object = None,
+        only: Sequence[type[E]] | type[E] | None = None,
         under: Sequence[Any] | Step[Any] | Function | str = (),
-    ) -> EventStream[Event]: ...
-    @overload
-    def stream(
-        self,
-        job: JobLike,
-        reasoner: ReasonerLike = None,
-        workflow_messages: Sequence[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-        *,
-        model: ReasonerLike = None,
-        run_id: str | None = None,
-        deps: object = None,
-        only: Sequence[type[E]] | type[E],
-        under: Sequence[Any] | Step[Any] | Function | str = (),
-    ) -> EventStream[E]: ...
-    def stream(
-        self,
-        job: JobLike,
-        reasoner: ReasonerLike = None,
-        workflow_messages: Sequence[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-        *,
-        model: ReasonerLike = None,
-        run_id: str | None = None,
-        deps: object = None,
-        only: Sequence[type[Event]] | type[Event] = (),
-        under: Sequence[Any] | Step[Any] | Function | str = (),
-    ) -> EventStream[Any]:
+    ) -> EventStream[E]:
         """Run the workflow and yield its events as they happen; the last event has the message.
 
             for event in flow.stream("Is this so? The moon has air.", only=events.OperatorFinished):
@@ -408,7 +381,7 @@ class Workflow(Definition[T]):
             InvalidError: `only` or `under` has another type.
         """
         known = [*self._operators, *(evaluator.get_id() for evaluator, _ in self._evaluators)]
-        wanted = event_filter(only, under, self._id_of, known)
+        wanted = event_filter(() if only is None else only, under, self._id_of, known)
         call = call_of(job, one_of(reasoner, model), workflow_messages, lesson, self._run_reasoner, deps)
         return EventStream(partial(self._start, call, run_id), wanted)
 
@@ -712,7 +685,7 @@ class Workflow(Definition[T]):
                     name=self.name,
                     graph=graph,
                     plan=plan,
-                    engine=engine_for(plan, self.engine, self.name),
+                    engine=self._build(plan),
                     engine_name=self.engine,
                     max_rounds=self.max_rounds,
                     budget=self.budget,
@@ -720,6 +693,10 @@ class Workflow(Definition[T]):
                     calls=self._calls,
                 )
             return self._built
+
+    def _build(self, plan: Plan) -> Engine:
+        """Return the engine for a plan; called once after each edit, under the workflow's lock."""
+        return engine_for(plan, self.engine, self.name)
 
 
 class BuiltinWorkflow(Workflow[T]):

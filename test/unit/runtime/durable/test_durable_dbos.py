@@ -158,7 +158,7 @@ def process(url, client, work):
     yield process
     assert threads_that_take_work()
     process.stop()
-    assert dbos_process.here() is None
+    assert dbos_process._here is None
     assert not threads_that_take_work()
 
 
