@@ -208,9 +208,8 @@ class NodeOperator(Operator, Generic[ParamsT]):
         try:
             config = OperatorConfig.model_validate({"instruction": summary(type(self)), "id": id}, context=IMPORTED)
         except ValidationError as error:
-            raise InvalidError(
-                f"node {id!r} ({self.type})", [Issue("misshapen-id", "is not a valid id", id)]
-            ) from error
+            issue = Issue("misshapen-id", "is not a valid id", id)
+            raise InvalidError(f"node {id!r} ({self.type})", [issue]) from error
         super().__init__(config)
         self.params = self._read_params(id, params or {})
         if (failure := self.params.failure) and failure.retries:
@@ -295,18 +294,6 @@ class NodeOperator(Operator, Generic[ParamsT]):
             return known[name]
         names = ", ".join(known) or f"none; name them in Services({field}=…)"
         raise InputError(f"{self._who}: no {what} is called {name!r}{did_you_mean(name, known)}; there are: {names}")
-
-    def _items(self, call: NodeCall, selector: Selector) -> Sequence[Any]:
-        """Return the items of a variable with a list; none if it has no value.
-
-        Raises:
-            NodeError: The value is not a list.
-        """
-        value = call.get(selector)
-        if isinstance(value, list | tuple | None):
-            return cast("Sequence[Any]", value or ())
-        problem = f"variable {str(selector)!r} is {type_of(value)}, and a list is needed: {short_json(value)}"
-        raise NodeError(f"{self._who}: {problem}")
 
     # Derived from the declarations
 

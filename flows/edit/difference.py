@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -137,12 +138,10 @@ def _with_names(spec: NodeSpec) -> Any:
 
 def _surplus(edges: Sequence[Edge], others: Sequence[Edge]) -> list[Edge]:
     """Return the edges that occur more often than among the others."""
-    counts: dict[tuple[str, int, str, str], int] = {}
-    for edge in others:
-        counts[_key(edge)] = counts.get(_key(edge), 0) + 1
+    counts = Counter(map(_key, others))
     surplus: list[Edge] = []
     for edge in edges:
-        counts[_key(edge)] = counts.get(_key(edge), 0) - 1
+        counts[_key(edge)] -= 1
         if counts[_key(edge)] < 0:
             surplus.append(edge)
     return surplus
@@ -183,9 +182,7 @@ def _same(old: object, new: object) -> bool:
 
 def _changes_in_list(old: list[Any], new: list[Any], path: tuple[Step, ...]) -> Iterator[_Change]:
     """Yield the changes of a list between the common beginning and end of both lists."""
-    shorter = min(len(old), len(new))
-    begin = next((n for n in range(shorter) if old[n] != new[n]), shorter)
-    end = next((n for n in range(shorter - begin) if old[-1 - n] != new[-1 - n]), shorter - begin)
+    begin, end = _in_common(old, new)
     removed, added = old[begin : len(old) - end], new[begin : len(new) - end]
     if len(removed) == len(added):
         for number, (old_item, new_item) in enumerate(zip(removed, added, strict=True), begin):
@@ -195,6 +192,14 @@ def _changes_in_list(old: list[Any], new: list[Any], path: tuple[Step, ...]) -> 
     else:
         yield from (((*path, begin + number), (item,), ()) for number, item in enumerate(removed))
         yield from (((*path, begin + number), (), (item,)) for number, item in enumerate(added))
+
+
+def _in_common(old: Sequence[Any], new: Sequence[Any]) -> tuple[int, int]:
+    """Return the number of equal items at the beginning and at the end of two lists or texts."""
+    shorter = min(len(old), len(new))
+    begin = next((n for n in range(shorter) if old[n] != new[n]), shorter)
+    end = next((n for n in range(shorter - begin) if old[-1 - n] != new[-1 - n]), shorter - begin)
+    return begin, end
 
 
 # Text and JSON
@@ -219,9 +224,7 @@ def side_by_side(old: Any, new: Any) -> tuple[str, str]:
     """Return two values as text to show side by side; long texts are cut to the parts that differ."""
     if not (isinstance(old, str) and isinstance(new, str)) or max(len(old), len(new)) <= MAX_SHOWN_VALUE:
         return short_json(old), short_json(new)
-    shorter = min(len(old), len(new))
-    begin = next((n for n in range(shorter) if old[n] != new[n]), shorter)
-    end = next((n for n in range(shorter - begin) if old[-1 - n] != new[-1 - n]), shorter - begin)
+    begin, end = _in_common(old, new)
     first, last = max(begin - AROUND, 0), max(end - AROUND, 0)
 
     def part(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from operad.flows.check import Checker, NodeType
 from operad.flows.edit.nodes import ReplaceText
 from operad.flows.edit.order import edges_in_order
+from operad.flows.edit.references import reads
 from operad.flows.formats.shapes import fields_of
 from operad.flows.generation.drafting import params_of
 from operad.flows.generation.plan import DECLARES, After, Plan, PlannedNode, object_schema
@@ -37,7 +38,8 @@ def variables_before(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType])
     outputs: dict[str, list[str]] = {node_id: list(checker.outputs.get(node_id, {})) for node_id in base.by_id}
     for node in plan.nodes:
         if node.change != "keep":
-            outputs[node.id] = _output_names(node, types)
+            declared = [variable.name for variable in node.declares]
+            outputs[node.id] = declared if node.type in DECLARES else list(_outputs(node, types))
     predecessors = _predecessors(plan, base)
     parents = {spec.id: spec.parent for spec in base.nodes}
     parents |= {node.id: node.inside for node in plan.nodes if node.inside or node.change == "add"}
@@ -212,13 +214,6 @@ def with_data_edges(graph: NodeGraph, types: Mapping[str, NodeType]) -> NodeGrap
     return graph if len(edges) == len(graph.edges) else replace(graph, edges=edges)
 
 
-def _output_names(node: PlannedNode, types: Mapping[str, NodeType]) -> list[str]:
-    """Return the names of the variables of a planned node."""
-    if node.type in DECLARES:
-        return [variable.name for variable in node.declares]
-    return list(_outputs(node, types))
-
-
 def _outputs(node: PlannedNode, types: Mapping[str, NodeType]) -> Mapping[str, VariableType]:
     """Return the outputs that nodes of a planned node's type have, by the example of the type."""
     declared = types[node.type]
@@ -230,13 +225,8 @@ def _outputs(node: PlannedNode, types: Mapping[str, NodeType]) -> Mapping[str, V
 
 def _sources_read(spec: NodeSpec, graph: NodeGraph, types: Mapping[str, NodeType]) -> Iterator[str]:
     """Yield the nodes in the same container that a node reads, without nodes that choose a port."""
-    if spec.type not in types:
-        return
-    params_type = types[spec.type].params_type
-    for reference in references_in(params_type, readable(params_type, spec.params)):
-        source = graph.by_id.get(reference.selector.node)
-        has_ports = source is not None and source.type in types and types[source.type].ports_text
-        if source is not None and source.parent == spec.parent and not has_ports:
+    for source in filter(None, map(graph.by_id.get, reads(graph, spec, types))):
+        if source.parent == spec.parent and not (source.type in types and types[source.type].ports_text):
             yield source.id
 
 

@@ -11,7 +11,7 @@ from operad.flows.catalogue import NodeType
 from operad.flows.edit.operation import inside_of
 from operad.flows.formats.shapes import fields_of
 from operad.flows.generation.drafting import drafted
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.variables import plain
 from operad.runtime.reasoning.prompt import cut, fence
 
@@ -57,11 +57,6 @@ def skeleton(
     )
 
 
-def _source_with_port(edge: Edge) -> str:
-    """Return the source of an edge, with the port unless that is 0."""
-    return f"{edge.source}:{edge.port}" if edge.port else edge.source
-
-
 def _line(
     node: NodeSpec, predecessors: Sequence[str], most: int | None, types: Mapping[str, NodeType], title: str
 ) -> str:
@@ -77,11 +72,9 @@ def _line(
 def _drafted_params(node: NodeSpec, types: Mapping[str, NodeType]) -> Any:
     """Return a node's parameters in drafted form; unchanged if its type is unknown."""
     params: Any = node.params
-    return drafted(types[node.type], fields_of(params)) if node.type in types and _is_object(params) else params
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, Mapping)
+    return (
+        drafted(types[node.type], fields_of(params)) if node.type in types and isinstance(params, Mapping) else params
+    )
 
 
 def nodes_now(graph: NodeGraph, ids: Iterable[str], types: Mapping[str, NodeType]) -> str:
@@ -119,7 +112,7 @@ def concerned(
         if spec.id in wanted
     ]
     edges = [
-        f"{_source_with_port(edge)} -> {edge.target}"
+        f"{edge.source}{f':{edge.port}' if edge.port else ''} -> {edge.target}"
         for edge in graph.edges
         if wanted.intersection((edge.source, edge.target))
     ]

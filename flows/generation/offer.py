@@ -79,13 +79,10 @@ class Offer:
 
     def services(self) -> str:
         """Return the description of the configured services for a prompt; empty if there are none."""
-        whole = list(self._services(arguments=True, descriptions=True))
-        for lines in (
-            whole,
-            list(self._services(arguments=True, descriptions=False)),
-            list(self._services(arguments=False, descriptions=False)),
-        ):
-            if len(text := "\n".join(lines)) <= SERVICES_CHARACTERS:
+        text = ""
+        for arguments, descriptions in ((True, True), (True, False), (False, False)):
+            text = "\n".join(self._services(arguments=arguments, descriptions=descriptions))
+            if len(text) <= SERVICES_CHARACTERS:
                 return text
         return text[:SERVICES_CHARACTERS] + "[… cut]"
 

@@ -10,13 +10,10 @@ from operad.flows.formats.chat2workflow import parent_of
 from operad.flows.formats.shapes import is_selector, list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.aggregators import free_id
-from operad.flows.repair.names import STARTS
-from operad.flows.repair.spelling import CONTAINERS
+from operad.flows.repair.spelling import CONTAINERS, STARTS
 from operad.flows.repair.state import Proposal, State, arrow, params_of, with_edges, without
 from operad.flows.repair.walk import ids_renamed
 from operad.runtime.graph.schedule import reachable
-
-_START_OF = {"iteration": "iteration-start", "loop": "loop-start"}
 
 
 def rename(graph: NodeGraph, names: dict[str, str]) -> NodeGraph:
@@ -162,7 +159,7 @@ def missing_starts(state: State) -> Iterator[Proposal]:
     """Add the missing start node of a container, with edges to the nodes inside that have no predecessor."""
     graph = state.graph
     for node in graph.nodes:
-        wanted = _START_OF.get(node.type)
+        wanted = CONTAINERS.get(node.type)
         inside = [other for other in graph.nodes if other.parent == node.id]
         if not wanted or not inside or any(inner.type == wanted for inner in inside):
             continue

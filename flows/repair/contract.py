@@ -45,11 +45,7 @@ class Stated(NamedTuple):
         """Type of the variable; None if the words state none."""
         if _SEVERAL.search(self.description):
             return T.ARRAY_FILE
-        if (
-            _DOCUMENT.search(self.description)
-            or _PICTURE.search(self.description)
-            or _GENERATED.search(self.description)
-        ):
+        if any(words.search(self.description) for words in (_DOCUMENT, _PICTURE, _GENERATED)):
             several = re.search(r"(?:list|files|images|documents|pictures|photos)$", self.name.lower())
             return None if _TEXTUAL.search(self.description) else T.ARRAY_FILE if several else T.FILE
         return None
@@ -184,6 +180,11 @@ _BRANCH = re.compile(
     r"(?:in|for) (?:this|that|such) (?:a )?(?:cases?|requests?|inputs?))\b",
     re.IGNORECASE,
 )  # fmt: skip
+_MERGES = re.compile(
+    r"\b(?:aggregat|unif|merg|combin|bring|brought|gather|join|classif|rout|consolidat)\w*", re.IGNORECASE
+)
+"""Words of an instruction by which branches exclude each other, or their outputs are merged."""
+
 _REMOVES = re.compile(
     r"\b(?:no longer|not (?:needed|required|necessary)|unnecessary|do(?:es)? not need|don't need|need not|remov(?:e|es|ed|ing)|delet(?:e|es|ed)|drop(?:s|ped)?|"
     r"get rid of|without|omit(?:s|ted)?|tak(?:e|es|en) out)\b",
@@ -218,7 +219,7 @@ def _with_round(contract: Contract, text: str, first_stated_in: Mapping[str, str
     outputs = [
         mention
         for mention in mentions
-        if mention.is_input is False and not (mention.name in input_names and not _names_output(mention))
+        if mention.is_input is False and (mention.name not in input_names or OUTPUT.search(mention.sentence))
     ]
     ends = _updated_outputs(contract, outputs, text, first_stated_in, is_first)
     named = {*input_names, *(name for end in ends for name in end.needed)}
@@ -226,10 +227,6 @@ def _with_round(contract: Contract, text: str, first_stated_in: Mapping[str, str
     return replace(
         contract, inputs=inputs, words=words, outputs=ends, undirected=(contract.undirected | undirected) - named
     )
-
-
-def _names_output(mention: Mention) -> bool:
-    return bool(OUTPUT.search(mention.sentence))
 
 
 def _updated_inputs(contract: Contract, mentions: Sequence[Mention], text: str, is_first: bool) -> tuple[Stated, ...]:
@@ -290,28 +287,16 @@ def _updated_outputs(
     for sentence, sentence_names in by_sentence.items():
         names = frozenset(sentence_names)
         unnamed = _lists_unnamed(sentence, len(sentence_names))
-        if _BRANCH.search(sentence) and len(ends) < 4 and (_merges_branches(text) or _ONLY.search(sentence)):
+        if _BRANCH.search(sentence) and len(ends) < 4 and (_MERGES.search(text) or _ONLY.search(sentence)):
             last_names = ends[-1].needed if ends else frozenset[str]()
             branch_names = names | last_names if MORE.search(sentence) and not _ONLY.search(sentence) else names
-            ends = (
-                (*ends, EndOutputs(branch_names, known if unnamed else frozenset()))
-                if branch_names not in [end.needed for end in ends]
-                else ends
-            )
+            if branch_names not in [end.needed for end in ends]:
+                ends = (*ends, EndOutputs(branch_names, known if unnamed else frozenset()))
         elif (MORE.search(sentence) and not _ONLY.search(sentence)) or replaced or _BRANCH.search(sentence):
             ends = tuple(EndOutputs(end.needed | names, end.allowed) for end in ends)
         else:
             ends, replaced = (EndOutputs(names, known if unnamed else frozenset()),), True
     return ends
-
-
-def _merges_branches(text: str) -> bool:
-    """Return whether an instruction says that branches exclude each other or that their outputs are merged."""
-    return bool(
-        re.search(
-            r"\b(?:aggregat|unif|merg|combin|bring|brought|gather|join|classif|rout|consolidat)\w*", text, re.IGNORECASE
-        )
-    )
 
 
 def _lists_unnamed(sentence: str, count: int) -> bool:
@@ -350,10 +335,6 @@ def _without_replaced_branch(
         best = max(similarity.values(), default=0)
         if best and len({first_stated_in.get(name) for name in similarity if similarity[name] == best}) == 1:
             gone = {name for name in similarity if similarity[name] == best}
-            ends = (
-                tuple(
-                    each for each in (EndOutputs(end.needed - gone, end.allowed | gone) for end in ends) if each.needed
-                )
-                or ends
-            )
+            kept = tuple(EndOutputs(end.needed - gone, end.allowed | gone) for end in ends if end.needed - gone)
+            ends = kept or ends
     return ends

@@ -11,7 +11,7 @@ from typing import Any, cast
 from operad.flows.formats.shapes import list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.containers import kept_inside, on_level, rename
-from operad.flows.repair.names import STARTS
+from operad.flows.repair.spelling import STARTS
 from operad.flows.repair.state import Proposal, State, arrow, params_of, with_edges, without
 from operad.flows.repair.walk import params_type_of
 from operad.operators.variables import Text
@@ -126,9 +126,8 @@ def unconnected(state: State) -> Iterator[Proposal]:
         sources = [source for source in sources if not state.checker.comes_before(node_id, source)]
         has_outgoing = any(edge.source == node_id for edge in graph.edges)
         if not sources and (has_outgoing or node_id in read or node.type == "end"):
-            wanted = "start" if not node.parent else next((each for each in STARTS), "")
             sources = [
-                each.id for each in graph.nodes if each.parent == node.parent and each.type in (wanted, *STARTS)
+                each.id for each in graph.nodes if each.parent == node.parent and each.type in ("start", *STARTS)
             ][:1]
         if sources:
             direct_sources = [

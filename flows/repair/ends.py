@@ -12,7 +12,7 @@ from operad.flows.formats.shapes import is_selector, list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.aggregators import free_id
 from operad.flows.repair.align import of_type, words_of
-from operad.flows.repair.contract import EndOutputs, declared
+from operad.flows.repair.contract import declared
 from operad.flows.repair.edges import reads_of
 from operad.flows.repair.state import Proposal, State, params_of, with_edges, with_params
 from operad.operators.nodes import NODE_TYPES
@@ -20,8 +20,8 @@ from operad.operators.variables import Selector, Text, VariableType
 from operad.runtime.graph.schedule import reachable
 
 
-def _ends_compared(state: State) -> Iterator[tuple[NodeSpec, list[Any], EndOutputs, list[str], list[str]]]:
-    """Yield each end with its outputs, the nearest stated outputs, the missing names and the surplus names."""
+def _ends_compared(state: State) -> Iterator[tuple[NodeSpec, list[Any], list[str], list[str]]]:
+    """Yield each end with its outputs, and the names that are missing and surplus in the nearest stated outputs."""
     if not state.contract.outputs:
         return
     for end in of_type(state.graph, "end"):
@@ -32,12 +32,12 @@ def _ends_compared(state: State) -> Iterator[tuple[NodeSpec, list[Any], EndOutpu
         wanted = min(state.contract.outputs, key=lambda each: each.mismatches(names))
         missing = sorted(wanted.needed - names)
         extra = [output[0] for output in outputs if output[0] not in wanted.needed | wanted.allowed]
-        yield end, outputs, wanted, missing, extra
+        yield end, outputs, missing, extra
 
 
 def output_names(state: State) -> Iterator[Proposal]:
     """Rename an output to a stated name that is missing, if the names are similar or no others are possible."""
-    for end, outputs, _, missing, extra in _ends_compared(state):
+    for end, outputs, missing, extra in _ends_compared(state):
         for name in missing:
             near = get_close_matches(name, extra, n=1, cutoff=0.6)
             near = near or [candidate for candidate in extra if set(words_of(candidate)) & set(words_of(name))]
@@ -60,7 +60,7 @@ def _may_be(state: State, name: str, selector: Any) -> bool:
 
 def output_missing(state: State) -> Iterator[Proposal]:
     """Add a stated output that is missing, if it can be only one variable."""
-    for end, outputs, _, missing, _ in _ends_compared(state):
+    for end, outputs, missing, _ in _ends_compared(state):
         for name in missing:
             for selector, why in _sources(state, name, outputs):
                 graph = with_params(state.graph, end, {**end.params, "outputs": [*outputs, [name, list(selector)]]})
@@ -132,7 +132,7 @@ def _makes_file(node: NodeSpec, suffixes: Sequence[str], what: str) -> bool:
 
 def output_extra(state: State) -> Iterator[Proposal]:
     """Remove outputs that are not stated, if all stated outputs exist."""
-    for end, outputs, _, missing, extra in _ends_compared(state):
+    for end, outputs, missing, extra in _ends_compared(state):
         if missing or not extra:
             continue
         kept = [output for output in outputs if output[0] not in extra]

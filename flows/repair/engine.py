@@ -46,6 +46,7 @@ MEANING_RULES: dict[str, Mending] = {
     "pairs": params.pairs,
     "cases": params.cases,
     "selectors-in-texts": references.selectors_in_texts,
+    "texts": params.texts,
     "references": references.references,
     "bare-references": references.bare_references,
     "named-inputs": references.named_inputs,

@@ -56,20 +56,17 @@ def _hints(contract: Contract, graph: NodeGraph) -> Iterator[tuple[tuple[str, st
     """Yield each missing name, as a pair of ``input`` or ``output`` and the name, with its finding."""
     starts = [node for node in graph.nodes if node.type == "start"]
     ends = [node for node in graph.nodes if node.type == "end"]
-    inputs = list(dict.fromkeys(name for node in starts for name in declared(node.params, "variables")))
-    outputs = list(dict.fromkeys(name for names in ends_of(graph) for name in sorted(names)))
-    stated_inputs = contract.input_names if starts else []
-    stated_outputs = (
-        list(dict.fromkeys(name for end in contract.outputs for name in sorted(end.needed))) if ends else []
-    )
-    for name in stated_inputs:
-        if name not in inputs:
-            unstated = [other for other in inputs if other not in stated_inputs]
-            yield ("input", name), f"[input] {starts[0].id}: {_message(name, 'no start node declares', unstated)}"
-    for name in stated_outputs:
-        if name not in outputs:
-            unstated = [other for other in outputs if other not in stated_outputs]
-            yield ("output", name), f"[output] {ends[0].id}: {_message(name, 'no end node gives', unstated)}"
+    inputs = [name for node in starts for name in declared(node.params, "variables")]
+    outputs = [name for names in ends_of(graph) for name in sorted(names)]
+    stated_outputs = [name for end in contract.outputs for name in sorted(end.needed)]
+    for kind, problem, nodes, given, stated in (
+        ("input", "no start node declares", starts, inputs, contract.input_names),
+        ("output", "no end node gives", ends, outputs, stated_outputs),
+    ):
+        for name in dict.fromkeys(stated if nodes else ()):
+            if name not in given:
+                unstated = [other for other in dict.fromkeys(given) if other not in stated]
+                yield (kind, name), f"[{kind}] {nodes[0].id}: {_message(name, problem, unstated)}"
 
 
 def _message(name: str, problem: str, names: Collection[str]) -> str:

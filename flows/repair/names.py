@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from operad.flows.check import lookup
 from operad.flows.node_graph import NodeSpec
-from operad.flows.repair.spelling import is_container, with_items
+from operad.flows.repair.spelling import STARTS, is_container, with_items
 from operad.flows.repair.state import Proposal, State, params_of, with_params
 from operad.flows.repair.walk import changed, renamed
 from operad.operators.named_params import named_place
@@ -17,7 +17,6 @@ from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import Selector, VariableType
 
 T = VariableType
-STARTS = ("iteration-start", "loop-start")
 _MAIN_OUTPUT: Mapping[str, str] = {
     "http-request": "body",
     "list-operator": "result",
@@ -195,7 +194,7 @@ def results(state: State) -> Iterator[Proposal]:
         inside = [inner for inner in state.graph.nodes if inner.parent == node.id and inner.type not in STARTS]
         leaving = {edge.source for edge in state.graph.edges if edge.target in {inner.id for inner in inside}}
         named = [inner for inner in inside if variable and lookup(state.checker.outputs.get(inner.id, {}), variable)]
-        last = [inner for inner in inside if inner.id not in leaving and inner.type not in ("end",)]
+        last = [inner for inner in inside if inner.id not in leaving and inner.type != "end"]
         for result_node in named if len(named) == 1 else last if len(last) == 1 else last[-1:]:
             outputs = state.checker.outputs.get(result_node.id) or _declared_outputs(state, result_node)
             name = variable if variable in outputs else _MAIN_OUTPUT.get(result_node.type) or next(iter(outputs), "")

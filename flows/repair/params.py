@@ -1,4 +1,4 @@
-"""Rules that give parameters their declared form: pairs, conditions, comparisons; their meaning stays the same."""
+"""Rules that give parameters their declared form: pairs, texts, conditions, comparisons; their meaning stays the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from operad.flows.repair.state import Proposal, State, params_of, with_params
 from operad.flows.repair.walk import changed, fields_of, is_record, params_type_of
 from operad.operators.conditions import fault_of, normal
 from operad.operators.named_params import positional
-from operad.operators.variables import Selector, VariableType
+from operad.operators.variables import Selector, Text, VariableType
 
 T = VariableType
 
@@ -35,6 +35,15 @@ def pairs(state: State) -> Iterator[Proposal]:
             if mended != node.params:
                 graph = with_params(state.graph, node, mended)
                 yield Proposal(node.id, "named values are written [name, value]", "the format has them so", graph)
+
+
+def texts(state: State) -> Iterator[Proposal]:
+    """Write null as an empty text where a text is needed."""
+    for node in state.graph.nodes:
+        mended = changed(node, lambda wanted, given: "" if given is None and wanted in (Text, str) else given)
+        if mended != node.params:
+            graph = with_params(state.graph, node, mended)
+            yield Proposal(node.id, "null is written as an empty text", "a text is needed there", graph)
 
 
 def cases(state: State) -> Iterator[Proposal]:

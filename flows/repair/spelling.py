@@ -12,7 +12,10 @@ from operad.flows.repair.contract import declared
 from operad.flows.repair.walk import changed, renamed
 from operad.operators.variables import Selector, Text
 
-CONTAINERS = ("iteration", "loop")
+CONTAINERS = {"iteration": "iteration-start", "loop": "loop-start"}
+"""Types of containers, each with the type of its start node."""
+
+STARTS = tuple(CONTAINERS.values())
 _LOOSE = re.compile(r"\{\{\s*#?\s*(['\"]?)([\w-]+)\1\s*\.\s*([\w.]+)\s*#?\s*\}\}|\{#\s*([\w-]+)\.([\w.]+)\s*#\}")
 _NAME = re.compile(r"\{\{\s*([^\W\d]\w*)\s*\}\}")
 _ITEM = re.compile(r"\{\{\s*#?\s*(item|index|current_item|element)((?:\.\w+)*)\s*#?\s*\}\}")

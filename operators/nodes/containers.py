@@ -22,7 +22,7 @@ from operad.operators.node import (
     TypeOf,
     references_in,
 )
-from operad.operators.nodes.flow import duplicate_faults
+from operad.operators.nodes.flow import duplicate_faults, items_of
 from operad.operators.nodes.values import Argument, Declared
 from operad.operators.variables import (
     ARRAYS,
@@ -122,7 +122,7 @@ class Iteration(NodeOperator[IterationParams]):
         """Run the body for each item."""
         calls = [
             _inner_call(call, self.get_id(), {"item": item, "index": index})
-            for index, item in enumerate(self._items(call, self.params.iterator_selector))
+            for index, item in enumerate(items_of(self, call, self.params.iterator_selector))
         ]
         outcomes = await for_each(
             _body(self),

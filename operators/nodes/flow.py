@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple, cast
 from pydantic import Field, JsonValue
 
 from operad.operators.conditions import Case, fault_of
-from operad.operators.node import ADVANCED, Fault, NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
+from operad.operators.node import ADVANCED, Fault, NodeCall, NodeError, NodeOperator, NodeParams, NodeResult, TypeOf
 from operad.operators.variables import (
     Selector,
     Text,
@@ -86,6 +86,19 @@ def duplicate_faults(where: str, names: Sequence[str]) -> Iterator[Fault]:
     for name in dict.fromkeys(names):
         if names.count(name) > 1:
             yield Fault(where, f"{name!r} is there {names.count(name)} times")
+
+
+def items_of(node: NodeOperator[Any], call: NodeCall, selector: Selector) -> Sequence[Any]:
+    """Return the items of a variable with a list; none if it has no value.
+
+    Raises:
+        NodeError: The value is not a list.
+    """
+    value = call.get(selector)
+    if isinstance(value, list | tuple | None):
+        return cast("Sequence[Any]", value or ())
+    problem = f"variable {str(selector)!r} is {type_of(value)}, and a list is needed: {short_json(value)}"
+    raise NodeError(f"node {node.get_id()!r} ({node.type}): {problem}")
 
 
 def _system_inputs(job: Job) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from operad.operators.conditions import ConditionError, compare, fault_of
 from operad.operators.node import ADVANCED, Fault, NodeCall, NodeError, NodeOperator, NodeParams, TypeOf
+from operad.operators.nodes.flow import items_of
 from operad.operators.variables import (
     ARRAYS,
     FILE_PARTS,
@@ -104,7 +105,7 @@ class ListOperator(NodeOperator[ListOperatorParams]):
 
     async def compute(self, call: NodeCall) -> Values:
         """Apply the operations in order."""
-        items = list(self._items(call, self.params.variable))
+        items = list(items_of(self, call, self.params.variable))
         for operation in (self.params.operator, *self.params.then):
             items = self._apply(items, operation, call)
         return {
