@@ -283,20 +283,18 @@ def _print_design(design: Design, told: Told, console: Console) -> None:
 
 def _print_remarks(design: Design, told: Told, console: Console) -> None:
     """Print remarks on a design: automatic repairs, corrected findings, notes, warnings, and unused parts."""
-    for line in design.repairs:
-        say(console, f"mended: {line}")
-    for line in told.corrected(design):
-        say(console, f"found and corrected: {line}")
-    for line in design.notes:
-        say(console, f"note: {line}")
-    for line in design.dropped_notes:
-        say(console, f"dropped note: {line}")
-    for line in design.warnings:
-        say(console, f"warning: {line}")
-    for line in design.untaken:
-        say(console, f"untaken: {line}")
-    for line in design.unread if design.made else ():
-        say(console, f"unread: {line}")
+    remarks = {
+        "mended": design.repairs,
+        "found and corrected": told.corrected(design),
+        "note": design.notes,
+        "dropped note": design.dropped_notes,
+        "warning": design.warnings,
+        "untaken": design.untaken,
+        "unread": design.unread if design.made else (),
+    }
+    for title, lines in remarks.items():
+        for line in lines:
+            say(console, f"{title}: {line}")
 
 
 def _print_outline(graph: NodeGraph, status: Mapping[str, str], console: Console) -> None:
