@@ -63,7 +63,7 @@ def _hints(contract: Contract, graph: NodeGraph) -> Iterator[tuple[tuple[str, st
         list(dict.fromkeys(name for end in contract.outputs for name in sorted(end.needed))) if ends else []
     )
     for name in stated_inputs:
-        if name not in inputs:
+        if name not in inputs and name not in outputs:  # the instruction may name an output in the words of an input
             unstated = [other for other in inputs if other not in stated_inputs]
             yield ("input", name), f"[input] {starts[0].id}: {_message(name, 'no start node declares', unstated)}"
     for name in stated_outputs:

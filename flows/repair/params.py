@@ -13,7 +13,7 @@ from operad.flows.formats.shapes import list_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.flows.repair.references import as_selector, by_node
 from operad.flows.repair.state import Proposal, State, params_of, with_params
-from operad.flows.repair.walk import fields_of, is_literal, is_record, params_type_of
+from operad.flows.repair.walk import fields_of, is_literal, is_record, params_type_of, plain
 from operad.operators.conditions import fault_of
 from operad.operators.named_params import in_lists
 from operad.operators.variables import Selector, Text, VariableType, as_text
@@ -99,6 +99,11 @@ _MAY_BE_EMPTY = {("llm", "system"), ("llm", "user"), ("parameter-extractor", "in
 
 def texts(state: State) -> Iterator[Proposal]:
     """Convert null, numbers, lists of texts and objects to text where a text is needed."""
+    for node in state.graph.nodes:
+        lines = {name: _lines(value) for name, value in params_of(node).items() if _should_be_lines(node, name, value)}
+        if lines:
+            graph = with_params(state.graph, node, {**params_of(node), **lines})
+            yield Proposal(node.id, f"{' and '.join(lines)}: lines of name: value", "a text of lines is needed", graph)
 
     def change(graph: NodeGraph) -> Callable[[Any, Any], Any]:
         def to_text(wanted: Any, given: Any) -> Any:
@@ -115,6 +120,18 @@ def texts(state: State) -> Iterator[Proposal]:
         return to_text
 
     yield from by_node(state, change, "a value other than a text is written as a text", "a text is needed there")
+
+
+def _should_be_lines(node: NodeSpec, name: str, value: Any) -> bool:
+    """Return whether a value is an object of named values in place of a text with a line for each."""
+    declared = params_type_of(node)
+    is_text = name in ("headers", "params") and declared is not None and plain(fields_of(declared).get(name)) is Text
+    values = shapes.fields_of(value).values()
+    return is_text and isinstance(value, dict) and not any(isinstance(each, dict | list) for each in values)
+
+
+def _lines(named: Mapping[str, Any]) -> str:
+    return "\n".join(f"{name}: {as_text(value)}" for name, value in named.items())
 
 
 def _all_texts(given: Any) -> bool:
