@@ -21,7 +21,6 @@ def read_lines(path: Path, head: Mapping[str, Any]) -> list[dict[str, Any]]:
     Raises:
         InputError: It is not a file of results, was written with other settings, or has an unreadable line before
             the last; the file is left unchanged.
-            as it is.
         OSError: The file cannot be read.
     """
     if not path.exists() or not path.stat().st_size:

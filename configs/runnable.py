@@ -170,9 +170,7 @@ def _absolute_store(files: str | None) -> str | None:
 
 def _absolute(file: str) -> str:
     path = Path(file).expanduser()
-    return (
-        str(path.absolute()) if path.exists() else file
-    )  # otherwise, the name of a configuration that comes with operad
+    return str(path.absolute()) if path.exists() else file  # or the name of a configuration that comes with operad
 
 
 def _refuse_options(file: str, options: Mapping[str, object], why: str) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field, replace
@@ -50,15 +49,11 @@ class DryRun:
             ended. Of further runs, only issues after the branch in question count.
         skipped_reason: Message about nodes that cannot be tried, because a package is not installed; otherwise empty.
         branches_not_taken: Branches that no run took, each with the reason.
-        ran: Number of nodes that finished, by type.
-        failed: Number of nodes that failed, by type.
     """
 
     issues: tuple[Issue, ...] = ()
     skipped_reason: str = ""
     branches_not_taken: tuple[str, ...] = ()
-    ran: Counter[str] = field(default_factory=Counter[str])
-    failed: Counter[str] = field(default_factory=Counter[str])
 
     @property
     def ended(self) -> bool:
@@ -77,7 +72,7 @@ async def dry_run(graph: NodeGraph, inputs: Mapping[str, Any] = _NO_INPUTS, *, s
     deadline = monotonic() + seconds
     first = await _run_once(graph, inputs, MadeUpValues(), seconds)
     if first.issues or first.skipped_reason:
-        return DryRun(tuple(first.issues), first.skipped_reason, (), first.ran, first.failed)
+        return DryRun(tuple(first.issues), first.skipped_reason)
     issues: dict[tuple[str, str], Issue] = {}
     not_taken: list[str] = []
     taken, runs_left = set(first.ports), MOST_RUNS - 1
@@ -102,7 +97,7 @@ async def dry_run(graph: NodeGraph, inputs: Mapping[str, Any] = _NO_INPUTS, *, s
             if issue.where in nodes_after:
                 located = replace(issue, message=f"{issue.message} (on {branch})")
                 issues.setdefault((issue.where, issue.message), located)
-    return DryRun(tuple(issues.values()), "", tuple(not_taken), first.ran, first.failed)
+    return DryRun(tuple(issues.values()), "", tuple(not_taken))
 
 
 async def _run_for_branch(
@@ -135,15 +130,11 @@ class _RunResult:
         issues: The issue that stopped the run, or the issues of the check.
         skipped_reason: Message about nodes that cannot be tried; otherwise empty.
         ports: Ports that were taken, as (node id, name of the port).
-        ran: Number of nodes that finished, by type.
-        failed: Number of nodes that failed, by type.
     """
 
     issues: list[Issue] = field(default_factory=list[Issue])
     skipped_reason: str = ""
     ports: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    ran: Counter[str] = field(default_factory=Counter[str])
-    failed: Counter[str] = field(default_factory=Counter[str])
 
 
 async def _run_once(graph: NodeGraph, inputs: Mapping[str, Any], made_up: MadeUpValues, seconds: float) -> _RunResult:
@@ -172,8 +163,7 @@ async def _run_once(graph: NodeGraph, inputs: Mapping[str, Any], made_up: MadeUp
 async def _run_in_folder(
     graph: NodeGraph, inputs: Mapping[str, Any], folder: Path, seconds: float, made_up: MadeUpValues, result: _RunResult
 ) -> list[Issue]:
-    """Run a workflow in a folder, add the nodes that ran and the ports taken to the result, and return the issues."""
-    types = {node.id: node.type for node in graph.nodes}
+    """Run a workflow in a folder, add the ports taken to the result, and return the issues."""
     ends_without_outputs = {
         node.id for node in graph.nodes if node.type == "end" and not fields_of(node.params).get("outputs")
     }
@@ -188,11 +178,8 @@ async def _run_in_folder(
     async for event in stream:
         match event:
             case events.OperatorFinished():
-                result.ran[types.get(event.operator_id, "")] += 1
                 result.ports.update((event.operator_id, port) for port in event.message.ports or ())
                 finished.add(event.operator_id)
-            case events.OperatorFailed():
-                result.failed[types.get(event.operator_id, "")] += 1
             case events.Interrupted():
                 answer: Any = plausible(event.schema or {"type": "string"})
                 wanted = made_up.of(event.operator_id)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from struct import pack
 from typing import Any, cast
-from zlib import compress, crc32
 
 from json_repair import loads
 
@@ -36,6 +35,9 @@ from operad.runtime.values.errors import InputError, MissingExtraError
 T = VariableType
 
 MARKDOWN = "# A report\n\nSome *words*, and a table:\n\n| quarter | sales |\n|---|---|\n| 1 | 10 |\n| 2 | 12 |\n"
+PNG = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEUlEQVR4nGMwSJiAFTEMLQkACmxIAasRElQAAAAASUVORK5CYII=")
+"""Image of 8 by 8 pixels."""
+
 PAGE = b"<html><head><title>A page</title></head><body><h1>A page</h1><p>Some words.</p></body></html>"
 
 DIAGRAM = "flowchart TD\n  A[Start] --> B[End]"
@@ -70,17 +72,6 @@ _SUFFIXES_BY_NAME = {
 # Files
 
 
-def png() -> bytes:
-    """Return a PNG image of 8 by 8 pixels."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return pack(">I", len(data)) + kind + data + pack(">I", crc32(kind + data))
-
-    rows = b"".join(b"\0" + b"\x30\x60\x90" * 8 for _ in range(8))
-    header = pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", compress(rows)) + chunk(b"IEND", b"")
-
-
 async def file(suffix: str) -> bytes:
     """Return a small file of a type; if the package that creates the type is not installed, its text.
 
@@ -88,7 +79,7 @@ async def file(suffix: str) -> bytes:
         suffix: Suffix of the file's name, without the dot.
     """
     if suffix in _IMAGE_SUFFIXES:
-        return png()
+        return PNG
     if suffix == "xlsx":
         return _table()
     if suffix in ("docx", "pptx", "pdf"):
@@ -276,7 +267,7 @@ _NOTHING = NodeGraph()
 class _Images(ImageModel):
     async def generate(self, prompt: str, *, count: int = 1) -> list[tuple[bytes, str]]:
         """Return the same small image as often as requested."""
-        return [(png(), "image/png")] * count
+        return [(PNG, "image/png")] * count
 
 
 class _Search:
@@ -340,7 +331,7 @@ def services(folder: Path, graph: NodeGraph = _NOTHING, made_up: MadeUpValues = 
         return _response(made_up, url, "application/json", b'{"text": "Some words."}')
 
     async def comfyui(server: ComfyUIServer, work: ComfyUIWork) -> Made:
-        return [work.write("made", ".png", png())], []
+        return [work.write("made", ".png", PNG)], []
 
     tools = [*_param_texts(graph, "tool", "tool"), *_param_texts(graph, "agent", "tools")]
     return Services(

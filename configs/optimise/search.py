@@ -35,7 +35,7 @@ from operad.runtime.values.errors import (
     shorten,
 )
 from operad.runtime.values.file import FileDescriptor
-from operad.runtime.values.message import Usage
+from operad.runtime.values.message import NO_USAGE
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.workflow import Workflow
 
@@ -197,7 +197,7 @@ class _Search:
             )
         settings = {
             "expert": agent.profile.name,
-            "file": _sha256(text.encode()),
+            "file": sha256(text.encode()).hexdigest(),
             "tasks": cases.print,
             "sample": sample,
             "seed": seed,
@@ -289,22 +289,21 @@ class _Work:
 
     async def _run_step(self, step: Callable[[], Any]) -> None:
         """Run a step and store its result; if it ends early, store its usage."""
-        before, state = self.account.usage, self.kept.state
+        self.account.step, state = NO_USAGE, self.kept.state
         try:
             result: Step | Ranking = await step()
         except BaseException:
-            cost = _usage_since(self.account.usage, before)
-            if cost.calls:
-                self.kept.add(Unfinished(usage=cost))
+            if self.account.step.calls:
+                self.kept.add(Unfinished(usage=self.account.step))
             raise
-        self.kept.add(result.model_copy(update={"usage": _usage_since(self.account.usage, before)}))
+        self.kept.add(result.model_copy(update={"usage": self.account.step}))
         self.kept.show(len(self.search.cases))
         self.tell(_progress_line(state, self.kept.state, result))
 
     async def _try_unchanged(self) -> Step:
         workflow = self.search.workflow(self.search.data(self.search.text))
         results = await self.bench.try_out(workflow, self.search.sampled_cases(0))
-        return Step(parent=None, yaml=self.search.text, results=results, usage=Usage())
+        return Step(parent=None, yaml=self.search.text, results=results, usage=NO_USAGE)
 
     async def _try_change(self) -> Step:
         state = self.kept.state
@@ -329,9 +328,9 @@ class _Work:
                 reasoning=cut(proposal.reasoning, MAX_FAULT),
                 yaml=yaml,
                 results=results,
-                usage=Usage(),
+                usage=NO_USAGE,
             )
-        return Step(parent=parent.number, refused=lessons[-1], usage=Usage())
+        return Step(parent=parent.number, refused=lessons[-1], usage=NO_USAGE)
 
     def _apply_proposal(self, data: Data, proposal: Proposal, known: dict[str, Candidate]) -> tuple[str, Workflow]:
         """Return the YAML and the checked workflow that a proposal results in."""
@@ -368,7 +367,7 @@ class _Work:
     async def _try_on_remaining(self, number: int, missing: Sequence[Case]) -> Ranking:
         data = self.search.data(self.kept.state.candidates[number].step.yaml)
         results = await self.bench.try_out(self.search.workflow(data), missing)
-        return Ranking(candidate=number, results=results, usage=Usage())
+        return Ranking(candidate=number, results=results, usage=NO_USAGE)
 
 
 def _lesson_from(error: OperadError) -> str:
@@ -413,18 +412,3 @@ def _model_name(reasoner: Reasoner) -> str:
     if isinstance(reasoner, DualModelReasoner):
         return f"{reasoner.thinker.name}, {reasoner.actor.name}"
     return type(reasoner).__name__
-
-
-def _usage_since(usage: Usage, before: Usage) -> Usage:
-    return Usage(
-        calls=usage.calls - before.calls,
-        prompt_tokens=usage.prompt_tokens - before.prompt_tokens,
-        completion_tokens=usage.completion_tokens - before.completion_tokens,
-        seconds=usage.seconds - before.seconds,
-        cost=usage.cost - before.cost,
-        unpriced=usage.unpriced - before.unpriced,
-    )
-
-
-def _sha256(data: bytes) -> str:
-    return sha256(data).hexdigest()

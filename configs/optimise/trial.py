@@ -18,7 +18,7 @@ from operad.runtime.policies.policy import Budget, causes
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.concurrently import concurrently
 from operad.runtime.values.errors import AnswerError, BudgetError, ModelError, OperadError, PausedError, describe
-from operad.runtime.values.message import Job, Usage, WorkflowMessage, WorkflowStatus, new_id
+from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage, WorkflowStatus, new_id
 from operad.runtime.values.text import shortened
 from operad.runtime.values.value import Value
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
@@ -55,18 +55,23 @@ class Account:
     Args:
         budget: Budget of all runs.
         usage: Usage so far.
+
+    Attributes:
+        usage: Usage of all runs.
+        step: Usage of the runs of the current step.
     """
 
     def __init__(self, budget: Budget, usage: Usage) -> None:
         self.usage = usage
+        self.step = NO_USAGE
         self._budget = budget
 
     def __call__(self, event: Event) -> None:
         """Add the usage of a run that has ended, successfully or not."""
-        if isinstance(event, RunFinished):
-            self.usage = self.usage + event.message.usage
-        elif isinstance(event, RunFailed):
-            self.usage = self.usage + event.usage
+        if isinstance(event, RunFinished | RunFailed):
+            used = event.message.usage if isinstance(event, RunFinished) else event.usage
+            self.usage = self.usage + used
+            self.step = self.step + used
 
     def check(self) -> None:
         """Check that the budget allows another run.

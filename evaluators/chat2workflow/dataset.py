@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from operad.flows.formats.json_text import MAX_BYTES, read_json, read_text
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.values.file import read_bytes
 
 QUERIES, PASS_KEYS, RESOLVE_KEYS = "query.json", "check_pass_stage.json", "check_resolve_stage.json"
 REFERENCE = "ground_truth"
@@ -276,13 +277,9 @@ def text_under(path: Path) -> str:
 
     Raises:
         InputError: The file is unreadable, or larger than `MAX_BYTES`.
+        InvalidError: The file is not UTF-8.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)  # one more byte shows that the file is too large
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return read_text(content, str(path))
+    return read_text(read_bytes(path, MAX_BYTES), str(path))
 
 
 def _json_of(path: Path) -> Any:

@@ -158,29 +158,15 @@ def _is_undefined(edge: Edge) -> bool:
 
 def _disconnected(graph: NodeGraph) -> Iterator[Issue]:
     """Yield an issue for each connected component except the largest."""
-    parts = sorted(_components(graph), key=len, reverse=True)
-    for part in parts[1:]:
+    import networkx as nx  # not at import: other scores do not need it
+
+    whole: nx.Graph[str] = nx.Graph()
+    whole.add_nodes_from(spec.id for spec in graph.nodes)
+    whole.add_edges_from((edge.source, edge.target) for edge in graph.edges)
+    for nodes in sorted(nx.connected_components(whole), key=len, reverse=True)[1:]:
+        part = [spec.id for spec in graph.nodes if spec.id in nodes]
         what = f"nothing links {shorten(part)} with the rest of the workflow"
         yield Issue("disconnected", f"{what}; link what belongs to it, and take out the rest", part[0])
-
-
-def _components(graph: NodeGraph) -> Iterator[list[str]]:
-    """Yield the ids of each weakly connected component, in the order of the nodes."""
-    neighbours: dict[str, list[str]] = {spec.id: [] for spec in graph.nodes}
-    for edge in graph.edges:
-        neighbours[edge.source].append(edge.target)
-        neighbours[edge.target].append(edge.source)
-    seen: set[str] = set()
-    for first in neighbours:
-        if first in seen:
-            continue
-        seen.add(first)
-        component = [first]
-        for node_id in component:
-            unseen = [other for other in dict.fromkeys(neighbours[node_id]) if other not in seen]
-            seen.update(unseen)
-            component += unseen
-        yield component
 
 
 def _terminals(graph: NodeGraph, definitions: Definitions) -> Iterator[Issue]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import fmean
 
 from operad.evaluators.comfyflow.score import DIFFICULTIES, ComfyScore, Difficulty
@@ -46,21 +46,8 @@ class Rates:
 
 def rates(scores: Sequence[ComfyScore]) -> Rates:
     """Return the rates of scored workflows; every workflow has the same weight (macro average)."""
-    return Rates(
-        count=len(scores),
-        format=_mean(score.format for score in scores),
-        node_f1=_mean(score.node_f1 for score in scores),
-        graph_f1=_mean(score.graph_f1 for score in scores),
-        passes=_mean(score.passes for score in scores),
-        passes_but_outputs=_mean(score.passes_but_outputs for score in scores),
-        connected=_mean(score.connected for score in scores),
-        terminal=_mean(score.terminal for score in scores),
-        terminal_but_outputs=_mean(score.terminal_but_outputs for score in scores),
-        undefined=_mean(score.undefined for score in scores),
-        illegal=_mean(score.illegal for score in scores),
-        missing=_mean(score.missing for score in scores),
-        sound=_mean(score.sound for score in scores),
-    )
+    names = [each.name for each in fields(Rates) if each.name != "count"]
+    return Rates(len(scores), **{name: _mean(getattr(score, name) for score in scores) for name in names})
 
 
 def by_difficulty(scores: Sequence[ComfyScore]) -> Mapping[Difficulty, Rates]:

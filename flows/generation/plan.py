@@ -9,7 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from operad.flows.check import NodeType
-from operad.flows.formats.shapes import each_of, fields_of
+from operad.flows.formats.shapes import each_of, fields_of, list_of
 from operad.flows.node_graph import NodeGraph
 from operad.operators.variables import VariableType
 from operad.runtime.values.errors import did_you_mean, shorten
@@ -201,9 +201,9 @@ def _node_with_base(node: Mapping[str, Any], base: NodeGraph) -> dict[str, Any]:
 def read_plan(said: Mapping[str, Any]) -> Plan:
     """Return the plan in a model's answer that fits the schema of a plan."""
     nodes = [cast("Mapping[str, Any]", node) for node in said.get("nodes", [])]
-    ids = {str(node["id"]).strip() for node in nodes}
+    ports = {str(node["id"]).strip(): _named_ports(node) for node in nodes}
     return Plan(
-        nodes=tuple(_read_node(node, ids) for node in nodes[: MOST_NODES + 1]),
+        nodes=tuple(_read_node(node, ports) for node in nodes[: MOST_NODES + 1]),
         drop=tuple(map(str, said.get("drop", []))),
         reasoning=str(said.get("reasoning", "")),
         notes=tuple(line for note in said.get("notes", []) if (line := " ".join(str(note).split()))),
@@ -211,7 +211,20 @@ def read_plan(said: Mapping[str, Any]) -> Plan:
     )
 
 
-def _read_node(node: Mapping[str, Any], ids: Collection[str]) -> PlannedNode:
+def _named_ports(node: Mapping[str, Any]) -> Mapping[str, int]:
+    """Return the ports that the parameters of a node name, such as its classes, in lower case."""
+    params = fields_of(node.get("params"))
+    if node.get("type") == "question-classifier":
+        return {
+            name.strip().lower(): port
+            for port, name in enumerate(list_of(params.get("classes")))
+            if isinstance(name, str)
+        }
+    count = len(list_of(params.get("cases"))) if node.get("type") == "if-else" else 0
+    return {**({"true": 0} if count == 1 else {}), "false": count, "else": count} if count else {}
+
+
+def _read_node(node: Mapping[str, Any], ports: Mapping[str, Mapping[str, int]]) -> PlannedNode:
     """Return a planned node from its JSON."""
     params = node.get("params")
     gives = tuple(
@@ -225,17 +238,22 @@ def _read_node(node: Mapping[str, Any], ids: Collection[str]) -> PlannedNode:
         change=node.get("change", "add"),
         purpose=str(node.get("does", "")),
         inside=str(node.get("inside", "")).strip(),
-        predecessors=tuple(_read_predecessor(str(item).strip(), ids) for item in node.get("after", ())),
+        predecessors=tuple(_read_predecessor(str(item).strip(), ports) for item in node.get("after", ())),
         declares=gives or _declared_variables(node["type"], params),
         params=params,
         replace=tuple(Replaced(item["param"], item["old"], item["new"]) for item in node.get("replace", ())),
     )
 
 
-def _read_predecessor(text: str, ids: Collection[str]) -> After:
-    """Return the predecessor that ``4`` names, or ``4:1`` for port 1 of node 4."""
-    node, colon, port = text.rpartition(":")
-    return After(node, int(port)) if colon and text not in ids and re.fullmatch(r"[0-9]{1,3}", port) else After(text)
+def _read_predecessor(text: str, ports: Mapping[str, Mapping[str, int]]) -> After:
+    """Return the predecessor that ``4`` names, or ``4:1`` and ``4:else`` for a port of node 4."""
+    node, colon, name = text.rpartition(":")
+    if not colon or text in ports:
+        return After(text)
+    if re.fullmatch(r"[0-9]{1,3}", name):
+        return After(node, int(name))
+    port = ports.get(node, {}).get(name.strip().lower())
+    return After(text) if port is None else After(node, port)
 
 
 def _declared_variables(node_type: str, params: Any) -> tuple[Given, ...]:

@@ -64,7 +64,7 @@ def _hints(contract: Contract, graph: NodeGraph) -> Iterator[tuple[tuple[str, st
         ("output", "no end node gives", ends, outputs, stated_outputs),
     ):
         for name in dict.fromkeys(stated if nodes else ()):
-            if name not in given:
+            if name not in given and name not in outputs:  # a request may name an output in the words of an input
                 unstated = [other for other in dict.fromkeys(given) if other not in stated]
                 yield (kind, name), f"[{kind}] {nodes[0].id}: {_message(name, problem, unstated)}"
 

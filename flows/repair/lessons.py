@@ -26,7 +26,9 @@ def _lessons_on_issues(state: State) -> Iterator[str]:
         ]
         if options:
             place = named_place(NODE_TYPES[reading.node.type].params_type, reading.where)
-            suggestions[reading.node.id, place] = f"; name one of: {' | '.join(options[:8])}"  # pyright: ignore[reportArgumentType]
+            holder = state.graph.by_id.get(reading.selector.node)
+            declare = "declare it there, or " if holder is not None and holder.type == "code" else ""
+            suggestions[reading.node.id, place] = f"; {declare}name one of: {' | '.join(options[:8])}"  # pyright: ignore[reportArgumentType]
     for issue in state.issues:
         where = issue.message.partition(":")[0]
         yield f"[{issue.code}] {issue.where}: {issue.message}{suggestions.get((issue.where, where), '')}"  # pyright: ignore[reportCallIssue, reportArgumentType]

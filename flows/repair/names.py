@@ -126,6 +126,9 @@ def possible(state: State, reading: Reading) -> Iterator[tuple[str, str]]:
     outputs = reading.outputs or {}
     fitting = [output for output, kind in outputs.items() if any(kind.may_be(wanted) for wanted in reading.accepts)]
     holder = state.graph.by_id[reading.selector.node]
+    given = rf"['\"]{re.escape(name)}['\"](?:\s*:|\]\s*=(?!=))"
+    if holder.type == "code" and re.search(given, str(params_of(holder).get("code"))):
+        return  # the code seems to give it, and only its declaration is missing
     is_stated = name in state.contract.input_names and holder.type == "start"
     if near := get_close_matches(name, fitting, n=2, cutoff=0.75):
         if not is_stated:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from operad.flows.formats import shapes
 from operad.flows.formats.shapes import list_of
 from operad.flows.node_graph import NodeSpec
 from operad.flows.repair.references import as_selector
 from operad.flows.repair.state import Proposal, State, params_of, with_params
-from operad.flows.repair.walk import changed, fields_of, is_record, params_type_of
+from operad.flows.repair.walk import changed, fields_of, is_record, params_type_of, plain
 from operad.operators.conditions import fault_of, normal
 from operad.operators.named_params import positional
-from operad.operators.variables import Selector, Text, VariableType
+from operad.operators.variables import Selector, Text, VariableType, as_text
 
 T = VariableType
 
@@ -38,12 +39,28 @@ def pairs(state: State) -> Iterator[Proposal]:
 
 
 def texts(state: State) -> Iterator[Proposal]:
-    """Write null as an empty text where a text is needed."""
+    """Write null as an empty text, and an object as lines of ``name: value``, where a text of these is needed."""
     for node in state.graph.nodes:
+        lines = {name: _lines(value) for name, value in params_of(node).items() if _should_be_lines(node, name, value)}
+        if lines:
+            graph = with_params(state.graph, node, {**params_of(node), **lines})
+            yield Proposal(node.id, f"{' and '.join(lines)}: lines of name: value", "a text of lines is needed", graph)
         mended = changed(node, lambda wanted, given: "" if given is None and wanted in (Text, str) else given)
         if mended != node.params:
             graph = with_params(state.graph, node, mended)
             yield Proposal(node.id, "null is written as an empty text", "a text is needed there", graph)
+
+
+def _should_be_lines(node: NodeSpec, name: str, value: Any) -> bool:
+    """Return whether a value is an object of named values in place of a text with a line for each."""
+    declared = params_type_of(node)
+    is_text = name in ("headers", "params") and declared is not None and plain(fields_of(declared).get(name)) is Text
+    values = shapes.fields_of(value).values()
+    return is_text and isinstance(value, dict) and not any(isinstance(each, dict | list) for each in values)
+
+
+def _lines(named: Mapping[str, Any]) -> str:
+    return "\n".join(f"{name}: {as_text(value)}" for name, value in named.items())
 
 
 def cases(state: State) -> Iterator[Proposal]:

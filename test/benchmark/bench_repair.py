@@ -1,7 +1,7 @@
 """What becomes of recorded responses by repair, without a model: raw, with the paper's four repairs, with all that need
 no instruction, and aligned to what the instruction states.
 
-    python test/benchmark/bench_repair.py [--json] [--ablation] [--keep DIR] [RUN.json …]
+    python test/benchmark/bench_repair.py [--json] [--ablation] [RUN.json …]
 
 Of each column: how many pass, steps 1 to 4 of Chat2Workflow's Algorithm 1 (operad.evaluators.chat2workflow.judge), how
 many are sound, how many are both, and how many of the sound ones a dry run brings to their end. What passed before and
@@ -191,13 +191,11 @@ def shares(aligned: Mapping[str, int]) -> dict[str, float]:
     }
 
 
-async def measured(found: Sequence[Said], dataset: Dataset, *, by_rule: bool, keep: Path | None) -> dict[str, Any]:
+async def measured(found: Sequence[Said], dataset: Dataset, *, by_rule: bool) -> dict[str, Any]:
     """All figures."""
     known: dict[str, str] = {}
     columns = {name: await column(found, rules, known) for name, rules in COLUMNS.items()}
     raw, aligned = columns["raw"], columns["aligned"]
-    if keep:
-        _keep(keep, aligned)
     by_model = {name: figures(made) for name, made in columns.items()}
     return {
         "responses": len(found),
@@ -220,16 +218,6 @@ async def measured(found: Sequence[Said], dataset: Dataset, *, by_rule: bool, ke
         "sound and stopped": [{"response": each.said.label, "by": each.stopped} for each in aligned if each.stopped],
         "rules": ablation(aligned) if by_rule else {},
     }  # fmt: skip
-
-
-def _keep(folder: Path, made: Iterable[Outcome]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    kept = [
-        {"task": each.said.record.task, "round": each.said.record.round, "workflow": each.response.workflow}
-        for each in made
-        if each.verdict.passed
-    ]
-    (folder / "aligned.json").write_text(json.dumps(kept), encoding="utf-8")
 
 
 def _table(result: Mapping[str, Any]) -> Iterator[str]:
@@ -268,7 +256,6 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=DATA, help="the folder with the benchmark's dataset/")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--ablation", action="store_true", help="say of each rule what only it mends; takes a while")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="write what passes aligned here, for run_recorded.py")
     options = parser.parse_args()
     runs = options.runs or sorted([*options.data.glob("may/*.json"), *options.data.glob("apr/*.json")])
     if not runs:
@@ -277,7 +264,7 @@ def main() -> int:
     dataset = read_dataset(options.data / "dataset")
     read = [read_run(path, dataset) for path in runs]
     found = [Said(run.model, run.label, each, dataset.subtasks[each.key]) for run in read for each in run.records]
-    result = asyncio.run(measured(found, dataset, by_rule=options.ablation, keep=options.keep))
+    result = asyncio.run(measured(found, dataset, by_rule=options.ablation))
     print(json.dumps(result, ensure_ascii=False, indent=1) if options.json else "\n".join(_table(result)))
     passed = result["aims"]["passed"]
     return 0 if passed["is"] >= passed["aim"] and not any(result["broken"].values()) else 1

@@ -30,7 +30,6 @@ async def test_a_workflow_that_holds_together_ends():
     llm = NodeSpec("2", "llm", {"system": "", "user": "Say {{#1.topic#}}."})
     done = await dry_run(chain(start(["topic", "string"]), llm, end("text", "2")))
     assert done.ended
-    assert done.ran["llm"] == 1
 
 
 @pytest.mark.parametrize(
@@ -63,7 +62,6 @@ async def test_code_that_breaks_is_named():
     (issue,) = done.issues
     assert (issue.code, issue.where) == ("dry-run", "2")
     assert "line 2" in issue.message
-    assert done.failed["code"] == 1
 
 
 async def test_a_workflow_that_cannot_be_made_says_all_that_is_wrong():
@@ -250,7 +248,7 @@ async def test_a_comfyui_server_is_not_asked():
     done = await dry_run(
         NodeGraph([NodeSpec("1", "start", {"variables": []}), draws, end], [Edge("1", "2"), Edge("2", "3")])
     )
-    assert (done.issues, done.ran["comfyui"]) == ((), 1)
+    assert done.issues == ()
 
 
 async def test_a_file_is_always_given():

@@ -238,6 +238,21 @@ def test_a_port_is_said_behind_a_colon_and_parameters_say_what_a_node_gives():
     assert variable_types(plan, NONE, NODE_TYPES)["1.topic"] == "string"
 
 
+@pytest.mark.parametrize(
+    ("kind", "params", "after"),
+    [
+        ("if-else", {"cases": [{}]}, ["2:true", "2:False"]),
+        ("if-else", {"cases": [{}]}, ["2:0", "2:else"]),
+        ("question-classifier", {"classes": ["Complaint", "praise"]}, ["2:complaint", "2: praise"]),
+    ],
+)
+def test_a_port_may_be_said_by_its_name(kind, params, after):
+    nodes = [{"id": "2", "type": kind, "after": [], "params": params}, {"id": "3", "type": "end", "after": after}]
+    assert read_plan({"nodes": nodes}).nodes[1].predecessors == (After("2", 0), After("2", 1))
+    [unknown] = read_plan({"nodes": [nodes[0], {**nodes[1], "after": ["2:maybe"]}]}).nodes[1].predecessors
+    assert unknown == After("2:maybe")
+
+
 def test_a_small_change_of_a_long_text_is_a_replacement():
     base = there()
     say = {"param": "user", "old": "Say", "new": "Whisper"}

@@ -142,6 +142,15 @@ def test_a_fault_of_the_workflow_before_is_no_finding_on_the_change():
     assert hints_on([ENGLISH, "Also make it short."], before, before) == []
 
 
+def test_an_output_in_the_words_of_an_input_is_no_finding():
+    said = "Get the weather of a city (variable city) from the service with my key, and say what to wear (variable advice)."
+    contract = read_contract([said])
+    assert contract.input_names == ["advice"]
+    assert hints(contract, workflow(["city"], ["advice"])) == []
+    [finding] = hints(contract, workflow(["city"], ["clothes"]))
+    assert "no start node declares 'advice'" in finding
+
+
 def test_only_names_that_nobody_asked_for_are_taken_for_slips():
     [finding] = hints(read_contract([ENGLISH]), workflow(["text", "language"], ["summary", "keyword"]))
     assert "rename 'keyword', or add it" in finding

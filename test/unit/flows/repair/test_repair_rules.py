@@ -149,6 +149,20 @@ def test_every_rule_on_workflows_says_what_and_why():
         assert all(each.what and each.why and rule in str(each) for each in result.repairs), after
 
 
+def test_headers_as_an_object_become_lines():
+    asks = node("2", "request", url="https://a.example", headers={"X-Key": "{{#1.text#}}", "X-N": 1}, params={})
+    result = mended(flow(START, asks, node("9", "end", outputs=[["out", ["body", "2"]]])), "texts")
+    assert param(result, "2") == {**asks["param"], "headers": "X-Key: {{#1.text#}}\nX-N: 1", "params": ""}
+
+
+def test_a_value_that_code_gives_and_does_not_declare_is_a_lesson_and_not_another_value():
+    text = "def main():\n    return {'total': 1, 'size': 'big'}"
+    code = node("2", "code", variables=[], outputs=[["total", "number"]], code=text)
+    result = mended(flow(START, code, node("9", "end", outputs=[["size", ["size", "2"]]])), "variables")
+    assert list(result.repairs) == []
+    assert any("no variable 'size'" in lesson and "declare it there" in lesson for lesson in result.lessons)
+
+
 def test_the_only_variable_of_a_node_is_meant_and_several_are_a_lesson():
     result = mended(flow(START, LLM, end("summary")), "variables")
     assert param(result, "9") == {"outputs": [["out", ["text", "2"]]]}
