@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Coroutine
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -19,6 +18,7 @@ from operad.cli.ask import Asker, Lines
 from operad.cli.chats import ChatDatabase, open_store, own_store
 from operad.cli.follow import GRACE, prompt, say
 from operad.cli.interruptible import end_children, signals_heard
+from operad.cli.options import BaseUrl, ExpertName, ModelName, ServicesFile, WorkflowFile
 from operad.cli.remarks import Lossy, remark_lines
 from operad.cli.run import EXIT_NOT_SUCCESS
 from operad.cli.trust_store import Trusted, trusting
@@ -38,26 +38,17 @@ SHOWN = 3
 
 
 def chat(
-    config: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE", help="A YAML file, the name of one that comes with operad, or a workflow of typed nodes."
-        ),
-    ],
+    config: WorkflowFile,
     chat_id: Annotated[
         str | None,
         typer.Option("--chat", metavar="ID", help="Id of the conversation: begin it, or continue the stored one."),
     ] = None,
     db: ChatDatabase = None,
-    expert: Annotated[
-        str | None, typer.Option(help="Name of the expert; by default the leader, or the only one.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Name of the model at its endpoint.")] = None,
-    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    expert: ExpertName = None,
+    model: ModelName = None,
+    base_url: BaseUrl = None,
     prices: PricesFile = None,
-    services_file: Annotated[
-        Path | None, typer.Option("--services", help="YAML file of external services for the nodes of a workflow.")
-    ] = None,
+    services_file: ServicesFile = None,
     lossy: Lossy = False,
     trust: Trusted = False,
 ) -> None:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from operad.configs.printable import printable
+from operad.cli.columns import local_time, print_table
 from operad.runtime.durable.database_names import state_folder
 from operad.runtime.values.errors import InputError
-from operad.runtime.workflow.chat_store import ChatStore, KeptChat
+from operad.runtime.workflow.chat_store import ChatStore
 
 ChatDatabase = Annotated[
     Path | None,
@@ -50,7 +46,10 @@ def chats(
             json.dumps([{"id": chat.id, "messages": chat.messages, "written": chat.written} for chat in kept], indent=2)
         )
     elif kept:
-        Console().print(_table(kept))
+        print_table(
+            ("id", "messages", "last message"),
+            [(chat.id, str(chat.messages), local_time(chat.written, "%Y-%m-%d %H:%M")) for chat in kept],
+        )
     else:
         print("no conversations")
 
@@ -80,20 +79,3 @@ def open_store(db: Path | None, *, new: bool) -> ChatStore:
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {str(path.parent)!r}; make it, or name another file: --db FILE")
     return ChatStore(path)
-
-
-def _table(kept: list[KeptChat]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("id", overflow="fold")
-    table.add_column("messages", justify="right")
-    table.add_column("last message", no_wrap=True)
-    for chat in kept:
-        table.add_row(Text(printable(chat.id)), str(chat.messages), _minute(chat.written))
-    return table
-
-
-def _minute(seconds: float) -> str:
-    try:
-        return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M}"
-    except (ValueError, OverflowError, OSError):  # not a valid time
-        return ""

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from operad.cli.formats import EXIT_LEFT, STDOUT, called, read_workflow, write_file
-from operad.configs.flow import is_configuration, read_file
+from operad.cli.formats import EXIT_LEFT, STDOUT, read_workflow, write_file
+from operad.configs.flow import called, is_configuration, read_file
 from operad.configs.issues import issue_line, located, placed
 from operad.configs.printable import harmless, printable
 from operad.flows.edit import Difference, Operation, apply, new_issues, parse, read_operations, schema
@@ -80,7 +80,7 @@ def edit(
             print(printable(line), file=stream)
         for issue in new:
             print(issue_line(placed(issue, file), file), file=sys.stderr)
-    raise typer.Exit(EXIT_LEFT if new else 0)
+    raise typer.Exit(EXIT_LEFT if any(issue.code != "note" for issue in new) else 0)
 
 
 def _operations(files: Sequence[str], texts: Sequence[str]) -> list[Operation]:

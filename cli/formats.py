@@ -17,7 +17,7 @@ import typer
 
 from operad.cli.remarks import LOSSY, placed_remarks
 from operad.configs.chart import experts_chart, experts_page
-from operad.configs.flow import is_configuration, read_file
+from operad.configs.flow import called, is_configuration, read_file
 from operad.configs.issues import Placed, in_file, issue_line, located, placed
 from operad.configs.loader import found_file, preview
 from operad.configs.printable import harmless, printable
@@ -108,24 +108,31 @@ def convert(
     to: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="The format to write; by default that of the output's name.")
     ] = None,
-    lossy: Annotated[bool, typer.Option("--lossy", help="Write the output even if something is lost.")] = False,
+    lossy: Annotated[bool, typer.Option("--lossy", help="Write the output even if results may differ.")] = False,
     object_info: ObjectInfo = None,
 ) -> None:
     """Write a workflow in another format; an existing output file is replaced as a whole.
 
     Losses, one a line, and remarks on parts of an imported file that operad run handles differently go to stderr. Exit
-    status: 0; 1 if there are losses and --lossy is not given, so that nothing is written; 2 bad input.
+    status: 0; 1 if results may differ by what is lost (codes loss and lossy, not note) and --lossy is not given, so that
+    nothing is written; 2 bad input.
     """
+    from operad.flows.formats.format import foreign
+
     known = known_formats(object_info)
     data = read_file(file)
     found, graph = read_workflow(file, data, known)
     wanted = target_format(output, to, found, known)
-    lost = [Placed(loss.code, loss.message, loss.where) for loss in wanted.losses(graph)]
-    remarks = () if wanted.name == found.name else placed_remarks(graph, found.lines(data))
-    for line in _issue_lines([Report(file, found.name, lost, notes=remarks)]):
+    missing = wanted.losses(graph)
+    lines = found.lines(data)
+    remarks = () if wanted.name == found.name else placed_remarks(graph, lines)
+    for line in _issue_lines([Report(file, found.name, list(in_file(missing, lines)), notes=remarks)]):
         print(line, file=sys.stderr)
-    if lost and not lossy:
-        losses_text = "1 loss" if len(lost) == 1 else f"{len(lost)} losses"
+    drops_settings = not set(missing).isdisjoint(foreign(graph, wanted.name))  # then the remarks are lost as well
+    codes = [issue.code for issue in (*missing, *(remarks if drops_settings else ()))]
+    count = codes.count("loss") + codes.count(LOSSY)
+    if count and not lossy:
+        losses_text = "1 loss" if count == 1 else f"{count} losses"
         print(f"operad: {losses_text}, nothing written; --lossy writes {wanted.name} all the same", file=sys.stderr)
         raise typer.Exit(EXIT_LEFT)
     write_file(output, wanted.dump(graph))
@@ -311,13 +318,6 @@ def definitions_of(source: str | None) -> Definitions:
 
 
 # Converting
-
-
-def called(path: str, known: Mapping[str, Format]) -> str:
-    """Return the name for a workflow without one: the name of the file without its suffix."""
-    name = Path(path).name
-    suffixes = [format_.suffix for format_ in known.values() if name.endswith(format_.suffix)]
-    return name.removesuffix(max(suffixes, key=len, default=Path(path).suffix)) or "workflow"
 
 
 def target_format(path: str, to: str | None, source: Format, known: Mapping[str, Format]) -> Format:

@@ -24,8 +24,9 @@ from operad.cli.formats import (
     write_file,
 )
 from operad.cli.generate_events import Told
-from operad.cli.generate_run import named_input, run_design, services_for
+from operad.cli.generate_run import run_design, services_for
 from operad.cli.generate_targets import check_targets
+from operad.cli.options import BaseUrl, ModelName, named_values
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.comfyui_generation import COMFYUI_DESIGNER, ComfyDesigner
 from operad.configs.flow import is_configuration, read_file
@@ -87,8 +88,8 @@ def generate(
         ),
     ] = None,
     designer: Annotated[str, typer.Option(help="The configuration of the expert that designs.")] = DESIGNER,
-    model: Annotated[str | None, typer.Option(help="Name of the model at its endpoint.")] = None,
-    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    model: ModelName = None,
+    base_url: BaseUrl = None,
     prices: PricesFile = None,
     object_info: ObjectInfo = None,
     services_file: Annotated[
@@ -117,7 +118,7 @@ def generate(
     lines = Lines.of_stdin()
     if instruction is None and not lines.typed:
         raise InputError('say what the workflow is to do: operad generate "…"; at a terminal it asks')
-    given = [named_input(text) for text in run or ()]
+    given = named_values("--run", "NAME", run)
     definitions = definitions_of(object_info)
     known = formats(definitions)
     found, graph = _read_base(base, known) if base else (None, NOTHING)
@@ -286,20 +287,18 @@ def _print_design(design: Design, told: Told, console: Console) -> None:
 
 def _print_remarks(design: Design, told: Told, console: Console) -> None:
     """Print remarks on a design: automatic repairs, corrected findings, notes, warnings, and unused parts."""
-    for line in design.repairs:
-        say(console, f"mended: {line}")
-    for line in told.corrected(design):
-        say(console, f"found and corrected: {line}")
-    for line in design.notes:
-        say(console, f"note: {line}")
-    for line in design.dropped_notes:
-        say(console, f"dropped note: {line}")
-    for line in design.warnings:
-        say(console, f"warning: {line}")
-    for line in design.untaken:
-        say(console, f"untaken: {line}")
-    for line in design.unread if design.made else ():
-        say(console, f"unread: {line}")
+    remarks = {
+        "mended": design.repairs,
+        "found and corrected": told.corrected(design),
+        "note": design.notes,
+        "dropped note": design.dropped_notes,
+        "warning": design.warnings,
+        "untaken": design.untaken,
+        "unread": design.unread if design.made else (),
+    }
+    for kind, lines in remarks.items():
+        for line in lines:
+            say(console, f"{kind}: {line}")
 
 
 def _print_outline(graph: NodeGraph, status: Mapping[str, str], console: Console) -> None:

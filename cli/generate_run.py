@@ -15,20 +15,7 @@ from operad.configs.printable import put
 from operad.configs.services import load_services, services_of_environment
 from operad.flows.node_graph import NodeGraph
 from operad.operators import Services
-from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job, WorkflowStatus
-
-
-def named_input(text: str) -> tuple[str, str]:
-    """Return the name and the value of a `--run` option.
-
-    Raises:
-        InputError: The option is not of the form NAME=VALUE.
-    """
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise InputError(f"--run {text!r}: write NAME=VALUE")
-    return name, value
 
 
 def services_for(file: Path | None, trust: bool) -> Services:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from operad.cli.columns import local_time
 from operad.configs.printable import printable
 from operad.runtime.knowledge.insights import Insights, KeptInsight
 from operad.runtime.values.errors import InputError
@@ -61,7 +61,7 @@ def table(kept: Iterable[KeptInsight]) -> Table:
             short_line(entry.text, LONGEST_TEXT),
             short_line(entry.about, LONGEST_ABOUT),
             f"{entry.helped} of {entry.used}{', not shown' if entry.useless else ''}",
-            _day(entry.seen),
+            local_time(entry.seen, "%Y-%m-%d"),
         )
         table.add_row(*(Text(printable(text)) for text in cells), style="dim" if entry.useless else None)
     return table
@@ -83,10 +83,3 @@ def _remaining(file: Path, forget: Iterable[str], *, clear: bool) -> list[KeptIn
         return store.entries()
     finally:
         store.close()
-
-
-def _day(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds).astimezone().date().isoformat()
-    except (ValueError, OverflowError, OSError):  # not a valid time
-        return ""

@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 
 from operad.cli.interruptible import ctrl_c_raises
+from operad.cli.options import BaseUrl, ModelName
 from operad.cli.progress import used
 from operad.cli.tables import Report, Table, show
 from operad.cli.trust_store import Trusted, trusting
@@ -47,8 +48,8 @@ def optimise(
     seed: Annotated[int, typer.Option(help="Seed of random choices.")] = 0,
     at_once: Annotated[int, typer.Option(help="Number of tasks at once.")] = AT_ONCE,
     name: Annotated[str | None, typer.Option("--expert", help="Name of the expert; by default, the only one.")] = None,
-    model: Annotated[str | None, typer.Option(help="Name of the model at its endpoint.")] = None,
-    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    model: ModelName = None,
+    base_url: BaseUrl = None,
     prices: PricesFile = None,
     proposer_model: Annotated[
         str | None, typer.Option(help="The model that proposes changes and judges answers; by default the same.")

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from operad.cli.formats import EXIT_FAULTS, EXIT_LEFT, STDOUT, called, target_format, write_file
-from operad.configs.flow import read_file
+from operad.cli.formats import EXIT_FAULTS, EXIT_LEFT, STDOUT, target_format, write_file
+from operad.configs.flow import called, read_file
 from operad.configs.printable import printable
 from operad.flows.formats.chat2workflow import CHAT2WORKFLOW
 from operad.flows.formats.format import Format

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
@@ -16,6 +16,18 @@ from rich.console import Console
 from operad.cli.ask import Lines
 from operad.cli.durable import Database, Files, Kept, new_run_id, open_ledger
 from operad.cli.follow import follow, run_to_end, say
+from operad.cli.options import (
+    Answers,
+    BaseUrl,
+    EventsFile,
+    ExpertName,
+    MessageAsJson,
+    ModelName,
+    ServicesFile,
+    WorkflowFile,
+    named_values,
+    refuse_repeated,
+)
 from operad.cli.progress import RESULT
 from operad.cli.remarks import Lossy, plain_remarks, remark_lines
 from operad.cli.streams import StdoutError
@@ -46,19 +58,14 @@ RestartFrom = Annotated[
     str | None,
     typer.Option(
         metavar="OPERATOR",
-        help="Run this operator again, and all that comes after it; with slashes below those around it: outer/inner, each[2]/check.",
+        help="Continue a copy of the run in which this operator, and all that comes after it, runs again; with slashes below those around it: outer/inner, each[2]/check.",
     ),
 ]
 Round = Annotated[int, typer.Option("--round", min=1, help="With --restart-from: the first round to repeat.")]
 
 
 def run(
-    config: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE", help="A YAML file, the name of one that comes with operad, or a workflow of typed nodes."
-        ),
-    ],
+    config: WorkflowFile,
     job: Annotated[
         str,
         typer.Option(help="The task, in words. Experts need it, unless there is a --file or an --input."),
@@ -68,18 +75,12 @@ def run(
         list[str] | None,
         typer.Option("--input", help="A named value, NAME=VALUE; for a file, its path. Repeatable."),
     ] = None,
-    expert: Annotated[
-        str | None, typer.Option(help="Name of the expert; by default the leader, or the only one.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Name of the model at its endpoint.")] = None,
-    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    expert: ExpertName = None,
+    model: ModelName = None,
+    base_url: BaseUrl = None,
     prices: PricesFile = None,
-    events_file: Annotated[
-        Path | None, typer.Option("--events", help="Write every event to this file, as JSON lines.")
-    ] = None,
-    answer: Annotated[
-        list[str] | None, typer.Option(help="Answer to a question of the run, ID=VALUE. Repeatable.")
-    ] = None,
+    events_file: EventsFile = None,
+    answer: Answers = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -89,10 +90,8 @@ def run(
             help="Folder for files that the nodes of a workflow write; by default, a fresh one.",
         ),
     ] = None,
-    services_file: Annotated[
-        Path | None, typer.Option("--services", help="YAML file of external services for the nodes of a workflow.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole message as JSON.")] = False,
+    services_file: ServicesFile = None,
+    as_json: MessageAsJson = False,
     durable: Annotated[
         bool, typer.Option("--durable", help="Keep the run in a database, so that it can resume after a crash.")
     ] = False,
@@ -166,9 +165,9 @@ def run(
         served = runnable.served() if workers_ else None
         ledger = open_ledger(db, lasting(source), workers=served, files=files, durable=runnable.durable)
         run_id = new_run_id(runnable.agent.workflow.name) if run_id is None else run_id
-        kept = Kept(ledger, run_id, db, lasting(source).base_url, trust=trust)
         if restart_from is not None:
-            restart(kept.ledger, kept.run_id, restart_from, round_, runnable.agent)
+            run_id = restart(ledger, run_id, restart_from, round_, runnable.agent)
+        kept = Kept(ledger, run_id, db, lasting(source).base_url, trust=trust)
     port = port_of(view_, view_port)
     for line in _remarks(runnable, config, goal, described.inputs):
         say(Console(stderr=True), line)
@@ -244,14 +243,20 @@ def check_events_file(path: Path | None) -> None:
         raise InputError(f"--events {path}: is not a file of events, and was not changed; name another file")
 
 
-def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent) -> None:
-    """Restart a run from an operator, and print which operators run again.
+def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent) -> str:
+    """Copy a run from an operator on, print which operators run again, and return the id of the copy.
 
     Raises:
         InputError: As `Ledger.restart_from`.
     """
-    removed = ledger.restart_from(run_id, operator, agent.workflow, round=round)
-    say(Console(stderr=True), f"to run again: {shorten(removed) or 'nothing that was done yet'}")
+    copy = ledger.restart_from(run_id, operator, agent.workflow, round=round)
+    copied = {row.key for row in ledger.steps.of_run(copy)}
+    again = [row.key for row in ledger.steps.of_run(run_id) if row.key not in copied]
+    say(
+        Console(stderr=True),
+        f"run {copy}: a copy of {run_id}, in which runs again: {shorten(again) or 'nothing that was done yet'}",
+    )
+    return copy
 
 
 def carry_out(
@@ -316,41 +321,6 @@ def deliver(
         put(text, sys.stderr)  # so that the result is not lost
         raise
     raise typer.Exit(0 if message.status is WorkflowStatus.SUCCESS else EXIT_NOT_SUCCESS)
-
-
-def named_values(option: str, what: str, texts: Iterable[str] | None) -> list[tuple[str, str]]:
-    """Return the values of an option in the form NAME=VALUE.
-
-    Args:
-        option: Name of the option.
-        what: Word for the name in errors.
-        texts: Values of the option.
-
-    Raises:
-        InputError: A value has another form.
-    """
-    return [_named_value(option, what, text) for text in texts or ()]
-
-
-def refuse_repeated(option: str, named: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return the values by name.
-
-    Raises:
-        InputError: A name is given twice.
-    """
-    values: dict[str, str] = {}
-    for name, value in named:
-        if name in values:
-            raise InputError(f"{option} {name}: is given twice; leave one out")
-        values[name] = value
-    return values
-
-
-def _named_value(option: str, what: str, text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise InputError(f"{option} {text!r}: write {what}=VALUE")
-    return name, value
 
 
 def message_json(message: WorkflowMessage, remarks: Sequence[Mapping[str, object]] = ()) -> str:

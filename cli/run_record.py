@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from operad.cli.columns import local_time
 from operad.cli.durable import database_option, resume_command
 from operad.cli.progress import used
 from operad.configs.answers import describe_answer
-from operad.configs.printable import printable
 from operad.configs.runnable import source_of
 from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.ledger import Ledger
@@ -198,7 +194,7 @@ def facts(ledger: Ledger, seen: DisplayedRun, db: str | None) -> list[tuple[str,
         *([("driver", kept.driver)] if kept.driver else []),
         *_job_facts(ledger, seen),
         ("source", _source_text(kept)),
-        ("started", f"{_local_time(kept.created)}, {ago(seen.age)} ago; last update {ago(seen.idle)} ago"),
+        ("started", f"{local_time(kept.created)}, {ago(seen.age)} ago; last update {ago(seen.idle)} ago"),
         ("used", used(seen.usage)),
         ("kept in", display_name(ledger.url)),
     ]
@@ -220,12 +216,6 @@ def _source_text(kept: StoredRun) -> str:
     except InputError:
         return "a program, not a command"
     return ", ".join([source.pop("file"), *(f"{name} {value}" for name, value in source.items())])
-
-
-def _local_time(seconds: float) -> str:
-    with suppress(ValueError, OverflowError, OSError):  # not a valid time
-        return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M:%S}"
-    return "?"
 
 
 def _step_state(step: StoredStep, seen: DisplayedRun) -> str:
@@ -292,7 +282,7 @@ def next_step(seen: DisplayedRun, db: str | None) -> str:
     if kept.source in ("", "null"):
         return f"to resume: run its workflow with run_id={kept.run_id!r} in the program that started it"
     return {
-        FINISHED: f"for its result: {resume}; to run it again from an operator: {resume} --restart-from OPERATOR",
+        FINISHED: f"for its result: {resume}; to run a copy from an operator on: {resume} --restart-from OPERATOR",
         FAILED: f"to run the failed operators again: {resume}",
         ASKS: f"to answer and resume: {_answer_command(seen, seen.questions[0], db)}" if seen.questions else "",
     }.get(seen.state, f"to resume: {resume}")
@@ -333,29 +323,3 @@ def _step_dict(step: StoredStep, seen: DisplayedRun) -> dict[str, Any]:
     if outcome.error is not None:
         values["error"] = [describe(cause) for cause in causes(outcome.error)]
     return values
-
-
-def print_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], styles: Mapping[int, Sequence[str]] | None = None
-) -> None:
-    """Print a table, or, if stdout is not a terminal, columns separated by spaces, without wrapping.
-
-    Args:
-        columns: Names of the columns.
-        rows: The cells, row by row.
-        styles: Styles of cells by row, for some columns, by the number of the column.
-    """
-    console = Console()
-    cells = [[printable(cell) for cell in row] for row in rows]
-    if not console.is_terminal:
-        widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-        for row in (columns, *cells):
-            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-        return
-    table = Table(box=None, pad_edge=False)
-    for place, column in enumerate(columns):
-        table.add_column(column, no_wrap=place == 0, overflow="fold")
-    for number, row in enumerate(cells):
-        style = {place: named[number] for place, named in (styles or {}).items()}
-        table.add_row(*(Text(cell, style=style.get(place, "")) for place, cell in enumerate(row)))
-    console.print(table)

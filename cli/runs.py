@@ -8,13 +8,14 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from operad.cli.ask import Lines
+from operad.cli.columns import print_table
 from operad.cli.durable import Database, Kept, database_option, open_ledger, trusted
+from operad.cli.options import Answers, EventsFile, MessageAsJson, named_values, refuse_repeated
 from operad.cli.run import (
     RestartFrom,
     Round,
@@ -22,8 +23,6 @@ from operad.cli.run import (
     check_events_file,
     check_restart,
     deliver,
-    named_values,
-    refuse_repeated,
     restart,
 )
 from operad.cli.run_record import (
@@ -39,7 +38,6 @@ from operad.cli.run_record import (
     facts,
     is_of_a_command,
     next_step,
-    print_table,
     row,
     step_row,
 )
@@ -129,20 +127,15 @@ def show_run(run_id: RunId, db: Database = None, as_json: AsJson = False) -> Non
 @app.command("resume")
 def resume_run(
     run_id: RunId,
-    answer: Annotated[
-        list[str] | None,
-        typer.Option(help="Answer to a question of the run, ID=VALUE. Repeatable."),
-    ] = None,
+    answer: Answers = None,
     model: Annotated[str | None, typer.Option(help="Name of the model at its endpoint, from now on.")] = None,
     base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible endpoint, with /v1, from now on.")] = None,
     prices: PricesFile = None,
     restart_from: RestartFrom = None,
     round_: Round = 1,
-    events_file: Annotated[
-        Path | None, typer.Option("--events", help="Write every event to this file, as JSON lines.")
-    ] = None,
+    events_file: EventsFile = None,
     db: Database = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole message as JSON.")] = False,
+    as_json: MessageAsJson = False,
     trace: Traced = None,
     view: View = False,
     view_port: ViewPort = None,
@@ -162,7 +155,7 @@ def resume_run(
         if given:
             raise InputError(f"run {run_id!r} has finished, and asks nothing; leave --answer out")
         _deliver_stored(open_ledger(db, files=_file_store_of(kept)), kept, as_json=as_json)
-    is_driven = ledger.is_driven(kept)
+    is_driven = restart_from is None and ledger.is_driven(kept)
     if given and not is_driven:
         _refuse_answers_of_program_run(kept)
     values, unasked = _read_answers(ledger, run_id, given)
@@ -175,7 +168,7 @@ def resume_run(
     served = runnable.served() if source.workers else None
     ledger = open_ledger(db, workers=served, files=source.files, durable=runnable.durable)
     if restart_from is not None:
-        restart(ledger, run_id, restart_from, round_, runnable.agent)
+        run_id = restart(ledger, run_id, restart_from, round_, runnable.agent)
     elif kept.state == FAILED:
         ledger.retry(run_id, runnable.agent.workflow)
     else:

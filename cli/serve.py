@@ -22,6 +22,7 @@ import typer
 from operad.cli.durable import open_ledger
 from operad.cli.follow import GRACE
 from operad.cli.interruptible import end_children, signals_heard
+from operad.cli.options import BaseUrl, ModelName, ServedFiles, ServicesFile
 from operad.cli.remarks import Lossy
 from operad.cli.telemetry import MetricsHost, MetricsPort, Traced, listening
 from operad.cli.trust_store import Trusted, trusting
@@ -49,10 +50,7 @@ _CLOSING_SECONDS = 5.0
 
 
 def serve(
-    configs: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE...", help="Files to serve, as for operad run. All their experts are served."),
-    ],
+    configs: ServedFiles,
     host: Annotated[
         str, typer.Option(help="Address to listen at. One that other machines can reach requires keys.")
     ] = "127.0.0.1",
@@ -68,11 +66,9 @@ def serve(
             help="Database of durable runs: an SQLite file, or a PostgreSQL URL; default: OPERAD_DB. Unfinished runs resume at the start.",
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Name of the model at its endpoint.")] = None,
-    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
-    services: Annotated[
-        Path | None, typer.Option(help="YAML file of external services for the nodes of a workflow.")
-    ] = None,
+    model: ModelName = None,
+    base_url: BaseUrl = None,
+    services: ServicesFile = None,
     max_runs: Annotated[
         int, typer.Option(min=1, help="Maximum number of runs at once, including those that wait for a person.")
     ] = (DEFAULT_BOUNDS.runs),

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import webbrowser
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
 
 import typer
-from rich.console import Console
 
-from operad.cli.follow import say
 from operad.cli.trust_store import Trusted, TrustStore
-from operad.cli.view import has_screen, heed_signals, stay
+from operad.cli.view import serve_page
 from operad.configs.code import Code
 from operad.runtime.values.errors import InputError
 
@@ -51,7 +45,6 @@ def studio(
     from operad.cli.generate_run import services_for
     from operad.server.studio.files.folder import Folder
     from operad.server.studio.server import Studio
-    from operad.server.view.server import PageServer
 
     path = place.expanduser()
     if not path.exists():
@@ -59,18 +52,9 @@ def studio(
     services = partial(services_for, services_file, trust)
     services()  # reports faults of the file and missing trust before the page opens
     folder = Folder(path) if path.is_dir() else Folder(path.absolute().parent, path.name)
-    try:
-        server = PageServer(Studio(folder, trust=_is_trusted, services=services), port)
-    except InputError as error:
-        raise InputError(f"--port: {error}") from error
-    with suppress(KeyboardInterrupt), server:
-        heed_signals()
-        url = server.url + (f"#file={quote(folder.only)}" if folder.only else "")
-        say(Console(stderr=True), f"studio: {url}")
-        if sys.stdout.isatty() and not no_browser and has_screen():
-            webbrowser.open(url)
-        stay()
-    os._exit(0)  # do not wait for runs in progress
+    site = Studio(folder, trust=_is_trusted, services=services)
+    where = f"#file={quote(folder.only)}" if folder.only else ""
+    serve_page("studio", site, port, where, no_browser=no_browser)
 
 
 def _is_trusted(code: Code) -> bool:

@@ -11,7 +11,7 @@ import webbrowser
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -62,6 +62,22 @@ def view(
     until Ctrl-C. Exit status: 0, or 2 if there is no run to show, or the port is in use.
     """
     where, site = _site(run, db)
+    serve_page("page", site, port, where, no_browser=no_browser)
+
+
+def serve_page(name: str, site: Site, port: int, where: str, *, no_browser: bool) -> NoReturn:
+    """Serve a site until Ctrl-C, with its address on stderr, and open it in the browser.
+
+    Args:
+        name: Word before the address.
+        site: The site.
+        port: Port of the page; 0 for any free port.
+        where: Path or fragment to open in the site.
+        no_browser: True to leave the browser closed.
+
+    Raises:
+        InputError: The port cannot be used.
+    """
     from operad.server.view.server import PageServer
 
     try:
@@ -71,11 +87,11 @@ def view(
     with suppress(KeyboardInterrupt), server:
         heed_signals()
         url = f"{server.url}{where}"
-        say(Console(stderr=True), f"page: {url}")
+        say(Console(stderr=True), f"{name}: {url}")
         if sys.stdout.isatty() and not no_browser and has_screen():
             webbrowser.open(url)
         stay()
-    os._exit(0)  # do not wait for a database that does not respond
+    os._exit(0)  # do not wait for runs in progress, or for a database that does not respond
 
 
 def _site(run: str | None, db: str | None) -> tuple[str, Site]:

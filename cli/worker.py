@@ -9,22 +9,21 @@ import math
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from operad.cli.columns import print_table
 from operad.cli.durable import Database, Files, open_ledger
 from operad.cli.follow import say
+from operad.cli.options import BaseUrl, ModelName, ServedFiles, ServicesFile
 from operad.cli.remarks import Lossy
 from operad.cli.telemetry import MetricsHost, MetricsPort, Traced, listening
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.models import model_line
 from operad.configs.prices import PricesFile
-from operad.configs.printable import printable, put
+from operad.configs.printable import put
 from operad.configs.runnable import Source, make
 from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.rows import Executor
@@ -41,19 +40,14 @@ _logger = logging.getLogger(__name__)
 
 
 def worker(
-    configs: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE...", help="Files to serve, as for operad run. All their experts are served."),
-    ],
+    configs: ServedFiles,
     db: Database = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Maximum number of operators at once, per file.")] = 4,
     files: Files = None,
-    model: Annotated[str | None, typer.Option(help="Name of the model at its endpoint.")] = None,
-    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    model: ModelName = None,
+    base_url: BaseUrl = None,
     prices: PricesFile = None,
-    services: Annotated[
-        Path | None, typer.Option(help="YAML file of external services for the nodes of a workflow.")
-    ] = None,
+    services: ServicesFile = None,
     grace: Annotated[float, typer.Option(min=0, help="Seconds for operators in progress to finish at the end.")] = 30.0,
     lossy: Lossy = False,
     limit: Annotated[
@@ -160,16 +154,13 @@ def workers(
     if as_json:
         put(json.dumps([_as_json(executor) for executor in executors], indent=2, ensure_ascii=False))
         return
-    table = Table("id", "kind", "state", "version", "serves", "at", box=None, pad_edge=False)
+    rows: list[Sequence[str]] = []
     for executor in executors:
         state = "alive" if executor.alive else f"silent for {executor.silent:.0f} s"
         current = ", ".join(executor.doing) or ("nothing" if executor.kind == "worker" else "")
-        cells = executor.id, executor.kind, state, executor.version, *executor.queues, current
-        id_, kind, state, version, *queues, current = (Text(printable(cell)) for cell in cells)
-        table.add_row(id_, kind, state, version, Text("\n").join(queues), current)
-    console = Console(soft_wrap=True)
-    if executors:
-        console.print(table)
+        rows.append((executor.id, executor.kind, state, executor.version, ", ".join(executor.queues), current))
+    if rows:
+        print_table(("id", "kind", "state", "version", "serves", "at"), rows)
     else:
         say(Console(stderr=True), "there are no drivers and no workers; start a worker: operad worker FILE")
 

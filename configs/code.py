@@ -87,7 +87,6 @@ def is_trusted(trust: Trust, code: Code) -> bool:
 def code_of(file: str, says: object, folder: Path, parts: Iterable[Named | StdioServer]) -> Code:
     """Return the code that a file names.
 
-    Classes of operad are left out: they are part of the program, not of the file.
 
     Args:
         file: The file, as the user named it.
@@ -161,7 +160,8 @@ def _named_class(spec: Spec) -> Iterator[Named]:
     elif isinstance(spec, FunctionSpec):
         dotted = spec.function
     module, _, name = dotted.rpartition(".")
-    if module and not is_own(module):
+    # Unlike its classes, operad's functions do all that the program does, such as running a file with trust=True.
+    if module and (isinstance(spec, FunctionSpec) or not is_own(module)):
         yield Named(module, name)
 
 

@@ -11,7 +11,7 @@ from operad.flows.generation.comfyui.continued import code_of
 from operad.flows.generation.comfyui.designer import CODE, KnowsClasses
 from operad.flows.generation.comfyui.drafts import MAX_LINES
 from operad.flows.generation.comfyui.prompts import CODE_TOKENS, fits
-from operad.flows.generation.designer import ROUNDS
+from operad.flows.generation.stage import ROUNDS
 from operad.flows.node_graph import NodeGraph
 from operad.runtime.models.model import Model
 from operad.runtime.values.errors import InputError

@@ -112,6 +112,13 @@ def read_file(path: str | Path) -> bytes:
     return FileDescriptor.of(path).read_bytes(MAX_BYTES)
 
 
+def called(path: str, known: Mapping[str, Format]) -> str:
+    """Return the name for a workflow without one: the name of the file without its suffix."""
+    name = Path(path).name
+    suffixes = [format_.suffix for format_ in known.values() if name.endswith(format_.suffix)]
+    return name.removesuffix(max(suffixes, key=len, default=Path(path).suffix)) or "workflow"
+
+
 def flow_expert(
     graph: NodeGraph, services: Services, model_name: str | None, base_url: str | None, *, lossy: bool = False
 ) -> Expert:

@@ -16,13 +16,13 @@ from operad.flows.edit.difference import Difference, difference
 from operad.flows.formats.dify import titles
 from operad.flows.generation.comfyui.continued import continued
 from operad.flows.generation.comfyui.designer import CODE
-from operad.flows.generation.designer import EXAMPLE, NOTES, OFFER, REVIEW, ROUNDS, TITLES, WORKFLOW
 from operad.flows.generation.draft import unread
 from operad.flows.generation.graph_json import to_json, with_originals, workflow_of
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer, offer_for
 from operad.flows.generation.plan import read_plan
 from operad.flows.generation.prompts import planned
+from operad.flows.generation.stage import EXAMPLE, NOTES, OFFER, REVIEW, ROUNDS, TITLES, WORKFLOW
 from operad.flows.generation.store import nearest_example
 from operad.flows.node_graph import NodeGraph
 from operad.operators.nodes import NODE_TYPES

@@ -20,16 +20,7 @@ from pydantic import ConfigDict
 
 from operad.configs.code import Code
 from operad.configs.schema import FunctionSpec, LocalToolSpec
-from operad.configs.static_code import (
-    Found,
-    Module,
-    Reader,
-    find_module,
-    is_function,
-    is_own,
-    is_stdlib,
-    parameters,
-)
+from operad.configs.static_code import Found, Module, Reader, find_module, is_function, is_own, is_stdlib, parameters
 from operad.operators import NodeOperator, Operator
 from operad.operators.node import NodeParams
 from operad.operators.nodes import NODE_TYPES

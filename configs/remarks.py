@@ -7,14 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
 from operad.configs.names import places
-from operad.configs.schema import (
-    ConfigSpec,
-    FunctionSpec,
-    OperatorSpec,
-    StepSpec,
-    TypedSpec,
-    WorkflowLikeSpec,
-)
+from operad.configs.schema import ConfigSpec, FunctionSpec, OperatorSpec, StepSpec, TypedSpec, WorkflowLikeSpec
 from operad.runtime.graph.graph import HasGraph
 from operad.runtime.values.document import Document
 

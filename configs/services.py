@@ -49,10 +49,7 @@ def services_of_environment(environ: Mapping[str, str] | None = None) -> Service
     environ = os.environ if environ is None else environ
     search_key = environ.get("SERPAPI_API_KEY")
     key = environ.get("OPENAI_API_KEY")
-    endpoint: dict[str, Any] = {
-        "base_url": environ.get("OPENAI_BASE_URL") or OPENAI_URL,
-        "api_key": key or None,
-    }
+    endpoint: dict[str, Any] = {"base_url": environ.get("OPENAI_BASE_URL") or OPENAI_URL, "api_key": key or None}
     image_model, speech_model = environ.get("OPERAD_IMAGE_MODEL"), environ.get("OPERAD_SPEECH_MODEL")
     return Services(
         search=SerpApi(api_key=search_key) if search_key else None,

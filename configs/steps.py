@@ -14,15 +14,7 @@ from pydantic import ValidationError
 
 from operad.configs.faults import Faults
 from operad.configs.imports import Modules, node_type
-from operad.configs.schema import (
-    NEEDS_NODES,
-    FunctionSpec,
-    MapSpec,
-    ModelSpec,
-    OperatorSpec,
-    TypedSpec,
-    WorkflowSpec,
-)
+from operad.configs.schema import NEEDS_NODES, FunctionSpec, MapSpec, ModelSpec, OperatorSpec, TypedSpec, WorkflowSpec
 from operad.operators import NodeOperator, Operator
 from operad.operators.named_params import positional, written_path
 from operad.operators.node_params import Fault, NodeParams, param_faults

@@ -11,11 +11,12 @@ from operad.evaluators.dry_run import LONGEST, dry_run
 from operad.evaluators.evaluator import Evaluator
 from operad.evaluators.score_evaluator import lesson_of
 from operad.flows.formats.shapes import fields_of
-from operad.flows.generation.designer import CONTESTABLE, OFFER, REVIEW, asked, contested_in
 from operad.flows.generation.graph_json import workflow_of
+from operad.flows.generation.mending import CONTESTABLE, contested_in
 from operad.flows.generation.offer import Offer, read_offer
 from operad.flows.generation.plan import read_plan
 from operad.flows.generation.prompts import MOST_FINDINGS, shown, to_judge
+from operad.flows.generation.stage import OFFER, REVIEW, asked
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair import repair_graph
 from operad.flows.repair.hints import hints_on
@@ -225,11 +226,7 @@ def _schema(graph: NodeGraph, *, has_notes: bool) -> Schema:
     text: Schema = {"type": "string"}
     finding: Schema = {
         "type": "object",
-        "properties": {
-            "node": {"type": "string", "enum": [*graph.by_id, ""]},
-            "problem": text,
-            "change": text,
-        },
+        "properties": {"node": {"type": "string", "enum": [*graph.by_id, ""]}, "problem": text, "change": text},
         "required": ["node", "problem", "change"],
         "additionalProperties": False,
     }

@@ -14,16 +14,7 @@ from typing import Any
 import networkx as nx
 
 from operad.evaluators.independent_set import largest_independent_set, members
-from operad.evaluators.matching import (
-    MAX_PAIRS,
-    Alignment,
-    Pair,
-    one_to_one,
-    places,
-    scipy_module,
-    shared_nodes,
-    sides,
-)
+from operad.evaluators.matching import MAX_PAIRS, Alignment, Pair, one_to_one, places, scipy_module, shared_nodes, sides
 
 
 def longest_chain(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -146,7 +146,8 @@ class Checker:
         """Report wrong parents; return False if a node runs inside itself or too deep, so that checks cannot go on."""
         valid = True
         for spec in self.graph.nodes:
-            chain = [spec.id, *self._with_ancestors(spec.parent)]  # not _with_ancestors(spec.id): an id may occur twice
+            around = [spec.parent, *self.graph.around(spec.parent)] if spec.parent in self._by_id else []
+            chain = [spec.id, *around]  # not graph.around(spec.id): an id may occur twice
             if spec.parent and spec.parent not in self._by_id:
                 hint = self._hints.near(spec.parent, self._by_id)
                 self._report("undefined-node", f"belongs inside {spec.parent!r}, which is not there{hint}", spec.id)
@@ -333,13 +334,13 @@ class Checker:
             problem = f"{_describe_variable(selector)}: {self._missing(selector.node)}"
             self._report("undefined-node", f"{where}: {problem}", node_id)
             return
-        chain = list(self._with_ancestors(node_id))
-        if selector.node in chain[1:]:
+        containers = self.graph.around(node_id)
+        if selector.node in containers:
             outputs: Mapping[str, VariableType] | None = self.inner.get(selector.node)
         else:
             level = self._by_id[selector.node].parent
             # The node itself, or the container around it, that is on the level of the other node:
-            peer = next((inner for inner in chain if self._by_id[inner].parent == level), None)
+            peer = next((inner for inner in (node_id, *containers) if self._by_id[inner].parent == level), None)
             if peer is None:
                 self._report(
                     "crosses-border",
@@ -380,14 +381,6 @@ class Checker:
             self._report("outside-body", f"{where}: {selector.node!r} does not run inside {node_id!r}", node_id)
         elif (outputs := self.outputs.get(selector.node)) is not None:
             self._check_variable(node_id, Reference(where, selector, tuple(VariableType)), outputs)
-
-    def _with_ancestors(self, node_id: str) -> Iterator[str]:
-        """Yield the id of a node and the ids of the containers around it, innermost first."""
-        seen: set[str] = set()
-        while node_id in self._by_id and node_id not in seen:
-            seen.add(node_id)
-            yield node_id
-            node_id = self._by_id[node_id].parent
 
     def _type_of(self, selector: Selector) -> VariableType:
         """Return the type of a variable; `ANY` if it is unknown."""

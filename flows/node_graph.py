@@ -9,6 +9,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
+from operad.runtime.graph.schedule import reachable
 from operad.runtime.values.errors import OperadError
 
 
@@ -98,12 +99,8 @@ class NodeGraph:
         """
         if "dify" not in self.extra or all(node.type != "start" for node in self.nodes):
             return self
-        reached: set[str] = set()
-        pending = [node.id for node in self.nodes if node.type in ("start", "iteration-start", "loop-start")]
-        while pending:
-            if (node_id := pending.pop()) not in reached:
-                reached.add(node_id)
-                pending += [edge.target for edge in self.edges if edge.source == node_id]
+        starts = [node.id for node in self.nodes if node.type in ("start", "iteration-start", "loop-start")]
+        reached = reachable(starts, lambda source: [edge.target for edge in self.edges if edge.source == source])
         left = {node.id for node in self.nodes if not {node.id, *self.around(node.id)} <= reached}
         left -= {node.id for node in self.nodes if node.type == "conversation"}
         if any(edge.source in left and edge.target in self.by_id.keys() - left for edge in self.edges):

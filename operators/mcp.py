@@ -148,7 +148,13 @@ class StdioServer(_Server):
         from mcp.client.stdio import StdioServerParameters, stdio_client
 
         program, cwd = self._program_and_folder()
-        parameters = StdioServerParameters(command=program, args=list(self.args), env=self.env, cwd=cwd)
+        parameters = StdioServerParameters(
+            command=program,
+            args=list(self.args),
+            env=self.env,
+            cwd=cwd,
+            encoding_error_handler="replace",  # an error in decoding would be reported only when the process ends
+        )
         return stdio_client(parameters, errlog=stack.enter_context(_logged_stderr(self.command, stderr, self.secrets)))
 
 

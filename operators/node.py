@@ -59,6 +59,7 @@ from operad.runtime.values.errors import (
     OperadError,
     OperatorError,
     describe,
+    did_you_mean,
 )
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
@@ -98,6 +99,7 @@ ERROR_OUTPUTS = ("error_message", ERROR_TYPE)
 """Variables with the reason for a node's failure, if the workflow continues after it."""
 
 ParamsT = TypeVar("ParamsT", bound=NodeParams)
+_ServiceT = TypeVar("_ServiceT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +278,36 @@ class NodeOperator(Operator, Generic[ParamsT]):
         """Do the work of the node and return its variables."""
         raise NotImplementedError(f"{type(self).__name__} has no compute")
 
+    # Helpers of subclasses
+
+    @property
+    def _who(self) -> str:
+        """Id and type of the node, for errors."""
+        return f"node {self.get_id()!r} ({self.type})"
+
+    def _service(self, what: str, name: str, known: Mapping[str, _ServiceT], field: str) -> _ServiceT:
+        """Return a configured service by its name.
+
+        Raises:
+            InputError: No service has the name.
+        """
+        if name in known:
+            return known[name]
+        names = ", ".join(known) or f"none; name them in Services({field}=…)"
+        raise InputError(f"{self._who}: no {what} is called {name!r}{did_you_mean(name, known)}; there are: {names}")
+
+    def _items(self, call: NodeCall, selector: Selector) -> Sequence[Any]:
+        """Return the items of a variable with a list; none if it has no value.
+
+        Raises:
+            NodeError: The value is not a list.
+        """
+        value = call.get(selector)
+        if isinstance(value, list | tuple | None):
+            return cast("Sequence[Any]", value or ())
+        problem = f"variable {str(selector)!r} is {type_of(value)}, and a list is needed: {short_json(value)}"
+        raise NodeError(f"{self._who}: {problem}")
+
     # Derived from the declarations
 
     @cached_property
@@ -370,9 +402,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
         fields = {name: getattr(call, name) for name in OperatorCall.__struct_fields__}
         running: Any = self.compute(NodeCall(**fields, variables=variables))
         if not inspect.isawaitable(running):
-            raise NodeError(
-                f"node {self.get_id()!r} ({self.type}): its compute cannot be awaited; write `async def compute`"
-            )
+            raise NodeError(f"{self._who}: its compute cannot be awaited; write `async def compute`")
         try:
             result = self._result(await running)
         except BudgetError:
@@ -393,15 +423,14 @@ class NodeOperator(Operator, Generic[ParamsT]):
         """Return the value of `compute` as a result, after checking the outputs against their declaration."""
         if not isinstance(returned, NodeResult | Mapping):
             raise NodeError(
-                f"node {self.get_id()!r} ({self.type}): compute returned {short_json(returned)}; "
-                "return a dict of the outputs, or a NodeResult"
+                f"{self._who}: compute returned {short_json(returned)}; return a dict of the outputs, or a NodeResult"
             )
         result = returned if isinstance(returned, NodeResult) else NodeResult(cast("Values", returned))
         for name, kind in self._declared.items():
             value = result.outputs.get(name)
             if not fits(value, kind):
                 raise NodeError(
-                    f"node {self.get_id()!r} ({self.type}): output {name!r} is declared as {kind.value}, "
+                    f"{self._who}: output {name!r} is declared as {kind.value}, "
                     f"and is {type_of(value)}: {short_json(value)}"
                 )
         failure = self.params.failure

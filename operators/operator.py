@@ -29,7 +29,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import Answer, BaseOperator, refusing_jobs
 from operad.runtime.knowledge.insights import about, relevant
 from operad.runtime.knowledge.knowledge import NO_KNOWLEDGE, Insight, Knowledge, KnowledgeBase, Passage
-from operad.runtime.knowledge.run_insights import RunInsights, current_insights
+from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import cache_key
 from operad.runtime.policies.policy import Policy, Retry
@@ -351,6 +351,17 @@ class Operator(BaseOperator[T]):
         return type(self) is Operator and plain and isinstance(self.thinker(reasoner), MonoModelReasoner)
 
     @property
+    def has_tools(self) -> bool:
+        """True if the operator has tools, or actions with tools."""
+        return bool(self.config.tools) or any(action.tools for action in self.config.actions)
+
+    @property
+    def deps_type(self) -> str:
+        """Name of the type of the deps without which one of the tools cannot be called."""
+        tools = self._recommend().tools if self.has_tools else ()
+        return next((tool.deps_type for tool in tools if isinstance(tool, Tool) and tool.deps_type), "")
+
+    @property
     def ports(self) -> Sequence[str]:
         """Ports of the operator, if any; each message takes one."""
         return self.config.ports
@@ -551,7 +562,8 @@ class Operator(BaseOperator[T]):
         By default, these are the insights about any job that the workflow's `Insights` keep for this operator. In a run
         with insights, the method is called in a thread, because it may read a file.
         """
-        insights = current_insights()
+        scope = current_scope()
+        insights: RunInsights | None = scope.run.insights if scope else None
         if insights is None or self._insights_key is None:
             return None
         return insights.recall(self._insights_key)
@@ -616,7 +628,8 @@ class Operator(BaseOperator[T]):
         config, job = self.config, call.job
         recommended = self._recommend()
         knowledge = self.get_knowledge(job) if self._knowledge_base is None else await self._search_knowledge(job)
-        insights = current_insights()
+        scope = current_scope()
+        insights: RunInsights | None = scope.run.insights if scope else None
         recalls = insights is not None or type(self).get_env_insights is not Operator.get_env_insights
         return Task(
             job=job,

@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from operad.cli.evaluate.comfy_files import Gold, Item, files_of, golds_of, items_of
+from operad.cli.evaluate.comfy_files import Gold, Item, files_of, golds_of, read_items
 from operad.cli.evaluate.work import Result, ResultsFile, Work, evaluate
 from operad.cli.formats import ObjectInfo, definitions_of
 from operad.cli.tables import Cell, Plot, Report, Table, check_plot, show
@@ -76,7 +76,7 @@ def comfy(
             "--object-info: name a file with what a ComfyUI server answers at /object_info, or its address"
         )
     definitions = definitions_of(object_info)
-    items = [item for path in files for file in files_of(path, out) for item in items_of(file)]
+    items = read_items(file for path in files for file in files_of(path, out))
     golds = golds_of(items, gold, out, definitions)
     work = [_work_item(item, golds.get(item.key), definitions) for item in items]
     settings = {"scores": "comfyflow", "classes": _fingerprint(definitions)}

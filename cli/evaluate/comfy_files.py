@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from operad.cli.evaluate import work
 from operad.cli.evaluate.work import first_issues
 from operad.evaluators.comfyflow.judging import graph_of_gold
 from operad.flows.formats.comfyui import Definitions
-from operad.flows.formats.json_text import MAX_BYTES, read_json, read_text
+from operad.flows.formats.json_text import MAX_BYTES, json_lines
 from operad.flows.node_graph import NodeGraph
 from operad.operators.comfyui.reading import mapping_of
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean, shorten
-from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.file import FileDescriptor, read_bytes
 
 LINES = ".jsonl"
 SUFFIXES = (".comfyui.api.json", ".comfyui.json", ".comfyui.py", ".json", ".py", ".txt", ".md", LINES)
@@ -71,60 +73,59 @@ def files_of(path: Path, out: Path | None) -> Sequence[Path]:
     return listed
 
 
-def items_of(file: Path, keys: Sequence[str] = ANSWERS) -> Iterator[Item]:
-    """Yield the workflows of a file: one, or one per line. Text beyond the size limit is cut off, and then unreadable.
+def read_items(files: Iterable[Path], keys: Sequence[str] = ANSWERS) -> list[Item]:
+    """Return the workflows of files: one, or one per line. Text beyond the size limit is cut off, and then unreadable.
 
     Args:
-        file: The file.
+        files: The files.
         keys: Possible keys of the workflow in a line.
 
     Raises:
-        InputError: The file cannot be read.
+        InputError: A file cannot be read.
         InvalidError: Lines are malformed; the first 20 are listed.
     """
-    try:
-        if file.suffix == LINES:
-            yield from _lines_of(file, keys)
-        else:
+    issues: list[Issue] = []
+    items = [item for file in files for item in _items_in(file, keys, issues)]
+    if issues:
+        raise first_issues("lines", issues)
+    return items
+
+
+def _items_in(file: Path, keys: Sequence[str], issues: list[Issue]) -> Iterator[Item]:
+    if file.suffix != LINES:
+        try:
             with file.open("rb") as stream:
                 yield Item(str(file), _id_of(file), stream.read(MAX_BYTES + 1))
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror or error}") from error
+        except OSError as error:
+            raise InputError(f"{file}: cannot be read: {error.strerror or error}") from error
+        return
+    content = read_bytes(file, work.MAX_BYTES)
+    if not content.strip():
+        issues.append(Issue("empty", "has no lines", str(file)))
+    for number, value in json_lines(content, str(file), issues):
+        try:
+            yield _item_of(mapping_of(value), file, number, keys)
+        except ValueError as error:
+            issues.append(Issue("format", str(error), f"{file}:{number}"))
 
 
 def _id_of(file: Path) -> str:
     return next((file.name.removesuffix(suffix) for suffix in SUFFIXES if file.name.endswith(suffix)), file.name)
 
 
-def _lines_of(file: Path, keys: Sequence[str]) -> Sequence[Item]:
-    items: list[Item] = []
-    issues: list[Issue] = []
-    with file.open("rb") as stream:
-        number = 0
-        while line := stream.readline(2 * MAX_BYTES):
-            number += 1
-            if line.strip():
-                try:
-                    items.append(_item_of(line, file, number, keys))
-                except InvalidError as error:
-                    issues += [Issue(issue.code, issue.message, f"{file}:{number}") for issue in error.issues]
-    if issues:
-        raise first_issues(str(file), issues)
-    if not items:
-        raise InputError(f"{file}: has no lines")
-    return items
+def _item_of(data: Mapping[str, Any], file: Path, number: int, keys: Sequence[str]) -> Item:
+    """Return the workflow in a line.
 
-
-def _item_of(line: bytes, file: Path, number: int, keys: Sequence[str]) -> Item:
-    data = mapping_of(read_json(read_text(line, str(file)), str(file)))
+    Raises:
+        ValueError: The line has another form.
+    """
     key = next((name for name in keys if name in data), None)
     id_ = data.get("id", number)
     if key is None or not isinstance(id_, str | int):
         hint = next(
             filter(None, (did_you_mean(name, keys) for name in list(data)[:20] if name not in ("id", "gold"))), ""
         )
-        message = f"must be an object with an id and one of {', '.join(keys)}{hint}"
-        raise InvalidError(str(file), [Issue("format", message)])
+        raise ValueError(f"must be an object with an id and one of {', '.join(keys)}{hint}")
     gold = None if data.get("gold") is None else _content_of(data["gold"], "gold")
     return Item(f"{file}:{id_}", str(id_), _content_of(data[key], key), gold)
 
@@ -138,7 +139,7 @@ def _content_of(value: Any, key: str) -> bytes:
         case dict():
             return json.dumps(value).encode()
         case _:
-            raise InvalidError("line", [Issue("format", f"{key}: must be a text, an object, or null for no answer")])
+            raise ValueError(f"{key}: must be a text, an object, or null for no answer")
 
 
 def golds_of(
@@ -164,19 +165,23 @@ def golds_of(
     if unused and only_gold is None:
         print(f"operad: golds without an answer, which do not count: {shorten(sorted(unused))}", file=sys.stderr)
     read: dict[bytes, Gold] = {}
+    issues: list[Issue] = []
     for item in items:
         content = contents[item.key]
         if content is not None and content not in read:
             try:
                 read[content] = Gold(content, graph_of_gold(content, definitions))
             except InvalidError as error:
-                raise InvalidError(f"the gold of {item.key}", error.issues) from error
+                found_in = f"the gold of {item.key}"
+                issues += [replace(issue, where=f"{found_in}, {issue.where}".rstrip(", ")) for issue in error.issues]
+    if issues:
+        raise first_issues("gold workflows", issues)
     return {key: read[content] for key, content in contents.items() if content is not None}
 
 
 def _named_golds(gold: Path, out: Path | None) -> Mapping[str, bytes]:
     """Return the texts of golds by id; a single gold of a file has an empty id."""
-    listed = [item for file in files_of(gold, out) for item in items_of(file, GOLDS)]
+    listed = read_items(files_of(gold, out), GOLDS)
     if not gold.is_dir() and gold.suffix != LINES:
         return {"": listed[0].content}
     named = {item.id: item.content for item in listed}

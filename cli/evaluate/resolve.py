@@ -24,16 +24,7 @@ from operad.configs.flow import read_file
 from operad.configs.models import make_model
 from operad.configs.schema import ModelSpec
 from operad.configs.services import load_services, services_of_environment
-from operad.evaluators.chat2workflow import (
-    Case,
-    Dataset,
-    PassVerdict,
-    Record,
-    Run,
-    Subtask,
-    read_dataset,
-    read_run,
-)
+from operad.evaluators.chat2workflow import Case, Dataset, PassVerdict, Record, Run, Subtask, read_dataset, read_run
 from operad.evaluators.chat2workflow import judge as judge_response
 from operad.evaluators.chat2workflow.resolve_rate import (
     MAX_REASON,
@@ -168,13 +159,7 @@ class Trials:
             yield Work(key, self._content(record, subtask, case), score)
 
     async def _score(
-        self,
-        key: str,
-        about: Mapping[str, Any],
-        record: Record,
-        subtask: Subtask,
-        case: Case,
-        passed: PassVerdict,
+        self, key: str, about: Mapping[str, Any], record: Record, subtask: Subtask, case: Case, passed: PassVerdict
     ) -> Result:
         if missing := missing_files([case], self.files):
             return {**about, **_figures(CaseVerdict(None, None, f"no file: {', '.join(missing)}"))}

@@ -13,12 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from operad.cli.evaluate.work import first_issues
+from operad.cli.evaluate.work import MAX_BYTES, first_issues
+from operad.flows.formats.json_text import json_lines
 from operad.runtime.values.errors import InputError, Issue, did_you_mean
 from operad.runtime.values.file import read_bytes
-
-MAX_BYTES = 256 * 2**20
-"""Maximum size of a file, in bytes."""
 
 _LISTS = (".json", ".jsonl")
 _ANSWERS = ("prediction", "response", "output")
@@ -139,7 +137,7 @@ def _items_in(file: Path, issues: list[Issue]) -> Iterator[Item]:
     if file.suffix.lower() not in _LISTS:
         yield Item(_stem(file), _stem(file), 1, data)
         return
-    for place, (where, value) in enumerate(_placed_values(file, data), start=1):
+    for place, (where, value) in enumerate(_placed_values(file, data, issues), start=1):
         try:
             name, text = _id_and_text(value)
         except ValueError as error:
@@ -148,25 +146,21 @@ def _items_in(file: Path, issues: list[Issue]) -> Iterator[Item]:
             yield Item(file.stem, name, place, text.encode("utf-8", "replace"))
 
 
-def _placed_values(file: Path, data: bytes) -> Iterator[tuple[str, Any]]:
+def _placed_values(file: Path, data: bytes, issues: list[Issue]) -> Iterator[tuple[str, Any]]:
     """Yield the items of a file as JSON values, each with its place."""
     if file.suffix.lower() == ".jsonl":
-        for number, line in enumerate(data.splitlines(), start=1):
-            if line.strip():
-                yield f"{file}:{number}", _json(line, f"{file}:{number}")
+        for number, value in json_lines(data, str(file), issues):
+            yield f"{file}:{number}", value
         return
-    values = _json(data, str(file))
+    try:
+        values = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        issues.append(Issue("format", f"is not JSON: {error}", str(file)))
+        return
     if not isinstance(values, list):
         values = [values]
     for number, value in enumerate(cast("list[Any]", values), start=1):
         yield f"{file}, item {number}", value
-
-
-def _json(data: bytes, where: str) -> Any:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: is not JSON: {error}") from error
 
 
 def _id_and_text(value: Any) -> tuple[str, str]:

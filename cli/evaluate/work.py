@@ -23,6 +23,9 @@ T = TypeVar("T")
 
 EXIT_INTERRUPTED = 130
 
+MAX_BYTES = 256 * 2**20
+"""Maximum size of a file of items, in bytes."""
+
 MOST_ISSUES = 20
 """Maximum number of issues that an error lists."""
 

@@ -6,12 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, cast
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    Discriminator,
-    Field,
-    Tag,
-)
+from pydantic import Discriminator, Field, Tag
 from pydantic.json_schema import GenerateJsonSchema
 
 from operad.configs.schema.base import OTHER_NAMES, Count, Seconds, Spec, title

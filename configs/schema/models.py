@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-)
+from pydantic import BeforeValidator, Field
 
 from operad.configs.schema.base import Count, Seconds, Spec, named
 from operad.runtime.models.turn import Price

@@ -324,45 +324,28 @@ class FunctionSpec(PolicySpec):
 
 OperatorRef = Annotated[Annotated[str, Tag("name")] | Annotated[OperatorSpec, Tag("definition")], Discriminator(kind)]
 
-AnyOperator = Annotated[
+_Definition = (
     Annotated[OperatorSpec, Tag(OPERATOR)]
     | Annotated["WorkflowSpec", Tag(WORKFLOW)]
     | Annotated[TypedSpec, Tag(NODE)]
-    | Annotated[FunctionSpec, Tag(FUNCTION)],
-    Discriminator(_operator_kind),
-]
+    | Annotated[FunctionSpec, Tag(FUNCTION)]
+)
 
-AnyOperatorRef = Annotated[
-    Annotated[str, Tag("name")]
-    | Annotated[OperatorSpec, Tag(OPERATOR)]
-    | Annotated["WorkflowSpec", Tag(WORKFLOW)]
-    | Annotated[TypedSpec, Tag(NODE)]
-    | Annotated[FunctionSpec, Tag(FUNCTION)],
-    Discriminator(_operator_kind),
-]
+AnyOperator = Annotated[_Definition, Discriminator(_operator_kind)]
+
+AnyOperatorRef = Annotated[Annotated[str, Tag("name")] | _Definition, Discriminator(_operator_kind)]
 
 ChainItem = Annotated[
-    Annotated[str, Tag("name")]
-    | Annotated[OperatorSpec, Tag(OPERATOR)]
-    | Annotated[TypedSpec, Tag(NODE)]
-    | Annotated[FunctionSpec, Tag(FUNCTION)]
-    | Annotated["WorkflowSpec", Tag(WORKFLOW)]
-    | Annotated["StepSpec", Tag(STEP)],
-    Discriminator(_item_kind),
+    Annotated[str, Tag("name")] | _Definition | Annotated["StepSpec", Tag(STEP)], Discriminator(_item_kind)
 ]
 
-EvaluatorRef = Annotated[
-    Annotated[str, Tag("name")] | Annotated[OperatorSpec, Tag(OPERATOR)] | Annotated[FunctionSpec, Tag(FUNCTION)],
-    Discriminator(_evaluator_kind),
-]
+_Evaluator = (
+    Annotated[str, Tag("name")] | Annotated[OperatorSpec, Tag(OPERATOR)] | Annotated[FunctionSpec, Tag(FUNCTION)]
+)
 
-EvaluatorRefs = Annotated[
-    Annotated[str, Tag("name")]
-    | Annotated[OperatorSpec, Tag(OPERATOR)]
-    | Annotated[FunctionSpec, Tag(FUNCTION)]
-    | Annotated[list[EvaluatorRef], Tag(SEVERAL)],
-    Discriminator(_evaluators_kind),
-]
+EvaluatorRef = Annotated[_Evaluator, Discriminator(_evaluator_kind)]
+
+EvaluatorRefs = Annotated[_Evaluator | Annotated[list[EvaluatorRef], Tag(SEVERAL)], Discriminator(_evaluators_kind)]
 
 
 class BudgetSpec(Spec):

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Discriminator,
-    Field,
-    Tag,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from operad.configs.schema.base import Seconds, Spec, kind
 from operad.operators.mcp import McpServer
@@ -102,25 +94,19 @@ def _defined(value: Any) -> Any:
     return dotted_tool(value) if isinstance(value, str) else value
 
 
-_Tool = Annotated[
+_Tool = (
     Annotated[LocalToolSpec, Tag("LOCAL_TOOL")]
     | Annotated[McpToolSpec, Tag("MCP")]
-    | Annotated[ReadyToolSpec, Tag(_READY)],
-    Discriminator(_tool_kind),
-]
+    | Annotated[ReadyToolSpec, Tag(_READY)]
+)
 
 AnyTool = Annotated[
-    _Tool, BeforeValidator(_defined, json_schema_input_type=Dotted | LocalToolSpec | McpToolSpec | ReadyToolSpec)
+    Annotated[_Tool, Discriminator(_tool_kind)],
+    BeforeValidator(_defined, json_schema_input_type=Dotted | LocalToolSpec | McpToolSpec | ReadyToolSpec),
 ]
 """A tool, or the function that it is of."""
 
-ToolRef = Annotated[
-    Annotated[str, Tag("name")]
-    | Annotated[LocalToolSpec, Tag("LOCAL_TOOL")]
-    | Annotated[McpToolSpec, Tag("MCP")]
-    | Annotated[ReadyToolSpec, Tag(_READY)],
-    Discriminator(_tool_kind),
-]
+ToolRef = Annotated[Annotated[str, Tag("name")] | _Tool, Discriminator(_tool_kind)]
 
 
 class ActionSpec(Spec):

@@ -246,10 +246,14 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             "`operad run … --lossy` runs it all the same",
         ),
         "note": (
-            "a field of an imported file that is done otherwise, without effect on results",
+            "a field of an imported file that is done otherwise, or that another format has no place for, without effect on "
+            "results",
             "nothing need be done",
         ),
-        "loss": ("the other format has no place for this", "`operad convert … --lossy` writes without it"),
+        "loss": (
+            "the other format has no place for this, and results may differ without it",
+            "`operad convert … --lossy` writes without it",
+        ),
     },
     "Edits": {
         "unknown-operation": ("there is no such operation", "`operad edit --schema` lists them"),

@@ -11,8 +11,9 @@ from typing import Any, cast
 
 from operad.evaluators.chat2workflow.dataset import Dataset, optional_text, text_at, text_under, unknown_case
 from operad.evaluators.chat2workflow.response import Response
-from operad.flows.formats.json_text import read_json
+from operad.flows.formats.json_text import MAX_BYTES, json_lines, read_json, read_text
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.values.file import read_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,24 +130,19 @@ def _folder_items(folder: Path, faults: list[Issue]) -> Iterator[tuple[str, Any]
 
 def _file_items(path: Path, faults: list[Issue]) -> Iterator[tuple[str, Any]]:
     """Yield the records of a JSON file, each with its place for faults."""
-    text = text_under(path)
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    if lines and _is_object(lines[0][1]):
-        for number, line in lines:
-            where = f"line {number}"
-            try:
-                yield where, read_json(line, where)
-            except InvalidError as error:
-                faults += [Issue(issue.code, issue.message, where) for issue in error.issues]
+    content = read_bytes(path, MAX_BYTES)
+    if _is_object(content.lstrip().partition(b"\n")[0]):
+        for number, value in json_lines(content, str(path), faults):
+            yield f"{path}:{number}", value
         return
-    value = read_json(text, str(path))
+    value = read_json(read_text(content, str(path)), str(path))
     if not isinstance(value, list):
         raise InvalidError(str(path), [Issue("format", "must be a list of records, or have one a line", str(path))])
     for number, record in enumerate(cast("list[Any]", value)):
         yield f"[{number}]", record
 
 
-def _is_object(line: str) -> bool:
+def _is_object(line: bytes) -> bool:
     """Return whether a line is a JSON object."""
     try:
         return isinstance(json.loads(line), dict)

@@ -74,11 +74,11 @@ class _Assembly:
         self._keepers: dict[Selector, list[str]] = {}  # all of them, because the value is kept for the next run
         for spec in graph.nodes:
             for target in checker.nodes[spec.id].assigns:
-                chain = self._with_ancestors(spec.id) if target.node == CONVERSATION else [spec.id]
-                visible = [spec.id, *takewhile(lambda each: graph.by_id[each].type == "loop", chain[1:])]
-                for by_variable, node_ids in ((self._assigners, visible), (self._keepers, chain)):
+                around = graph.around(spec.id) if target.node == CONVERSATION else []
+                loops = takewhile(lambda each: graph.by_id[each].type == "loop", around)
+                for by_variable, containers in ((self._assigners, loops), (self._keepers, around)):
                     listed = by_variable.setdefault(target, [])
-                    listed += [node_id for node_id in node_ids if node_id not in listed]
+                    listed += [node_id for node_id in (spec.id, *containers) if node_id not in listed]
 
     def level(self, parent: str) -> Workflow:
         """Return the workflow that runs inside a container; for an empty id, the whole workflow."""
@@ -125,19 +125,11 @@ class _Assembly:
             writing=self._writing,
         )
 
-    def _with_ancestors(self, node_id: str) -> list[str]:
-        """Return the id of a node and the ids of the containers around it, innermost first."""
-        chain: list[str] = []
-        while node_id:
-            chain.append(node_id)
-            node_id = self._graph.by_id[node_id].parent
-        return chain
-
     def _assigned_before(self, node_id: str, selector: Selector) -> list[str]:
         """Return the nodes that may have assigned a variable before a node reads it, the latest last."""
         return [
             assigner
-            for ancestor in reversed(self._with_ancestors(node_id))
+            for ancestor in (*reversed(self._graph.around(node_id)), node_id)
             for assigner in self._all_assigners(selector, self._graph.by_id[ancestor].parent)
             if self._checker.comes_before(assigner, ancestor)
         ]
@@ -156,7 +148,7 @@ class _Assembly:
             ancestor
             for spec in self._graph.nodes
             if self._checker.nodes[spec.id].answers
-            for ancestor in self._with_ancestors(spec.id)
+            for ancestor in (spec.id, *self._graph.around(spec.id))
             if self._graph.by_id[ancestor].parent == parent
         }
         return sorted(found, key=self._checker.count_before)

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
@@ -56,24 +56,7 @@ class Batch(BaseModel):
 
 
 OPERATIONS: Mapping[str, type[Operation]] = {
-    str(each.model_fields["op"].default): each
-    for each in (
-        AddNode,
-        RemoveNode,
-        SetParam,
-        ReplaceText,
-        Connect,
-        Disconnect,
-        InsertBetween,
-        AddBranch,
-        RenameVariable,
-        AddInput,
-        RemoveInput,
-        AddOutput,
-        RemoveOutput,
-        SplitEnd,
-        MergeEnds,
-    )
+    str(each.model_fields["op"].default): each for each in get_args(get_args(AnyOperation)[0])
 }
 """Classes of operations by name."""
 

@@ -15,6 +15,7 @@ from operad.flows.formats.shapes import Fields, fields_of, list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.node import Fault
 from operad.runtime.graph.graph import END
+from operad.runtime.graph.schedule import reachable
 from operad.runtime.values.errors import did_you_mean, shorten
 
 Types = Mapping[str, NodeType]
@@ -175,26 +176,14 @@ def branches(spec: NodeSpec) -> int:
 
 def inside_of(graph: NodeGraph, node_id: str) -> set[str]:
     """Return the ids of the nodes inside a node, at any depth."""
-    found: set[str] = set()
-    to_visit = [node_id]
-    while to_visit:
-        current = to_visit.pop()
-        new = {spec.id for spec in graph.nodes if spec.parent == current} - found - {node_id}
-        found |= new
-        to_visit += new
-    return found
+    return reachable([node_id], lambda outer: [spec.id for spec in graph.nodes if spec.parent == outer]) - {node_id}
 
 
 def before(graph: NodeGraph, node_id: str) -> set[str]:
     """Return the ids of all direct and indirect predecessors of a node."""
-    found: set[str] = set()
-    to_visit = [node_id]
-    while to_visit:
-        current = to_visit.pop()
-        new = {edge.source for edge in graph.edges if edge.target == current} - found
-        found |= new
-        to_visit += new
-    return found
+    return reachable([node_id], lambda target: [edge.source for edge in graph.edges if edge.target == target]) - {
+        node_id
+    }
 
 
 def free_id(graph: NodeGraph, parent: str = "") -> str:

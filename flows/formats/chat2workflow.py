@@ -252,7 +252,7 @@ def _losses(graph: NodeGraph) -> Iterator[Issue]:
     ids = _written_ids(graph)
     for node in graph.nodes:
         if ids[node.id] != node.id:
-            yield Issue("loss", f"its id; it is written as {ids[node.id]!r}", node.id)
+            yield Issue("note", f"its id; it is written as {ids[node.id]!r}", node.id)
         if parent_of(ids[node.id]) != ids.get(node.parent, node.parent):
             yield Issue("loss", f"that it runs inside {node.parent!r}", node.id)
         if node.type in NODE_TYPES and node.type not in CHAT2WORKFLOW_TYPES:

@@ -66,7 +66,8 @@ class Format:
         reader: Function that reads a file, given the name of a workflow that has none; raises `InvalidError` with
             every issue.
         writer: Function that writes a workflow, without what the format cannot hold, which `losses` lists.
-        losses: Function that returns what the format cannot hold of a workflow, each with the id of its node.
+        losses: Function that returns what the format cannot hold of a workflow, each with the id of its node and the code
+            ``loss`` if results may differ without it, or ``note`` if not.
         check: Function that returns the issues of a workflow, each with the id of its node.
         lines: Function that returns the line of each node of a readable file by its id, counted from 1, as far as known.
         runs: True if its nodes have the types of Operad, so that its workflows can run here.
@@ -118,20 +119,23 @@ class Format:
 
 
 def without_instructions(graph: NodeGraph) -> Iterator[Issue]:
-    """Yield the instructions and notes of a workflow, as losses of a format without a place for them."""
+    """Yield the instructions and notes of a workflow, for a format without a place for them."""
     if graph.instructions:
-        yield Issue("loss", "the instructions that it was made from")
+        yield Issue("note", "the instructions that it was made from")
     if graph.notes:
-        yield Issue("loss", "the notes on it")
+        yield Issue("note", "the notes on it")
 
 
 def foreign(graph: NodeGraph, name: str) -> Iterator[Issue]:
-    """Yield the data of other formats in a workflow, its nodes and its edges, as losses of the format `name`."""
+    """Yield the data of other formats in a workflow, its nodes and its edges, which the format `name` cannot hold.
+
+    They change nothing that runs here: `remarks.remarks_of` tells which of them would on their own platform.
+    """
     owners = [("", graph.extra)]
     owners += [(node.id, node.extra) for node in graph.nodes]
     owners += [(f"{edge.source} → {edge.target}", edge.extra) for edge in graph.edges]
     for where, extra in owners:
-        yield from (Issue("loss", message, where) for message in foreign_settings(extra, name))
+        yield from (Issue("note", message, where) for message in foreign_settings(extra, name))
 
 
 def foreign_settings(extra: Mapping[str, Any], name: str) -> Iterator[str]:

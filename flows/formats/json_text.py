@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, cast
 
@@ -72,6 +72,23 @@ def read_json(text: str, name: str) -> Any:
     if _too_deep(value):
         raise InvalidError(name, [Issue("depth", f"is nested deeper than {MAX_DEPTH} levels", name)])
     return value
+
+
+def json_lines(content: bytes, name: str, issues: list[Issue]) -> Iterator[tuple[int, Any]]:
+    """Yield the number and the value of each line of JSON that is not empty.
+
+    Args:
+        content: The lines.
+        name: Name of the file.
+        issues: List to which the issues of unreadable lines are added.
+    """
+    for number, line in enumerate(content.splitlines(), start=1):
+        if line.strip():
+            where = f"{name}:{number}"
+            try:
+                yield number, read_json(read_text(line, where), where)
+            except InvalidError as error:
+                issues += [Issue(issue.code, issue.message, where) for issue in error.issues]
 
 
 def write_json(value: Any) -> bytes:

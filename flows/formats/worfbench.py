@@ -7,9 +7,9 @@
 
 A task is a node of type ``task`` with its text in the parameter ``task``. START and END become nodes of the types
 ``start`` and ``end`` with these ids, if edges name them. `load` also accepts ``Edges:``, a full stop or a bracket after
-a number, a bold heading, a list of edges, and an answer of a model around the text, in which the first line with a
-number is the task of that number. The normal form, which `dump` writes, is the form above with tasks numbered from 1 in
-their order and single blanks in texts.
+a number, bold headings and numbers, full-width punctuation, a list of edges, and an answer of a model around the text,
+in which the first line with a number is the task of that number. The normal form, which `dump` writes, is the form
+above with tasks numbered from 1 in their order and single blanks in texts.
 """
 
 from __future__ import annotations
@@ -33,10 +33,13 @@ _BOUNDARY_PARAMS: Mapping[str, dict[str, Any]] = {"start": {"variables": []}, "e
 MAX_BYTES = 16 * 2**20
 """Maximum size of a file, in bytes."""
 
-_EDGES = re.compile(r"^[ \t*#>-]*(?:the )?edges?[ \t*]*[:(]", re.IGNORECASE | re.MULTILINE)
-_NODES = re.compile(r"^[ \t*#>-]*nodes?[ \t*]*:[ \t*]*", re.IGNORECASE | re.MULTILINE)
-_NODE = re.compile(r"^[ \t*>-]*(?P<number>\d{1,9})[ \t]?[:.)](?!\d)(?P<text>.*)$", re.MULTILINE)
-_EDGE = re.compile(r"\(\s*(?P<source>START|\d{1,9})\s*,\s*(?P<target>END|\d{1,9})\s*\)", re.IGNORECASE)
+_EDGES = re.compile(r"^[ \t*#>-]*(?:the )?edges?[ \t*]*[:：(（]", re.IGNORECASE | re.MULTILINE)
+_NODES = re.compile(r"^[ \t*#>-]*nodes?[ \t*]*[:：][ \t*]*", re.IGNORECASE | re.MULTILINE)
+_NODE = re.compile(
+    r"^[ \t*>-]*?(?P<bold>\*\*)?(?P<number>\d{1,9})(?:\*\*)?[ \t]?[:：.)](?!\d)(?(bold)(?:\*\*)?)(?P<text>.*)$",
+    re.MULTILINE,
+)
+_EDGE = re.compile(r"[(（]\s*(?P<source>START|\d{1,9})\s*[,，]\s*(?P<target>END|\d{1,9})\s*[)）]", re.IGNORECASE)
 
 
 def load(source: str | bytes | Path, name: str = "workflow") -> NodeGraph:

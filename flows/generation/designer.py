@@ -31,34 +31,12 @@ from operad.flows.generation.draft import (
 )
 from operad.flows.generation.drafting import params_schema
 from operad.flows.generation.graph_json import to_json
-from operad.flows.generation.mending import (
-    CONTESTABLE,
-    GENERATED,
-    MendWorkflow,
-    contested_in,
-    findings_in,
-    nodes_in,
-    repair_draft,
-)
+from operad.flows.generation.mending import GENERATED, MendWorkflow
 from operad.flows.generation.motifs import nearest
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer
 from operad.flows.generation.plan import PlannedNode, draft_schema, faults_of, plan_schema, read_plan, with_base
-from operad.flows.generation.stage import (
-    EXAMPLE,
-    MAX_TRIES,
-    NOTES,
-    OFFER,
-    REVIEW,
-    ROUNDS,
-    TITLES,
-    WORKFLOW,
-    Asked,
-    Stage,
-    asked,
-    keeps_to_schemas,
-    task_of,
-)
+from operad.flows.generation.stage import EXAMPLE, MAX_TRIES, Stage, asked, keeps_to_schemas, task_of
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair import RULES, Repaired, repair
 from operad.operators.nodes import NODE_TYPES
@@ -68,28 +46,7 @@ from operad.runtime.values.errors import AnswerError, InvalidError, describe
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema import Schema, validate
 
-__all__ = [
-    "CONTESTABLE",
-    "EXAMPLE",
-    "MAX_TRIES",
-    "NOTES",
-    "OFFER",
-    "REVIEW",
-    "ROUNDS",
-    "TITLES",
-    "WORKFLOW",
-    "Asked",
-    "BuildWorkflow",
-    "MendWorkflow",
-    "PlanWorkflow",
-    "asked",
-    "contested_in",
-    "findings_in",
-    "keeps_to_schemas",
-    "nodes_in",
-    "read_tagged",
-    "repair_draft",
-]
+__all__ = ["BuildWorkflow", "MendWorkflow", "PlanWorkflow", "read_tagged"]
 
 
 class PlanWorkflow(Stage):

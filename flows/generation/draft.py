@@ -11,12 +11,13 @@ from operad.flows.edit.nodes import ReplaceText
 from operad.flows.edit.order import edges_in_order
 from operad.flows.formats.shapes import fields_of
 from operad.flows.generation.drafting import params_of
-from operad.flows.generation.plan import DECLARES, After, Plan, PlannedNode
+from operad.flows.generation.plan import DECLARES, After, Plan, PlannedNode, object_schema
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.node import references_in
 from operad.operators.node_params import readable
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import VariableType
+from operad.runtime.graph.schedule import reachable
 from operad.runtime.values.errors import InvalidError
 from operad.runtime.values.schema import Schema
 
@@ -129,19 +130,9 @@ def nodes_schema(schemas: Mapping[str, Schema]) -> Schema:
     Args:
         schemas: Schema of the parameters of each node, by id.
     """
-    nodes: Schema = {
-        "type": "object",
-        "properties": dict(schemas),
-        "required": [node_id for node_id, schema in schemas.items() if schema.get("required")],
-        "additionalProperties": False,
-    }
+    nodes = object_schema(schemas, [node_id for node_id, schema in schemas.items() if schema.get("required")])
     reasoning = {"type": "string", "description": "What each node must do with what it reads, before it is written."}
-    return {
-        "type": "object",
-        "properties": {"reasoning": reasoning, "nodes": nodes},
-        "required": ["reasoning", "nodes"],
-        "additionalProperties": False,
-    }
+    return object_schema({"reasoning": reasoning, "nodes": nodes})
 
 
 def drafted_graph(
@@ -251,16 +242,7 @@ def _sources_read(spec: NodeSpec, graph: NodeGraph, types: Mapping[str, NodeType
 
 def _has_path(edges: Sequence[Edge], source: str, target: str) -> bool:
     """Return whether a path of edges leads from one node to another."""
-    to_visit, seen = [source], {source}
-    while to_visit:
-        current = to_visit.pop()
-        if current == target:
-            return True
-        for edge in edges:
-            if edge.source == current and edge.target not in seen:
-                seen.add(edge.target)
-                to_visit.append(edge.target)
-    return False
+    return target in reachable([source], lambda node_id: [edge.target for edge in edges if edge.source == node_id])
 
 
 def _predecessors(plan: Plan, base: NodeGraph) -> Mapping[str, list[str]]:

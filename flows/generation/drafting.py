@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 
 from operad.flows.catalogue import fields_for_generation
 from operad.flows.formats.shapes import is_selector
+from operad.flows.generation.plan import object_schema
 from operad.operators.conditions import OPERATORS, Condition
 from operad.operators.node import NodeOperator
 from operad.operators.variables import Selector, Text
@@ -40,7 +41,7 @@ def params_schema(node_type: NodeType, variables: Sequence[str], advanced: Colle
     """
     fields = fields_for_generation(node_type, advanced)
     hints = get_type_hints(node_type.params_type, include_extras=True)
-    return _object_schema(
+    return object_schema(
         {name: _with_description(_schema(hints[name], variables), field) for name, field in fields.items()}
     )
 
@@ -89,7 +90,7 @@ def _schema(annotation: Any, variables: Sequence[str]) -> Schema:
     if annotation is Selector:
         return {"type": "string", "enum": list(variables) or [NONE_TO_CHOOSE]}
     if fields := places(annotation):
-        return _object_schema({name: _schema(hint, variables) for name, hint in fields.items()})
+        return object_schema({name: _schema(hint, variables) for name, hint in fields.items()})
     if kind in (Union, python_types.UnionType):
         return {"anyOf": [_schema(argument, variables) for argument in arguments]}
     if kind is Literal:
@@ -240,13 +241,3 @@ def _fits(annotation: Any, value: Any) -> bool:
 def _with_description(schema: Schema, field: FieldInfo | None) -> Schema:
     description = field.description if field is not None else ""
     return {**schema, "description": description} if description else schema
-
-
-def _object_schema(properties: Mapping[str, Schema]) -> Schema:
-    """Return the schema of an object that requires all properties and allows no others."""
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(properties),
-        "additionalProperties": False,
-    }

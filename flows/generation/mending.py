@@ -13,22 +13,13 @@ from pydantic import JsonValue
 from operad.flows.edit.batch import OPERATIONS, apply, read_operations
 from operad.flows.edit.difference import difference
 from operad.flows.edit.order import edges_in_order
+from operad.flows.formats.shapes import pairs_of
 from operad.flows.generation import prompts
-from operad.flows.generation.draft import (
-    grouped,
-)
+from operad.flows.generation.draft import grouped
 from operad.flows.generation.graph_json import to_json, workflow_of
 from operad.flows.generation.operations import declared_operations
 from operad.flows.generation.plan import read_plan
-from operad.flows.generation.stage import (
-    MAX_TRIES,
-    WORKFLOW,
-    Stage,
-    asked,
-    items_in,
-    task_of,
-    texts_in,
-)
+from operad.flows.generation.stage import MAX_TRIES, WORKFLOW, Stage, asked, task_of, texts_in
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair import PROFILES, Repaired, repair_graph
 from operad.flows.repair.state import State
@@ -41,9 +32,9 @@ from operad.runtime.values.schema import Schema, validate
 DRAFTED = "drafted"
 """Output with the first draft of a mended workflow."""
 
-GENERATED = PROFILES["format"] - {"isolated", "unknown-names", "unknown-params", "cycles"}
+GENERATED = PROFILES["format"] - {"isolated", "unknown-names", "cycles"}
 """Rules for drafts. Excluded are rules that follow the names in instructions, and those that remove what the model
-wrote: isolated nodes, names in templates, parameters and edges of cycles. The model is asked about these."""
+wrote: isolated nodes, names in templates and edges of cycles. The model is asked about these."""
 
 TIDY = ("order", "selection")
 """Rules that change only how a workflow is written, so that users are not told of their repairs."""
@@ -119,16 +110,20 @@ class MendWorkflow(Stage):
         noted = drafted
         if newest_message is None or newest_graph is None or not call.lesson:
             repaired = repair_draft(graph, base, allowed)
-            repairs = [*_texts(drafted, "repairs"), *map(str, repaired.repairs)]
+            repairs = [*texts_in(drafted.outputs.get("repairs")), *map(str, repaired.repairs)]
         else:
-            findings = _findings(newest_message) or findings_in(call.lesson) or [call.lesson]
+            findings = texts_in(newest_message.outputs.get("findings")) or findings_in(call.lesson) or [call.lesson]
             repaired, extra = await self._ask_operations(
-                call, newest_graph, base, allowed, findings, _contested_pairs(newest_message)
+                call, newest_graph, base, allowed, findings, contested_in(newest_message)
             )
-            repairs = list(dict.fromkeys([*_texts(newest_message, "repairs"), *map(str, repaired.repairs)]))
+            repairs = list(
+                dict.fromkeys([*texts_in(newest_message.outputs.get("repairs")), *map(str, repaired.repairs)])
+            )
             extra["unchanged"] = repaired.graph == newest_graph
             noted = newest_message if extra["unchanged"] else drafted  # a review of the same workflow still holds
-            extra["told"] = list[JsonValue](dict.fromkeys([*_texts(newest_message, "told"), *texts_in(extra["asked"])]))
+            extra["told"] = list[JsonValue](
+                dict.fromkeys([*texts_in(newest_message.outputs.get("told")), *texts_in(extra["asked"])])
+            )
             extra["best"] = _best_draft(own_messages)
         assert repaired.graph is not None  # noqa: S101 - a graph was given
         return self._message(
@@ -224,24 +219,9 @@ def _contested(answer: Mapping[str, Any], findings: Sequence[str]) -> list[tuple
     ]
 
 
-def _contested_pairs(message: WorkflowMessage) -> list[tuple[str, str]]:
-    """Return the contested findings of a message, each with the reason."""
-    return [(str(item[0]), str(item[1])) for item in items_in(message.outputs.get("contested")) if len(item) == 2]
-
-
 def contested_in(message: WorkflowMessage) -> list[tuple[str, str]]:
     """Return the findings that a model contests, each with the reason."""
-    return _contested_pairs(message)
-
-
-def _texts(message: WorkflowMessage, key: str) -> list[str]:
-    """Return the texts of a list in a message's outputs."""
-    return texts_in(message.outputs.get(key))
-
-
-def _findings(verdict: WorkflowMessage) -> list[str]:
-    """Return the findings of a verdict."""
-    return _texts(verdict, "findings")
+    return [(str(finding), str(reason)) for finding, reason in pairs_of(message.outputs.get("contested"))]
 
 
 def _best_draft(messages: Sequence[WorkflowMessage]) -> JsonValue:
@@ -250,7 +230,11 @@ def _best_draft(messages: Sequence[WorkflowMessage]) -> JsonValue:
     if not scored:
         return None
     best = max(enumerate(scored), key=lambda pair: (pair[1].score or 0.0, pair[0]))[1]
-    return {"workflow": best.outputs[WORKFLOW], "score": best.score, "findings": list[JsonValue](_findings(best))}
+    return {
+        "workflow": best.outputs[WORKFLOW],
+        "score": best.score,
+        "findings": list[JsonValue](texts_in(best.outputs.get("findings"))),
+    }
 
 
 def repair_draft(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | None) -> Repaired:
@@ -310,14 +294,8 @@ def nodes_in(findings: Sequence[str], graph: NodeGraph) -> list[str]:
             if re.search(rf"'{each}'|\bnode {each}(?![\w-])|(?<![\w.-]){each}\.[^\W\d]", finding):
                 found[node_id] = None
     ends = [spec.id for spec in graph.nodes if spec.type in ("start", "end")]
-    return [
-        *found,
-        *(
-            node_id
-            for node_id in ends
-            if node_id not in found and any("[input]" in finding or "[output]" in finding for finding in findings)
-        ),
-    ]
+    about_ends = any("[input]" in finding or "[output]" in finding for finding in findings)
+    return list(dict.fromkeys([*found, *(ends if about_ends else ())]))
 
 
 def _allowed(base: NodeGraph, graph: NodeGraph, plan: Mapping[str, Any]) -> set[str] | None:
@@ -325,4 +303,5 @@ def _allowed(base: NodeGraph, graph: NodeGraph, plan: Mapping[str, Any]) -> set[
     if not base.nodes:
         return None
     new_ids = {node_id for node_id in graph.by_id if node_id not in base.by_id}
-    return new_ids | set(read_plan(plan).to_write if plan else ()) | set(read_plan(plan).drop if plan else ())
+    planned = read_plan(plan)
+    return new_ids | set(planned.to_write) | set(planned.drop)

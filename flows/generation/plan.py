@@ -125,7 +125,7 @@ def plan_schema(types: Mapping[str, NodeType], there: Collection[str], *, noted:
         noted: True if there are earlier notes.
     """
     kinds = [kind.value for kind in VariableType if kind not in (VariableType.ANY, VariableType.ARRAY)]
-    variable = _object_schema({"name": _TEXT, "type": {"type": "string", "enum": kinds}})
+    variable = object_schema({"name": _TEXT, "type": {"type": "string", "enum": kinds}})
     node: dict[str, Schema] = {
         "id": {**_TEXT, "description": "A free number; for an existing node, its id."},
         "type": {"type": "string", "enum": list(types)},
@@ -143,12 +143,12 @@ def plan_schema(types: Mapping[str, NodeType], there: Collection[str], *, noted:
     drop_id = {"type": "string", "enum": list(there)} if there else _TEXT
     properties: dict[str, Schema] = {
         "reasoning": {**_TEXT, "description": "Short: the steps asked for, and the node for each."},
-        "nodes": {"type": "array", "items": _object_schema(node, required)},
+        "nodes": {"type": "array", "items": object_schema(node, required)},
         "drop": {"type": "array", "items": drop_id},
         "notes": _TEXTS,
         **({"outdated": _NUMBERS} if noted else {}),
     }
-    return _object_schema(properties, ["reasoning", "nodes"])
+    return object_schema(properties, ["reasoning", "nodes"])
 
 
 def draft_schema(there: Collection[str], *, noted: bool = False) -> Schema:
@@ -349,7 +349,7 @@ def _list_schema(properties: Mapping[str, Schema], required: Collection[str]) ->
     }
 
 
-def _object_schema(properties: Mapping[str, Schema], required: Collection[str] | None = None) -> Schema:
+def object_schema(properties: Mapping[str, Schema], required: Collection[str] | None = None) -> Schema:
     """Return the schema of an object without other properties; None requires all properties."""
     return {
         "type": "object",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from operad.flows.formats.shapes import fields_of
+from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.generation import prompts
 from operad.flows.generation.graph_json import from_json
 from operad.flows.generation.offer import Offer, read_offer
@@ -48,11 +48,7 @@ class Asked(NamedTuple):
 
 def asked(job: Job) -> Asked:
     """Read the request of a job."""
-    earlier = job.inputs.get(ROUNDS)
-    rounds = [
-        *(str(instruction) for instruction in (cast("list[Any]", earlier) if isinstance(earlier, list) else ())),
-        job.goal,
-    ]
+    rounds = [*texts_in(job.inputs.get(ROUNDS)), job.goal]
     base = from_json(job.inputs.get(WORKFLOW) or {})
     titles = {node_id: str(title) for node_id, title in fields_of(job.inputs.get(TITLES)).items()}
     return Asked(base, rounds, read_contract(rounds), texts_in(job.inputs.get(NOTES)), titles)
@@ -87,11 +83,6 @@ def task_of(job: Job, parts: Sequence[prompts.Part], schema: Schema | None, less
     )
 
 
-def items_in(value: Any) -> list[Any]:
-    """Return the items of a list; empty for any other value."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
 def texts_in(value: Any) -> list[str]:
     """Return the items of a list as texts; empty for any other value."""
-    return [str(item) for item in items_in(value)]
+    return [str(item) for item in list_of(value)]

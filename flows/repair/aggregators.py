@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, cast
@@ -19,17 +19,13 @@ def aggregator_groups(state: State) -> Iterator[Proposal]:
     for node in state.graph.nodes:
         if node.type == "variable-aggregator" and (groups := _groups(node, state.graph)):
             read = _read_groups(node, groups, state.graph)
-            several = len(groups) > 1 and (set(read.values()) & groups.keys() or _has_long_group(groups))
+            has_long_group = any(len(group) > 1 for group in groups.values())
+            several = len(groups) > 1 and (set(read.values()) & groups.keys() or has_long_group)
             graph = (
                 _as_aggregators(state.graph, node, groups, read) if several else _as_one_list(state.graph, node, groups)
             )
             what = "named groups are written as " + (f"{len(groups)} aggregators" if several else "one list")
             yield Proposal(node.id, what, "an aggregator has a list of variables, and one output", graph)
-
-
-def _has_long_group(groups: Mapping[str, list[Selector]]) -> bool:
-    """Return whether a group has several variables."""
-    return any(len(each) > 1 for each in groups.values())
 
 
 def _groups(node: NodeSpec, graph: NodeGraph) -> dict[str, list[Selector]]:
@@ -61,44 +57,49 @@ def _groups(node: NodeSpec, graph: NodeGraph) -> dict[str, list[Selector]]:
 
 
 def _read_groups(node: NodeSpec, groups: Mapping[str, Any], graph: NodeGraph) -> dict[tuple[str, str], str]:
-    """Return the group that each reader of the aggregator means, by the variable and by the reader's name for it."""
+    """Return the group that each reader of the aggregator means, by the reader's name for the variable and by the variable."""
     read: dict[tuple[str, str], str] = {}
+
+    def record(alias: str, variable: str) -> Selector:
+        near = [close for said in (variable, alias) for close in get_close_matches(said, groups, n=1, cutoff=0.7)]
+        read[alias, variable] = next((name for name in (variable, alias) if name in groups), next(iter(near), ""))
+        return Selector(variable, node.id)
+
     for other in graph.nodes:
-        for alias, variable in _reads_of_node(other.params, node.id):
-            near = [
-                *get_close_matches(variable, groups, n=1, cutoff=0.7),
-                *get_close_matches(alias, groups, n=1, cutoff=0.7),
-            ]
-            meant = variable if variable in groups else alias if alias in groups else next(iter(near), "")
-            read[alias, variable] = meant
+        _with_reads(other.params, node.id, record)
     return read
 
 
-def _reads_of_node(value: Any, node_id: str, alias: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each variable of a node that a value names, after the name that the value gives it, or an empty text."""
+def _with_reads(value: Any, node_id: str, change: Callable[[str, str], Selector], alias: str = "") -> Any:
+    """Return a value with each variable of a node that it names replaced.
+
+    Args:
+        value: Parameters, or a part of them.
+        node_id: Id of the node.
+        change: Function of the name that the value gives to the variable, which may be empty, and of the variable.
+        alias: The name that the value stands beside.
+    """
     match value:
         case [str() as variable, str() as node] if node == node_id:
-            yield alias, variable
+            return list(change(alias, variable))
         case [str() as name, [*inner]]:
-            yield from _reads_of_node(cast("Any", inner), node_id, name)
+            return [name, _with_reads(cast("Any", inner), node_id, change, name)]
         case [*items]:
-            for item in items:
-                yield from _reads_of_node(item, node_id)
+            return [_with_reads(item, node_id, change) for item in items]
         case {**fields}:
-            for item in cast("dict[str, Any]", fields).values():
-                yield from _reads_of_node(item, node_id)
+            return {key: _with_reads(item, node_id, change) for key, item in cast("dict[str, Any]", fields).items()}
         case str():
-            yield from (("", selector.variable) for selector in Text(value).selectors if selector.node == node_id)
+            return Text(value).reselected(lambda read: change("", read.variable) if read.node == node_id else read)
         case _:
-            pass
+            return value
 
 
 def _as_one_list(graph: NodeGraph, node: NodeSpec, groups: Mapping[str, list[Selector]]) -> NodeGraph:
     """Return the workflow with the variables of all groups in one list, and their readers redirected to the output."""
     members = [list(each) for each in dict.fromkeys(selector for group in groups.values() for selector in group)]
     flat = with_params(graph, node, {"variables": members})
-    output = dict.fromkeys(_read_groups(node, groups, graph), "output")
-    return _redirected(flat, node.id, {key: (value, node.id) for key, value in output.items()})
+    output = dict.fromkeys(_read_groups(node, groups, graph), Selector("output", node.id))
+    return _redirected(flat, node.id, output)
 
 
 def _as_aggregators(
@@ -122,41 +123,18 @@ def _as_aggregators(
         elif edge.source == node.id:
             edges += [replace(edge, source=aggregator.id) for aggregator in aggregators[1:]]
     first = next(iter(groups))
-    targets = {key: ("output", ids.get(meant, ids[first])) for key, meant in read.items()}
+    targets = {key: Selector("output", ids.get(meant, ids[first])) for key, meant in read.items()}
     return _redirected(replace(graph, nodes=nodes, edges=edges), node.id, targets)
 
 
-def _redirected(graph: NodeGraph, node_id: str, targets: Mapping[tuple[str, str], tuple[str, str]]) -> NodeGraph:
+def _redirected(graph: NodeGraph, node_id: str, targets: Mapping[tuple[str, str], Selector]) -> NodeGraph:
     """Return the workflow with readers of a node redirected, by the reader's name and the variable that it reads."""
 
-    def redirect(value: Any, alias: str = "") -> Any:
-        match value:
-            case [str() as variable, str() as node] if node == node_id:
-                return list(targets.get((alias, variable), (variable, node)))
-            case [str() as name, [*inner]]:
-                return [name, redirect(cast("Any", inner), name)]
-            case [*items]:
-                return [redirect(item) for item in items]
-            case {**fields}:
-                return {key: redirect(item) for key, item in cast("dict[str, Any]", fields).items()}
-            case str() if f"{node_id}" in value:
-                text = Text(value)
-                if not any(selector.node == node_id for selector in text.selectors):
-                    return value
-                return text.renamed(lambda selector: _redirected_reference(selector, node_id, targets))
-            case _:
-                return value
+    def redirect(alias: str, variable: str) -> Selector:
+        return targets.get((alias, variable), Selector(variable, node_id))
 
-    return replace(graph, nodes=[replace(other, params=redirect(other.params)) for other in graph.nodes])
-
-
-def _redirected_reference(selector: Selector, node_id: str, targets: Mapping[tuple[str, str], tuple[str, str]]) -> str:
-    """Return a reference in a text, redirected if it reads a node."""
-    return (
-        Selector(*targets.get(("", selector.variable), selector)).in_text
-        if selector.node == node_id
-        else selector.in_text
-    )
+    nodes = [replace(other, params=_with_reads(other.params, node_id, redirect)) for other in graph.nodes]
+    return replace(graph, nodes=nodes)
 
 
 def free_id(taken: set[str], parent: str = "") -> str:

@@ -7,15 +7,13 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from operad.flows.formats.shapes import list_of, pairs_of
+from operad.flows.formats.shapes import list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.aggregators import free_id
 from operad.flows.repair.contract import declared
 from operad.flows.repair.state import Proposal, State, params_of, with_edges, with_params
 from operad.flows.repair.walk import renamed
-from operad.operators.variables import Selector, VariableType
-
-T = VariableType
+from operad.operators.variables import Selector
 
 
 def input_names(state: State) -> Iterator[Proposal]:
@@ -37,49 +35,6 @@ def input_names(state: State) -> Iterator[Proposal]:
                 graph = _with_variable_renamed(graph, Selector(other, start.id), Selector(name, start.id))
                 why = f"the instruction states the input {name!r}, and not {other!r}"
                 yield Proposal(start.id, f"input {other!r} is called {name!r}", why, graph)
-
-
-def input_read(state: State) -> Iterator[Proposal]:
-    """Declare stated inputs that nodes read and that the start node lacks."""
-    for start in of_type(state.graph, "start"):
-        given = declared(start.params, "variables")
-        for stated in state.contract.inputs:
-            if stated.name in given or not _is_read(state.graph, Selector(stated.name, start.id)):
-                continue
-            kind = stated.kind or T.STRING
-            variables = [*_variables(start), [stated.name, kind.value]]
-            graph = with_params(state.graph, start, {**params_of(start), "variables": variables})
-            why = "the instruction states it, and it is read"
-            yield Proposal(start.id, f"input {stated.name!r} ({kind.value}) is added", why, graph)
-
-
-def input_unread(state: State) -> Iterator[Proposal]:
-    """Remove inputs that are not stated and that no node reads."""
-    stated = state.contract.input_names
-    for start in of_type(state.graph, "start") if stated else ():
-        for name in declared(start.params, "variables"):
-            if name not in (*stated, *state.contract.undirected) and not _is_read(
-                state.graph, Selector(name, start.id)
-            ):
-                variables = [variable for variable in _variables(start) if list_of(variable)[:1] != [name]]
-                graph = with_params(state.graph, start, {**params_of(start), "variables": variables})
-                why = "the instruction does not state it, and nothing reads it"
-                yield Proposal(start.id, f"input {name!r} is left out", why, graph)
-
-
-def input_types(state: State) -> Iterator[Proposal]:
-    """Correct the type of inputs that are stated to be files."""
-    for start in of_type(state.graph, "start"):
-        for name, kind in pairs_of(_variables(start)):
-            wanted = next((stated.kind for stated in state.contract.inputs if stated.name == name), None)
-            if wanted is None or wanted.value == kind:
-                continue
-            variables = [
-                [name, wanted.value] if list_of(variable)[:1] == [name] else variable for variable in _variables(start)
-            ]
-            graph = with_params(state.graph, start, {**params_of(start), "variables": variables})
-            why = f"the instruction says {state.contract.stated(name).description!r}"
-            yield Proposal(start.id, f"input {name!r} is {wanted.value}", why, graph)
 
 
 def documents(state: State) -> Iterator[Proposal]:
@@ -142,22 +97,6 @@ def of_type(graph: NodeGraph, name: str) -> Iterator[NodeSpec]:
 
 def _variables(start: NodeSpec) -> list[Any]:
     return list_of(params_of(start).get("variables"))
-
-
-def _is_read(graph: NodeGraph, selector: Selector) -> bool:
-    """Return whether a node reads a variable or a part of it."""
-    selectors_read: list[Selector] = []
-
-    def record(read: Selector) -> Selector:
-        selectors_read.append(read)
-        return read
-
-    for node in graph.nodes:
-        renamed(node, record)
-    return any(
-        read == selector or (read.node == selector.node and read.variable.startswith(f"{selector.variable}."))
-        for read in selectors_read
-    )
 
 
 def _with_variable_renamed(graph: NodeGraph, old: Selector, new: Selector) -> NodeGraph:

@@ -17,20 +17,6 @@ from operad.flows.repair.walk import params_type_of
 from operad.operators.variables import Text
 
 
-def same_ids(state: State) -> Iterator[Proposal]:
-    """Remove a node that repeats the id, type and parameters of an earlier node."""
-    seen: dict[str, NodeSpec] = {}
-    for node in state.graph.nodes:
-        first = seen.setdefault(node.id, node)
-        if first is node:
-            continue
-        nodes = [other for other in state.graph.nodes if other is not node]
-        if first.type == node.type and first.params == node.params:
-            yield Proposal(
-                node.id, "stands twice, and is kept once", "both are the same", replace(state.graph, nodes=nodes)
-            )
-
-
 def one_start(state: State) -> Iterator[Proposal]:
     """Join several start nodes into one with the inputs of all."""
     starts = [node for node in state.graph.nodes if node.type == "start" and not node.parent and params_of(node)]
@@ -51,35 +37,14 @@ def one_start(state: State) -> Iterator[Proposal]:
 
 
 def dangling(state: State) -> Iterator[Proposal]:
-    """Redirect an edge of a missing node to the only node of that type or id; otherwise remove the edge."""
+    """Remove an edge of a missing node."""
     graph = state.graph
     for edge in graph.edges:
         missing = [end for end in (edge.source, edge.target) if end not in graph.by_id]
-        if not missing:
-            continue
-        other_edges = [other for other in graph.edges if other is not edge]
-        replacements = {end: replacement for end in missing if (replacement := _node_named(graph, end))}
-        if len(replacements) == len(set(missing)):
-            moved = replace(
-                edge,
-                source=replacements.get(edge.source, edge.source),
-                target=replacements.get(edge.target, edge.target),
-            )
-            yield Proposal(
-                arrow(edge),
-                f"is {arrow(moved)}",
-                "no other node is of that type",
-                with_edges(graph, [*other_edges, moved]),
-            )
-        yield Proposal(
-            arrow(edge), "is left out", f"there is no node {missing[0]!r}", replace(graph, edges=other_edges)
-        )
-
-
-def _node_named(graph: NodeGraph, name: str) -> str:
-    """Return the id of the only node whose type or id is a name; empty if there is none or several."""
-    found = [node.id for node in graph.nodes if node.type == name.lower() or node.id == name.strip()]
-    return found[0] if len(found) == 1 else ""
+        if missing:
+            other_edges = [other for other in graph.edges if other is not edge]
+            why = f"there is no node {missing[0]!r}"
+            yield Proposal(arrow(edge), "is left out", why, replace(graph, edges=other_edges))
 
 
 def ports(state: State) -> Iterator[Proposal]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
+from operad.flows.edit.ends import MergeEnds
 from operad.flows.formats.shapes import is_selector, list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.aggregators import free_id
@@ -14,7 +15,9 @@ from operad.flows.repair.align import of_type, words_of
 from operad.flows.repair.contract import EndOutputs, declared
 from operad.flows.repair.edges import reads_of
 from operad.flows.repair.state import Proposal, State, params_of, with_edges, with_params
+from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import Selector, Text, VariableType
+from operad.runtime.graph.schedule import reachable
 
 
 def _ends_compared(state: State) -> Iterator[tuple[NodeSpec, list[Any], EndOutputs, list[str], list[str]]]:
@@ -165,49 +168,12 @@ def one_end(state: State) -> Iterator[Proposal]:
     ends = list(of_type(state.graph, "end"))
     if len(state.contract.outputs) != 1 or len(ends) < 2 or any(end.parent for end in ends):
         return
-    by_name = _variables_by_output(ends)
-    if by_name is None:
-        return
-    graph, last = state.graph, ends[-1]
-    taken, aggregators, outputs = set(graph.by_id), list[NodeSpec](), list[Any]()
-    for name, selectors in by_name.items():
-        if len(selectors) > 1:
-            aggregator = NodeSpec(free_id(taken), "variable-aggregator", {"variables": selectors})
-            taken.add(aggregator.id)
-            aggregators.append(aggregator)
-        outputs.append([name, selectors[0] if len(selectors) == 1 else ["output", aggregators[-1].id]])
-    ids = {end.id for end in ends}
-    incoming = [edge for edge in graph.edges if edge.target in ids]
-    edges = [edge for edge in graph.edges if edge.target not in ids]
-    for target in [added.id for added in aggregators] or [last.id]:
-        edges += [replace(edge, target=target) for edge in incoming]
-    edges += [Edge(added.id, last.id) for added in aggregators]
-    joined = replace(last, params={**last.params, "outputs": outputs})
-    nodes: list[NodeSpec] = []
-    for node in graph.nodes:
-        if node is last:
-            nodes += [*aggregators, joined]
-        elif node not in ends:
-            nodes.append(node)
-    what = f"{len(ends)} ends are one: {', '.join(by_name)}" + (
-        f"; {', '.join(added.id for added in aggregators)} aggregate" if aggregators else ""
-    )
-    yield Proposal(
-        last.id, what, "the instruction states these outputs together", with_edges(replace(graph, nodes=nodes), edges)
-    )
-
-
-def _variables_by_output(ends: Sequence[NodeSpec]) -> dict[str, list[Any]] | None:
-    """Return the distinct variables of each output of some ends; None if an output has another form."""
-    by_name: dict[str, list[Any]] = {}
-    for end in ends:
-        outputs = list_of(params_of(end).get("outputs"))
-        if not all(map(_is_pair, outputs)):
-            return None
-        for name, selector in outputs:
-            if selector not in by_name.setdefault(name, []):
-                by_name[name].append(selector)
-    return by_name
+    merge = MergeEnds(nodes=[end.id for end in ends])
+    if not any(merge.faults(state.graph, NODE_TYPES)):
+        what = f"{len(ends)} ends are one"
+        yield Proposal(
+            ends[0].id, what, "the instruction states these outputs together", merge.apply(state.graph, NODE_TYPES)
+        )
 
 
 def ends_by_branch(state: State) -> Iterator[Proposal]:
@@ -248,14 +214,13 @@ def _is_pair(each: Any) -> bool:
 def _running_nodes(graph: NodeGraph, branching: str, port: int) -> set[str]:
     """Return the ids of nodes that run if a branching node chooses a port; other branching nodes take all ports."""
     starts = [node.id for node in graph.nodes if node.type == "start"]
-    running, to_visit = set(starts), list(starts)
-    while to_visit:
-        source = to_visit.pop()
-        for edge in graph.edges:
-            if edge.source == source and (source != branching or edge.port == port) and edge.target not in running:
-                running.add(edge.target)
-                to_visit.append(edge.target)
-    return running
+
+    def targets(source: str) -> list[str]:
+        return [
+            edge.target for edge in graph.edges if edge.source == source and (source != branching or edge.port == port)
+        ]
+
+    return reachable(starts, targets)
 
 
 def _candidates_of(state: State, selector: Selector) -> list[Selector]:

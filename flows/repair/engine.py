@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from operad.flows.formats import chat2workflow
 from operad.flows.formats.json_text import MAX_BYTES, read_json, read_text
@@ -42,19 +42,14 @@ class Rule(NamedTuple):
 
 
 MEANING_RULES: dict[str, Mending] = {
-    "param-names": params.names_of_params,
-    "unknown-params": params.unknown_params,
     "aggregator-groups": aggregators.aggregator_groups,
     "pairs": params.pairs,
     "cases": params.cases,
     "selectors-in-texts": references.selectors_in_texts,
-    "texts": params.texts,
-    "selectors": references.selectors,
     "references": references.references,
     "bare-references": references.bare_references,
-    "variable-types": params.variable_types,
+    "named-inputs": references.named_inputs,
     "escapes": snippets.escapes,
-    "same-ids": edges.same_ids,
     "one-start": edges.one_start,
     "bodies": containers.bodies,
     "missing-starts": containers.missing_starts,
@@ -67,8 +62,6 @@ MEANING_RULES: dict[str, Mending] = {
     "results": names.results,
     "inside-read-outside": names.inside_read_outside,
     "template-references": snippets.template_references,
-    "template-names": snippets.template_names,
-    "nodes": names.nodes,
     "variables": names.variables,
     "empty-names": names.empty_names,
     "whole-extracts": snippets.whole_extracts,
@@ -83,9 +76,6 @@ MEANING_RULES: dict[str, Mending] = {
 
 ALIGNED_RULES: dict[str, Mending] = {
     "input-names": align.input_names,
-    "input-read": align.input_read,
-    "input-unread": align.input_unread,
-    "input-types": align.input_types,
     "documents": align.documents,
     "end-missing": ends.end_missing,
     "output-names": ends.output_names,
@@ -116,7 +106,7 @@ def _all_rules() -> Iterable[Rule]:
 RULES: tuple[Rule, ...] = tuple(_all_rules())
 """All rules, in the order in which the engine tries them."""
 
-PAPER = frozenset({"fences", "comments", "brackets", "json", "order", "selection"})
+PAPER = frozenset({"fences", "json", "order", "selection"})
 """Rules for the faults that Chat2Workflow checks: code fences, broken JSON, order of nodes, selection."""
 
 FORMAT = frozenset(rule.name for rule in RULES if rule.level != "aligned")
@@ -181,8 +171,7 @@ def repair(response: str | bytes, instructions: Iterable[str] = (), rules: Colle
     json_text, text_repairs = _repair_text(workflow_text, rules)
     repairs = list(text_repairs)
     try:
-        value = _read_value(json_text, rules, repairs)
-        value = _repair_shape(value, rules, repairs)
+        value = _repair_shape(read_json(json_text, "workflow"), rules, repairs)
         loaded = chat2workflow.load(json.dumps(value))
     except (InvalidError, RecursionError) as error:
         issues = error.issues if isinstance(error, InvalidError) else [Issue("depth", "is nested too deep")]
@@ -260,31 +249,6 @@ def _repair_text(text: str, rules: Collection[str]) -> tuple[str, list[Repair]]:
             repairs.append(Repair(name, "", description, "JSON is needed, and nothing else"))
             text = mended
     return text, repairs
-
-
-def _read_value(text: str, rules: Collection[str], repairs: list[Repair]) -> Any:
-    """Return the value of a JSON text; two lists under the same key are joined.
-
-    Raises:
-        InvalidError: The text is not JSON, or has a key twice and the rule ``root`` is not among the rules.
-    """
-    try:
-        return read_json(text, "workflow")
-    except InvalidError as error:
-        if "root" not in rules or any(issue.code != "duplicate-key" for issue in error.issues):
-            raise
-
-    def join_lists(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        joined: dict[str, Any] = {}
-        for key, value in pairs:
-            are_lists = isinstance(joined.get(key), list) and isinstance(value, list)
-            joined[key] = [*joined[key], *cast("list[Any]", value)] if are_lists else value
-        return joined
-
-    repairs.append(
-        Repair("root", "", "what stands twice under one key is taken together", "both lists belong to the workflow")
-    )
-    return json.loads(text, object_pairs_hook=join_lists)
 
 
 def _repair_shape(value: Any, rules: Collection[str], repairs: list[Repair]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from operad.flows.repair.contract import declared, ends_of
 from operad.flows.repair.names import unreadable
 from operad.flows.repair.state import State
 from operad.operators.named_params import named_place
@@ -33,8 +34,6 @@ def _lessons_on_issues(state: State) -> Iterator[str]:
 
 def _lessons_on_names(state: State) -> Iterator[str]:
     """Yield the lessons on inputs and outputs that differ from the contract."""
-    from operad.flows.repair.contract import declared, ends_of
-
     contract = state.contract
     starts = [node for node in state.graph.nodes if node.type == "start"]
     given = {name for node in starts for name in declared(node.params, "variables")}

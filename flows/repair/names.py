@@ -11,10 +11,8 @@ from operad.flows.check import lookup
 from operad.flows.node_graph import NodeSpec
 from operad.flows.repair.spelling import is_container, with_items
 from operad.flows.repair.state import Proposal, State, params_of, with_params
-from operad.flows.repair.walk import changed, params_type_of, renamed
+from operad.flows.repair.walk import changed, renamed
 from operad.operators.named_params import named_place
-from operad.operators.node import references_in
-from operad.operators.node_params import readable
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import Selector, VariableType
 
@@ -160,48 +158,15 @@ def _only_holder(state: State, reading: Reading) -> Selector | None:
     return holders[0] if len(holders) == 1 and not _GENERIC.fullmatch(name) else None
 
 
-def nodes(state: State) -> Iterator[Proposal]:
-    """Correct references to missing nodes, by type, number, similar id, or the only node that has the variable."""
-    ids = list(state.graph.by_id)
-    readings = [*unreadable(state), *_readings_of_unreadable(state)]
-    for reading in readings:
-        if reading.outputs is not None:
-            continue
-        named_id = reading.selector.node
-        of_type = [
-            node.id for node in state.graph.nodes if node.type in (named_id.lower(), named_id.lower().replace("_", "-"))
-        ]
-        digits = re.findall(r"\d+(?:-\d+)?", named_id)
-        meant = of_type if len(of_type) == 1 else digits if len(digits) == 1 and digits[0] in ids else []
-        if not meant and not named_id.isdigit():
-            meant = get_close_matches(named_id, ids, n=1, cutoff=0.8)
-        if meant:
-            yield _redirect(
-                state, reading, Selector(reading.selector.variable, meant[0]), "no other node has a similar id"
-            )
-        if holder := _only_holder(state, reading):
-            yield _redirect(state, reading, holder, "no other node before it has a variable of that name")
-
-
-def _readings_of_unreadable(state: State) -> Iterator[Reading]:
-    """Yield references to missing nodes from nodes whose parameters can be read only in part."""
-    for spec in state.graph.nodes:
-        if state.known(spec) is not None:
-            continue
-        params_type = params_type_of(spec)
-        if params_type is not None:
-            for reference in references_in(params_type, readable(params_type, spec.params)):
-                if reference.selector.node not in state.graph.by_id:
-                    yield Reading(spec, reference.where, reference.selector, reference.accepts, None)
-
-
 def inside_read_outside(state: State) -> Iterator[Proposal]:
     """Redirect references to a node inside a container, from outside, to the output of the container."""
     for node in state.graph.nodes:
         here = [node.id, *state.graph.around(node.id)]
         known = state.known(node)
-        results = {each for _, each in known.results} if known else set[Selector]()
-        for selector in dict.fromkeys(_selectors_read(state, node)):
+        if known is None:
+            continue
+        results = {each for _, each in known.results}
+        for selector in dict.fromkeys(reference.selector for reference in known.references):
             holder = state.graph.by_id.get(selector.node)
             if holder is None or not holder.parent or holder.parent in here or selector in results:
                 continue
@@ -212,11 +177,6 @@ def inside_read_outside(state: State) -> Iterator[Proposal]:
             what = f"{selector} is {to}"
             why = f"{holder.id!r} runs inside {holder.parent!r}, and only what that gives can be read outside"
             yield Proposal(node.id, what, why, with_params(state.graph, node, params))
-
-
-def _selectors_read(state: State, node: NodeSpec) -> list[Selector]:
-    known = state.known(node)
-    return [reference.selector for reference in known.references] if known else []
 
 
 def results(state: State) -> Iterator[Proposal]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Collection, Iterator
+from typing import Any
 
-from operad.flows.formats.shapes import fields_of, list_of
+from operad.flows.formats.shapes import list_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
-from operad.flows.repair.spelling import with_references
+from operad.flows.repair.spelling import with_named_inputs, with_references
 from operad.flows.repair.state import Proposal, State, params_of, with_params
 from operad.flows.repair.walk import changed
 from operad.operators.variables import Selector, Text
@@ -19,45 +19,25 @@ _DOTTED_REFERENCE = re.compile(r"\s*(?:\{\{\s*)?#?\s*['\"]?([\w-]+)['\"]?\s*\.\s
 _BARE_REFERENCE = re.compile(r"\{\{#\s*['\"]?([^\W\d]\w*)['\"]?\s*#\}\}")
 
 
-def by_node(
-    state: State, change: Callable[[NodeGraph], Callable[[Any, Any], Any]], what: str, why: str
-) -> Iterator[Proposal]:
-    """Yield a proposal for each node whose parameters a change modifies.
-
-    Args:
-        state: The workflow under repair.
-        change: Function of the workflow that returns a `Change` of single values.
-        what: Description of the repair.
-        why: Reason of the repair.
-    """
-    change_value = change(state.graph)
-    for node in state.graph.nodes:
-        mended = changed(node, change_value)
-        if mended != node.params:
-            yield Proposal(node.id, what, why, with_params(state.graph, node, mended))
-
-
 def selectors_in_texts(state: State) -> Iterator[Proposal]:
     """Replace a selector in place of a text by the reference ``{{#id.variable#}}``."""
 
-    def change(graph: NodeGraph) -> Callable[[Any, Any], Any]:
-        def to_text(wanted: Any, given: Any) -> Any:
-            if wanted is not Text or isinstance(given, str) or given is None:
-                return given
-            if selector := as_selector(given, graph):
+    def to_text(wanted: Any, given: Any) -> Any:
+        if wanted is not Text or isinstance(given, str):
+            return given
+        match given:
+            case _ if selector := as_selector(given, state.graph):
                 return selector.in_text
-            match given:
-                case [str(), inner] if selector := as_selector(inner, graph):  # a pair of a name and a selector
-                    return selector.in_text
-                case [[*_], *_]:
-                    found = [as_selector(value, graph) for value in cast("list[Any]", given)]
-                    return "\n".join(each.in_text for each in found if each) if all(found) else given
-                case _:
-                    return given
+            case [str(), inner] if selector := as_selector(inner, state.graph):  # a pair of a name and a selector
+                return selector.in_text
+            case _:
+                return given
 
-        return to_text
-
-    yield from by_node(state, change, "a selector in a text is written {{#id.variable#}}", "a text names variables so")
+    for node in state.graph.nodes:
+        mended = changed(node, to_text)
+        if mended != node.params:
+            what = "a selector in a text is written {{#id.variable#}}"
+            yield Proposal(node.id, what, "a text names variables so", with_params(state.graph, node, mended))
 
 
 def references(state: State) -> Iterator[Proposal]:
@@ -71,21 +51,6 @@ def references(state: State) -> Iterator[Proposal]:
             )
 
 
-def selectors(state: State) -> Iterator[Proposal]:
-    """Rewrite selectors as ``[variable, node id]``: reversed, dotted or nested ones, objects, numbers as ids."""
-
-    def change(graph: NodeGraph) -> Callable[[Any, Any], Any]:
-        def to_selector(wanted: Any, given: Any) -> Any:
-            if wanted is not Selector:
-                return given
-            found = as_selector(given, graph)
-            return list(found) if found and list(found) != given else given
-
-        return to_selector
-
-    yield from by_node(state, change, "a selector is written [variable, node id]", "there is a node with that id")
-
-
 def as_selector(given: Any, graph: NodeGraph) -> Selector | None:
     """Return the variable that a value names in any notation; None if it names no node of the workflow."""
     match given:
@@ -95,12 +60,10 @@ def as_selector(given: Any, graph: NodeGraph) -> Selector | None:
         case [str() as first, str() as second, str() as part]:
             found = _selector_of_pair(first, second, graph.by_id)
             return Selector(f"{found.variable}.{part}", found.node) if found else None
-        case [inner] if isinstance(inner, list | str | dict):
+        case [inner] if isinstance(inner, list | str):
             return as_selector(inner, graph)
         case str() if (found := _DOTTED_REFERENCE.fullmatch(given)) and found[1] in graph.by_id:
             return Selector(found[2], found[1])
-        case {**fields}:
-            return _selector_of_object(fields_of(fields), graph)
         case _:
             return None
 
@@ -110,18 +73,6 @@ def _selector_of_pair(first: str, second: str, ids: Collection[str]) -> Selector
     if second in ids:
         return Selector(first, second)
     return Selector(second, first) if first in ids else None
-
-
-def _selector_of_object(fields: Mapping[str, Any], graph: NodeGraph) -> Selector | None:
-    """Return the selector that a JSON object with keys such as ``node_id`` and ``variable`` names."""
-    if isinstance(fields.get("value_selector"), list):
-        return as_selector(fields["value_selector"], graph)
-    node = next((fields[key] for key in ("node", "node_id", "id", "source", "nodeId") if key in fields), None)
-    keys = ("variable", "name", "var", "output", "key", "variable_name")
-    variable = next((fields[key] for key in keys if key in fields), None)
-    if isinstance(node, str | int) and str(node) in graph.by_id and isinstance(variable, str) and variable:
-        return Selector(variable, str(node))
-    return None
 
 
 def bare_references(state: State) -> Iterator[Proposal]:
@@ -140,6 +91,14 @@ def bare_references(state: State) -> Iterator[Proposal]:
         if mended != node.params:
             why = "no other node before it, or right before it, has a variable of that name"
             yield Proposal(node.id, "references name the node, too", why, with_params(state.graph, node, mended))
+
+
+def named_inputs(state: State) -> Iterator[Proposal]:
+    """Replace ``{{name}}`` in texts by a reference, if it is the name of an input that no node reads."""
+    named = with_named_inputs(state.graph)
+    mended = [node.id for node, before in zip(named.nodes, state.graph.nodes, strict=True) if node != before]
+    if mended:
+        yield Proposal(", ".join(mended), "{{name}} reads the input", "nothing else reads the input", named)
 
 
 def _bare_in_template(state: State, node: NodeSpec) -> Iterator[Proposal]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any, cast
 
 from operad.flows.formats.shapes import is_selector, list_of
@@ -53,42 +52,6 @@ def _unique_name(name: str, names: set[str]) -> str:
     while unique in names:
         unique, number = f"{name}_{number}", number + 1
     return unique
-
-
-def template_names(state: State) -> Iterator[Proposal]:
-    """Declare an undeclared name of a template if one node has the variable, or rename an unused variable to it."""
-    for issue in state.issues:
-        node = state.graph.by_id.get(issue.where)
-        if node is None or node.type != "template-transform" or issue.code != "undefined-variable":
-            continue
-        params = params_of(node)
-        found = re.match(r"template: '([^']+)' is not among", issue.message)
-        if not found or state.known(node) is None:
-            continue
-        name, used = found[1], names_of(params["template"])
-        if name not in used:
-            continue
-        holders = [
-            Selector(name, other)
-            for other, outputs in state.checker.outputs.items()
-            if name in outputs and state.checker.comes_before(other, node.id)
-        ]
-        if len(holders) == 1:
-            mended = {**params, "variables": [*params["variables"], [name, list(holders[0])]]}
-            what = f"{name!r} is declared: [{name}, [{name}, {holders[0].node}]]"
-            why = "no other node before it has a variable of that name"
-            yield Proposal(node.id, what, why, with_params(state.graph, node, mended))
-        unused = [variable[0] for variable in params["variables"] if variable[0] not in used]
-        near = get_close_matches(name, unused, n=1, cutoff=0.6) or (unused if len(unused) == 1 else [])
-        for other in near:
-            mended = {
-                **params,
-                "variables": [
-                    [name if variable[0] == other else variable[0], variable[1]] for variable in params["variables"]
-                ],
-            }
-            what = f"its variable {other!r} is called {name!r}, as in the template"
-            yield Proposal(node.id, what, "it is the only one not used", with_params(state.graph, node, mended))
 
 
 def unknown_names(state: State) -> Iterator[Proposal]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from operad.flows.node_graph import NodeGraph, NodeSpec
-from operad.flows.repair.walk import changed
+from operad.flows.repair.contract import declared
+from operad.flows.repair.walk import changed, renamed
 from operad.operators.variables import Selector, Text
 
 CONTAINERS = ("iteration", "loop")
 _LOOSE = re.compile(r"\{\{\s*#?\s*(['\"]?)([\w-]+)\1\s*\.\s*([\w.]+)\s*#?\s*\}\}|\{#\s*([\w-]+)\.([\w.]+)\s*#\}")
+_NAME = re.compile(r"\{\{\s*([^\W\d]\w*)\s*\}\}")
 _ITEM = re.compile(r"\{\{\s*#?\s*(item|index|current_item|element)((?:\.\w+)*)\s*#?\s*\}\}")
 
 
@@ -31,10 +34,41 @@ def with_items(graph: NodeGraph, node: NodeSpec) -> Any:
     return changed(node, partial(_with_container, container)) if container else node.params
 
 
+def with_named_inputs(graph: NodeGraph) -> NodeGraph:
+    """Return the workflow with ``{{name}}`` in texts spelt ``{{#1.name#}}`` if it is an input that no node reads."""
+    read: set[tuple[str, str]] = set()
+
+    def record(selector: Selector) -> Selector:
+        read.add((selector.node, selector.variable.partition(".")[0]))
+        return selector
+
+    for node in graph.nodes:
+        renamed(node, record)
+    unread = {
+        name: Selector(name, start.id).in_text
+        for start in graph.nodes
+        if start.type == "start"
+        for name in declared(start.params, "variables")
+        if (start.id, name) not in read
+    }
+    if not unread:
+        return graph
+
+    def spell(wanted: Any, given: Any) -> Any:
+        if wanted is not Text or not isinstance(given, str):
+            return given
+        return _NAME.sub(lambda found: unread.get(found[1], found[0]), given)
+
+    return replace(graph, nodes=[replace(node, params=changed(node, spell)) for node in graph.nodes])
+
+
 def loose(graph: NodeGraph) -> int:
     """Return the number of nodes with misspelt references, some of which the static check takes for plain text."""
     return sum(
-        with_references(graph, node) != node.params or with_items(graph, node) != node.params for node in graph.nodes
+        with_references(graph, node) != node.params
+        or with_items(graph, node) != node.params
+        or named.params != node.params
+        for node, named in zip(graph.nodes, with_named_inputs(graph).nodes, strict=True)
     )
 
 

@@ -1,4 +1,4 @@
-"""Rules on the text before its JSON can be read: code fences, comments, brackets, and broken JSON."""
+"""Rules on the text before its JSON can be read: code fences and broken JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, cast
 from operad.flows.formats.json_text import MAX_DEPTH
 
 _FENCE = re.compile(r"\A\s*```[\w-]*[ \t]*\n?(.*?)\s*(?:```[\s\S]*)?\Z", re.DOTALL)
-_BRACKETS = {"{": "}", "[": "]"}
 _MOST_REPAIRED = 2**20
 """Maximum number of characters of broken JSON to repair, as the time grows with the length."""
 
@@ -24,59 +23,6 @@ def without_fence(text: str) -> str:
     if begin and not _is_json(text):
         return text[begin.end() :].partition("```")[0]
     return text
-
-
-def without_comments(text: str) -> str:
-    """Return the text without ``//`` and ``/* */`` comments, and without commas before a closing bracket."""
-    if _is_json(text):
-        return text
-    kept: list[str] = []
-    index, end = 0, len(text)
-    while index < end:
-        char = text[index]
-        if char == '"':
-            close = _end_of_string(text, index)
-            kept.append(text[index:close])
-            index = close
-        elif text.startswith("//", index):
-            index = _found_or_end(text.find("\n", index), end)
-        elif text.startswith("/*", index):
-            index = _found_or_end(text.find("*/", index) + 2, end, 1)
-        elif char == "," and re.match(r",\s*[\]}]", text[index : index + 200]):
-            index += 1
-        else:
-            kept.append(char)
-            index += 1
-    return "".join(kept)
-
-
-def with_brackets(text: str) -> str:
-    """Return the text with all brackets closed in order, without surplus ones; unchanged if the result is not JSON."""
-    if _is_json(text):
-        return text
-    kept: list[str] = []
-    closers: list[str] = []
-    index = 0
-    while index < len(text):
-        char = text[index]
-        if char == '"':
-            close = _end_of_string(text, index)
-            kept.append(text[index:close])
-            index = close
-            continue
-        if char in _BRACKETS:
-            closers.append(_BRACKETS[char])
-            kept.append(char)
-        elif char in "}]":
-            if char in closers:
-                while closers[-1] != char:
-                    kept.append(closers.pop())
-                kept.append(closers.pop())
-        else:
-            kept.append(char)
-        index += 1
-    mended = "".join([*kept, *reversed(closers)])
-    return mended if _is_json(mended) else text
 
 
 def with_json(text: str) -> str:
@@ -101,19 +47,6 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _end_of_string(text: str, start: int) -> int:
-    """Return the index after the closing quote of the string that starts at an index."""
-    index = start + 1
-    while index < len(text) and text[index] != '"':
-        index += 2 if text[index] == "\\" else 1
-    return min(index + 1, len(text))
-
-
-def _found_or_end(index: int, end: int, not_found: int = -1) -> int:
-    """Return the result of a search, or the end of the text if the search failed."""
-    return end if index == not_found else index
-
-
 def _depth(text: str) -> int:
     """Return the depth to which brackets are nested."""
     depth = deepest = 0
@@ -125,8 +58,6 @@ def _depth(text: str) -> int:
 
 TEXT_RULES: dict[str, tuple[Callable[[str], str], str]] = {
     "fences": (without_fence, "the code fence around the JSON is left out"),
-    "comments": (without_comments, "comments and commas before a closing bracket are left out"),
-    "brackets": (with_brackets, "brackets are closed as they were opened"),
     "json": (with_json, "what is not JSON is read as the JSON that it most likely means"),
 }
 """Rules by name: the function, and the description of its repair."""

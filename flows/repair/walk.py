@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
 from operad.flows.formats import shapes
 from operad.flows.node_graph import NodeSpec
@@ -77,11 +77,6 @@ def plain(wanted: Any) -> Any:
         if Selector in branches:
             return Selector
     return wanted
-
-
-def is_literal(wanted: Any) -> bool:
-    """Return whether a type is a `Literal`, which lists the allowed words."""
-    return get_origin(wanted) is Literal
 
 
 def renamed(node: NodeSpec, name: Callable[[Selector], Selector]) -> Any:

@@ -10,8 +10,18 @@ from tempfile import TemporaryDirectory
 
 from operad.operators.media.errors import MediaError
 
-_SCRIPT = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
-"""Program that runs a file; unlike `python FILE`, it does not add the folder of the file to the import path."""
+_SCRIPT = """\
+import runpy, sys
+memory = int(sys.argv.pop(1))
+try:
+    import resource
+except ImportError:  # Windows
+    memory = 0
+if memory:
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+"""Program that runs a file within a memory limit; unlike `python FILE`, it does not add its folder to the import path."""
 
 
 async def run(what: str, command: Sequence[str | Path], given: bytes, *, seconds: float) -> bytes:
@@ -46,6 +56,11 @@ async def run(what: str, command: Sequence[str | Path], given: bytes, *, seconds
     return stdout
 
 
-def python(script: str) -> list[str]:
-    """Return the command that runs a Python file of this folder."""
-    return [sys.executable, "-c", _SCRIPT, str(Path(__file__).with_name(script))]
+def python(script: str, memory: int = 0) -> list[str]:
+    """Return the command that runs a Python file of this folder.
+
+    Args:
+        script: Name of the file.
+        memory: Memory limit in bytes, if the system supports one; 0 for none.
+    """
+    return [sys.executable, "-c", _SCRIPT, str(memory), str(Path(__file__).with_name(script))]

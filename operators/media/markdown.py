@@ -93,8 +93,7 @@ async def export_markdown(text: str, target: MarkdownTarget) -> bytes:
         return _encode(text)
     if target == "xlsx":
         need(what, "openpyxl", "markdown_it")
-        request = {"text": text, "memory": _MEMORY}
-        return await run(what, python("workbook.py"), json.dumps(request).encode(), seconds=_SECONDS)
+        return await run(what, python("workbook.py", _MEMORY), json.dumps({"text": text}).encode(), seconds=_SECONDS)
     pandoc = _pandoc(what)
     if target in ("docx", "pptx", "html"):
         return await _convert(what, pandoc, target, text)
@@ -105,9 +104,8 @@ async def export_markdown(text: str, target: MarkdownTarget) -> bytes:
         "source": _preamble(target, fonts) + markup.decode() + _height_check(target),
         "format": target,
         "fonts": [str(font.path.parent) for font in fonts],
-        "memory": _MEMORY,
     }
-    return await run(what, python("typeset.py"), json.dumps(typst_request).encode(), seconds=_SECONDS)
+    return await run(what, python("typeset.py", _MEMORY), json.dumps(typst_request).encode(), seconds=_SECONDS)
 
 
 async def _convert(what: str, pandoc: Path, target: str, text: str) -> bytes:

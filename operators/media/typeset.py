@@ -10,11 +10,10 @@ import sys
 
 
 def main() -> None:
-    """Read ``{"source", "format", "fonts", "memory"}`` as JSON and write the file; on an error, exit with a message."""
+    """Read ``{"source", "format", "fonts"}`` as JSON and write the file; on an error, exit with a message."""
     import typst
 
     request = json.load(sys.stdin.buffer)
-    bound(request["memory"])
     try:
         output = typst.compile(
             request["source"].encode(),
@@ -27,15 +26,6 @@ def main() -> None:
     except typst.TypstError as error:
         sys.exit("; ".join([error.message.removeprefix("assertion failed: "), *error.hints]))
     sys.stdout.buffer.write(output)
-
-
-def bound(memory: int) -> None:
-    """Limit the memory of the process, in bytes, if the system supports it."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
 if __name__ == "__main__":

@@ -36,11 +36,10 @@ class Table(NamedTuple):
 
 
 def main() -> None:
-    """Read ``{"text", "memory"}`` as JSON, and write the workbook; on an error, exit with a message."""
+    """Read ``{"text"}`` as JSON, and write the workbook; on an error, exit with a message."""
     import json
 
     request = json.load(sys.stdin.buffer)
-    bound(request["memory"])
     tables = list(tables_of(request["text"]))
     if not tables:
         sys.exit("the text has no table; write one as | a | b | with a line |---|---| below its header")
@@ -119,15 +118,6 @@ def value_of(text: str) -> str | int | float:
     if not NUMBER.fullmatch(text):
         return text
     return float(text) if "." in text else int(text)
-
-
-def bound(memory: int) -> None:
-    """Limit the memory of the process, in bytes, if the system supports it."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from operad.runtime.events.interrupts import interrupt
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
 from operad.runtime.reasoning.task import Task
 from operad.runtime.tools.connections import connections
-from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.message import Job
 
 T = VariableType
@@ -70,16 +69,11 @@ class Agent(AskingNode[AgentParams]):
         turns = latest_turns(job.turns, params.memory.turns) if params.memory is not None else []
         async with connections() as opened:
             known = {tool.name: tool for tool in await opened.tools(self.services.known_tools)}
-            missing = [name for name in params.tools if name not in known]
-            if missing:
-                raise InputError(
-                    f"node {self.get_id()!r} (agent): no tool is called {missing[0]!r}{did_you_mean(missing[0], known)}; "
-                    f"there are: {', '.join(known) or 'none; name them in Services(tools=…)'}"
-                )
+            tools = tuple(self._service("tool", name, known, "tools") for name in params.tools)
             task = Task(
                 job=Job(goal=call.text(params.query), id=job.id, session_id=job.session_id, turns=tuple(turns)),
                 instruction=call.text(params.instruction),
-                tools=tuple(known[name] for name in params.tools),
+                tools=tools,
                 lesson=call.lesson or "",
             )
             text, usage, finish_reason = await answer_of(self._reasoner(call), task)

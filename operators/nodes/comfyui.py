@@ -104,10 +104,6 @@ class ComfyUINode(NodeOperator[ComfyUIParams]):
         text = whole("\n".join(texts))
         return NodeResult({"files": files, "text": text}, text=text or "\n".join(str(file.path) for file in files))
 
-    @property
-    def _who(self) -> str:
-        return f"node {self.get_id()!r} (comfyui)"
-
     def _value(self, place: str, declared: Any, call: NodeCall) -> Any:
         """Return the value for an input: a file, a text, or a JSON value.
 

@@ -36,7 +36,6 @@ from operad.operators.variables import (
     plain,
     selectors_in,
     short_json,
-    type_of,
 )
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe, did_you_mean
@@ -54,15 +53,20 @@ class NoParams(NodeParams):
     """Parameters of a type without any."""
 
 
-class IterationStart(NodeOperator[NoParams]):
-    """Begins what an iteration runs for each item; it is the first node inside."""
+class _Marker(NodeOperator[NoParams]):
+    """Node without work of its own, which marks a place inside a container."""
 
-    type = "iteration-start"
     params_type = NoParams
 
     async def compute(self, call: NodeCall) -> Values:
         """Do nothing."""
         return {}
+
+
+class IterationStart(_Marker):
+    """Begins what an iteration runs for each item; it is the first node inside."""
+
+    type = "iteration-start"
 
 
 class IterationParams(NodeParams):
@@ -116,17 +120,9 @@ class Iteration(NodeOperator[IterationParams]):
 
     async def compute(self, call: NodeCall) -> NodeResult:
         """Run the body for each item."""
-        items = call.get(self.params.iterator_selector)
-        if items is None:
-            items = []
-        if not isinstance(items, list | tuple):
-            raise NodeError(
-                f"node {self.get_id()!r} (iteration): variable {str(self.params.iterator_selector)!r} is "
-                f"{type_of(items)}, and a list is needed: {short_json(items)}"
-            )
         calls = [
             _inner_call(call, self.get_id(), {"item": item, "index": index})
-            for index, item in enumerate(cast("Sequence[Any]", items))
+            for index, item in enumerate(self._items(call, self.params.iterator_selector))
         ]
         outcomes = await for_each(
             _body(self),
@@ -179,26 +175,16 @@ def _inner_call(
     return OperatorCall(call.reasoner, call.job, (own_message, *outside), call.previous, call.lesson)
 
 
-class LoopStart(NodeOperator[NoParams]):
+class LoopStart(_Marker):
     """Begins each pass of a loop; it is the first node inside."""
 
     type = "loop-start"
-    params_type = NoParams
-
-    async def compute(self, call: NodeCall) -> Values:
-        """Do nothing."""
-        return {}
 
 
-class LoopEnd(NodeOperator[NoParams]):
+class LoopEnd(_Marker):
     """Ends the loop around it, once the pass is over."""
 
     type = "loop-end"
-    params_type = NoParams
-
-    async def compute(self, call: NodeCall) -> Values:
-        """Do nothing; the loop ends because the node ran."""
-        return {}
 
 
 class LoopVariable(NamedTuple):
@@ -394,31 +380,24 @@ class SubWorkflow(NodeOperator[SubWorkflowParams]):
 
     async def compute(self, call: NodeCall) -> NodeResult:
         """Run the workflow."""
-        name, known = self.params.workflow, self.services.workflows
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise InputError(
-                f"node {self.get_id()!r} (sub-workflow): no workflow is called {name!r}{hint}; "
-                f"there are: {', '.join(known) or 'none; name them in Services(workflows=…)'}"
-            )
-        values = {argument.name: call.get(argument.value) for argument in self.params.inputs}
-        job = Job(
-            goal=call.job.goal,
-            context=call.job.context,
-            session_id=call.job.session_id,
-            inputs={key: as_input(value) for key, value in values.items()},
-        )
-        message = await run_nested(
-            known[name],
-            OperatorCall(call.reasoner, job, previous=call.previous, lesson=call.lesson),
-        )
+        name = self.params.workflow
+        workflow = self._service("workflow", name, self.services.workflows, "workflows")
+        message = await run_workflow(workflow, call, {each.name: call.get(each.value) for each in self.params.inputs})
         missing = [output.name for output in self.params.outputs if output.name not in message.outputs]
         if missing:
             raise NodeError(
-                f"node {self.get_id()!r} (sub-workflow): {name!r} has no output {missing[0]!r}; "
+                f"{self._who}: {name!r} has no output {missing[0]!r}; "
                 f"its outputs: {', '.join(message.outputs) or 'none'}"
             )
         return NodeResult(dict(message.outputs), text=message.scratchpad, status=message.status, parts=(message,))
+
+
+async def run_workflow(workflow: Workflow, call: NodeCall, values: Values) -> WorkflowMessage:
+    """Run a workflow for a node, with a job of its own whose inputs are the values."""
+    job = call.job
+    inputs = {name: as_input(value) for name, value in values.items()}
+    inner = Job(goal=job.goal, context=job.context, session_id=job.session_id, inputs=inputs)
+    return await run_nested(workflow, OperatorCall(call.reasoner, inner, previous=call.previous, lesson=call.lesson))
 
 
 def as_input(value: Any) -> JsonValue:

@@ -11,7 +11,8 @@ from operad.operators.node import ADVANCED, Fault, NodeCall, TypeOf
 from operad.operators.nodes.flow import duplicate_faults
 from operad.operators.nodes.models import AskingNode, AskingParams, answer_of, reading_task
 from operad.operators.variables import WITHOUT_FILES, Accepts, Selector, Text, Values, VariableType, as_text, whole
-from operad.runtime.values.errors import AnswerError, did_you_mean
+from operad.runtime.events import FellBack, emit
+from operad.runtime.values.errors import AnswerError, describe, did_you_mean
 from operad.runtime.values.schema import Schema, validate
 
 T = VariableType
@@ -110,6 +111,7 @@ class ParameterExtractor(AskingNode[ExtractorParams]):
         except AnswerError as error:
             if params.on_mismatch == "fail":
                 raise
+            emit(FellBack(error=describe(error), to="empty values"))
             values, report = {}, {IS_SUCCESS: 0, REASON: str(error), USAGE: None}
         found: dict[str, Any] = {
             each.name: _empty(each.type) if values.get(each.name) is None else values[each.name]

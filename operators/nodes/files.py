@@ -54,8 +54,7 @@ class DocumentExtractor(NodeOperator[ExtractorParams]):
         if not isinstance(file, FileDescriptor):
             name = str(self.params.variable_selector)
             raise NodeError(
-                f"node {self.get_id()!r} (document-extractor): variable {name!r} is {type_of(file)}, "
-                f"and a file is needed: {short_json(file)}"
+                f"{self._who}: variable {name!r} is {type_of(file)}, and a file is needed: {short_json(file)}"
             )
         return await asyncio.to_thread(read_document, file)
 
@@ -168,7 +167,7 @@ class TextToImage(MakesFiles):
         """Ask the image model."""
         if self.services.images is None:
             raise InputError(
-                f"node {self.get_id()!r} (text2image): no model makes images; for operad run, set OPERAD_IMAGE_MODEL and "
+                f"{self._who}: no model makes images; for operad run, set OPERAD_IMAGE_MODEL and "
                 "OPENAI_API_KEY, or services: images: in YAML; in Python, give Services(images=ImageModel(…))"
             )
         images = await self.services.images.generate(call.text(self.params.prompt))

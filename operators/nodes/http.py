@@ -111,9 +111,7 @@ class _Request(NodeOperator[ParamsT]):
         url = call.get(declared) if isinstance(declared, Selector) else call.text(declared)
         if not isinstance(url, str) or not url.strip():
             named = f"variable {str(declared)!r}" if isinstance(declared, Selector) else "url"
-            raise NodeError(
-                f"node {self.get_id()!r} ({self.type}): {named} is {type_of(url)}, and an address is needed: {short_json(url)}"
-            )
+            raise NodeError(f"{self._who}: {named} is {type_of(url)}, and an address is needed: {short_json(url)}")
         return url
 
     def _outputs_of(self, fetched: Fetched) -> Values:
@@ -124,7 +122,7 @@ class _Request(NodeOperator[ParamsT]):
         """
         if self.params.failure is not None and fetched.status >= 400:
             raise FetchError(
-                f"node {self.get_id()!r} ({self.type}): the address answers with status {fetched.status}",
+                f"{self._who}: the address answers with status {fetched.status}",
                 transient=fetched.status >= 500 or fetched.status == 429,
             )
         common: dict[str, Any] = {"status_code": fetched.status, "headers": dict(fetched.headers), "files": []}
@@ -191,7 +189,7 @@ class Request(_Request[RequestParams]):
     def _authorization_header(self, authorization: Authorization, call: NodeCall) -> Mapping[str, str]:
         key = call.text(authorization.key)
         if not key.strip():
-            raise NodeError(f"node {self.get_id()!r} (request): the key of its authorization is empty; give one")
+            raise NodeError(f"{self._who}: the key of its authorization is empty; give one")
         if authorization.type == "basic":
             key = base64.b64encode(key.encode()).decode() if ":" in key else key
         scheme = {"bearer": "Bearer ", "basic": "Basic "}.get(authorization.type, "")
@@ -201,9 +199,7 @@ class Request(_Request[RequestParams]):
         """Return the body and its media type; the type is empty for binary bodies."""
         if body.type in ("json", "raw-text", "binary"):
             if len(body.parts) != 1:
-                raise NodeError(
-                    f"node {self.get_id()!r} (request): a body of type {body.type} has one part, not {len(body.parts)}"
-                )
+                raise NodeError(f"{self._who}: a body of type {body.type} has one part, not {len(body.parts)}")
             value = body.parts[0].value
             if body.type == "binary":
                 files = self._files(value, call)
@@ -228,7 +224,7 @@ class Request(_Request[RequestParams]):
         try:
             value = _repaired_json(text)
         except (ValueError, RecursionError) as error:
-            problem = f"node {self.get_id()!r} (request): its body is not JSON: {error}: {short_json(text)}"
+            problem = f"{self._who}: its body is not JSON: {error}: {short_json(text)}"
             raise NodeError(problem) from error
         return json.dumps(value, ensure_ascii=False).encode()
 
@@ -240,9 +236,7 @@ class Request(_Request[RequestParams]):
         listed = cast("Sequence[Any]", variable) if isinstance(variable, list | tuple) else [variable]
         wrong = next((each for each in listed if not isinstance(each, FileDescriptor) and each is not None), None)
         if wrong is not None:
-            raise NodeError(
-                f"node {self.get_id()!r} (request): variable {str(value)!r} is {type_of(wrong)}, and a file is needed"
-            )
+            raise NodeError(f"{self._who}: variable {str(value)!r} is {type_of(wrong)}, and a file is needed")
         return [each for each in listed if isinstance(each, FileDescriptor)]
 
 

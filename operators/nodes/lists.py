@@ -19,7 +19,6 @@ from operad.operators.variables import (
     VariableType,
     file_parts,
     short_json,
-    type_of,
 )
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.file import FileDescriptor
@@ -105,15 +104,7 @@ class ListOperator(NodeOperator[ListOperatorParams]):
 
     async def compute(self, call: NodeCall) -> Values:
         """Apply the operations in order."""
-        value = call.get(self.params.variable)
-        if value is None:
-            value = []
-        if not isinstance(value, list | tuple):
-            raise NodeError(
-                f"node {self.get_id()!r} (list-operator): variable {str(self.params.variable)!r} is {type_of(value)}, "
-                f"and a list is needed: {short_json(value)}"
-            )
-        items = list(cast("Sequence[Any]", value))
+        items = list(self._items(call, self.params.variable))
         for operation in (self.params.operator, *self.params.then):
             items = self._apply(items, operation, call)
         return {
@@ -146,14 +137,14 @@ class ListOperator(NodeOperator[ListOperatorParams]):
                 least = _least(name)
                 if number is None or number < least:
                     problem = f"{name} by {short_json(first)} is not a number from {least}"
-                    raise NodeError(f"node {self.get_id()!r} (list-operator): {problem}")
+                    raise NodeError(f"{self._who}: {problem}")
                 if name == "limit":
                     return items[:number]
                 if not items:
                     return []
                 if number > len(items):
                     raise NodeError(
-                        f"node {self.get_id()!r} (list-operator): extract_by {number}, and "
+                        f"{self._who}: extract_by {number}, and "
                         f"{str(self.params.variable)!r} has {len(items)} item{'s' if len(items) > 1 else ''}"
                     )
                 return [items[number - 1]]
@@ -162,7 +153,7 @@ class ListOperator(NodeOperator[ListOperatorParams]):
         try:
             return compare(item, operator, expected)
         except ConditionError as error:
-            raise ConditionError(f"node {self.get_id()!r} (list-operator): {error}") from error
+            raise ConditionError(f"{self._who}: {error}") from error
 
 
 def _least(operation: object) -> int:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field, JsonValue
 
 from operad.operators.node import NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
-from operad.operators.nodes.containers import as_input
+from operad.operators.nodes.containers import run_workflow
 from operad.operators.variables import (
     DIFY,
     WITHOUT_FILES,
@@ -24,11 +24,9 @@ from operad.operators.variables import (
     whole,
 )
 from operad.operators.web.search import as_outputs
-from operad.runtime.graph.call import OperatorCall
 from operad.runtime.tools.connections import connections
-from operad.runtime.values.errors import InputError, did_you_mean
-from operad.runtime.values.message import Job
-from operad.runtime.workflow.nested import run_nested
+from operad.runtime.tools.tool import Tool
+from operad.runtime.values.errors import InputError
 from operad.runtime.workflow.workflow import Workflow
 
 T = VariableType
@@ -57,7 +55,7 @@ class GoogleSearch(NodeOperator[SearchParams]):
         """Search the web."""
         if self.services.search is None:
             raise InputError(
-                f"node {self.get_id()!r} (google-search): no search provider is set; for operad run, set SERPAPI_API_KEY, "
+                f"{self._who}: no search provider is set; for operad run, set SERPAPI_API_KEY, "
                 "or services: search: in YAML; in Python, give Services(search=…)"
             )
         return {"json": as_outputs(await self.services.search.search(call.text(self.params.query)))}
@@ -84,13 +82,8 @@ class KnowledgeRetrieval(NodeOperator[KnowledgeParams]):
 
     async def compute(self, call: NodeCall) -> Values:
         """Search the knowledge base, in a thread."""
-        name, known = self.params.knowledge, self.services.knowledge
-        if name not in known:
-            raise InputError(
-                f"node {self.get_id()!r} (knowledge-retrieval): no knowledge base is called {name!r}"
-                f"{did_you_mean(name, known)}; there are: {', '.join(known) or 'none; name them in Services(knowledge=…)'}"
-            )
-        knowledge = await asyncio.to_thread(known[name].retrieve, as_text(call.get(self.params.query)))
+        base = self._service("knowledge base", self.params.knowledge, self.services.knowledge, "knowledge")
+        knowledge = await asyncio.to_thread(base.retrieve, as_text(call.get(self.params.query)))
         return {"result": [{"content": p.text, "source": p.source, "score": p.score} for p in knowledge.passages]}
 
 
@@ -123,13 +116,8 @@ class ToolNode(NodeOperator[ToolParams]):
             return await self._run_workflow(workflows[name], call)
         async with connections() as opened:
             tools = {tool.name: tool for tool in await opened.tools(self.services.known_tools)}
-            tool = tools.get(self.params.tool)
-            if tool is None:
-                known = [*tools, *workflows]
-                raise InputError(
-                    f"node {self.get_id()!r} (tool): no tool is called {name!r}{did_you_mean(name, known)}; "
-                    f"there are: {', '.join(known) or 'none; name them in Services(tools=…)'}"
-                )
+            known: Mapping[str, Any] = {**tools, **workflows}
+            tool: Tool = self._service("tool", name, known, "tools")
             result = await tool.call(
                 {name: self._argument_value(call, given) for name, given in self.params.arguments.items()}
             )
@@ -151,11 +139,8 @@ class ToolNode(NodeOperator[ToolParams]):
 
     async def _run_workflow(self, workflow: Workflow, call: NodeCall) -> NodeResult:
         """Run a workflow as a tool: its answer becomes ``text``, its outputs become ``json``."""
-        inputs = {name: as_input(self._argument_value(call, given)) for name, given in self.params.arguments.items()}
-        job = Job(goal=call.job.goal, context=call.job.context, session_id=call.job.session_id, inputs=inputs)
-        message = await run_nested(
-            workflow, OperatorCall(call.reasoner, job, previous=call.previous, lesson=call.lesson)
-        )
+        arguments = {name: self._argument_value(call, given) for name, given in self.params.arguments.items()}
+        message = await run_workflow(workflow, call, arguments)
         values = plain(dict(message.outputs))
         single = next(iter(values.values())) if len(values) == 1 else values
         text = message.scratchpad or as_text(single)  # only answer nodes write a text

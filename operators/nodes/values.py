@@ -115,7 +115,7 @@ class Code(NodeOperator[CodeParams]):
         """Return the value of an output from what main returned; booleans become numbers if the output is one."""
         if output.name not in returned:
             raise NodeError(
-                f"node {self.get_id()!r} (code): main returned no {output.name!r}, which is declared; "
+                f"{self._who}: main returned no {output.name!r}, which is declared; "
                 f"it returned: {', '.join(returned) or 'an empty dict'}"
             )
         value = returned[output.name]
@@ -321,7 +321,7 @@ class Assigner(NodeOperator[AssignerParams]):
                 values[target.variable] = _apply_operation(old, operation, value)
             except (TypeError, ValueError, ArithmeticError) as error:
                 raise NodeError(
-                    f"node {self.get_id()!r} (assigner): assignments[{number}]: {operation} on {str(target)!r}, which is "
+                    f"{self._who}: assignments[{number}]: {operation} on {str(target)!r}, which is "
                     f"{short_json(old)}, with {short_json(value)}: {error}"
                 ) from error
         return values

@@ -17,6 +17,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.filters import FILTERS  # pyright: ignore[reportUnknownVariableType]
 from jinja2.runtime import Context, LoopContext, Macro, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter
+from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
 from operad.operators.sandbox.template_budget import OWN, Budget, no_plain_value
@@ -165,6 +166,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         elif not isinstance(__obj, Macro) or __obj.catch_varargs or __obj.catch_kwargs:
             for value in (*args, *kwargs.values()):
                 budget.pay_for(value)
+        if __obj in (dict, Namespace):  # keys may collide: each takes the longer, the more there are
+            args = tuple(arg if isinstance(arg, dict) else budget.steps(arg) for arg in args)
         result = super().call(__context, __obj, *args, **kwargs)
         return result if isinstance(result, OWN) else budget.paid(result)
 

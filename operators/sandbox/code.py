@@ -14,13 +14,13 @@ from typing import Any, cast
 from operad.operators.sandbox import monty
 from operad.operators.sandbox.process import Send, run_in_process, task_of
 from operad.operators.sandbox.snippet import (
-    LONGEST_LINE,
     MODULES,
     MOST_CODE,
     CodeError,
     CodeLimits,
     Parameters,
     Snippet,
+    failed,
     read,
     short,
 )
@@ -145,14 +145,12 @@ def _prepare(code: str, arguments: Mapping[str, Any]) -> tuple[Snippet, str]:
 
 def failure(code: str, result: Mapping[str, Any]) -> CodeError:
     """Return the error for a snippet that failed in a limited process, from the result of the process."""
-    lines = code.split("\n")
     line = result.get("line")
-    line = line if isinstance(line, int) and 0 < line <= len(lines) else 0
+    line = line if isinstance(line, int) and 0 < line <= code.count("\n") + 1 else 0
     text = short(str(result["error"]), 500)
-    if result.get("returned"):
-        text = f"main returned a value that JSON cannot represent: {text}"
-    at = f" at line {line}, `{short(lines[line - 1].strip(), LONGEST_LINE)}`" if line else ""
-    return CodeError(f"the snippet failed{at}: {text}", line=line)
+    return failed(
+        code, line, f"main returned a value that JSON cannot represent: {text}" if result.get("returned") else text
+    )
 
 
 def dict_of(text: str | None, kind: str, limits: CodeLimits) -> dict[str, Any]:

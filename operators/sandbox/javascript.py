@@ -9,7 +9,7 @@ from typing import Any
 
 from operad.operators.sandbox.code import USUAL, dict_of, failure, json_of
 from operad.operators.sandbox.process import run_in_process
-from operad.operators.sandbox.snippet import MOST_CODE, CodeError, CodeLimits
+from operad.operators.sandbox.snippet import CodeError, CodeLimits, too_long
 from operad.runtime.values.errors import Issue, MissingExtraError
 
 _MAIN = re.compile(r"\bfunction\s*\*?\s*main\b|\bmain\s*=")
@@ -17,13 +17,8 @@ _MAIN = re.compile(r"\bfunction\s*\*?\s*main\b|\bmain\s*=")
 
 def check_javascript(code: str) -> list[Issue]:
     """Return the issues of a snippet that can be found without running it: its size, and a missing `main`."""
-    if len(code) > MOST_CODE:
-        return [
-            Issue(
-                "code",
-                f"the snippet has {len(code):,} characters, more than the maximum of {MOST_CODE:,} for a snippet",
-            )
-        ]
+    if problem := too_long(code):
+        return [Issue("code", problem)]
     if not _MAIN.search(code):
         return [Issue("code", "the snippet has no main; define `function main({a, b}) {…}` that returns an object")]
     return []

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, NoReturn, cast
 from operad.operators.sandbox.modules import GIVEN, NAMES, given_source
 from operad.operators.sandbox.snippet import (
     DEEPEST,
-    LONGEST_LINE,
     MODULES,
-    CodeError,
     CodeLimits,
     Snippet,
+    failed,
     short,
     syntax_error,
 )
@@ -140,10 +139,9 @@ def _raise_code_error(error: MontyError, code: str, limits: CodeLimits) -> NoRet
     """Raise the CodeError for an error of the sandbox, with its line in the snippet."""
     from pydantic_monty import MontyCrashedError
 
-    lines = code.split("\n")
     frames = _frames(error)  # includes frames of code run by `exec`, and of the modules in `GIVEN`
     numbers = [frame.line for frame in frames if frame.filename == frames[0].filename]
-    lines_inside = [number for number in numbers if number <= len(lines)]
+    lines_inside = [number for number in numbers if number <= code.count("\n") + 1]
     line = lines_inside[-1] if lines_inside else 0
     text = _message(error)
     if isinstance(error, MontyCrashedError):
@@ -164,8 +162,7 @@ def _raise_code_error(error: MontyError, code: str, limits: CodeLimits) -> NoRet
         text = f"main returned a value that JSON cannot represent: {text}"
     elif "ModuleNotFoundError" in text:
         text = f"{text}; the sandbox has {HAS}"
-    place = f" at line {line}, `{short(lines[line - 1].strip(), LONGEST_LINE)}`" if line else ""
-    raise CodeError(f"the snippet failed{place}: {text}", line=line) from error
+    raise failed(code, line, text) from error
 
 
 def _message(error: MontyError) -> str:

@@ -124,10 +124,8 @@ def read(code: str) -> Snippet:
     Raises:
         CodeError: The snippet is too long, is not valid Python, or has no `main`.
     """
-    if len(code) > MOST_CODE:
-        raise CodeError(
-            f"the snippet has {len(code):,} characters, more than the maximum of {MOST_CODE:,} for a snippet"
-        )
+    if problem := too_long(code):
+        raise CodeError(problem)
     if fenced := _FENCE.match(code):
         code = f"{fenced[1]}\n{fenced[2]}"  # keeps the line numbers
     tree = _parse(code)
@@ -215,6 +213,20 @@ def _parameters(arguments: ast.arguments) -> Parameters:
     required = plain[: len(plain) - len(arguments.defaults)]
     required += [name for name, default in zip(by_name, arguments.kw_defaults, strict=True) if default is None]
     return Parameters((*plain, *by_name), tuple(required), arguments.kwarg is not None)
+
+
+def too_long(code: str) -> str:
+    """Return the message for a snippet with more than `MOST_CODE` characters; empty for a shorter one."""
+    if len(code) <= MOST_CODE:
+        return ""
+    return f"the snippet has {len(code):,} characters, more than the maximum of {MOST_CODE:,} for a snippet"
+
+
+def failed(code: str, line: int, text: str) -> CodeError:
+    """Return the error for a snippet that failed, with its line, which is 0 if it is unknown."""
+    lines = code.split("\n")
+    place = f" at line {line}, `{short(lines[line - 1].strip(), LONGEST_LINE)}`" if line else ""
+    return CodeError(f"the snippet failed{place}: {text}", line=line)
 
 
 def short(text: str, most: int) -> str:

@@ -47,13 +47,15 @@ def check_power(base: Any, power: Any) -> None:
         )
 
 
-_PERCENT = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(\*|\d*)(?:\.(\*|\d*))?")
+_PERCENT = re.compile(r"%(?:\([^()]*(\()?[^)]*\))?[-#0 +]*(\*|\d*)(?:\.(\*|\d*))?")
 
 
 def pay_for_percent(budget: Budget, text: str, values: Any) -> None:
     """Charge the estimated size of a text formatted by `%`."""
     fields = _PERCENT.findall(text)
-    for widths in fields:
+    for parenthesis, *widths in fields:
+        if parenthesis:
+            raise LimitError("a name in a format cannot contain '(' here")
         if "*" in widths:
             raise LimitError("a width in a format cannot be '*' here; write the number")
         budget.pay(sum(width_of(width) for width in widths if width))
@@ -99,12 +101,26 @@ def _join_method_cost(budget: Budget, text: str, items: Any) -> None:
     budget.pay(len(items) * len(text))
 
 
+_RUNS = re.compile(r"\s+|\S+")
+"""Words, and the space between them."""
+
+
 def _wordwrap_cost(
     budget: Budget, value: Any, width: Any = 79, break_long_words: Any = True, wrapstring: Any = None, *args: Any
 ) -> None:
-    _by_parts(budget, str(value))
-    lines = 2 * len(str(value)) // max(1, width) + len(str(value).splitlines()) + 1
+    text, width = str(value), max(1, width)
+    _by_parts(budget, text)
+    lines = 2 * len(text) // width + len(text.splitlines()) + 1
     budget.pay(lines * len(wrapstring or "\n"))
+    longest = max(map(len, _RUNS.findall(text)), default=0)
+    budget.pay(longest * longest // width)  # the rest of a word that is too long is copied for each line
+
+
+def _urlize_cost(budget: Budget, value: Any, *args: Any, **kwargs: Any) -> None:
+    text = str(value)
+    _by_parts(budget, text)
+    most_links = text.count(".") + text.count(":")
+    budget.pay(most_links * sum(len(str(each)) for each in (*args, *kwargs.values())))
 
 
 def _batch_cost(budget: Budget, value: Any, linecount: Any = 1, fill_with: Any = None) -> None:
@@ -136,7 +152,7 @@ ESTIMATES: Mapping[str, Callable[..., None]] = {
     **dict.fromkeys(("center", "ljust", "rjust", "zfill"), _by_width),
     **dict.fromkeys(
         "list map max min partition pprint reject rpartition rsplit select sort split splitlines striptags title "
-        "unique urlize wordcount".split(),
+        "unique wordcount".split(),
         _by_parts,
     ),
     "expandtabs": _expandtabs_cost,
@@ -147,6 +163,7 @@ ESTIMATES: Mapping[str, Callable[..., None]] = {
     "round": _round_cost,
     "sum": _sum_cost,
     "tojson": _tojson_cost,
+    "urlize": _urlize_cost,
     "wordwrap": _wordwrap_cost,
 }
 """Costs of text methods and filters, paid before they run; their results are paid for afterwards."""

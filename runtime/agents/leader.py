@@ -329,6 +329,8 @@ class _Assignment(BaseOperator[Any]):
         state, part = self._state, self._part
         needed = [m for m in call.messages if m.operator_id in part.dependencies]
         own_messages = [m for m in call.messages if m.operator_id not in part.dependencies]
+        # Each earlier result is followed by the verdict of a part that found it at fault, as its input.
+        own_messages[1::2] = [m.changed(status=WorkflowStatus.INPUT_DATA_ERROR) for m in own_messages[1::2]]
         given = [*call.previous, *needed]
         signature = tuple((m.operator_id, m.scratchpad, m.outputs) for m in given)
         state.again.discard(part.id)

@@ -214,7 +214,9 @@ class Codec:
             return {"$file": [str(value.path), value.name, value.size, value.mime_type, digest]}
         if type(value) in _TAGS:
             fields = {name: getattr(value, name) for name in _MODELS[_TAGS[type(value)]].model_fields}
-            return {_TAGS[type(value)]: self._plain_fields(fields, where)}
+            return {
+                _TAGS[type(value)]: {name: self._plain(each, (*where, f".{name}")) for name, each in fields.items()}
+            }
         if isinstance(value, WorkflowStatus):
             return {"$status": value.value}
         if isinstance(value, Issue):
@@ -232,11 +234,8 @@ class Codec:
             fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in _STAMPED}
             return {"$event": [type(value).__name__, self._lossy(fields)]}
         if isinstance(value, BaseException):
-            return {"$error": self._plain_chain(value, where)}
+            return {"$error": {"chain": [self._plain_error(link, where) for link in causes(value)[:MAX_CAUSES]]}}
         return None
-
-    def _plain_fields(self, fields: Mapping[str, Any], where: _Path) -> dict[str, Any]:
-        return {name: self._plain(value, (*where, f".{name}")) for name, value in fields.items()}
 
     def _lossy(self, value: Any) -> Any:
         """Return a value as JSON values for display; parts without a JSON form become text."""
@@ -249,9 +248,6 @@ class Codec:
         if isinstance(value, BaseModel):
             return value.model_dump(mode="json", fallback=str)
         return value if value is None or isinstance(value, bool | int | float | str) else str(value)
-
-    def _plain_chain(self, error: BaseException, where: _Path) -> dict[str, Any]:
-        return {"chain": [self._plain_error(link, where) for link in causes(error)[:MAX_CAUSES]]}
 
     def _plain_error(self, error: BaseException, where: _Path) -> dict[str, Any]:
         """Return an error without its causes; attributes without a JSON form are left out."""
@@ -318,9 +314,8 @@ class Codec:
 
     def _read_file(self, fields: list[Any]) -> FileDescriptor:
         path, name, size, mime_type, digest = fields
-        if (
-            self._files
-        ):  # the stored content is used, never the path in the text: it could name any file on this machine
+        # The stored content is used, never the path in the text: it could name any file on this machine.
+        if self._files:
             path = self._files.get(digest, name)
         return FileDescriptor(path=path, name=name, size=size, mime_type=mime_type)
 

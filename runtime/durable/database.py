@@ -10,12 +10,12 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import wraps
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from operad.runtime.durable.database_names import POSTGRES, SQLITE, display_name, sqlalchemy, state_folder
 from operad.runtime.durable.process_ids import who_writes
@@ -55,7 +55,6 @@ _LOG_INTERVAL = 30.0
 
 P = ParamSpec("P")
 T = TypeVar("T")
-D = TypeVar("D", bound="HasDatabase")
 
 # This module joins its threads at exit. It is imported first because exit functions run in reverse order, and
 # `_exiting` must be set before the threads are joined.
@@ -65,23 +64,11 @@ _at_exit: Callable[[Callable[[], None]], None] = cast("Any", threading)._registe
 _at_exit(_exiting.set)
 
 
-class HasDatabase(Protocol):
-    """An object that reads and writes tables of a database."""
-
-    @property
-    def database(self) -> Database:
-        """The database."""
-        ...
-
-
-def retried(method: Callable[Concatenate[D, P], T]) -> Callable[Concatenate[D, P], T]:
-    """Decorate a method that is one transaction: it is retried while the database cannot be reached.
-
-    See `Database.with_retries`.
-    """
+def retried(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Decorate a method that is one transaction of its object's `database`; see `Database.with_retries`."""
 
     @wraps(method)
-    def with_retries(tables: D, *args: P.args, **kwargs: P.kwargs) -> T:
+    def with_retries(tables: Any, *args: P.args, **kwargs: P.kwargs) -> T:
         return tables.database.with_retries(lambda: method(tables, *args, **kwargs))
 
     return with_retries
@@ -180,6 +167,27 @@ class Database:
                     raise self.explained(error) from error
                 self._log_wait(f"waiting for the database: {first_line(error)}{self._hint() if is_held else ''}")
             _exiting.wait(_PAUSE)
+
+    def rows(self, query: Any) -> Sequence[Any]:
+        """Return the rows of a query, in a transaction that does not wait for writers; see `with_retries`."""
+
+        def read() -> Sequence[Any]:
+            with self.reader.connect() as connection:
+                return connection.execute(query).all()
+
+        return self.with_retries(read)
+
+    def change(self, *statements: Any) -> bool:
+        """Execute statements in one transaction; return True if the last one changed a row; see `with_retries`."""
+
+        def write() -> bool:
+            changed = False
+            with self.engine.begin() as connection:
+                for statement in statements:
+                    changed = connection.execute(statement).rowcount > 0
+            return changed
+
+        return self.with_retries(write)
 
     def set_up(self, work: Callable[[], T]) -> T:
         """Call a function that sets up dbos, which writes, as soon as no other process writes; return its result.
@@ -309,11 +317,7 @@ class Database:
 
     def now(self) -> float:
         """Return the time by the database's clock."""
-        return self.with_retries(self._read_time)
-
-    def _read_time(self) -> float:
-        with self.reader.connect() as connection:
-            return self.time_in(connection)
+        return float(self.rows(self.sa.select(self.clock))[0][0])
 
     @property
     def clock(self) -> Any:

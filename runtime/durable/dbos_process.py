@@ -73,9 +73,7 @@ class DbosProcess:
         self.version = version
         self._perform = perform
         self._queues = queues
-        places = (
-            queues.concurrency if len(queues.names) == 1 else 0
-        )  # with several queues, that of an operator is unknown
+        places = queues.concurrency if len(queues.names) == 1 else 0  # with several, that of an operator is unknown
         self._signals = {name: WorkSignal(queues.listening, places) for name in queues.names}
         self._takers: list[threading.Thread] = []
         self._finished = threading.local()
@@ -237,11 +235,6 @@ def launch(
         event.listen(tables.engine, "checkin", _here.returned)
         _here.take_from(registered)
         return _here
-
-
-def here() -> DbosProcess | None:
-    """Return the instance of dbos that was launched in this process, or None."""
-    return _here
 
 
 def client(url: URL) -> DBOSClient:

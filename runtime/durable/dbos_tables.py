@@ -31,7 +31,6 @@ class DbosTables:
     def _schema(self) -> str | None:
         return None if self.database.is_sqlite else "dbos"
 
-    @retried
     def step_ids(self, run_ids: Sequence[str]) -> Sequence[str]:
         """Return the ids of the operators of some runs in the tables of dbos, which must exist."""
         sa = self.database.sa
@@ -41,8 +40,7 @@ class DbosTables:
             chosen = sa.or_(*((step >= f"{run_id}:") & (step < f"{run_id};") for run_id in run_ids))
         else:
             chosen = sa.func.split_part(step, ":", 1).in_(run_ids)
-        with self.database.reader.connect() as connection:
-            return list(connection.execute(sa.select(step).select_from(table).where(chosen)).scalars())
+        return [row[0] for row in self.database.rows(sa.select(step).select_from(table).where(chosen))]
 
     def ended_work(self, step_ids: Sequence[str]) -> Sequence[EndedWork]:
         """Return the ended work among the work with these ids: executed or given up by workers.

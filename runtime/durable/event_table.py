@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from operad.runtime.durable.database import Database, retried
+from operad.runtime.durable.database import Database
 from operad.runtime.durable.rows import EventPart
 from operad.runtime.durable.tables import Tables
 
@@ -21,16 +21,13 @@ class EventTable:
         self.database = database
         self._tables = tables
 
-    @retried
     def append(self, run_id: str, drive: int, events: bytes) -> None:
         """Append recorded events to the stored events of a run."""
         sa, table = self.database.sa, self._tables.events
         last = sa.select(sa.func.coalesce(sa.func.max(table.c.part), 0) + 1).where(table.c.run_id == run_id)
         values = {"run_id": run_id, "part": last.scalar_subquery(), "drive": drive, "events": events}
-        with self.database.engine.begin() as connection:
-            connection.execute(sa.insert(table).values(**values))
+        self.database.change(sa.insert(table).values(**values))
 
-    @retried
     def of_run(self, run_id: str, after: int = 0) -> Sequence[EventPart]:
         """Return the recorded events of a run in order.
 
@@ -41,21 +38,15 @@ class EventTable:
         table = self._tables.events
         query = self.database.sa.select(table.c.part, table.c.drive, table.c.events)
         query = query.where(table.c.run_id == run_id, table.c.part > after).order_by(table.c.part)
-        with self.database.reader.connect() as connection:
-            parts = [EventPart(*row) for row in connection.execute(query)]
+        parts = [EventPart(*row) for row in self.database.rows(query)]
         return [part for part in parts if isinstance(part.events, bytes)]  # pyright: ignore[reportUnnecessaryIsInstance]
 
-    @retried
     def exist(self, run_id: str) -> bool:
         """Return True if events of a run are recorded."""
         table = self._tables.events
-        query = self.database.sa.select(table.c.part).where(table.c.run_id == run_id).limit(1)
-        with self.database.reader.connect() as connection:
-            return connection.execute(query).first() is not None
+        return bool(self.database.rows(self.database.sa.select(table.c.part).where(table.c.run_id == run_id).limit(1)))
 
-    @retried
     def forget(self, run_id: str) -> None:
         """Delete the recorded events of a run."""
         table = self._tables.events
-        with self.database.engine.begin() as connection:
-            connection.execute(self.database.sa.delete(table).where(table.c.run_id == run_id))
+        self.database.change(self.database.sa.delete(table).where(table.c.run_id == run_id))

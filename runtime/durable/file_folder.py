@@ -170,14 +170,11 @@ class FileFolder:
         self._remember(found, digest.hexdigest())  # with its state when it was read: it may have changed since
         return digest.hexdigest() == key
 
-    def _is_known(self, path: Path, key: str) -> bool:
-        state = _state_of_regular(path)
-        return state is not None and self._digests.get(state) == key
-
     def _extend_grace(self, key: str) -> bool:
         """Restart the grace period of a content; return False if that fails."""
         content = self.content(key)
-        is_known = self._is_known(content, key)
+        state = _state_of_regular(content)
+        is_known = state is not None and self._digests.get(state) == key
         try:
             os.utime(content)
             if is_known:

@@ -25,10 +25,11 @@ from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, StoredQuest
 from operad.runtime.durable.step_timeline import StoredStep, moments
 from operad.runtime.events import Event
 from operad.runtime.events.journal import bare
+from operad.runtime.graph.build import ports_of_edges
 from operad.runtime.values.errors import describe
 from operad.runtime.values.map_item import MapItem, without_index
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
-from operad.runtime.workflow.rounds import Rounds, at_fault
+from operad.runtime.workflow.rounds import Rounds, at_fault, finished
 from operad.runtime.workflow.verdict import fault_in, join_verdicts, joined_tails, verdict_of
 
 
@@ -122,11 +123,7 @@ class _Level:
     @property
     def ports(self) -> dict[str, dict[str, tuple[str, ...]]]:
         """Ports of the edges to each operator, by predecessor; edges without ports are left out."""
-        after = {name: described.get("after", {}) for name, described in self.operators.items()}
-        named = {
-            name: {parent: tuple(ports) for parent, ports in before.items() if ports} for name, before in after.items()
-        }
-        return {name: ports for name, ports in named.items() if ports}
+        return ports_of_edges({name: described.get("after", {}) for name, described in self.operators.items()})
 
     def tails(self) -> list[WorkflowMessage]:
         """Return the messages of the operators without successors."""
@@ -369,15 +366,7 @@ class _Derivation:
             if name not in level.begun:
                 skipped = events.OperatorSkipped(reason="no edge to it was taken")
                 self.append(skipped, (*level.path, name), name, level.round)
-        judged = events.RoundFinished(
-            status=verdict.status,
-            evaluation=verdict.evaluation,
-            lesson=verdict.lesson,
-            blame=tuple(verdict.blame),
-            score=verdict.score,
-            by_error=by_error,
-            has_result=not level.failed,
-        )
+        judged = finished(verdict, by_error=by_error, has_result=not level.failed)
         self.append(judged, level.path, round=level.round)
 
     # Questions

@@ -221,7 +221,8 @@ class Ledger(Records):
         if self.store.create(run):
             return run
         kept = self._existing_run(run_id)
-        self._check_same(kept, graph, call)
+        refuse_other_job(kept.run_id, self._call_of(kept, call.reasoner).job, call.job)
+        refuse_changed(kept, graph)
         if kept.state == FINISHED:
             return kept
         if kept.state == FAILED:
@@ -266,11 +267,6 @@ class Ledger(Records):
                     f"run {kept.run_id!r} is being driven by {driver.id}, whose last heartbeat was just now; "
                     "wait for the run, or cancel it there"
                 )
-
-    def _check_same(self, kept: StoredRun, graph: Any, call: OperatorCall) -> None:
-        """Raise InputError if a stored run has another job or another workflow."""
-        refuse_other_job(kept.run_id, self._call_of(kept, call.reasoner).job, call.job)
-        refuse_changed(kept, graph)
 
     def to_resume(self, run_id: str, workflow: Any, reasoner: Reasoner) -> OperatorCall | None:
         """Return the input of a run without a driver; None if a process drives the run. May block.

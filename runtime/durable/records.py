@@ -1,4 +1,4 @@
-"""Kept runs, for processes that do not drive them: list, read, answer, cancel, retry and delete."""
+"""Kept runs, for processes that do not drive them: list, read, answer, cancel, retry, copy and delete."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,9 @@ _RUNS_AT_ONCE = 50
 
 _MOST_NAMES = 1_000
 """Number of the newest runs considered for a suggestion when an id is unknown."""
+
+_LONGEST_COPIED_ID = 90
+"""Number of characters of a run's id that the id of a copy begins with."""
 
 LOOK = 0.5
 """Seconds between two checks whether a process is dead."""
@@ -178,8 +182,8 @@ class Records:
         those recorded last, up to about a second ago.
 
         For a run in progress, a later call returns a longer list with the same beginning, with three exceptions:
-        operators that were running when their process died start again; repeated operators (`retry`, `restart_from`)
-        lose their earlier events; and processes whose clocks differ may insert events in between.
+        operators that were running when their process died start again; repeated operators (`retry`) lose their earlier
+        events; and processes whose clocks differ may insert events in between.
 
         Raises:
             InputError: No run has this id, or its workflow cannot be read.
@@ -257,6 +261,8 @@ class Records:
     def retry(self, run_id: str, workflow: Workflow | None = None) -> None:
         """Prepare a failed run to be resumed: its next execution runs only the failed operators again.
 
+        Answers that people gave to these operators are used again; a copy of `restart_from` asks them anew.
+
         Args:
             run_id: The run.
             workflow: The current workflow, to check beforehand that it equals the workflow with which the run started.
@@ -271,56 +277,54 @@ class Records:
             refuse_changed(kept, describe_workflow(workflow))
         if kept.failed:
             failed = [step.key for step in self.timeline(run_id) if step.outcome and step.outcome.error is not None]
-            forgotten = [key for key in failed if failed_beside(key, kept.failed)]
-            self.steps.forget(run_id, forgotten)
-            self.store.forget_questions(run_id, forgotten)
+            self.steps.forget(run_id, [key for key in failed if failed_beside(key, kept.failed)])
         self.store.forget_deaths(run_id)
         self.store.events.forget(run_id)
         self.store.update_run(run_id, "", state=RUNNING, error="", failed="")
 
-    def restart_from(self, run_id: str, operator: str, workflow: Workflow, *, round: int = 1) -> Sequence[str]:
-        """Have an operator, and all operators that depend on it, run again when the run is next executed.
+    def restart_from(self, run_id: str, operator: str, workflow: Workflow, *, round: int = 1) -> str:
+        """Copy a run without the outcomes of an operator and of all operators that depend on it.
+
+        The next execution of the copy runs these operators again. The run itself does not change, and may be in
+        progress.
 
         Args:
-            run_id: The run, which no process drives.
+            run_id: The run.
             operator: The operator's path: the ids of the operators that contain it and its own id, separated by
                 slashes, such as ``outer/inner`` or, for one item of a map, ``each[2]/check``; as in the run's keys.
             workflow: The current workflow; the operator and those that depend on it may have been changed.
-            round: First round of the outermost workflow to repeat; later rounds are deleted.
+            round: First round of the outermost workflow to repeat; later rounds are left out.
 
         Returns:
-            The keys of the deleted outcomes.
+            The id of the copy: that of the run with the next free number, such as ``monday-2``.
 
         Raises:
-            InputError: The run or the operator is unknown, a process drives the run, the operator did not run in that
-                round but in others, or other parts of the workflow were changed, too.
+            InputError: The run or the operator is unknown, the operator did not run in that round but in others, or
+                other parts of the workflow were changed, too.
         """
         kept = self._existing_run(run_id)
-        self._refuse_driven(kept)
         now = describe_workflow(workflow)
         again = paths_again(kept, now, operator)
-        keys = [row.key for row in self.steps.of_run(run_id)]
-        ran = sorted({number for path, number in map(place_of, keys) if is_under(path, again[:1])})
+        rows = self.steps.of_run(run_id, outcomes=True)
+        ran = sorted({number for path, number in (place_of(row.key) for row in rows) if is_under(path, again[:1])})
         if round < 1 or ((ran or round > 1) and round not in ran):
             rounds = ", ".join(map(str, ran)) or "none yet"
             raise InputError(f"run {run_id!r}: {operator!r} did not run in round {round}; it ran in: {rounds}")
-        forgotten = [key for key in keys if is_again(key, again, round)]
-        asked = {question.step for question in self.store.questions(run_id)}
-        self.steps.forget(run_id, forgotten)
-        self.store.forget_questions(run_id, [step for step in asked if is_again(step, again, round)])
-        self.store.events.forget(run_id)
-        values = {
-            "graph": json.dumps(now),
-            "verdict": "",
-            "result": "",
-            "error": "",
-            "failed": "",
-            "driver": "",
-            "cancelling": False,
-        }
-        if not self.store.update_run(run_id, kept.driver, state=RUNNING, total=leaves(now), **values):
-            raise InputError(f"run {run_id!r} was resumed by another process meanwhile; wait for it")
-        return forgotten
+        steps = [row for row in rows if row.outcome is not None and not is_again(row.key, again, round)]
+        questions = [each for each in self.store.questions(run_id) if not is_again(each.step, again, round)]
+        for number in count(2):
+            copy = StoredRun(
+                f"{run_id[:_LONGEST_COPIED_ID]}-{number}",
+                workflow=kept.workflow,
+                source=kept.source,
+                graph=json.dumps(now),
+                call=kept.call,
+                done=len({place_of(row.key)[0] for row in steps}),
+                total=leaves(now),
+            )
+            if self.store.create(copy, steps, questions):
+                return copy.run_id
+        raise AssertionError("unreachable")
 
     def alive(self) -> Collection[str]:
         """Return the ids of the processes whose last heartbeat is recent."""

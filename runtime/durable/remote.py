@@ -31,7 +31,7 @@ MAX_DEATHS = 3
 
 
 class RemoteExecutor:
-    """Execution of a run's operators in workers that serve these operators; see `Remote`.
+    """Execution of a run's operators in workers that serve these operators.
 
     Args:
         dispatch: Requests of this process to workers.
@@ -54,11 +54,11 @@ class RemoteExecutor:
         self._deaths: Mapping[str, Sequence[str]] | None = None
 
     def takes(self, node: Node, scope: Scope) -> bool:
-        """See `Remote.takes`."""
+        """Return True if workers execute this operator."""
         return self._served.address_of(scope, node) is not None
 
     async def outcome_of(self, step_id: str, node: Node, call: OperatorCall, scope: Scope) -> str:
-        """See `Remote.outcome_of`."""
+        """Have workers execute an operator, and return its outcome as text."""
         if self._deaths is None:
             self._deaths = await in_thread(self._store.takeovers_of, step_id.partition(":")[0])
         if len(deaths := self._deaths.get(step_id, ())) >= MAX_DEATHS:
@@ -115,7 +115,7 @@ class RemoteExecutor:
         ]
 
     async def forget(self, step_id: str) -> None:
-        """See `Remote.forget`."""
+        """Delete the outcome of an operator, so that it can be executed again."""
         await self._dispatch.forget(step_id)
 
     async def look_after(self, run_id: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 from pydantic import JsonValue
@@ -27,21 +27,8 @@ from operad.runtime.values.questions import Question
 from operad.runtime.values.schema_check import check_schema
 from operad.runtime.workflow.steps import perform
 
-
-class Remote(Protocol):
-    """Protocol of the execution of a run's operators in workers."""
-
-    def takes(self, node: Node, scope: Scope) -> bool:
-        """Return True if workers execute this operator."""
-        ...
-
-    async def outcome_of(self, step_id: str, node: Node, call: OperatorCall, scope: Scope) -> str:
-        """Have workers execute an operator, and return its outcome as text."""
-        ...
-
-    async def forget(self, step_id: str) -> None:
-        """Delete the outcome of an operator, so that it can be executed again."""
-        ...
+if TYPE_CHECKING:
+    from operad.runtime.durable.remote import RemoteExecutor
 
 
 class Replay:
@@ -60,7 +47,13 @@ class Replay:
     """
 
     def __init__(
-        self, run_id: str, store: Store, codec: Codec, kept: Mapping[str, str], steps: StepWriter, remote: Remote | None
+        self,
+        run_id: str,
+        store: Store,
+        codec: Codec,
+        kept: Mapping[str, str],
+        steps: StepWriter,
+        remote: RemoteExecutor | None,
     ) -> None:
         self.run_id = run_id
         self.failed: list[tuple[BaseException, str]] = []
@@ -114,15 +107,14 @@ class Replay:
         return self._result_of(key, outcome, scope, replayed=False)
 
     async def _perform_in_worker(
-        self, remote: Remote, key: str, node: Node, call: OperatorCall, scope: Scope
+        self, remote: RemoteExecutor, key: str, node: Node, call: OperatorCall, scope: Scope
     ) -> WorkflowMessage:
         """Have a worker do an operator's work."""
         step_id = f"{self.run_id}:{key}"
         text = await remote.outcome_of(step_id, node, call, scope)
         outcome = await in_thread(self._codec.load, text, Outcome)
-        if isinstance(outcome.error, BudgetError) or (
-            outcome.error and lacks_deps(outcome.error)
-        ):  # the resumed run may execute it again
+        error = outcome.error
+        if isinstance(error, BudgetError) or (error and lacks_deps(error)):  # the resumed run may execute it again
             await remote.forget(step_id)
         return self._result_of(key, outcome, scope, replayed=True)
 

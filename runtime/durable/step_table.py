@@ -77,7 +77,6 @@ class StepTable:
         changed = {name: insert.excluded[name] for name in ("outcome", "began", "ended")}
         return insert.on_conflict_do_update(index_elements=["run_id", "key"], set_=changed)
 
-    @retried
     def of_run(self, run_id: str, *, outcomes: bool = False) -> Sequence[StepRow]:
         """Return the operators that drivers of a run have executed, in the order of their start.
 
@@ -92,8 +91,6 @@ class StepTable:
         outcome = table.c.outcome if outcomes else sa.null().label("outcome")
         columns = (table.c.key, table.c.began, table.c.ended, table.c.outcome.is_not(None).label("done"), outcome)
         query = sa.select(*columns).where(table.c.run_id == run_id).order_by(table.c.began)
-        with self.database.reader.connect() as connection:
-            rows = connection.execute(query).all()
         return [
             StepRow(
                 run_id,
@@ -103,18 +100,14 @@ class StepTable:
                 row.ended,
                 DONE if row.done else UNDER_WAY[-1],
             )
-            for row in rows
+            for row in self.database.rows(query)
         ]
 
-    @retried
     def forget(self, run_id: str, keys: Sequence[str]) -> None:
         """Delete the records of operators that drivers of a run have executed."""
         table = self._tables.steps
-        with self.database.engine.begin() as connection:
-            for batch in batched(keys):
-                connection.execute(
-                    self.database.sa.delete(table).where(table.c.run_id == run_id, table.c.key.in_(batch))
-                )
+        delete = self.database.sa.delete(table).where(table.c.run_id == run_id)
+        self.database.change(*(delete.where(table.c.key.in_(batch)) for batch in batched(keys)))
 
 
 def batched(items: Sequence[str], most: int = AT_ONCE) -> Iterator[list[str]]:

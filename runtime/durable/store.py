@@ -18,9 +18,9 @@ from operad.runtime.durable.counted_calls import CountedCalls
 from operad.runtime.durable.database import Database, retried
 from operad.runtime.durable.dbos_tables import DbosTables
 from operad.runtime.durable.event_table import EventTable
-from operad.runtime.durable.rows import LONG, RUNNING, Executor, StoredQuestion, StoredRun, of_row, storable
+from operad.runtime.durable.rows import LONG, RUNNING, Executor, StepRow, StoredQuestion, StoredRun, of_row, storable
 from operad.runtime.durable.schema_version import VERSION, check_not_newer, statements_from
-from operad.runtime.durable.step_table import StepTable, batched
+from operad.runtime.durable.step_table import StepTable
 from operad.runtime.durable.tables import Tables
 from operad.runtime.values.errors import InputError
 
@@ -55,17 +55,19 @@ class Store:
         self.dbos = DbosTables(self.database)
         self.events = EventTable(self.database, self._tables)
         self.calls = CountedCalls(self.database, self._tables)
-        if self.database.with_retries(self._version, patience=0.0) != VERSION:
-            self.database.with_retries(self._migrate, patience=0.0)
-        self.database.with_retries(self._check_columns, patience=0.0)
+        self.database.with_retries(self._set_up, patience=0.0)
 
     def close(self) -> None:
         """Close all connections."""
         self.database.close()
 
-    def _version(self) -> int:
+    def _set_up(self) -> None:
+        """Migrate the tables if necessary, and check them."""
         with self.database.reader.connect() as connection:
-            return self._version_in(connection)
+            version = self._version_in(connection)
+        if version != VERSION:
+            self._migrate()
+        self._check_columns()
 
     def _version_in(self, connection: Any) -> int:
         """Return the version of the tables; 0 if there are none.
@@ -107,15 +109,12 @@ class Store:
 
     # Runs
 
-    @retried
     def run(self, run_id: str) -> StoredRun | None:
         """Return the run with this id, or None."""
         table = self._tables.runs
-        with self.database.reader.connect() as connection:
-            row = connection.execute(self.database.sa.select(table).where(table.c.run_id == run_id)).mappings().first()
-        return None if row is None else of_row(StoredRun, row)
+        rows = self.database.rows(self.database.sa.select(table).where(table.c.run_id == run_id))
+        return of_row(StoredRun, rows[0]._mapping) if rows else None
 
-    @retried
     def runs(self, limit: int | None = None, after: str = "", states: Collection[str] = ()) -> Sequence[StoredRun]:
         """Return runs, the newest first, without their long columns (`LONG`).
 
@@ -131,21 +130,17 @@ class Store:
             query = query.where(sa.tuple_(table.c.created, table.c.run_id) < sa.tuple_(last, after))
         if states:
             query = query.where(table.c.state.in_(states))
-        with self.database.reader.connect() as connection:
-            return [of_row(StoredRun, row) for row in connection.execute(query).mappings()]
+        return [of_row(StoredRun, row._mapping) for row in self.database.rows(query)]
 
-    @retried
     def runs_by_id(self, run_ids: Sequence[str]) -> Sequence[StoredRun]:
         """Return the runs with these ids, without their long columns; missing ones are left out."""
         query = self._select_short().where(self._tables.runs.c.run_id.in_(run_ids))
-        with self.database.reader.connect() as connection:
-            return [of_row(StoredRun, row) for row in connection.execute(query).mappings()]
+        return [of_row(StoredRun, row._mapping) for row in self.database.rows(query)]
 
     def _select_short(self) -> Any:
         """Return a query of all runs without their long columns."""
         return self.database.sa.select(*(column for column in self._tables.runs.c if column.name not in LONG))
 
-    @retried
     def ended(
         self, state: str, *, seconds: float | None = None, but: int | None = None, workflow: str | None = None
     ) -> Sequence[str]:
@@ -166,20 +161,17 @@ class Store:
             query = query.where(table.c.run_id.not_in(newest))
         if seconds is not None:
             query = query.where(table.c.updated <= self.database.clock - seconds)
-        with self.database.reader.connect() as connection:
-            return list(connection.execute(query.order_by(table.c.created.desc(), table.c.run_id.desc())).scalars())
+        return [row[0] for row in self.database.rows(query.order_by(table.c.created.desc(), table.c.run_id.desc()))]
 
-    @retried
     def sources(self, run_ids: Sequence[str]) -> set[str]:
         """Return the distinct sources of these runs."""
         table = self._tables.runs
         query = self.database.sa.select(table.c.source).where(table.c.run_id.in_(run_ids)).distinct()
-        with self.database.reader.connect() as connection:
-            return set(connection.execute(query).scalars())
+        return {row[0] for row in self.database.rows(query)}
 
     @retried
-    def create(self, run: StoredRun) -> bool:
-        """Insert a new run; return False if its id exists."""
+    def create(self, run: StoredRun, steps: Sequence[StepRow] = (), questions: Sequence[StoredQuestion] = ()) -> bool:
+        """Insert a new run, and for a copy the operators and questions of the other run; return False if its id exists."""
         table, sa = self._tables.runs, self.database.sa
         values = {name: storable(getattr(run, name)) for name in StoredRun.__dataclass_fields__} | {
             "created": self.database.clock,
@@ -188,49 +180,38 @@ class Store:
         try:
             with self.database.engine.begin() as connection:
                 connection.execute(sa.insert(table).values(**values))
+                for copied, records in ((self._tables.steps, steps), (self._tables.questions, questions)):
+                    rows = [
+                        {c.name: getattr(each, c.name) for c in copied.c} | {"run_id": run.run_id} for each in records
+                    ]
+                    if rows:
+                        connection.execute(sa.insert(copied), rows)
         except sa.exc.IntegrityError:
             return False
         return True
 
-    @retried
     def take(self, run_id: str, before: str, driver: str) -> bool:
         """Make `driver` the driver of a run instead of `before`; return False if `before` no longer drives the run."""
-        return self._update_run(
-            run_id,
-            before,
-            driver=driver,
-            state=RUNNING,
-            error="",
-            cancelling=False,
-            drives=self._tables.runs.c.drives + 1,
-        )
+        again = {"state": RUNNING, "error": "", "cancelling": False, "drives": self._tables.runs.c.drives + 1}
+        return self.update_run(run_id, before, driver=driver, **again)
 
-    @retried
     def update_run(self, run_id: str, holder: str, **values: object) -> bool:
         """Update columns of a run that `holder` drives; return False if `holder` no longer drives the run."""
-        return self._update_run(run_id, holder, **values)
-
-    def _update_run(self, run_id: str, holder: str, **values: object) -> bool:
         table = self._tables.runs
         change = self.database.sa.update(table).where(table.c.run_id == run_id, table.c.driver == holder)
         values = {name: storable(value) for name, value in values.items()}
-        with self.database.engine.begin() as connection:
-            return connection.execute(change.values(updated=self.database.clock, **values)).rowcount > 0
+        return self.database.change(change.values(updated=self.database.clock, **values))
 
-    @retried
     def request_cancel(self, run_id: str) -> None:
         """Request the driver of a run to cancel it."""
         table = self._tables.runs
-        with self.database.engine.begin() as connection:
-            connection.execute(self.database.sa.update(table).where(table.c.run_id == run_id).values(cancelling=True))
+        self.database.change(self.database.sa.update(table).where(table.c.run_id == run_id).values(cancelling=True))
 
-    @retried
     def forget(self, run_ids: Sequence[str]) -> None:
         """Delete runs with their operators, questions and events."""
         tables = self._tables
-        with self.database.engine.begin() as connection:
-            for table in (tables.steps, tables.questions, tables.takeovers, tables.events, tables.runs):
-                connection.execute(self.database.sa.delete(table).where(table.c.run_id.in_(run_ids)))
+        all_tables = (tables.steps, tables.questions, tables.takeovers, tables.events, tables.runs)
+        self.database.change(*(self.database.sa.delete(each).where(each.c.run_id.in_(run_ids)) for each in all_tables))
 
     @retried
     def digests(self, pattern: str) -> set[str]:
@@ -273,13 +254,11 @@ class Store:
             held = connection.execute(sa.select(runs.c.run_id, runs.c.cancelling).where(runs.c.driver == executor.id))
             return {row[0]: bool(row[1]) for row in held}
 
-    @retried
     def executors(self) -> Sequence[Executor]:
         """Return all known processes, the oldest first."""
         table = self._tables.executors
         query = self.database.sa.select(table, self.database.clock.label("now")).order_by(table.c.started)
-        with self.database.reader.connect() as connection:
-            rows = connection.execute(query).mappings().all()
+        rows = (row._mapping for row in self.database.rows(query))
         return [
             of_row(
                 Executor,
@@ -288,14 +267,14 @@ class Store:
             for row in rows
         ]
 
-    @retried
     def leave(self, executor_id: str) -> None:
         """Remove a process, which then drives no runs, and delete model calls that no longer count against limits."""
-        executors, runs, calls = self._tables.executors, self._tables.runs, self._tables.calls
-        with self.database.engine.begin() as connection:
-            connection.execute(self.database.sa.delete(executors).where(executors.c.id == executor_id))
-            connection.execute(self.database.sa.update(runs).where(runs.c.driver == executor_id).values(driver=""))
-            connection.execute(self.database.sa.delete(calls).where(calls.c.until <= self.database.clock))
+        sa, executors, runs, calls = self.database.sa, self._tables.executors, self._tables.runs, self._tables.calls
+        self.database.change(
+            sa.delete(executors).where(executors.c.id == executor_id),
+            sa.update(runs).where(runs.c.driver == executor_id).values(driver=""),
+            sa.delete(calls).where(calls.c.until <= self.database.clock),
+        )
 
     # Questions
 
@@ -325,34 +304,20 @@ class Store:
             _logger.warning("%s: the answer was to %r; the question is now %r", question.id, row.text, question.text)
         return None
 
-    @retried
     def questions(self, run_id: str) -> Sequence[StoredQuestion]:
         """Return all questions of a run, in the order in which they were asked."""
         table = self._tables.questions
         columns = [table.c[name] for name in StoredQuestion.__dataclass_fields__]
         query = self.database.sa.select(*columns).where(table.c.run_id == run_id).order_by(table.c.asked)
-        with self.database.reader.connect() as connection:
-            return [of_row(StoredQuestion, row) for row in connection.execute(query).mappings().all()]
+        return [of_row(StoredQuestion, row._mapping) for row in self.database.rows(query)]
 
-    @retried
     def answer(self, run_id: str, step: str, question_id: str, answer: str) -> bool:
         """Record an answer; return False if the question already has one, or does not exist."""
         table = self._tables.questions
         change = self.database.sa.update(table).where(
             table.c.run_id == run_id, table.c.step == step, table.c.id == question_id, table.c.answer.is_(None)
         )
-        with self.database.engine.begin() as connection:
-            return connection.execute(change.values(answer=answer, answered=self.database.clock)).rowcount > 0
-
-    @retried
-    def forget_questions(self, run_id: str, steps: Sequence[str]) -> None:
-        """Delete the questions and deaths recorded for operators of a run."""
-        sa, table, deaths = self.database.sa, self._tables.questions, self._tables.takeovers
-        with self.database.engine.begin() as connection:
-            for batch in batched(steps):
-                step_ids = [f"{run_id}:{step}" for step in batch]
-                connection.execute(sa.delete(table).where(table.c.run_id == run_id, table.c.step.in_(batch)))
-                connection.execute(sa.delete(deaths).where(deaths.c.step.in_(step_ids)))
+        return self.database.change(change.values(answer=answer, answered=self.database.clock))
 
     # Take-overs
 
@@ -365,32 +330,24 @@ class Store:
             connection.execute(sa.insert(table).values(**values))
         return self.takeovers(step_id)
 
-    @retried
     def forget_deaths(self, run_id: str) -> None:
         """Delete the deaths recorded for operators of a run."""
         table = self._tables.takeovers
-        with self.database.engine.begin() as connection:
-            connection.execute(self.database.sa.delete(table).where(table.c.run_id == run_id))
+        self.database.change(self.database.sa.delete(table).where(table.c.run_id == run_id))
 
-    @retried
     def takeovers_of(self, run_id: str) -> Mapping[str, Sequence[str]]:
         """Return the ids of the processes that died while executing operators of a run, by step id."""
         table, by_step = self._tables.takeovers, defaultdict[str, list[str]](list)
-        query = (
-            self.database.sa.select(table.c.step, table.c.executor).where(table.c.run_id == run_id).order_by(table.c.at)
-        )
-        with self.database.reader.connect() as connection:
-            for step_id, executor in connection.execute(query):
-                by_step[step_id].append(executor)
+        query = self.database.sa.select(table.c.step, table.c.executor).where(table.c.run_id == run_id)
+        for step_id, executor in self.database.rows(query.order_by(table.c.at)):
+            by_step[step_id].append(executor)
         return by_step
 
-    @retried
     def takeovers(self, step_id: str) -> Sequence[str]:
         """Return the processes that died while executing an operator."""
         table = self._tables.takeovers
         query = self.database.sa.select(table.c.executor).where(table.c.step == step_id).order_by(table.c.at)
-        with self.database.reader.connect() as connection:
-            return list(connection.execute(query).scalars())
+        return [row[0] for row in self.database.rows(query)]
 
 
 def _texts(text: object) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from operad.runtime.durable.database import Database, first_line
 from operad.runtime.durable.database_names import SQLITE
@@ -35,32 +35,6 @@ LONGEST_TEXT = 500
 
 AGAIN = 1.0
 """Seconds between two attempts to receive wake-ups after a failure, and between two checks of the connection."""
-
-
-class Wakeups(Protocol):
-    """Protocol of an object that sends and receives the wake-ups of this process.
-
-    Attributes:
-        listening: True while this process receives wake-ups.
-    """
-
-    listening: bool
-
-    def send(self, topic: str, text: str = "") -> None:
-        """Wake the processes that listen to a topic; call it after the commit of what they read. Never raises."""
-        ...
-
-    def sending(self, topics: Iterable[str]) -> AbstractContextManager[BeforeCommit]:
-        """Return a context for a transaction, at whose commit the processes that listen to topics are woken.
-
-        Returns:
-            A context manager that yields a function to call with the connection of the transaction before its commit.
-        """
-        ...
-
-    def stop(self) -> None:
-        """Stop receiving wake-ups."""
-        ...
 
 
 def wakeups(database: Database, topics: Sequence[str], heard: Heard) -> Wakeups:
@@ -87,8 +61,12 @@ def short(text: str) -> str:
     return "" if len(text.encode(errors="replace")) > LONGEST_TEXT or "\n" in text else text
 
 
-class _Listener:
-    """Thread that listens for wake-ups, and starts again after each failure."""
+class Wakeups:
+    """Wake-ups of this process; a thread listens for them, and starts again after each failure.
+
+    Attributes:
+        listening: True while this process receives wake-ups.
+    """
 
     def __init__(self, topics: Sequence[str], heard: Heard) -> None:
         self.listening = False
@@ -98,6 +76,18 @@ class _Listener:
         self._warned = False
         if topics:
             threading.Thread(target=self._run, name="operad-wakeups", daemon=True).start()
+
+    def send(self, topic: str, text: str = "") -> None:
+        """Wake the processes that listen to a topic; call it after the commit of what they read. Never raises."""
+        raise NotImplementedError
+
+    def sending(self, topics: Iterable[str]) -> AbstractContextManager[BeforeCommit]:
+        """Return a context for a transaction, at whose commit the processes that listen to topics are woken.
+
+        Returns:
+            A context manager that yields a function to call with the connection of the transaction before its commit.
+        """
+        raise NotImplementedError
 
     def _listen(self) -> None:
         """Listen until stopped.
@@ -135,7 +125,7 @@ class _Listener:
             _logger.warning("%s", what)
 
 
-class ServerWakeups(_Listener):
+class ServerWakeups(Wakeups):
     """Wake-ups as notifications of PostgreSQL, received over a separate connection.
 
     Args:
@@ -179,7 +169,7 @@ class ServerWakeups(_Listener):
                     raise ConnectionError("notifications do not arrive; is there a connection pooler in between?")
 
 
-class PipeWakeups(_Listener):
+class PipeWakeups(Wakeups):
     """Wake-ups through named pipes in a folder beside an SQLite file, one per listening process and topic.
 
     Unlike that of a Unix socket, the path of a pipe may have any length. A pipe without a reader is left over from a
@@ -263,9 +253,7 @@ class PipeWakeups(_Listener):
         hidden.unlink(missing_ok=True)
         os.mkfifo(hidden, 0o600)
         try:
-            pipe = os.open(
-                hidden, os.O_RDWR | os.O_NONBLOCK
-            )  # also open for writing, so that reading never hits its end
+            pipe = os.open(hidden, os.O_RDWR | os.O_NONBLOCK)  # also for writing, so that reading never hits its end
             hidden.rename(self._folder / f"{name}.{self._own}")
         finally:
             hidden.unlink(missing_ok=True)

@@ -298,7 +298,7 @@ class Worker:
                 self._stop_lost_work(doing)
                 if now - looked > self.executor.limit / 5:
                     looked = now
-                    self._take_over(self._dead(), now - well_since)
+                    self._take_over(now - well_since)
                 if now - searched > self.executor.limit:
                     searched = now
                     self._give_back_lost()
@@ -311,29 +311,18 @@ class Worker:
         """Stop work that was cancelled, or given to another worker while this process was silent."""
         if not doing:
             return
-        still_mine = {
-            step.workflow_id
-            for step in self._client.list_workflows(
-                workflow_ids=list(doing),
-                status="PENDING",
-                executor_id=self.executor.id,
-                load_input=False,
-                load_output=False,
-            )
-        }
-        for step_id in set(doing) - still_mine:
+        still_mine = self._begun(workflow_ids=list(doing), executor_id=self.executor.id)
+        for step_id in set(doing) - {step.workflow_id for step in still_mine}:
             if task := self._tasks.get(step_id):
                 self._loop.call_soon_threadsafe(task.cancel)
 
+    def _begun(self, **which: Any) -> Sequence[Any]:
+        """Return the requests among some that were begun and have not ended."""
+        return self._client.list_workflows(**which, status="PENDING", load_input=False, load_output=False)
+
     def _give_back_lost(self) -> None:
         """Give back requests of this worker that are not executed: dbos lost them when the database failed."""
-        mine = self._client.list_workflows(
-            status="PENDING",
-            executor_id=self.executor.id,
-            queue_name=list(self.executor.queues),
-            load_input=False,
-            load_output=False,
-        )
+        mine = self._begun(executor_id=self.executor.id, queue_name=list(self.executor.queues))
         idle = {step.workflow_id: step.queue_name or "" for step in mine if step.workflow_id not in self._tasks}
         for step_id in self._idle & idle.keys():
             if self._return_to(idle[step_id], step_id, self.executor.id):
@@ -348,17 +337,13 @@ class Worker:
             self._wakeups.send(queue)
         return returned
 
-    def _dead(self) -> list[Executor]:
-        executors = self._store.executors()
-        return [executor for executor in executors if executor.kind == "worker" and self._watch.is_dead(executor)]
-
-    def _take_over(self, dead: Sequence[Executor], well: float) -> None:
+    def _take_over(self, well: float) -> None:
         """Give requests of dead workers back to the queue, if this worker has been well for long enough.
 
         Args:
-            dead: The dead workers.
             well: Seconds since which this worker has had regular heartbeats and a working database.
         """
+        dead = [each for each in self._store.executors() if each.kind == "worker" and self._watch.is_dead(each)]
         if not dead or well <= self.executor.limit:
             return
         self._give_back([executor.id for executor in dead], died=True)
@@ -368,14 +353,7 @@ class Worker:
 
     def _give_back(self, executor_ids: Sequence[str], *, died: bool = False) -> None:
         """Give the unfinished requests of workers back; if they `died`, give up requests with too many deaths."""
-        begun = self._client.list_workflows(
-            status="PENDING",
-            executor_id=list(executor_ids),
-            queue_name=list(self.executor.queues),
-            load_input=False,
-            load_output=False,
-        )
-        for step in begun:
+        for step in self._begun(executor_id=list(executor_ids), queue_name=list(self.executor.queues)):
             step_id, queue = step.workflow_id, step.queue_name or ""
             if died:
                 run_id = step_id.partition(":")[0]

@@ -18,10 +18,7 @@ from operad.runtime.events.context import (
     enter,
     heard,
 )
-from operad.runtime.events.log import (
-    Buffer,
-    RunLog,
-)
+from operad.runtime.events.log import RunLog
 from operad.runtime.events.types import (
     CANCELLED,
     AnswerRejected,
@@ -65,7 +62,6 @@ __all__ = [
     "CANCELLED",
     "AnswerRejected",
     "BlameUnknown",
-    "Buffer",
     "CacheHit",
     "Event",
     "FellBack",

@@ -17,7 +17,20 @@ from msgspec import Struct
 from pydantic import JsonValue
 
 from operad.runtime.events.log import RunLog
-from operad.runtime.events.types import Event, Interrupted, ModelAnswered, ModelAsked, Resumed, TokenStreamed
+from operad.runtime.events.tool_calls import ToolCalls
+from operad.runtime.events.types import (
+    CacheHit,
+    Event,
+    FellBack,
+    Interrupted,
+    ModelAnswered,
+    ModelAsked,
+    OperatorRetried,
+    Resumed,
+    TokenStreamed,
+    ToolCalled,
+    ToolReturned,
+)
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import NO_USAGE, Job, StepRecord, Usage, WorkflowMessage
 
@@ -53,8 +66,12 @@ class StepJournal(Protocol):
 
 
 class RunInProgress(Protocol):
-    """A run, as seen by code inside it."""
+    """A run, as seen by code inside it; see `operad.runtime.workflow.run.Run`."""
 
+    build: Any
+    budget: Budget
+    connections: Any
+    insights: Any
     log: RunLog
     outer: Scope | None
     deps: Any
@@ -79,21 +96,6 @@ class RunInProgress(Protocol):
     @property
     def workflow(self) -> str:
         """The name of the workflow."""
-        ...
-
-    @property
-    def budget(self) -> Budget:
-        """The budget."""
-        ...
-
-    @property
-    def connections(self) -> object:
-        """The open tool sources: a `Connections`."""
-        ...
-
-    @property
-    def insights(self) -> object | None:
-        """The insights of earlier runs: a `RunInsights`; None for a run without them."""
         ...
 
     def transcript(self) -> tuple[StepRecord, ...]:
@@ -139,6 +141,7 @@ class Scope(Struct, kw_only=True, eq=False):
         works: Number of concurrent parts of the operator that work meanwhile; see `at_work`.
         questions: Number of questions that the operator has asked.
         runs_workflows: True if the operator only runs workflows, whose operators take places of their own.
+        tool_calls: Tool calls of the attempt, also of operators inside; None without any.
         kept: Events to be kept with the operator's message; None if no message is kept.
         heard: True if events have listeners or are kept; if not, events that are costly to create can be omitted.
         key: Key of the operator in the run, if the enclosing operators are in another process.
@@ -158,6 +161,7 @@ class Scope(Struct, kw_only=True, eq=False):
     works: int = 0
     questions: int = 0
     runs_workflows: bool = False
+    tool_calls: ToolCalls | None = None
     kept: list[Event] | None = None
     heard: bool = False
     key: str = ""
@@ -213,7 +217,24 @@ class Scope(Struct, kw_only=True, eq=False):
         """Write an event of this scope."""
         if self.kept is not None and not isinstance(event, TokenStreamed | ModelAsked | Interrupted | Resumed):
             self.kept.append(event)
+        if isinstance(event, ToolCalled | ToolReturned):
+            self._note_tool(event)
+        elif isinstance(event, OperatorRetried | FellBack):
+            self.tool_calls = None
+        elif isinstance(event, CacheHit):
+            self.tool_calls = ToolCalls(cached=True)
         self.run.log.write(event, self.path, self.operator_id, self.round, self.attempt)
+
+    def _note_tool(self, event: ToolCalled | ToolReturned) -> None:
+        """Note a tool call in this scope and, once it has ended, in the enclosing ones."""
+        calls = self.tool_calls = self.tool_calls or ToolCalls()
+        if isinstance(event, ToolCalled):
+            calls.begin(event)
+            return
+        line = calls.end(event)
+        for scope in self.outwards():
+            scope.tool_calls = scope.tool_calls or ToolCalls()
+            scope.tool_calls.add(line)
 
     def charge(self, usage: Usage) -> None:
         """Add usage to this operator, the enclosing operators, and their runs.

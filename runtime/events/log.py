@@ -8,26 +8,17 @@ import logging
 import time
 from contextlib import suppress
 from threading import RLock
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from operad.runtime.events.types import Event, Listener
 from operad.runtime.values.errors import InvalidError, Issue
 
+if TYPE_CHECKING:
+    from operad.runtime.events.stream import Buffer
+
 _logger = logging.getLogger(__name__)
-
-
-class Buffer(Protocol):
-    """A listener that may lag behind."""
-
-    async def room(self) -> None:
-        """Wait until the buffer has room for more events."""
-        ...
-
-    def put(self, event: Event) -> None:
-        """Add an event."""
-        ...
 
 
 class RunLog:

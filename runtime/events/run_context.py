@@ -19,11 +19,11 @@ D = TypeVar("D", default=Any, covariant=True)
 
 _START = "RunContext["
 _MODULE = re.compile(r"\b(\w+\.)+")
-_OPTIONAL = re.compile(r"None|NoneType|Any|Optional\[.*\]")
+_OPTIONAL = re.compile(r"None|NoneType|Any|object|[~+-]\w+|Optional\[.*\]")
 
 
 class MissingDepsError(InputError):
-    """A function takes `RunContext.deps`, and the run has none.
+    """A function or a tool takes `RunContext.deps`, and the run has none.
 
     Example:
         @operator
@@ -32,9 +32,19 @@ class MissingDepsError(InputError):
 
         try:
             Workflow(count).run("Count.")  # without deps=["a", "b"]
-        except OperatorError as error:
-            print(isinstance(error.__cause__, MissingDepsError))
+        except MissingDepsError as error:
+            print(error)
     """
+
+    @classmethod
+    def of(cls, operator_id: str, deps_type: str) -> MissingDepsError:
+        """Return the error of an operator, or outside of runs of a function, that requires deps of a type."""
+        who = f"operator {operator_id!r}" if operator_id else "a function"
+        return cls(
+            f"{who} takes deps ({deps_type}), and this run has none: give them to run, arun, start, stream, chat or "
+            "as_awel: flow.run(job, deps=…). They are not stored: a durable run that is resumed needs them again, and "
+            "workers have none"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +92,7 @@ class RunContext(Generic[D]):
         scope = events.current_scope()
         deps: Any = scope.run.deps if scope else None
         if deps is None and (wanted := deps_in(annotation)):
-            raise MissingDepsError(
-                f"a function takes deps ({wanted}), and this run has none: give them to run, arun, start, stream or chat: "
-                "flow.run(job, deps=…). They are not stored: a durable run that is resumed needs them again, and workers "
-                "have none"
-            )
+            raise MissingDepsError.of(scope.operator_id if scope else "", wanted)
         if scope is None:
             return RunContext(lesson=lesson or "")
         return RunContext(

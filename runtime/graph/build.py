@@ -37,6 +37,17 @@ class Node:
     places: Limiter | None = None
 
 
+def ports_of_edges(
+    before: Mapping[str, Mapping[str, Collection[str]]],
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return the ports of the edges to each operator, by predecessor; edges without ports are left out."""
+    named = {
+        key: {parent: tuple(sorted(ports)) for parent, ports in parents.items() if ports}
+        for key, parents in before.items()
+    }
+    return {key: ports for key, ports in named.items() if ports}
+
+
 @dataclass(frozen=True)
 class Build:
     """Immutable workflow that is ready to run, shared by all its runs.
@@ -131,11 +142,7 @@ class Build:
     @cached_property
     def ports(self) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
         """Ports of the edges to each operator, by predecessor; edges without ports are left out."""
-        named = {
-            key: {parent: tuple(sorted(ports)) for parent, ports in before.items() if ports}
-            for key, before in self.graph.before.items()
-        }
-        return {key: ports for key, ports in named.items() if ports}
+        return ports_of_edges(self.graph.before)
 
     @cached_property
     def event_fields(self) -> Mapping[str, Any]:

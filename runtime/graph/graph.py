@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from graphlib import CycleError
 from typing import Protocol
 
+from operad.runtime.graph.edges import is_executable
 from operad.runtime.graph.fallbacks import fallback_issues
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.graph.schedule import Join, Plan, Ports, children_of, reachable
 from operad.runtime.policies.policy import Policy
-from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
+from operad.runtime.values.errors import Hints, InvalidError, Issue, did_you_mean
 
 END = "<end>"
 """Id of the node that ends a workflow: it joins the verdicts, or the messages of end operators without evaluators."""
@@ -94,6 +95,18 @@ class WorkflowGraph:
         """True if the only operator without successors is a map, whose answer is a list."""
         return [self.operators[tail].gives_items for tail in self.tails] == [True]
 
+    def inputs_read(self, is_first: bool = True) -> Set[str] | None:
+        """Return the names of the inputs of the job that the operators read; None if one of them may read any input.
+
+        Args:
+            is_first: False if operators of workflows around this one come before it.
+        """
+        if any(is_executable(policy.fallback) for policy in self.policies.values()):
+            return None
+        read = [operator.inputs_read(is_first and not self.before[key]) for key, operator in self.operators.items()]
+        read += [evaluator.inputs_read(is_first=False) for evaluator in self.evaluators]
+        return None if None in read else {name for names in read for name in names or ()}
+
     def plan(self, name: str) -> Plan:
         """Return the plan of the graph: the operators, then the evaluators after the tails, and the node `END`.
 
@@ -103,12 +116,10 @@ class WorkflowGraph:
         Raises:
             InvalidError: `check` finds issues; the error lists all of them.
         """
-        issues = self.check()
-        if issues:
+        issues, plan = self._checked()
+        if issues or plan is None:
             raise InvalidError(f"workflow {name!r} cannot be built", issues)
-        tails, evaluators = self.tails, [evaluator.get_id() for evaluator in self.evaluators]
-        before = {**self.before, **dict.fromkeys(evaluators, tails), END: evaluators or tails}
-        return Plan(before, self.joins, self._ports())
+        return plan
 
     def check(self) -> list[Issue]:
         """Return all issues of the graph.
@@ -116,6 +127,10 @@ class WorkflowGraph:
         Issues are: no operators, duplicate and unknown ids, unknown ports, cycles, operators that can never run,
         messages that are read before they exist, and the issues that operators and evaluators report themselves.
         """
+        return self._checked()[0]
+
+    def _checked(self) -> tuple[list[Issue], Plan | None]:
+        """Return all issues of the graph, and its plan if there are none."""
         issues = [] if self.operators else [Issue("no-operators", "add at least one operator")]
         issues += [
             Issue(
@@ -134,11 +149,12 @@ class WorkflowGraph:
             taken.add(evaluator_id)
         if END in self.operators:
             issues.append(Issue("duplicate-id", "this id is reserved for the end of the workflow", END))
+        hints = Hints()
         missing = [(node_id, p) for node_id, parents in self.before.items() for p in parents if p not in self.operators]
         issues += [
             Issue(
                 "unknown-operator",
-                f"operator {parent!r} comes before it but was never added{did_you_mean(parent, self.operators)}",
+                f"operator {parent!r} comes before it but was never added{hints.near(parent, self.operators)}",
                 node_id,
             )
             for node_id, parent in missing
@@ -148,24 +164,27 @@ class WorkflowGraph:
             for node_id in self.before
             if node_id not in self.operators
         ]
-        # Operators with the same id are left out: it is unknown which of them an edge belongs to.
-        unique = self.before.keys() - self.duplicate_ids
-        known = {
-            node_id: [parent for parent in parents if parent in unique]
-            for node_id, parents in self.before.items()
-            if node_id in unique
-        }
         try:
-            plan = Plan(known)
+            plan = None if issues else self._plan()
+            if issues:
+                # Operators with the same id are left out: it is unknown which of them an edge belongs to.
+                known = {key: before for key, before in self.before.items() if key not in self.duplicate_ids}
+                Plan({key: [parent for parent in before if parent in known] for key, before in known.items()})
         except CycleError as error:
             along = " → ".join(error.args[1])
             issues.append(Issue("cycle", f"the operators wait for each other: {along}; remove one of these edges"))
-        else:
-            if not issues and self._ports():
-                issues += self._unknown_port_issues() or self._never_run_issues(plan)
-            issues += self._operator_issues()
-            return issues or self._read_too_early_issues(plan)
-        return issues + self._operator_issues()
+            return issues + self._operator_issues(), None
+        if plan is not None and plan.ports:
+            issues += self._unknown_port_issues() or self._never_run_issues(plan)
+        issues += self._operator_issues()
+        if plan is not None and not issues:
+            issues = self._read_too_early_issues(plan)
+        return issues, plan
+
+    def _plan(self) -> Plan:
+        tails, evaluators = self.tails, [evaluator.get_id() for evaluator in self.evaluators]
+        before = {**self.before, **dict.fromkeys(evaluators, tails), END: evaluators or tails}
+        return Plan(before, self.joins, self._ports())
 
     def _read_too_early_issues(self, plan: Plan) -> list[Issue]:
         """Return an issue for each operator that reads the message of one that does not come before it."""
@@ -178,7 +197,7 @@ class WorkflowGraph:
                 node_id,
             )
             for node_id, operator in self.operators.items()
-            if (reads := [read for read in operator.reads if read in number])
+            if (reads := [read for read in operator.reads if read in self.operators])
             for ancestors in [plan.ancestors([number[node_id]], among=all_nodes) - {number[node_id]}]
             for read in reads
             if number[read] not in ancestors

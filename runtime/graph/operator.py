@@ -16,6 +16,7 @@ from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, Issue
+from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import plain_value
 
@@ -58,6 +59,8 @@ class BaseOperator(Step[T]):
     gives_verdict: ClassVar[bool] = True
     sequential: ClassVar[bool] = False
     gives_items: bool = False
+    _id: str
+    _settled: bool = True  # False for an automatically chosen `_id`, which is not unique yet
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -135,6 +138,19 @@ class BaseOperator(Step[T]):
         return False
 
     @property
+    def deps_type(self) -> str:
+        """Name of the type of the deps without which the operator cannot run; empty if it needs none."""
+        return ""
+
+    def inputs_read(self, is_first: bool) -> Collection[str] | None:
+        """Return the names of the inputs of the job that the operator reads; None if it may read any of them.
+
+        Args:
+            is_first: True if no operator comes before it, also not before the workflows around it.
+        """
+        return None
+
+    @property
     def runs_workflows(self) -> Sequence[HasGraph] | None:
         """Workflows that the operator consists of; None for an operator that does work of its own.
 
@@ -152,6 +168,11 @@ class BaseOperator(Step[T]):
     def answer_type(self) -> Any:
         """Type of the operator's answers, for checks before a run; None if unknown."""
         return None
+
+    @property
+    def has_tools(self) -> bool:
+        """True if the operator offers tools to a model, so that an evaluator is told which of them were called."""
+        return False
 
     @property
     def added(self) -> Any:
@@ -209,6 +230,8 @@ class BaseOperator(Step[T]):
 
     def settle_id(self, is_taken: Callable[[str], bool]) -> None:
         """Make an automatically chosen id different from the ids that are taken in a workflow."""
+        if not self._settled:
+            self._id, self._settled = settled_id(self._id, is_taken), True
 
     def read_output(self, message: WorkflowMessage) -> T:
         """Return the answer in a message of the operator.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from typing import cast
 
 from operad.runtime.events import (
     Event,
@@ -14,7 +13,6 @@ from operad.runtime.events import (
     RunFinished,
     RunStarted,
     WorkflowEntered,
-    current_scope,
 )
 from operad.runtime.knowledge.insights import (
     LONGEST_LESSON,
@@ -130,9 +128,3 @@ class RunInsights:
         if not self._failed:
             self._failed = True
             _logger.warning("the run continues without insights: %s", error)
-
-
-def current_insights() -> RunInsights | None:
-    """Return the insights of the run that the current code belongs to."""
-    scope = current_scope()
-    return cast("RunInsights | None", scope.run.insights) if scope else None

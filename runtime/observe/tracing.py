@@ -47,6 +47,8 @@ _MOST_OF_AN_ERROR = 4_000
 class OpenTelemetryListener:
     """Listener of a workflow that exports its runs as OpenTelemetry spans in OpenInference's conventions.
 
+        flow = Workflow(facts >> answer, listeners=[OpenTelemetryListener()])
+
     There are spans for the run, rounds, operators, items of maps, calls of models and tools, searches and questions.
 
     The span of an operator or a tool is OpenTelemetry's current span while the operator or tool runs, so that spans of

@@ -6,8 +6,10 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
+from operad.runtime.events.tool_calls import MORE_CALLS
 from operad.runtime.knowledge.knowledge import Insight, Passage
 from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.values.errors import InputError
@@ -19,6 +21,9 @@ _logger = logging.getLogger(__name__)
 
 MATERIAL_BUDGET = 200_000
 """Maximum length in characters of all files of a task in a prompt, and of the transcript for an evaluator."""
+
+TOOL_CALLS_BUDGET = 20_000
+"""Maximum length in characters of all tool calls in the transcript for an evaluator."""
 
 MOST_OF_AN_ITEM = 500
 """Maximum length of the excerpt of a map's item, in characters, that identifies the item beside its result."""
@@ -258,14 +263,27 @@ def _transcript(task: Task, budget: int) -> Iterator[str]:
     max_length = _fair_share(
         [len(text) for step, message_text in steps for text in (step.instruction, message_text)], budget
     )
+    calls_length = _fair_share([len("\n".join(step.tool_calls or ())) for step, _ in steps], TOOL_CALLS_BUDGET)
     for step, message_text in steps:
-        if step.operator_id in shown_ids and not step.instruction:
+        if step.operator_id in shown_ids and not step.instruction and step.tool_calls is None:
             continue
         parts = [f"Instruction:\n{fence(cut(step.instruction, max_length))}"] if step.instruction else []
+        if step.tool_calls is not None:
+            parts += [_tool_calls(step.tool_calls, calls_length)]
         parts += [f"Result:\n{fence(cut(message_text, max_length))}"] if message_text else []
         parts += ["Result: shown above"] if step.operator_id in shown_ids else []
         after = f" (after {', '.join(step.before)})" if step.before else ""
         yield _titled(f"{step.operator_id}{after}", "\n".join(parts))
+
+
+def _tool_calls(calls: Sequence[str], most: int) -> str:
+    """Return the list of an operator's tool calls, cut after a whole line to `most` characters."""
+    if not calls:
+        return "Tool calls: none"
+    ends = accumulate(len(call) + 1 for call in calls)
+    shown = [call for call, end in zip(calls, ends, strict=True) if end <= most + 1]
+    lines = [*shown, *[MORE_CALLS] * (len(shown) < len(calls))]
+    return "Tool calls:\n" + fence("\n".join(lines))
 
 
 def _fair_share(lengths: Iterable[int], budget: int) -> int:

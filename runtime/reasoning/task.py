@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from pydantic import Field, JsonValue
 
@@ -68,6 +69,11 @@ class Task(Record):
     lesson: str = ""
     files: tuple[FileDescriptor, ...] = ()
     check: Callable[[str], object] | None = Field(default=None, exclude=True, repr=False)
+
+    def __getstate__(self) -> dict[Any, Any]:
+        """Return the state to pickle: without `check`, which is a part of the process."""
+        state = super().__getstate__()
+        return {**state, "__dict__": {**state["__dict__"], "check": None}}
 
     def shown(self) -> dict[str, JsonValue]:
         """Return the task as plain values for display, without empty fields."""

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from types import TracebackType
-from typing import cast
 
 from operad.runtime.events import current_scope
 from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource
@@ -22,7 +21,7 @@ def connections() -> Connections:
         tools = await opened.tools(toolkit.recommend(actions).tools)
     """
     scope = current_scope()
-    return cast("Connections", scope.run.connections) if scope else Connections()
+    return scope.run.connections if scope else Connections()
 
 
 class Connections:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+from importlib import import_module
+from operator import attrgetter
 from types import MethodType
-from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
@@ -13,7 +15,9 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from operad.runtime.events.run_context import RunContext
 from operad.runtime.tools.docstring import Docstring
+from operad.runtime.values.answer_slips import readings
 from operad.runtime.values.errors import ToolError, did_you_mean
+from operad.runtime.values.json_schema import EndlessSchemaError, schema_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -47,6 +51,7 @@ class Signature:
         Raises:
             ToolError: A parameter cannot be given by name, or its type has no JSON Schema.
         """
+        self._function = function
         self.name = name or _name_of(function)
         docstring = Docstring.parse(_docstring_of(function))
         self.description = docstring.text
@@ -70,6 +75,9 @@ class Signature:
         for name, schema in self.schema["properties"].items():
             if description := docstring.arguments.get(name):
                 schema.setdefault("description", description)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _signature_of, (by_name(self._function), self.name)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given arguments, converted to the annotated types.
@@ -151,6 +159,69 @@ class _ArgumentsSchema(GenerateJsonSchema):
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
+
+
+def checked_by_schema(tool: str, schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments that fit the JSON Schema of a tool, with slips such as ``"10"`` for a number read.
+
+    Raises:
+        ToolError: The arguments do not fit the schema, or the schema is not usable.
+    """
+    from jsonschema import Draft202012Validator, SchemaError
+    from jsonschema.validators import validator_for
+    from referencing.exceptions import Unresolvable
+
+    try:
+        validator_for(schema, default=Draft202012Validator).check_schema(schema)
+        errors = schema_errors(schema, arguments)
+        for read in readings(errors, schema, arguments):
+            if not schema_errors(schema, read):
+                return read
+    except (SchemaError, Unresolvable, EndlessSchemaError, RecursionError) as error:
+        raise ToolError(f"tool {tool!r}: its parameters are not a usable JSON Schema: {error}") from error
+    except OverflowError as error:
+        raise ToolError(f"tool {tool!r} was called with a number that is too large") from error
+    known = list(schema.get("properties", {}))
+    faults: dict[str, None] = {}
+    for error in errors:
+        if error.validator == "additionalProperties" and not error.path:
+            faults |= dict.fromkeys(unknown_argument(name, known) for name in arguments if name not in known)
+        elif error.validator == "required" and not error.path:
+            faults |= dict.fromkeys(missing_argument(name) for name in schema["required"] if name not in arguments)
+        else:
+            faults[wrong_argument(error.path, error.message) if error.path else error.message] = None
+    if faults:
+        raise wrong_arguments(tool, faults)
+    return arguments
+
+
+class FunctionName(NamedTuple):
+    """Name of a function in a pickle, also of one that a decorator such as ``@tool`` replaced in its module."""
+
+    module: str
+    name: str
+
+
+def by_name(function: Callable[..., Any]) -> Any:
+    """Return the name of a function of a module; any other callable is returned as it is."""
+    name = FunctionName(getattr(function, "__module__", None) or "", getattr(function, "__qualname__", ""))
+    try:
+        return name if named(name) is function else function
+    except (ImportError, AttributeError):
+        return function
+
+
+def named(function: Any) -> Any:
+    """Return the function with a name; anything else is returned as it is."""
+    if not isinstance(function, FunctionName):
+        return function
+    found = attrgetter(function.name)(import_module(function.module))
+    return getattr(found, "function", found)
+
+
+def _signature_of(function: Any, name: str) -> Signature:
+    """Return the signature of a function that is given by its name, as in a pickle."""
+    return Signature(named(function), name)
 
 
 def is_context(annotation: Any) -> bool:

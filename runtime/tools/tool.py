@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from typing_extensions import ParamSpec, TypeVar
 
 from operad.runtime.events import current_scope
-from operad.runtime.events.run_context import RunContext
+from operad.runtime.events.run_context import RunContext, deps_in
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.duration import Duration, in_seconds
 from operad.runtime.policies.policy import Timeout
@@ -23,14 +23,12 @@ from operad.runtime.tools.approval import Approve, approve, check_condition, is_
 from operad.runtime.tools.result_text import as_text
 from operad.runtime.tools.signature import (
     Signature,
-    missing_argument,
-    unknown_argument,
-    wrong_argument,
-    wrong_arguments,
+    by_name,
+    checked_by_schema,
+    named,
 )
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import ToolError, describe, did_you_mean
-from operad.runtime.values.json_schema import EndlessSchemaError, schema_errors
 from operad.runtime.values.message import new_id
 from operad.runtime.values.sync import in_function_thread
 from operad.runtime.values.value import Value
@@ -83,6 +81,14 @@ class Tool(Value, Generic[P, R]):
 
     _indifferent = Value._indifferent | {"approve"}
     _signature: Signature | None = PrivateAttr(default=None)
+
+    def __getstate__(self) -> dict[Any, Any]:
+        state = super().__getstate__()
+        return {**state, "__dict__": {**state["__dict__"], "function": by_name(self.function)}}
+
+    def __setstate__(self, state: dict[Any, Any]) -> None:
+        fields = state["__dict__"]
+        super().__setstate__({**state, "__dict__": {**fields, "function": named(fields["function"])}})
 
     @model_validator(mode="after")
     def _check_condition(self) -> Tool[P, R]:
@@ -160,6 +166,11 @@ class Tool(Value, Generic[P, R]):
             raise ToolError(f"tool {name!r}: module {module_path!r} does not import: {describe(error)}") from error
         return tool_in(module, module_path, name, description)
 
+    @property
+    def deps_type(self) -> str:
+        """Name of the type of the deps without which the tool cannot be called; empty if it needs none."""
+        return deps_in(self._signature.context_type) if self._signature else ""
+
     async def call(self, arguments: Mapping[str, Any]) -> Any:
         """Validate the arguments, then call the function; a sync one runs in a thread.
 
@@ -204,9 +215,7 @@ class Tool(Value, Generic[P, R]):
         """Return the arguments of a call, converted to the annotated types; see `call` for the errors."""
         if self._signature:
             return self._signature.validate(arguments)
-        checked = dict(arguments)
-        _check_arguments(self.name, self.parameters, checked)
-        return checked
+        return checked_by_schema(self.name, self.parameters, dict(arguments))
 
     async def _call_in_time(self, checked: dict[str, Any]) -> Any:
         """Call the function with valid arguments, within the timeout; see `call` for the errors."""
@@ -401,36 +410,6 @@ def as_tools(given: Any) -> Any:
     if isinstance(given, str | Mapping | Value) or not isinstance(given, Iterable):
         raise ToolError(f"tools: expected a list of functions and tools, got {short_repr(cast('object', given))}")
     return tuple(each if isinstance(each, ToolGroup) else tool_of(each) for each in cast("Iterable[Any]", given))
-
-
-def _check_arguments(tool: str, schema: dict[str, Any], arguments: dict[str, Any]) -> None:
-    """Check arguments by the JSON Schema of a tool.
-
-    Raises:
-        ToolError: The arguments do not fit the schema, or the schema is not usable.
-    """
-    from jsonschema import Draft202012Validator, SchemaError
-    from jsonschema.validators import validator_for
-    from referencing.exceptions import Unresolvable
-
-    try:
-        validator_for(schema, default=Draft202012Validator).check_schema(schema)
-        errors = schema_errors(schema, arguments)
-    except (SchemaError, Unresolvable, EndlessSchemaError, RecursionError) as error:
-        raise ToolError(f"tool {tool!r}: its parameters are not a usable JSON Schema: {error}") from error
-    except OverflowError as error:
-        raise ToolError(f"tool {tool!r} was called with a number that is too large") from error
-    known = list(schema.get("properties", {}))
-    faults: dict[str, None] = {}
-    for error in errors:
-        if error.validator == "additionalProperties" and not error.path:
-            faults |= dict.fromkeys(unknown_argument(name, known) for name in arguments if name not in known)
-        elif error.validator == "required" and not error.path:
-            faults |= dict.fromkeys(missing_argument(name) for name in schema["required"] if name not in arguments)
-        else:
-            faults[wrong_argument(error.path, error.message) if error.path else error.message] = None
-    if faults:
-        raise wrong_arguments(tool, faults)
 
 
 def _call_in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:

@@ -8,9 +8,13 @@ a boolean                               ``"true"`` or ``"false"``               
 one of several texts: ``good | bad``    one of them in another case, or with spaces around    ``"good"``
 a list                                  one item: one of several texts, a number, a           ``[3]``
                                         boolean, or an object with all required keys
+a single field, for a number, a         the value without JSON: ``good``, ``10``, or a list of        ``{"kind":
+boolean, one of several texts or a      at least two lines that all begin with ``-``, ``*``, ``•``    "good"}``
+list                                    or, in order, with numbers
 ======================================  ====================================================  =============
 
-All other faults remain. A free text is not read as a list of texts, because ``"none"`` and ``"a, b"`` are not one item.
+All other faults remain. A free text is not read as a list of texts, because ``"none"`` and ``"a, b"`` are not one item,
+nor are lines without such marks, which may be the sentences of a text.
 An answer that is one item of the requested list is not read as the list, because it may be the first of several.
 """
 
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 MAX_SLIPS = 200
 """Maximum number of faults of an answer in which slips are searched for."""
 
+_ITEM = re.compile(r"([-*•]|[0-9]+[.)])[ \t]+(\S.*)")
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
@@ -53,6 +58,25 @@ def readings(errors: Sequence[ValidationError], schema: Mapping[str, Any], value
     for path in sorted(by_path, key=len, reverse=True):
         value = _replaced(value, path, *by_path[path].values())
     return [value]
+
+
+def values_alone(text: str) -> Iterator[Any]:
+    """Yield the values that a text may stand for as a part of an object: a JSON value, the text, the items of a list."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = text
+    if not isinstance(value, dict):  # which may be the first item of a list
+        yield value
+    items = [_ITEM.fullmatch(line.rstrip()) for line in text.splitlines() if line.strip()]
+    marks = [item[1] for item in items if item]
+    if len(items) > 1 and marks in ([items[0] and items[0][1]] * len(items), *_numbered(len(items))):
+        yield [item[2] for item in items if item]
+
+
+def _numbered(count: int) -> Iterator[list[str]]:
+    """Yield the marks of a numbered list: ``1.``, ``2.``, or ``1)``, ``2)``."""
+    return ([f"{number}{sign}" for number in range(1, count + 1)] for sign in ".)")
 
 
 def _part_readings(error: ValidationError, schema: Mapping[str, Any]) -> Iterator[Any]:

@@ -286,12 +286,15 @@ class StepRecord(Record):
         instruction: Purpose of the operator; empty if it declares none.
         before: Ids of the direct predecessors.
         message: Message of the operator.
+        tool_calls: Tool calls of the operator's last attempt, and of operators inside it, one line each: the tool, and
+            the first characters of its arguments and of its result or error. None for an operator without tools.
     """
 
     operator_id: str
     instruction: str = ""
     before: tuple[str, ...] = ()
     message: WorkflowMessage = WorkflowMessage()
+    tool_calls: tuple[str, ...] | None = None
 
 
 class Turn(Value):

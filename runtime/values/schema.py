@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from operad.runtime.values.answer_json import candidates, refuse_constant, unfenced
-from operad.runtime.values.answer_slips import readings
+from operad.runtime.values.answer_slips import readings, values_alone
 from operad.runtime.values.errors import AnswerError, InvalidError, Issue
 from operad.runtime.values.form_text import (
     AND_SO_ON,
@@ -34,6 +34,7 @@ from operad.runtime.values.schema_check import (
     check_schema,
     holds_more_than,
     invalid_schema,
+    is_strict,
     without_middle,
 )
 
@@ -216,38 +217,27 @@ def validate(schema: Schema, text: str, *, repair: bool = True) -> Any:
         if not violations:
             return value
         unfit.append((value, errors, violations))
-    read = (each for value, errors, _ in unfit if repair for each in readings(errors, schema, value))
+    alone = _only_field(schema, text) if repair else []
+    misread = [(value, errors) for value, errors, _ in unfit] + [(each, _violations(schema, each)[0]) for each in alone]
+    read = [*alone, *(each for value, errors in misread if repair for each in readings(errors, schema, value))]
     fitting = {json.dumps(each): each for each in read if not faults(schema, each)}
     if len(fitting) == 1:
         return fitting.popitem()[1]
     raise SchemaMismatch("\n".join(unfit[0][2]) if unfit else "the answer holds no JSON; answer with JSON alone")
 
 
+def _only_field(schema: Schema, text: str) -> list[Schema]:
+    """Return the answers that a text may stand for as the value of the only field; none if any text is such a value."""
+    names = list(schema.get("properties", ()))
+    if schema.get("type") != "object" or len(names) != 1 or not faults(schema, {names[0]: "any text"}):
+        return []
+    return [{names[0]: value} for value in values_alone(unfenced(text.strip()))]
+
+
 def response_format(schema: Schema) -> dict[str, Any]:
     """Return the protocol's ``response_format`` for a schema; strict if the schema permits."""
     strict = schema.get("type") == "object" and is_strict(schema)
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": strict}}
-
-
-def is_strict(schema: Any) -> bool:
-    """Return True if an endpoint can enforce the schema strictly: all objects closed, all keys required."""
-    if not isinstance(schema, dict):
-        return False
-    schema = cast("Schema", schema)
-    if schema.keys() & {"oneOf", "allOf", "not", "if", "patternProperties", "prefixItems", "default"}:
-        return False
-    if not schema.keys() & {"type", "enum", "const", "anyOf", "$ref"}:
-        return False
-    parts: list[Any] = [*schema.get("anyOf", ()), *schema.get("$defs", {}).values()]
-    types = schema.get("type", ())
-    if "object" in ([types] if isinstance(types, str) else types):
-        properties = schema.get("properties", {})
-        if schema.get("additionalProperties") is not False or set(schema.get("required", ())) != set(properties):
-            return False
-        parts += properties.values()
-    if "array" in ([types] if isinstance(types, str) else types):
-        parts.append(schema.get("items"))
-    return all(map(is_strict, parts))
 
 
 class _Derivation:

@@ -81,6 +81,27 @@ def _unchecked_issues(schema: Schema) -> Iterator[Issue]:
                 yield Issue("keyword", f"{keyword} is not checked; use additionalProperties or items", "output_schema")
 
 
+def is_strict(schema: Any) -> bool:
+    """Return True if an endpoint can enforce the schema strictly: all objects closed, all keys required."""
+    if not isinstance(schema, dict):
+        return False
+    schema = cast("Schema", schema)
+    if schema.keys() & {"oneOf", "allOf", "not", "if", "patternProperties", "prefixItems", "default"}:
+        return False
+    if not schema.keys() & {"type", "enum", "const", "anyOf", "$ref"}:
+        return False
+    parts: list[Any] = [*schema.get("anyOf", ()), *schema.get("$defs", {}).values()]
+    types = schema.get("type", ())
+    if "object" in ([types] if isinstance(types, str) else types):
+        properties = schema.get("properties", {})
+        if schema.get("additionalProperties") is not False or set(schema.get("required", ())) != set(properties):
+            return False
+        parts += properties.values()
+    if "array" in ([types] if isinstance(types, str) else types):
+        parts.append(schema.get("items"))
+    return all(map(is_strict, parts))
+
+
 def _keys(value: Any) -> list[Any]:
     return list(cast("dict[Any, Any]", value)) if isinstance(value, dict) else []
 

@@ -91,10 +91,7 @@ class SqliteFile:
                     self._opened = self._open()
                     self._closing = weakref.finalize(self, self._opened.close)
                 yield self._opened
-        except (
-            sqlite3.Error,
-            UnicodeDecodeError,
-        ) as error:  # UnicodeDecodeError if SQLite's own message is damaged, too
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the second if SQLite's own message is damaged, too
             remedy = "the file was not changed: move it away, or name another one"
             if isinstance(error, sqlite3.OperationalError):
                 remedy = "check that its folder exists, permissions, free space, and other programs that use it"

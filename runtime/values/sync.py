@@ -58,11 +58,7 @@ def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
         RunningLoopError: The caller is inside a running event loop.
         CancelledError: The coroutine was cancelled by another thread; that of `concurrent.futures`.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        pass
-    else:
+    if running_loop() is not None:
         raise RunningLoopError(f"an event loop is running here, and waiting would block it: use `await {instead}`")
     with _loop_lock:
         loop = _background_loop(os.getpid())
@@ -76,9 +72,8 @@ def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
     try:
         return future.result()
     except KeyboardInterrupt:
-        loop.call_soon_threadsafe(
-            lambda: [task.cancel() for task in tasks]
-        )  # cancelling the future would not wait for the coroutine's end
+        # Cancelling the future would not wait for the coroutine's end.
+        loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
         with suppress(CancelledError, Exception):  # wait for its end; KeyboardInterrupt is raised instead of its error
             future.result()
         raise

@@ -17,7 +17,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, Issue
-from operad.runtime.values.ids import settled_id, slug
+from operad.runtime.values.ids import slug
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.parameters import message_of
@@ -67,11 +67,6 @@ class AwelOperator(BaseOperator[Any]):
         """Return the id."""
         return self._id
 
-    def settle_id(self, is_taken: Callable[[str], bool]) -> None:
-        """Make the id different from the ids that are taken, unless the user chose it or it is already unique."""
-        if not self._settled:
-            self._id, self._settled = settled_id(self._id, is_taken), True
-
     @property
     def ports(self) -> Sequence[str]:
         """Names of the operators that a BranchOperator chooses from; names that a function returns are unknown."""
@@ -117,11 +112,14 @@ class WorkflowNode(AwelBase[Any]):
     their outputs are the job's inputs, by ``task_name``. The output is the workflow's answer.
     """
 
-    def __init__(self, workflow: Workflow[Any], reasoner: Reasoner, *, stream: bool, **options: Any) -> None:
+    def __init__(
+        self, workflow: Workflow[Any], reasoner: Reasoner, *, stream: bool, deps: object = None, **options: Any
+    ) -> None:
         given: dict[str, Any] = {"runner": AwelRunner(), "task_name": workflow.name, **options}
         super().__init__(**given)
         self._workflow = workflow
         self._reasoner = reasoner
+        self._deps = deps
         self.streaming_operator = stream
 
     async def _do_run(self, dag_ctx: Any) -> Any:
@@ -130,12 +128,12 @@ class WorkflowNode(AwelBase[Any]):
         job = _job_of(values)
         if self.streaming_operator:
             return task.give_stream(self._pieces(job))
-        result = await self._workflow.arun(job, self._reasoner)
+        result = await self._workflow.arun(job, self._reasoner, deps=self._deps)
         return task.give(result.output)
 
     async def _pieces(self, job: Any) -> AsyncIterator[str]:
         """Run the workflow, and yield the text of its answer in pieces."""
-        async with aclosing(self._workflow.stream_text(job, self._reasoner)) as pieces:
+        async with aclosing(self._workflow.stream_text(job, self._reasoner, deps=self._deps)) as pieces:
             async for piece in pieces:
                 yield piece
 

@@ -407,7 +407,7 @@ class Definition(Step[T]):
         if isinstance(step, Port):
             port = cast("Port[Any]", step)
             return self._id_of(port.operator), frozenset({port.name})
-        before = step if isinstance(step, str) else self._as_step(step).get_id()
+        before = self._id_of(step)
         known = self._operators.get(before, step)
         is_branch = isinstance(known, BaseOperator) and is_awel(known.added) and operator_id in known.ports
         return before, frozenset({operator_id}) if is_branch else frozenset()

@@ -15,7 +15,7 @@ from pydantic_core import PydanticSerializationError
 from typing_extensions import ParamSpec, TypeVar, is_typeddict
 
 from operad.runtime.events import TokenStreamed, current_scope, emit
-from operad.runtime.events.run_context import RunContext
+from operad.runtime.events.run_context import RunContext, deps_in
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.edges import Take, check_step
 from operad.runtime.graph.operator import BaseOperator
@@ -24,7 +24,7 @@ from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, Issue, OperadError, PortError, did_you_mean, shorten
 from operad.runtime.values.fingerprint import fingerprint, name_of
-from operad.runtime.values.ids import as_name, checked_id, settled_id, slug
+from operad.runtime.values.ids import as_name, checked_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import Output, is_class, name
 from operad.runtime.values.sync import in_function_thread
@@ -143,14 +143,25 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         """True if the function takes a `RunContext` or a `Reasoner`; another one would only do the same again."""
         return any(special != "job" for _, special in self._special)
 
+    @cached_property
+    def deps_type(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Name of the type of the deps that a parameter requires, as `RunContext[Database]` does."""
+        with suppress(OperadError):  # `check` reports it
+            return next(
+                filter(None, (deps_in(self._hints[each]) for each, kind in self._special if kind == "context")), ""
+            )
+        return ""
+
+    def inputs_read(self, is_first: bool) -> Collection[str] | None:
+        """Return the names of the parameters that take inputs of the job; None if a parameter takes all inputs."""
+        takes_all = any(parameter.special == "job" for parameter in self._parameters)
+        if is_first:
+            takes_all = takes_all or self._others is not None or (len(self._free) == 1 and self._free[0].takes_fields)
+        return None if takes_all else [parameter.name for parameter in self._free if is_first]
+
     def streams_answer(self, reasoner: Reasoner) -> bool:
         """Return True for a generator, whose text is the answer."""
         return self._streams and not self._ports
-
-    def settle_id(self, is_taken: Callable[[str], bool]) -> None:
-        """Make the id different from the ids that are taken, unless the user chose it or it is already unique."""
-        if not self._settled:
-            self._id, self._settled = settled_id(self._id, is_taken), True
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return the fingerprint of the function, made of its name and bound values but not its code, and the ports."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import replace as changed
 from pydantic import JsonValue
@@ -45,6 +45,15 @@ class FunctionEvaluator(BaseOperator[Any]):
     def reads_lesson(self) -> bool:
         """True if the function takes a `RunContext` or a `Reasoner`."""
         return self.function.reads_lesson
+
+    @property
+    def deps_type(self) -> str:
+        """Name of the type of the deps that a parameter of the function requires."""
+        return self.function.deps_type
+
+    def inputs_read(self, is_first: bool) -> Collection[str] | None:
+        """Return None if the function takes the job, whose inputs it may read; otherwise an empty list."""
+        return self.function.inputs_read(is_first=False)
 
     def get_id(self) -> str:
         """Return the id of the function."""
@@ -97,7 +106,7 @@ class FunctionEvaluator(BaseOperator[Any]):
     async def _returned(self, call: OperatorCall) -> Any:
         """Call the function with the answers of the last operators and of earlier ones that its parameters name."""
         scope = current_scope()
-        operators: Collection[str] = cast("Any", scope.run).build.graph.operators if scope else ()
+        operators: Collection[str] = scope.run.build.graph.operators if scope else ()
         before = list(dict.fromkeys(m.operator_id for m in call.messages if m.operator_id in operators))
         further = self.function.further(before, operators) if before else ()
         if not further:

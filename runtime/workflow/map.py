@@ -22,7 +22,6 @@ from operad.runtime.values.errors import (
     did_you_mean,
     shorten,
 )
-from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.function import FunctionOperator
@@ -182,11 +181,6 @@ class Map(BaseOperator[list[T]], Generic[T]):
         """Return the id of the map."""
         return self._id
 
-    def settle_id(self, is_taken: Callable[[str], bool]) -> None:
-        """Make the id different from the ids that are taken, unless the user chose it or it is already unique."""
-        if not self._settled:
-            self._id, self._settled = settled_id(self._id, is_taken), True
-
     @property
     def _over(self) -> str | None:
         """Name of the list, as text; None if `over` is None or a function."""
@@ -205,6 +199,11 @@ class Map(BaseOperator[list[T]], Generic[T]):
         """Parameters of the map other than its body."""
         over = getattr(self._source, "__qualname__", None) if self._source else self._over
         return {"over": over, "on_error": self._on_error}
+
+    def inputs_read(self, is_first: bool) -> Collection[str] | None:
+        """Return the names of the list and of the inputs of the job that the body reads."""
+        read = None if self._source else self.body.graph().inputs_read(is_first=False)
+        return read if read is None or self._over is None or self.reads else [*read, self._over]
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
         """Return the issues of the map and its body, given the predecessors by id."""
@@ -265,25 +264,19 @@ class Map(BaseOperator[list[T]], Generic[T]):
             on_error=self._on_error,
             keep=_with_item if self._collect else None,
         )
-        worst = outcomes.worst
-        if not self._collect:
-            return WorkflowMessage(
-                scratchpad=f"{outcomes.count:,} items",
-                status=worst.status,
-                evaluation=worst.evaluation,
-                lesson=worst.lesson,
-                outputs={"items": outcomes.said, "count": outcomes.count},
-                job_id=call.job.id,
-                operator_id=self._id,
-            )
-        messages = [outcome for outcome in outcomes.said if isinstance(outcome, WorkflowMessage)]
-        value = plain_reader(self.body.graph())
+        worst, said = outcomes.worst, outcomes.said
+        messages = [outcome for outcome in said if isinstance(outcome, WorkflowMessage)]
+        text, outputs = f"{outcomes.count:,} items", {"items": said, "count": outcomes.count}
+        if self._collect:
+            value = plain_reader(self.body.graph())
+            text = "\n\n".join(message.scratchpad for message in messages)
+            outputs = {"items": [outcome if isinstance(outcome, ItemError) else value(outcome) for outcome in said]}
         return WorkflowMessage(
-            scratchpad="\n\n".join(message.scratchpad for message in messages),
+            scratchpad=text,
             status=worst.status,
             evaluation=worst.evaluation,
             lesson=worst.lesson,
-            outputs={"items": [o if isinstance(o, ItemError) else value(o) for o in outcomes.said]},
+            outputs=outputs,
             parts=tuple(messages),
             job_id=call.job.id,
             operator_id=self._id,
@@ -312,8 +305,16 @@ class Map(BaseOperator[list[T]], Generic[T]):
 
     def _items(self, job: Job, before: Sequence[WorkflowMessage]) -> Sequence[Any]:
         """Return the list that `over` names, given the messages of the predecessors."""
+        found, hint = self._found(job, before)
+        if not isinstance(found, list | tuple):
+            kind = type(found).__name__
+            raise InputError(f"map {self._id!r}: {self._over!r} is not a list but {kind}; a map needs a list{hint}")
+        return cast("Sequence[Any]", found)
+
+    def _found(self, job: Job, before: Sequence[WorkflowMessage]) -> tuple[Any, str]:
+        """Return the value that `over` names, and a hint for the error if it is not a list."""
         if self.reads:
-            return self._items_of(self.reads[0], before)
+            return self._part_of(self.reads[0], before), ""
         outer_item = next((message for message in before if is_item(message)), None)  # if this map is inside a map
         if self._over is None and outer_item is not None and isinstance(outer_item.outputs["item"], list | tuple):
             before = (outer_item,)
@@ -325,30 +326,25 @@ class Map(BaseOperator[list[T]], Generic[T]):
                 raise InputError(
                     f"map {self._id!r} needs one list among the outputs before it, and {found}; say over=…"
                 )
-            return values[lists[0]]
+            return values[lists[0]], ""
         known = {**job.inputs, **values}
         ids = [message.operator_id for message in before]
         if self._over not in known and self._over in ids:
-            return self._items_of(self._over, before)
+            return self._part_of(self._over, before), ""
         if self._over not in known:
             hint = did_you_mean(self._over, [*known, *ids])
             raise InputError(
                 f"map {self._id!r}: no operator before it has an output {self._over!r}, and the job no such input"
                 f"{hint}; there are: {', '.join(known) or 'none'}"
             )
-        found = known[self._over]
-        if not isinstance(found, list | tuple):
-            hint = "" if self._over in values else f'; for operad run: --input {self._over}=\'["a", "b"]\''
-            raise InputError(
-                f"map {self._id!r}: {self._over!r} is not a list but {type(found).__name__}; a map needs a list{hint}"
-            )
-        return cast("Sequence[Any]", found)
+        hint = "" if self._over in values else f'; for operad run: --input {self._over}=\'["a", "b"]\''
+        return known[self._over], hint
 
-    def _items_of(self, operator_id: str, messages: Sequence[WorkflowMessage]) -> Sequence[Any]:
-        """Return the list that `over` names in the answer of an operator.
+    def _part_of(self, operator_id: str, messages: Sequence[WorkflowMessage]) -> Any:
+        """Return the part that `over` names in the answer of an operator.
 
         Raises:
-            InputError: The operator has no answer, the answer lacks the named part, or the part is not a list.
+            InputError: The operator has no answer, or the answer lacks the named part.
         """
         path = tuple((self._over or "").split(".")[1:])
         message = next((message for message in messages if message.operator_id == operator_id), None)
@@ -368,10 +364,7 @@ class Map(BaseOperator[list[T]], Generic[T]):
                     f"there are: {', '.join(known) or 'none'}"
                 )
             value = known[name]
-        if not isinstance(value, list | tuple):
-            kind: str = type(cast("object", value)).__name__
-            raise InputError(f"map {self._id!r}: {self._over!r} is not a list but {kind}; a map needs a list")
-        return cast("Sequence[Any]", value)
+        return value
 
 
 def _place_of(items: Sequence[Any], job: Job, before: Sequence[WorkflowMessage]) -> tuple[str, ...]:

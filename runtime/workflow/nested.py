@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from operad.runtime.events import Scope, current_scope
@@ -65,6 +65,10 @@ class Within(BaseOperator[Any]):
             return [Issue("nested-in-itself", "the workflow contains itself; make a second one for the inside", name)]
         found = self.body.graph().check()
         return [Issue(i.code, i.message, f"{name}/{i.where}" if i.where else name) for i in found]
+
+    def inputs_read(self, is_first: bool) -> Collection[str] | None:
+        """Return the names of the inputs of the job that the operators of the nested workflow read."""
+        return self.body.graph().inputs_read(is_first)
 
     def read_output(self, message: WorkflowMessage) -> Any:
         """Return the answer in a message of the nested workflow."""

@@ -29,6 +29,9 @@ from operad.runtime.workflow.nested import Within, plain_reader
 
 Special = Literal["job", "reasoner", "context"]
 
+_BLAMING = (WorkflowStatus.EXECUTION_ERROR, WorkflowStatus.INPUT_DATA_ERROR)
+"""Statuses of verdicts that blame operators, which run again; the second is that of a later part of a leader's job."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
@@ -406,7 +409,7 @@ def before_own(
         before: Ids of the predecessors; by default those in the run.
     """
     for index, (message, verdict) in enumerate(pairwise(messages)):
-        if scope is not None and verdict.status is WorkflowStatus.EXECUTION_ERROR and not is_item(message):
+        if scope is not None and verdict.status in _BLAMING and not is_item(message):
             run: Any = scope.run  # a `Run`
             own_ids = scope.operators_around().difference(before or run.build.before.get(scope.operator_id, ()))
             if message.operator_id in own_ids:

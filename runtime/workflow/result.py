@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, cast, overload
 
 from typing_extensions import TypeVar
@@ -88,6 +89,14 @@ class Result(Generic[T]):
         """Return True if an operator, given as an object or an id, has an answer."""
         return self._id_of(of) in self.messages
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the answers that the operators gave instead of the operators."""
+        steps = {key: _Answered(key, partial(self.__getitem__, key)) for key in self.steps}
+        if not any(tail in self.messages for tail in self.tails):
+            [tail] = self.tails[:1]
+            steps[tail] = _Answered(tail, lambda: self.output)
+        return Result, (self.message, dict(self.messages), steps, self.tails, self.rounds, self.run_id)
+
     def __repr__(self) -> str:
         return f"<Result of run {self.run_id!r}: {self.status.value}, rounds: {self.rounds}, {self.text!r:.80}>"
 
@@ -148,6 +157,33 @@ class Result(Generic[T]):
             if step.added is of or getattr(step.added, "function", None) == of:
                 return key
         raise InputError(f"result[…] expects an operator or its id, got {of!r}")
+
+
+class _Answered(BaseOperator[Any]):
+    """Operator in an unpickled result: its id, and the answer that it gave.
+
+    Args:
+        operator_id: The operator's id.
+        read: Function that returns its answer.
+    """
+
+    def __init__(self, operator_id: str, read: Callable[[], Any]) -> None:
+        self._id = operator_id
+        self._answer, self._fault = None, ""
+        try:
+            self._answer = read()
+        except (AnswerError, InputError) as error:
+            self._fault = str(error)
+
+    def get_id(self) -> str:
+        """Return the operator's id."""
+        return self._id
+
+    def read_output(self, message: WorkflowMessage) -> Any:
+        """Return the answer, or raise ValueError if it did not fit the operator's type."""
+        if self._fault:
+            raise ValueError(self._fault)
+        return self._answer
 
 
 def _value(step: BaseOperator, key: str, message: WorkflowMessage) -> Any:

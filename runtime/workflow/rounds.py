@@ -13,36 +13,15 @@ A live run, and `history`, which derives the events of a stored run, use the sam
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from operad.runtime.values.message import WorkflowStatus
+from operad.runtime.events import RoundFinished
+from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 
-
-class Verdict(Protocol):
-    """Verdict that ends a round: a message of an evaluator, or the event `RoundFinished`."""
-
-    @property
-    def status(self) -> WorkflowStatus:
-        """The status."""
-        ...
-
-    @property
-    def lesson(self) -> str:
-        """The lesson for the next round."""
-        ...
-
-    @property
-    def blame(self) -> Sequence[str]:
-        """The ids of the operators at fault; empty for all."""
-        ...
-
-    @property
-    def score(self) -> float | None:
-        """The score, if there is one."""
-        ...
+Verdict = WorkflowMessage | RoundFinished
+"""Verdict that ends a round: a message of an evaluator, or its event."""
 
 
 class Rounds(Struct, frozen=True):
@@ -82,7 +61,7 @@ class Rounds(Struct, frozen=True):
             verdict: The verdict.
             has_result: True if the round had a result; False if an operator's error ended it.
         """
-        is_best = has_result and (self.best is None or at_least_as_good(verdict, self.best))
+        is_best = has_result and (self.best is None or _rank(verdict) >= _rank(self.best))
         is_over = verdict.status is not WorkflowStatus.EXECUTION_ERROR or self.number >= self.max_rounds
         lessons = self.lessons
         if verdict.lesson and not is_over:
@@ -91,15 +70,24 @@ class Rounds(Struct, frozen=True):
         return replace(self, lessons=lessons, best=best, best_round=best_round, is_over=is_over)
 
 
+def finished(verdict: WorkflowMessage, *, by_error: bool, has_result: bool) -> RoundFinished:
+    """Return the event of a round that ended with a verdict."""
+    return RoundFinished(
+        status=verdict.status,
+        evaluation=verdict.evaluation,
+        lesson=verdict.lesson,
+        blame=tuple(verdict.blame),
+        score=verdict.score,
+        by_error=by_error,
+        has_result=has_result,
+    )
+
+
 def at_fault(blame: Sequence[str], known: Sequence[str]) -> list[str]:
     """Return the ids of the operators that run again: the known ids that are blamed, or all if there are none."""
     return [operator_id for operator_id in known if operator_id in blame] or list(known)
 
 
-def at_least_as_good(verdict: Verdict, as_: Verdict) -> bool:
-    """Return True if a later verdict is at least as good as an earlier one: by status, then by score."""
-    return _rank(verdict) >= _rank(as_)
-
-
 def _rank(verdict: Verdict) -> tuple[int, float]:
+    """Return the rank of a verdict: by its status, then by its score."""
     return verdict.status.priority, float("-inf") if verdict.score is None else verdict.score

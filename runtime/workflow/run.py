@@ -24,7 +24,7 @@ from operad.runtime.tools.connections import Connections
 from operad.runtime.values.errors import BudgetError, OperadError, OperatorError, SkippedError, describe
 from operad.runtime.values.message import NO_USAGE, Job, StepRecord, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.questions import Questions
-from operad.runtime.workflow.rounds import Rounds
+from operad.runtime.workflow.rounds import Rounds, finished
 from operad.runtime.workflow.steps import Steps
 from operad.runtime.workflow.verdict import unknown_blame, with_inner
 
@@ -352,17 +352,8 @@ class Run:
             if self._state.best is verdict:
                 self._best_messages = steps.results.copy()
             if self.log.heard:
-                self._say_of_round(
-                    events.RoundFinished(
-                        status=verdict.status,
-                        evaluation=verdict.evaluation,
-                        lesson=verdict.lesson,
-                        blame=tuple(verdict.blame),
-                        score=verdict.score,
-                        by_error=steps.by_error and not has_result,
-                        has_result=has_result,
-                    )
-                )
+                by_error = steps.by_error and not has_result
+                self._say_of_round(finished(verdict, by_error=by_error, has_result=has_result))
             if self._state.is_over:
                 return self._conclude()
             if strangers := unknown_blame(verdict.blame, self._plan.ids[:-1]):

@@ -1,12 +1,11 @@
-"""Start of a run: the checks before it, its listeners and its insights."""
+"""Start of a run: its insights, and the checks before it."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection
 
-from operad.runtime.events import Listener, RunLog, Scope
-from operad.runtime.events.log import Buffer
+from operad.runtime.events import Listener, Scope
+from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.graph.build import Build
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import asking
@@ -15,41 +14,8 @@ from operad.runtime.knowledge.insights import Insights
 from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.models.model import NoModelError
 from operad.runtime.reasoning.reasoner import Reasoner
-from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean
-from operad.runtime.workflow.run import Run
-
-
-def new_run(
-    build: Build,
-    call: OperatorCall,
-    run_id: str,
-    outer: Scope | None,
-    *,
-    insights: Insights | None,
-    listeners: tuple[Listener, ...],
-    buffer: Buffer | None,
-    watched: bool,
-) -> Run:
-    """Return a run with its own id and event log.
-
-    Args:
-        build: The workflow.
-        call: The input of the run.
-        run_id: The run's id.
-        outer: The operator that starts the run, if one does.
-        insights: The workflow's insights.
-        listeners: The workflow's listeners.
-        buffer: Buffer of the events for a consumer that may lag behind; None without a consumer.
-        watched: True to show the progress if the run is in a notebook.
-    """
-    path = outer.path if outer else ()
-    own_insights, listeners = with_insights(insights, listeners, outer)
-    if watched and "IPython" in sys.modules:
-        from operad.runtime.observe.notebook import progress_in_notebook  # imported here because only notebooks need it
-
-        listeners = (*listeners, *progress_in_notebook())
-    log = RunLog(run_id, listeners, buffer, outer=outer.run.log if outer else None, depth=len(path))
-    return Run(build, call, log, outer=outer, prefix=path, insights=own_insights)
+from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean, shorten
+from operad.runtime.values.message import Job
 
 
 def with_insights(
@@ -69,21 +35,64 @@ def with_insights(
     return insights, (insights, *listeners)
 
 
-def check_start(build: Build, reasoner: Reasoner | None, unfinished: Collection[BaseOperator] | None) -> None:
+def check_start(
+    build: Build, call: OperatorCall, unfinished: Collection[BaseOperator] | None, *, has_workers: bool
+) -> None:
     """Check an outermost run before it starts.
 
     Args:
         build: The workflow.
-        reasoner: The reasoner of the run; None if workers run the operators with their own models.
+        call: The input of the run.
         unfinished: The operators and evaluators that a stored run has not finished; None for all.
+        has_workers: True if workers run the operators, with their own models.
 
     Raises:
         InvalidError: An operator reads the messages of an operator that is not in the workflow.
-        InputError: A model is not configured.
+        InputError: A model is not configured, the deps are missing, or no operator reads an input of the job.
     """
     _check_reads(build)
-    if reasoner is not None:
-        check_models(build, reasoner, unfinished)
+    if unfinished is None:
+        _check_inputs(build, call.job)
+    if not has_workers:
+        check_models(build, call.reasoner, unfinished)
+    if call.deps is None:
+        _check_deps(build, unfinished)
+
+
+def _check_inputs(build: Build, job: Job) -> None:
+    """Raise InputError if the job has inputs that no operator reads, such as a misspelt one."""
+    read = build.graph.inputs_read() if job.inputs else None
+    unread = [] if read is None else [name for name in job.inputs if name not in read]
+    if unread and read is not None:
+        named = ", ".join(f"{name!r}{did_you_mean(name, sorted(read - job.inputs.keys()))}" for name in unread)
+        raise InputError(
+            f"workflow {build.name!r}: no operator reads these inputs of the job: {named}; inputs that are read: "
+            f"{shorten(sorted(read)) or 'none'}. A function reads the inputs that its parameters name, or all of them "
+            "from `job.inputs`, with a parameter `job: Job`"
+        )
+
+
+def _check_deps(build: Build, unfinished: Collection[BaseOperator] | None) -> None:
+    """Check a run without deps.
+
+    Args:
+        build: The workflow.
+        unfinished: The operators and evaluators that a stored run has not finished; None for all.
+
+    Raises:
+        MissingDepsError: An operator, also in a nested workflow, requires deps.
+    """
+    to_visit = [node.operator for node in build.nodes] if unfinished is None else [*unfinished]
+    seen = set[int]()
+    while to_visit:
+        operator = to_visit.pop()
+        if operator.deps_type:
+            raise MissingDepsError.of(operator.get_id(), operator.deps_type)
+        for inner in operator.runs_workflows or ():
+            if id(inner) not in seen:
+                seen.add(id(inner))
+                graph = inner.graph()
+                to_visit += [*graph.operators.values(), *graph.evaluators]
 
 
 def _check_reads(build: Build) -> None:

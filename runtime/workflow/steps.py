@@ -11,6 +11,7 @@ from typing import Any
 
 from operad.runtime import events
 from operad.runtime.events import RunInProgress, Scope
+from operad.runtime.events.tool_calls import ToolCalls
 from operad.runtime.graph.build import Build, Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import END
@@ -63,6 +64,7 @@ class Steps:
         "_progress",
         "_round",
         "_skipped",
+        "_tool_calls",
         "active",
         "by_error",
         "cancelled",
@@ -80,6 +82,7 @@ class Steps:
         self.results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
         self._progress = Progress(build.plan)
         self._skipped: dict[int, Skip] = {}
+        self._tool_calls: list[ToolCalls | None] = [None] * len(self.results)
         self._lost: AbstractSet[int] = frozenset()
         self._feedback: dict[int, tuple[WorkflowMessage, ...]] = {}
         self._open: set[int] = set()
@@ -158,10 +161,18 @@ class Steps:
                 instruction=instructions.get(ids[node], ""),
                 before=tuple(ids[parent] for parent in parents[node]),
                 message=message,
+                tool_calls=self._tool_calls_of(node),
             )
             for node, message in enumerate(self.results[: self._build.first_evaluator])
             if message is not None
         )
+
+    def _tool_calls_of(self, node: int) -> tuple[str, ...] | None:
+        """Return the tool calls of an operator that has finished; None if it has no tools."""
+        calls, has_tools = self._tool_calls[node], self._build.nodes[node].operator.has_tools
+        if calls is not None and (has_tools or not calls.cached):
+            return calls.lines
+        return () if has_tools else None
 
     def _without_message(self) -> list[int]:
         """Return the nodes that have not finished and were not skipped."""
@@ -200,6 +211,7 @@ class Steps:
             if isinstance(error, BudgetError) or not _is_failure(error):
                 raise
             return self._record_fault(number, error, scope)
+        self._tool_calls[number] = scope.tool_calls
         if log.heard:
             finished = events.OperatorFinished(seconds=log.now() - began, message=message)
             log.write(finished, path, node_id, round_, scope.attempt)
@@ -226,20 +238,12 @@ class Steps:
         if self._feedback:
             messages += self._feedback.get(number, ())
         transcript, judged = (self.transcript(), joined_tails(messages, given.job)) if node.is_evaluator else ((), None)
-        return OperatorCall(
-            given.reasoner,
-            job,
-            messages,
-            given.previous,
-            given.lesson,
-            transcript,
-            judged,
-            run.deps,
-        )
+        return OperatorCall(given.reasoner, job, messages, given.previous, given.lesson, transcript, judged, run.deps)
 
     def _inputs(self, node: int) -> tuple[WorkflowMessage, ...]:
         """Return the messages of a node's parents whose edges to the node are taken; all of these parents have one."""
-        messages: Any = map(self.results.__getitem__, self._progress.inputs(node))
+        parents = self._progress.inputs(node) if self._plan.branches else self._plan.parents[node]
+        messages: list[Any] = [self.results[parent] for parent in parents]
         return tuple(messages)
 
     def _messages_read(self, node: int, reads: Sequence[str]) -> list[WorkflowMessage]:

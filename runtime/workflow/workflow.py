@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,12 +17,11 @@ from operad.runtime import events
 from operad.runtime.events import Event, Listener, RunLog, Scope
 from operad.runtime.events.log import check_listener
 from operad.runtime.events.stream import Buffer
-from operad.runtime.graph.build import Build, Engine
+from operad.runtime.graph.build import Build
 from operad.runtime.graph.call import Executable, OperatorCall
 from operad.runtime.graph.edges import Answers, AwelNode, Function, Step, chain_of
 from operad.runtime.graph.engines import INSTALL_AWEL, EngineName, awel_is_installed, engine_for
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.graph.schedule import Plan
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.models.model import Model
 from operad.runtime.policies.limits import Limits, limiters
@@ -43,7 +43,7 @@ from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.run_input import JobLike, ReasonerLike, call_of, one_of
 from operad.runtime.workflow.run_store import RunStore, run_store_of
 from operad.runtime.workflow.setting import setting
-from operad.runtime.workflow.start import check_models, check_reasoner, check_start, new_run, with_insights
+from operad.runtime.workflow.start import check_models, check_reasoner, check_start, with_insights
 from operad.runtime.workflow.workflow_arguments import check_types, rounds_of
 
 if TYPE_CHECKING:
@@ -244,8 +244,7 @@ class Workflow(Definition[T]):
             run = self.run_within(outer, call)
             return self._result(run, await run.execute())
         unfinished = await self._runs.unfinished(run_id, self.graph) if run_id else None
-        live = self._start(call, run_id, watched=True, unfinished=unfinished)
-        return self._result(live.run, await live.outcome())
+        return await self._outcome(self._start(call, run_id, watched=True, unfinished=unfinished))
 
     def start(
         self,
@@ -476,7 +475,7 @@ class Workflow(Definition[T]):
         return Chat(cast("Any", self), reasoner, id, store=store, memory=tokens, deps=deps)
 
     def as_awel(
-        self, *, stream: bool = False, model: Model | Reasoner | str | None = None, **options: Any
+        self, *, stream: bool = False, model: Model | Reasoner | str | None = None, deps: object = None, **options: Any
     ) -> WorkflowNode:
         """Return the workflow as an AWEL operator for use in an AWEL DAG: ``a >> workflow.as_awel() >> b``.
 
@@ -486,6 +485,7 @@ class Workflow(Definition[T]):
         Args:
             stream: True if the output is a stream of pieces of the text, for AWEL's streaming operators.
             model: The model of the runs; by default the workflow's.
+            deps: Object for functions and tools in the runs; see `arun`.
             options: For AWEL's BaseOperator: ``task_name`` (by default the workflow's name), ``dag``, ``runner``.
 
         Raises:
@@ -498,7 +498,7 @@ class Workflow(Definition[T]):
                 f"workflow {self.name!r}: as_awel() needs dbgpt ({error}): {INSTALL_AWEL}"
             ) from error
         reasoner = self._reasoner if model is None else reasoner_of(model)
-        return WorkflowNode(cast("Any", self), reasoner, stream=stream, **options)
+        return WorkflowNode(cast("Any", self), reasoner, stream=stream, deps=deps, **options)
 
     # Runs that wait for a person
 
@@ -575,8 +575,7 @@ class Workflow(Definition[T]):
         if store.workers is None:  # checked first, so that a run that cannot continue uses no answer
             check_models(self.built(), call.reasoner, unfinished)
         await asyncio.to_thread(store.answer, run_id, given)
-        live = self._start(changed(call, deps=deps), run_id, watched=True, unfinished=unfinished)
-        return self._result(live.run, await live.outcome())
+        return await self._outcome(self._start(changed(call, deps=deps), run_id, watched=True, unfinished=unfinished))
 
     def resume(self, run_id: str, answers: JsonLike, model: ReasonerLike = None, *, deps: object = None) -> Result[T]:
         """Answer questions of a paused run, and continue it to its end; for callers without an event loop.
@@ -637,6 +636,12 @@ class Workflow(Definition[T]):
     def _result(self, run: Run, message: WorkflowMessage) -> Result[T]:
         return Result(message, run.messages, run.build.graph.operators, run.tails, run.rounds, run.root.log.run_id)
 
+    async def _outcome(self, live: LiveRun) -> Result[T]:
+        try:
+            return self._result(live.run, await live.outcome())
+        finally:
+            del live  # live -> task -> error -> traceback -> this frame -> live would wait for the garbage collector
+
     def _start(
         self,
         call: OperatorCall,
@@ -661,18 +666,16 @@ class Workflow(Definition[T]):
             raise InputError(f"workflow {self.name!r}: run_id: expected a text, got {short_repr(run_id)}")
         build, store, outer = self.built(), self._runs.store, events.current_scope()
         if outer is None:
-            check_start(build, call.reasoner if store is None or store.workers is None else None, unfinished)
+            check_start(build, call, unfinished, has_workers=store is not None and store.workers is not None)
         run_id = run_id or new_id()
-        run = new_run(
-            build,
-            call,
-            run_id,
-            outer,
-            insights=self.insights,
-            listeners=self._listeners,
-            buffer=buffer,
-            watched=watched,
-        )
+        path = outer.path if outer else ()
+        insights, listeners = with_insights(self.insights, self._listeners, outer)
+        if watched and "IPython" in sys.modules:
+            from operad.runtime.observe.notebook import progress_in_notebook  # only notebooks need it
+
+            listeners = (*listeners, *progress_in_notebook())
+        log = RunLog(run_id, listeners, buffer, outer=outer.run.log if outer else None, depth=len(path))
+        run = Run(build, call, log, outer=outer, prefix=path, insights=insights)
         work = partial(store.execute, self, run, call) if store is not None and outer is None else run.execute
         return self._runs.start(run_id, run, work, streamed=streamed)
 
@@ -709,7 +712,7 @@ class Workflow(Definition[T]):
                     name=self.name,
                     graph=graph,
                     plan=plan,
-                    engine=self._build(plan),
+                    engine=engine_for(plan, self.engine, self.name),
                     engine_name=self.engine,
                     max_rounds=self.max_rounds,
                     budget=self.budget,
@@ -717,10 +720,6 @@ class Workflow(Definition[T]):
                     calls=self._calls,
                 )
             return self._built
-
-    def _build(self, plan: Plan) -> Engine:
-        """Return the engine for a plan; called once after each edit, under the workflow's lock."""
-        return engine_for(plan, self.engine, self.name)
 
 
 class BuiltinWorkflow(Workflow[T]):

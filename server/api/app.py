@@ -17,15 +17,15 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Route
 
-from operad.configs.faults import meant_key, real_path
+from operad.configs.faults import real_path
 from operad.runtime.durable.process_ids import version_here
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.near_names import near_name
-from operad.runtime.values.validation import nearest_choice, requirement
+from operad.runtime.values.validation import requirement
 from operad.runtime.values.value import Value
 from operad.server.api.chat import chat_routes
 from operad.server.api.experts import Offer
-from operad.server.api.mcp_tools import McpDoor
+from operad.server.api.faults import value_fault
+from operad.server.api.mcp_door import McpDoor
 from operad.server.api.page import page_reply
 from operad.server.api.plain import RUN_ID, PlainDoor, operation_id, refusals
 from operad.server.api.replies import error_reply, json_reply
@@ -100,7 +100,6 @@ class Serving:
 
     @asynccontextmanager
     async def _lifespan(self, app: FastAPI) -> AsyncGenerator[None, None]:
-        await self._door.open()
         await self.runs.take_up()
         try:
             yield
@@ -202,22 +201,13 @@ def _place(fault: Any, body: Any) -> str:
 
 def _fault_text(fault: Any, schema: type[BaseModel] | None) -> str:
     path, kind = fault["loc"][1:], fault["type"]
-    if kind == "missing":
-        given = [str(key) for key in fault["input"] or ()] if isinstance(fault["input"], dict) else []
-        similar = (
-            near_name(str(path[-1]), given) if path and schema and schema.model_config.get("extra") == "allow" else ""
-        )
-        return f"is missing; there is no field {similar!r} (did you mean {path[-1]!r}?)" if similar else "is missing"
     if kind == "extra_forbidden" and path == ("job",):
         return "give goal or job, not both"
-    if kind == "extra_forbidden":
-        meant = meant_key({**fault, "loc": path}, schema) if schema else ""
-        return f"there is no such field{f' (did you mean {meant!r}?)' if meant else ''}"
     if kind == "json_invalid":
         return f"{requirement(fault)} (character {int(path[0]) + 1})"
     if kind == "string_pattern_mismatch" and fault["ctx"]["pattern"] == RUN_ID:
         return "takes letters, digits, _, - and ., and begins with a letter, a digit or _"
-    return requirement(fault) + nearest_choice(fault)
+    return value_fault({**fault, "loc": path}, schema)
 
 
 async def _on_internal_error(request: Request, error: Exception) -> Response:

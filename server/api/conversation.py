@@ -56,18 +56,17 @@ class StreamOptions(BaseModel):
     include_usage: StrictBool | None = Field(default=None, description="Whether a last chunk says what it has cost.")
 
 
-HAS_TEXT = {"type": "string", "pattern": r"\S"}
-"""JSON Schema of a text that is not blank."""
-
-_PART = {"type": "object", "required": ["text"], "properties": {"text": HAS_TEXT}}
-_WITH_TEXT: dict[str, Any] = {
+_HAS_TEXT = {"type": "string", "pattern": r"\S"}
+_PART = {"type": "object", "required": ["text"], "properties": {"text": _HAS_TEXT}}
+WITH_TEXT: dict[str, Any] = {
     "type": "object",
     "required": ["role", "content"],
     "properties": {
         "role": {"const": "user"},
-        "content": {"anyOf": [HAS_TEXT, {"type": "array", "contains": _PART}]},
+        "content": {"anyOf": [_HAS_TEXT, {"type": "array", "contains": _PART}]},
     },
 }
+"""JSON Schema of a message of a user with a text that is not blank."""
 
 
 class ChatRequest(BaseModel):
@@ -80,7 +79,7 @@ class ChatRequest(BaseModel):
         min_length=1,
         description="The last one of a user that has text is what is to be done; those of users and assistants before "
         "it are the conversation so far; all others are what to know for it.",
-        json_schema_extra={"contains": _WITH_TEXT},
+        json_schema_extra={"contains": WITH_TEXT},
     )
     stream: StrictBool | None = Field(default=None, description="Whether the answer is sent piece by piece.")
     stream_options: StreamOptions | None = None

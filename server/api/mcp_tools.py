@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -25,6 +24,7 @@ from operad.runtime.values.valid_json import to_text
 from operad.runtime.values.value import Value
 from operad.server.api.conversation import answer_question
 from operad.server.api.experts import Offer
+from operad.server.api.faults import value_fault
 from operad.server.api.runs import Runs
 from operad.server.api.served_run import ServedRun
 from operad.server.problems import RefusedError
@@ -55,10 +55,8 @@ class AnswerArguments(Value):
     answer: JsonValue = Field(description="The answer, in the form that it asks for.")
 
 
-class McpDoor:
-    """An MCP server whose tools are the experts, as an ASGI application.
-
-    The server works from `open` to `close`, in a task of its own, so that it can be closed before the connections are.
+class ExpertTools:
+    """The experts as tools of an MCP server.
 
     Args:
         runs: Runs of the server.
@@ -67,38 +65,19 @@ class McpDoor:
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
         self._names = _tool_names(runs.offers)
+
+    def sessions(self) -> StreamableHTTPSessionManager:
+        """Return the sessions of a server with these tools."""
         server: Server[Any] = Server(
             "operad", version=version_here(), on_list_tools=self._list_tools, on_call_tool=self._call_tool
         )
-        self._manager = StreamableHTTPSessionManager(
+        bounds = self._runs.bounds
+        return StreamableHTTPSessionManager(
             server,
             max_sessions=MOST_SESSIONS,
-            max_request_body_size=runs.bounds.body,
-            session_idle_timeout=runs.bounds.session_seconds,
+            max_request_body_size=bounds.body,
+            session_idle_timeout=bounds.session_seconds,
         )
-        self._closing = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request."""
-        await self._manager.handle_request(scope, receive, send)
-
-    async def open(self) -> None:
-        """Start the server."""
-        opened = asyncio.Event()
-        self._task = asyncio.ensure_future(self._serve(opened))
-        await opened.wait()
-
-    async def close(self) -> None:
-        """End all sessions."""
-        self._closing.set()
-        if self._task:
-            await self._task
-
-    async def _serve(self, opened: asyncio.Event) -> None:
-        async with self._manager.run():
-            opened.set()
-            await self._closing.wait()
 
     async def _list_tools(
         self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None
@@ -141,8 +120,9 @@ class McpDoor:
             if offer.start is None and "goal" not in arguments:
                 raise RefusedError(400, f"the arguments of {name!r}: goal: is missing; say what is to be done")
         except ValidationError as error:
-            faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-            raise RefusedError(400, f"the arguments of {name!r}: {faults}") from error
+            schema = AnswerArguments if name == ANSWER else ToolArguments
+            faults = [f"{'.'.join(map(str, each['loc']))}: {value_fault(each, schema)}" for each in error.errors()]
+            raise RefusedError(400, f"the arguments of {name!r}: {'; '.join(faults)}") from error
         run, _ = await self._runs.begin(offer, offer.job(asked.goal, asked.context, asked.inputs))
         return run
 

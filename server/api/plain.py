@@ -70,15 +70,20 @@ class QuestionView(Value):
     form: dict[str, Any] | None = Field(description="The JSON Schema of the answer; null for any.")
 
 
-class RunView(Value):
-    """State of a run."""
+class RunSummary(Value):
+    """A run in a list; GET /runs/{run_id} shows it with its goal and its result."""
 
     id: str
     expert: str
-    goal: str
     state: State = Field(description="asks: it waits for an answer to one of its questions.")
     created: datetime
     status: WorkflowStatus | None = Field(description="How its result was judged, once there is one.")
+
+
+class RunView(RunSummary):
+    """State of a run."""
+
+    goal: str
     result: str = Field(description="The text of its result.")
     outputs: dict[str, Any] = Field(description="The named values of its result; files by where the server has them.")
     evaluation: str
@@ -87,16 +92,9 @@ class RunView(Value):
     usage: Usage = Field(description="What its model calls have cost so far.")
     error: str = Field(description="Why there is no result.")
     questions: list[QuestionView]
-
-
-class RunSummary(Value):
-    """A run in a list; GET /runs/{run_id} shows it with its goal and its result."""
-
-    id: str
-    expert: str
-    state: State
-    created: datetime
-    status: WorkflowStatus | None = Field(description="How its result was judged, once there is one.")
+    unused_answers: list[str] = Field(
+        description="The ids of `answers` that no question of the run used, once it has ended."
+    )
 
 
 class RunList(Value):
@@ -170,12 +168,8 @@ def view(run: ServedRun) -> dict[str, Any]:
     """Return the current state of a run as JSON values."""
     message = run.message
     run_view = RunView.model_construct(
-        id=run.id,
-        expert=run.offer.name,
+        **dict(_summary(run)),
         goal=run.job.goal,
-        state=run.shown_state,
-        created=datetime.fromtimestamp(run.began, timezone.utc),
-        status=message.status if message else None,
         result=run.text,
         outputs=dict(message.outputs) if message else {},
         evaluation=message.evaluation if message else "",
@@ -184,6 +178,7 @@ def view(run: ServedRun) -> dict[str, Any]:
         usage=run.usage,
         error="" if message else run.error,
         questions=[QuestionView(id=q.id, text=q.text, form=q.schema_) for q in run.questions],
+        unused_answers=run.unused_answers,
     )
     return run_view.model_dump(mode="json", fallback=str, warnings=False)
 

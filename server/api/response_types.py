@@ -8,7 +8,7 @@ from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from pydantic.json_schema import SkipJsonSchema
 
-from operad.server.api.conversation import HAS_TEXT
+from operad.server.api.conversation import WITH_TEXT
 from operad.server.api.plain import RUN_ID
 from operad.server.api.spoken import RunNote
 
@@ -72,18 +72,6 @@ def _add_ignored(schema: dict[str, Any]) -> None:
     schema["additionalProperties"] = False
 
 
-_USER_MESSAGE_WITH_TEXT: dict[str, Any] = {
-    "type": "object",
-    "required": ["role", "content"],
-    "properties": {
-        "role": {"const": "user"},
-        "content": {
-            "anyOf": [HAS_TEXT, {"type": "array", "contains": {"required": ["text"], "properties": {"text": HAS_TEXT}}}]
-        },
-    },
-}
-
-
 class ResponseRequest(BaseModel):
     """A request for a response."""
 
@@ -94,7 +82,7 @@ class ResponseRequest(BaseModel):
         Annotated[str, Field(json_schema_extra={"pattern": r"\S"})]
         | Annotated[
             list[InputMessage | SkipJsonSchema[OtherInput]],
-            Field(json_schema_extra={"contains": _USER_MESSAGE_WITH_TEXT}),
+            Field(json_schema_extra={"contains": WITH_TEXT}),
         ]
     ) = Field(description="A text; or messages, the last of which that a user wrote is what is to be done.")
     instructions: str | None = Field(default=None, description="What to know for it, in this response alone.")

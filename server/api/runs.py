@@ -310,8 +310,10 @@ class Runs:
         async with aclosing(run.offer.agent.stream(run.job, run_id=run.id)) as stream:
             async for event in stream:
                 run.log.add(event)
-                if isinstance(event, events.Interrupted) and event.interrupt_id in run.answers:
-                    await self._give_known_answer(run, event)
+                if isinstance(event, events.Interrupted):
+                    run.asked.add(event.interrupt_id)
+                    if event.interrupt_id in run.answers:
+                        await self._give_known_answer(run, event)
                 elif isinstance(event, events.ModelAnswered):
                     run.usage += event.usage
                 elif isinstance(event, events.RunFailed):

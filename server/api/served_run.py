@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import JsonValue
@@ -44,6 +44,7 @@ class ServedRun:
         size: Approximate size in bytes, once the run has ended.
         memory: Memory that shortens the turns of the job before the run starts; None to use all turns.
         previous: Id of the run whose conversation this one continues; empty for none.
+        asked: Ids of the questions that it has asked here.
         set_aside: Its questions, if it reached the time limit while waiting for a person. The run stays in the
             database, does not count as open here, and resumes when a question is answered.
     """
@@ -64,6 +65,7 @@ class ServedRun:
     size: int = 0
     memory: Memory | None = None
     previous: str = ""
+    asked: set[str] = field(default_factory=set[str])
     set_aside: Sequence[Question] = ()
 
     @property
@@ -87,6 +89,11 @@ class ServedRun:
     def shown_state(self) -> State:
         """State of the run, as displayed."""
         return "asks" if self.questions else self.state
+
+    @property
+    def unused_answers(self) -> list[str]:
+        """Ids of answers given beforehand that no question of the ended run used; empty before its end."""
+        return [] if self.ended is None else [each for each in self.answers if each not in self.asked]
 
     def record_end(self, kept: StoredRun) -> bool:
         """Take over the state and the end of the run from the database; return True if it has ended."""

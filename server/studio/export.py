@@ -8,6 +8,7 @@ from pprint import pformat
 from typing import Any, cast, get_args
 
 from operad.configs.chart import experts_chart, experts_page
+from operad.configs.flow import called
 from operad.configs.loader import preview
 from operad.flows.formats.format import without_instructions
 from operad.flows.formats.table import COMFYUI_FORMATS, FORMATS
@@ -17,7 +18,6 @@ from operad.operators.media.mermaid import render_mermaid
 from operad.operators.variables import plain
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.server.studio.file_json import inputs_of, losses_json
-from operad.server.studio.files.folder import called
 from operad.server.studio.files.open_file import Content, OpenFile
 
 PYTHON = "python"
@@ -54,7 +54,7 @@ def export(file: OpenFile, target: str) -> dict[str, Any]:
         raise InputError(
             f"there is no format {target[:40]!r}{did_you_mean(target, names)}; there are: {', '.join(names)}"
         )
-    stem = called(file.name)
+    stem = called(file.name, FORMATS)
     if target == PYTHON:
         return _export_json(f"{stem}.py", python_of(content.graph).encode(), _python_losses(content.graph))
     if target in get_args(PictureTarget):

@@ -28,10 +28,9 @@ MOST_ISSUES = 500
 """Maximum number of issues sent to the browser."""
 
 _JOB = [
-    {"name": "job", "title": "Job", "type": "string", "required": True, "default": None, "options": None, "multiline": True},
-    {"name": "files", "title": "Files", "type": "array[file]", "required": False, "default": None, "options": None,
-     "multiline": False},
-]  # fmt: skip
+    {"name": "job", "title": "Job", "type": "string", "required": True, "default": None},
+    {"name": "files", "title": "Files", "type": "array[file]", "required": False, "default": None},
+]
 """Inputs in the form for a run of experts."""
 
 _WARNINGS = frozenset({"lossy", "loss", "note", "unread", "order", "not-selected"})
@@ -99,28 +98,22 @@ class Checked:
         checker = self._checker
         known = checker.nodes.get(spec.id) if checker else None
         outputs: Outputs = outputs_of(checker, spec) if checker else {}
-        inner: Outputs = checker.inner.get(spec.id, {}) if checker else {}
         return {
             "id": spec.id,
             "type": spec.type,
             "title": title_of_node(spec),
             "parent": spec.parent or None,
             "params": plain(fields_of(spec.params)),
-            "ports": _port_labels(spec, list(known.ports) if known else []),
-            "outputs": _variable_rows(outputs),
-            "inner": _variable_rows(inner),
+            "ports": _port_labels(spec, list(known.ports) if known else [], self._graph),
+            "outputs": [{"name": name, "type": kind.value} for name, kind in outputs.items()],
             "summary": summary_of(spec),
             "position": position_of(spec),
         }
 
 
-def _variable_rows(outputs: Outputs) -> list[dict[str, str]]:
-    return [{"name": name, "type": kind.value} for name, kind in outputs.items()]
-
-
 def issue_json(issue: Issue, graph: NodeGraph) -> dict[str, Any]:
-    """Return an issue with its node, its edge and its parameter."""
-    source, arrow, target = issue.where.partition(" → ")
+    """Return an issue with its node and its parameter."""
+    _, arrow, target = issue.where.partition(" → ")
     node = issue.where if issue.where in graph.by_id else target if target in graph.by_id else None
     found = _FIELD.match(issue.message)
     field, message = None, issue.message
@@ -133,9 +126,7 @@ def issue_json(issue: Issue, graph: NodeGraph) -> dict[str, Any]:
         "what": message,
         "where": issue.where,
         "node": node,
-        "edge": [source, target] if arrow else None,
         "field": field,
-        "fix": None,
         "severity": "warning" if issue.code in _WARNINGS else "error",
     }
 
@@ -156,7 +147,6 @@ def changes_json(changes: Difference) -> dict[str, Any]:
         "changed": [{"node": node, "fields": found} for node, found in fields.items()],
         "edges_added": [[edge.source, edge.port, edge.target] for edge in changes.edges_added],
         "edges_removed": [[edge.source, edge.port, edge.target] for edge in changes.edges_removed],
-        "lines": str(changes).splitlines(),
     }
 
 
@@ -194,8 +184,6 @@ def inputs_of(graph: NodeGraph) -> list[dict[str, Any]]:
             "type": kind,
             "required": name not in defaults and name not in SYSTEM,
             "default": plain(defaults.get(name)),
-            "options": None,
-            "multiline": kind == "string",
         }
         for name, kind in pairs_of(params.get("variables"))
         if isinstance(name, str) and isinstance(kind, str)
@@ -295,8 +283,11 @@ def _selectors(value: Any) -> Iterator[list[str]]:
             yield from _selectors(item)
 
 
-def _port_labels(spec: NodeSpec, ports: Sequence[str]) -> list[str]:
-    """Return the labels of ports: titles of classes and answers, first conditions of cases."""
+def _port_labels(spec: NodeSpec, ports: Sequence[str], graph: NodeGraph) -> list[str]:
+    """Return the labels of ports: titles of classes and answers, first conditions of cases.
+
+    The port for a timeout of a question, which is never taken, has a label only if an edge of the file leaves it.
+    """
     params = fields_of(spec.params)
     if spec.type == experts.OPERATOR:
         return list(experts.ports_of(params))
@@ -305,7 +296,8 @@ def _port_labels(spec: NodeSpec, ports: Sequence[str]) -> list[str]:
         return [str(each)[:60] for each in classes]
     if spec.type == "human-input" and ports:
         titles = [str(title)[:60] for _, title in pairs_of(params.get("actions"))]
-        return [*titles, *(port.strip("_") for port in ports[len(titles) :])]
+        left = max((edge.port for edge in graph.edges if edge.source == spec.id), default=0)
+        return [*titles, *(port.strip("_") for port in ports[len(titles) : left + 1])]
     if spec.type == "if-else":
         cases = list_of(params.get("cases"))
         return [*(_case_label(each, number) for number, each in enumerate(cases)), "else"]

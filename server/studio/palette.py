@@ -28,8 +28,6 @@ FAMILIES: Mapping[str, str] = {
 _TITLES: Mapping[str, str] = {"llm": "LLM", "tts": "Text to speech", "text2image": "Text to image",
     "http-request": "HTTP request", "if-else": "If / else", "echarts": "Chart", "comfyui": "ComfyUI"}  # fmt: skip
 
-_PORTS: Mapping[str, str] = {"if-else": "cases", "question-classifier": "classes", "human-input": "answers"}
-
 _TEMPLATES = frozenset({"code", "template"})
 _PROMPTS = frozenset({"system", "user", "instruction", "query", "answer", "prompt"})
 
@@ -51,19 +49,14 @@ def catalogue() -> tuple[dict[str, Any], ...]:
 
 
 def _entry(name: str, node_type: NodeType) -> dict[str, Any]:
-    fixed = ["done", "failed"] if name not in _PORTS else []
     return {
         "type": name,
         "title": title_of_type(name),
         "family": FAMILIES.get(name, "Others"),
         "summary": summary(node_type),
         "schema": _schema_with_hints(node_type),
-        "ports": _PORTS.get(name, "none"),
-        "ports_list": [],
-        "failure_ports": fixed,
         "container": bool(node_type.body_starts_with),
         "body_start": node_type.body_starts_with or None,
-        "outputs": node_type.gives,
         "example": json.loads(json.dumps(node_type.example)),
     }
 

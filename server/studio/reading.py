@@ -23,8 +23,12 @@ def candidates(graph: NodeGraph, node_id: str) -> list[dict[str, Any]]:
     """
     _check_exists(graph, node_id)
     checker = Checker(graph, NODE_TYPES)
-    found = list(_container_variables(graph, checker, node_id))
-    levels = [node_id, *_containers(graph, node_id)]
+    found = [
+        row
+        for container in graph.around(node_id)
+        for row in _variable_rows(graph.by_id[container], checker.inner.get(container, {}))
+    ]
+    levels = [node_id, *graph.around(node_id)]
     for inner_id in levels:
         parent = graph.by_id[inner_id].parent
         before = [
@@ -49,18 +53,6 @@ def _variables_inside(graph: NodeGraph, checker: Checker, node_id: str) -> Itera
 
 def _is_conversation(spec: NodeSpec, level: str) -> bool:
     return spec.type == CONVERSATION and not level
-
-
-def _container_variables(graph: NodeGraph, checker: Checker, node_id: str) -> Iterator[dict[str, Any]]:
-    for container in _containers(graph, node_id):
-        yield from _variable_rows(graph.by_id[container], checker.inner.get(container, {}))
-
-
-def _containers(graph: NodeGraph, node_id: str) -> list[str]:
-    containers: list[str] = []
-    while (node_id := graph.by_id[node_id].parent) in graph.by_id and node_id not in containers:
-        containers.append(node_id)
-    return containers
 
 
 def _variable_rows(spec: NodeSpec, outputs: Mapping[str, VariableType]) -> Iterator[dict[str, Any]]:

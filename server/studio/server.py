@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
+from functools import partial
 from importlib.resources import files
 from mimetypes import guess_type
 from pathlib import Path
@@ -110,26 +111,14 @@ class Studio:
             Route("/data/files", self._new, methods=["POST"]),
             Route("/data/catalogue", self._catalogue),
             Route("/data/open", self._open_file, methods=["POST"]),
-            Route("/data/apply", self._apply, methods=["POST"]),
-            Route("/data/undo", self._undo, methods=["POST"]),
-            Route("/data/redo", self._redo, methods=["POST"]),
-            Route("/data/goto", self._goto, methods=["POST"]),
-            Route("/data/restore", self._restore, methods=["POST"]),
-            Route("/data/compare", self._compare, methods=["POST"]),
-            Route("/data/candidates", self._candidates, methods=["POST"]),
-            Route("/data/connectable", self._connectable, methods=["POST"]),
+            *(Route(f"/data/{name}", partial(self._edit, work), methods=["POST"]) for name, work in _EDITS.items()),
+            *(Route(f"/data/{name}", partial(self._read, work), methods=["POST"]) for name, work in _READS.items()),
             Route("/data/fixes", self._fixes),
-            Route("/data/fix", self._fix, methods=["POST"]),
             Route("/data/export", self._export),
             Route("/data/changes", self._changes),
             *self._runs.routes,
             *chats.routes,
-            handlers={
-                StaleError: _stale,
-                ReadonlyError: _conflict,
-                InvalidError: _invalid,
-                OperadError: _bad_request,
-            },
+            handlers=dict.fromkeys((StaleError, ReadonlyError, InvalidError, OperadError), _refused),
         )
 
     # Background
@@ -252,47 +241,15 @@ class Studio:
 
         return json_response(await self._with_file(request, opened))
 
-    async def _apply(self, request: Request) -> Response:
-        return await self._edit(
-            request, lambda file, body: file.apply(number(body, "version"), read_operations(body.get("operations")))
-        )
-
-    async def _undo(self, request: Request) -> Response:
-        return await self._edit(request, lambda file, body: file.undo(number(body, "version")))
-
-    async def _redo(self, request: Request) -> Response:
-        return await self._edit(request, lambda file, body: file.redo(number(body, "version")))
-
-    async def _goto(self, request: Request) -> Response:
-        return await self._edit(request, lambda file, body: file.goto(number(body, "version"), number(body, "step")))
-
-    async def _restore(self, request: Request) -> Response:
-        return await self._edit(request, lambda file, _: file.restore())
-
-    async def _edit(self, request: Request, work: Callable[[OpenFile, dict[str, Any]], None]) -> Response:
+    async def _edit(self, work: Callable[[OpenFile, dict[str, Any]], None], request: Request) -> Response:
         def edited(file: OpenFile, body: dict[str, Any]) -> dict[str, Any]:
             work(file, body)
             return document(file)
 
-        return json_response(await self._with_file(request, edited))
+        return await self._read(edited, request)
 
-    async def _compare(self, request: Request) -> Response:
-        def compare(file: OpenFile, body: dict[str, Any]) -> dict[str, Any]:
-            return changes_json(difference(file.at(number(body, "from")), file.at(number(body, "to"))))
-
-        return json_response(await self._with_file(request, compare))
-
-    async def _candidates(self, request: Request) -> Response:
-        found = await self._with_file(request, lambda file, body: candidates(file.content.graph, text(body, "node")))
-        return json_response({"variables": found})
-
-    async def _connectable(self, request: Request) -> Response:
-        def targets(file: OpenFile, body: dict[str, Any]) -> dict[str, str | None]:
-            if file.content.format is None:
-                return experts.connectable(file.content.graph, text(body, "source"))
-            return connectable(file.content.graph, text(body, "source"), number(body, "port", 0))
-
-        return json_response({"targets": await self._with_file(request, targets)})
+    async def _read(self, work: Callable[[OpenFile, dict[str, Any]], dict[str, Any]], request: Request) -> Response:
+        return json_response(await self._with_file(request, work))
 
     async def _fixes(self, request: Request) -> Response:
         def found_fixes() -> dict[str, Any]:
@@ -301,13 +258,6 @@ class Studio:
             return {"version": version, "fixes": [fix and fix.what for fix in fixes(content)]}
 
         return json_response(await asyncio.to_thread(found_fixes))
-
-    async def _fix(self, request: Request) -> Response:
-        def apply_fix(file: OpenFile, body: dict[str, Any]) -> None:
-            fix = fix_of(file.content, number(body, "issue"))
-            file.replace(number(body, "version"), fix.graph, f"Fix: {fix.what}", "edit")
-
-        return await self._edit(request, apply_fix)
 
     async def _export(self, request: Request) -> Response:
         wanted = request.query_params.get("format")
@@ -344,31 +294,57 @@ class Studio:
             self._followers.discard(queue)
 
 
-async def _stale(request: Request, error: Exception) -> Response:
-    """Return the current file with the error, for a tab whose change came too late."""
+def _apply_fix(file: OpenFile, body: dict[str, Any]) -> None:
+    fix = fix_of(file.content, number(body, "issue"))
+    file.replace(number(body, "version"), fix.graph, f"Fix: {fix.what}", "edit")
+
+
+def _connectable(file: OpenFile, body: dict[str, Any]) -> dict[str, Any]:
+    graph, source = file.content.graph, text(body, "source")
+    if file.content.format is None:
+        return {"targets": experts.connectable(graph, source)}
+    return {"targets": connectable(graph, source, number(body, "port", 0))}
+
+
+def _compared(file: OpenFile, body: dict[str, Any]) -> dict[str, Any]:
+    return changes_json(difference(file.at(number(body, "from")), file.at(number(body, "to"))))
+
+
+_EDITS: dict[str, Callable[[OpenFile, dict[str, Any]], None]] = {
+    "apply": lambda file, body: file.apply(number(body, "version"), read_operations(body.get("operations"))),
+    "undo": lambda file, body: file.undo(number(body, "version")),
+    "redo": lambda file, body: file.redo(number(body, "version")),
+    "goto": lambda file, body: file.goto(number(body, "version"), number(body, "step")),
+    "restore": lambda file, _: file.restore(),
+    "fix": _apply_fix,
+}
+"""Changes of a file, by the name of their request; the answer is the file as it is then."""
+
+_READS: dict[str, Callable[[OpenFile, dict[str, Any]], dict[str, Any]]] = {
+    "compare": _compared,
+    "candidates": lambda file, body: {"variables": candidates(file.content.graph, text(body, "node"))},
+    "connectable": _connectable,
+}
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """Return an error as JSON: with its issues, or with the current file for a tab whose change came too late."""
+    answer: dict[str, Any] = {"error": str(error), "issues": []}
     if isinstance(error, StaleError):
-        return _error_response(409, str(error), document=await asyncio.to_thread(document, error.file))
-    return _error_response(409, str(error))
-
-
-async def _conflict(request: Request, error: Exception) -> Response:
-    return _error_response(409, str(error))
-
-
-async def _bad_request(request: Request, error: Exception) -> Response:
-    return _error_response(400, str(error))
-
-
-async def _invalid(request: Request, error: Exception) -> Response:
-    issues = error.issues if isinstance(error, InvalidError) else ()
-    rows = [
-        {"code": issue.code, "what": issue.message, "where": issue.where, "node": None, "field": None, "fix": None,
-         "severity": "error"}
+        return JSONResponse(answer | {"document": await asyncio.to_thread(document, error.file)}, 409)
+    if not isinstance(error, InvalidError):
+        return JSONResponse(answer, 409 if isinstance(error, ReadonlyError) else 400)
+    issues = error.issues
+    answer["issues"] = [
+        {
+            "code": issue.code,
+            "what": issue.message,
+            "where": issue.where,
+            "node": None,
+            "field": None,
+            "severity": "error",
+        }
         for issue in issues[:100]
-    ]  # fmt: skip
-    first = str(error).splitlines()[0] if len(issues) != 1 else f"{issues[0].where}: {issues[0].message}".strip(": ")
-    return _error_response(422, first, issues=rows)
-
-
-def _error_response(status: int, error: str, **more: Any) -> Response:
-    return JSONResponse({"error": error, "issues": [], **more}, status)
+    ]
+    first = f"{issues[0].where}: {issues[0].message}".strip(": ") if len(issues) == 1 else str(error).splitlines()[0]
+    return JSONResponse(answer | {"error": first}, 422)

@@ -1,12 +1,9 @@
-"""Requests and responses of the run page: JSON, errors, the content security policy."""
+"""Requests and responses of the run page: JSON and errors."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import re
-from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
@@ -21,8 +18,6 @@ from operad.runtime.values.valid_json import to_json
 
 MAX_BODY = 2**20
 """Maximum size of a request's body, in bytes."""
-
-_SCRIPT = re.compile(r"<script\b[^>]*>(.*?)</script>", re.DOTALL | re.IGNORECASE)
 
 
 ErrorHandler = Callable[[Request, Exception], Awaitable[Response]]
@@ -55,18 +50,6 @@ async def _internal_error(request: Request, error: Exception) -> Response:
 def refusal(status: int, text: str) -> Response:
     """Return an error as JSON."""
     return JSONResponse({"error": text}, status)
-
-
-def content_policy(html: str) -> str:
-    """Return the content security policy of the page: its own scripts, and requests to this server only."""
-    hashes = [
-        f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in _SCRIPT.findall(html)
-    ]
-    scripts = " ".join(hashes) or "'none'"
-    return (
-        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
 
 
 async def json_body(request: Request, most: int = MAX_BODY) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
 import re
 from functools import cache
@@ -11,6 +9,7 @@ from importlib.resources import files
 
 from operad.runtime.observe.trace import Trace
 from operad.runtime.values.valid_json import to_json
+from operad.server.page_headers import source_hash
 from operad.server.view.picture import details, picture
 
 _SCRIPTS = (
@@ -57,7 +56,7 @@ def _page(
     style, script = _style(), _script(scripts)
     policy = (
         f"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; connect-src {connect};"
-        f" style-src '{_hash(style)}'; script-src '{_hash(script)}'"
+        f" style-src {source_hash(style)}; script-src {source_hash(script)}"
     )
     parts = {
         "policy": policy,
@@ -73,10 +72,6 @@ def _page(
 def _json(value: object) -> str:
     """Return JSON that can be embedded in a script element, without characters that could end it."""
     return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", to_json(value))
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 @cache

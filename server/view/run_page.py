@@ -25,7 +25,8 @@ from operad.server.view.sources import Source
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-from operad.server.view.http import application, content_policy, json_body, json_response, whole_number
+from operad.server.page_headers import content_policy
+from operad.server.view.http import application, json_body, json_response, whole_number
 
 PACE = 0.2
 """Seconds between reads of a run's events, and between messages to a browser."""

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from operad.runtime.observe.metrics import Metrics
 from operad.runtime.values.errors import InputError, MissingExtraError
 from operad.runtime.workflow.workflow import Workflow
+from operad.server.page_headers import HEADERS
 from operad.server.view.sources import LiveSource
 
 try:
@@ -39,14 +40,7 @@ __all__ = ["HOST", "PageServer", "RunPage", "RunsPage", "Site", "live_page", "sh
 
 HOST = "127.0.0.1"
 _OWN_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
-_HEADERS = {
-    "cache-control": "no-store",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-}
+_HEADERS = {**HEADERS, "cache-control": "no-store"}
 _CLOSING_SECONDS = 3.0
 """Maximum time to wait for the end of the server's thread, in seconds."""
 
@@ -222,7 +216,9 @@ class _Guard:
             return refusal(403, "this page is for this machine alone: open it as 127.0.0.1 or localhost")
         given = request.scope["path"].removeprefix("/").partition("/")[0]
         if not secrets.compare_digest(given.encode("utf-8", "replace"), self._token):
-            return refusal(404, "there is nothing here: the address lacks its token, or is that of an earlier page")
+            return refusal(
+                404, "the server was restarted, or the address lacks its token: open the address that it printed"
+            )
         origin = request.headers.get("origin")
         if request.method == "POST":
             if origin is not None and origin != f"http://{hosts[0]}":

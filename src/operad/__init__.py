@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         interrupt,
         operator,
     )
+    from operad.runtime.observe.tracing import OpenTelemetryListener
     from operad.runtime.tools.tool import tool
 
 __all__ = [
@@ -74,6 +75,7 @@ __all__ = [
     "Map",
     "Model",
     "MonoModelReasoner",
+    "OpenTelemetryListener",
     "OperadError",
     "Operator",
     "OperatorConfig",
@@ -103,6 +105,7 @@ __all__ = [
 
 _ELSEWHERE = {
     "Evaluator": "operad.evaluators",
+    "OpenTelemetryListener": "operad.runtime.observe.tracing",
     "Operator": "operad.operators",
     "OperatorConfig": "operad.operators",
     "load_workflow": "operad.configs",

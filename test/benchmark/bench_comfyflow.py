@@ -25,14 +25,7 @@ from typing import Any, NamedTuple, get_args
 
 from operad.evaluators.comfyflow import ComfyScore, score
 from operad.evaluators.comfyflow.judging import Metric
-from operad.flows.formats.comfyui import (
-    Definitions,
-    dump_api,
-    dump_code,
-    executable,
-    load,
-    read_definitions,
-)
+from operad.flows.formats.comfyui import Definitions, dump_api, dump_code, executable, load, read_definitions
 from operad.flows.formats.comfyui.definitions import accepts
 from operad.runtime.values.errors import MissingExtraError
 

@@ -285,10 +285,7 @@ ENGINES: Mapping[str, tuple[Callable[[Path], Engine], tuple[str, ...]]] = {
     "FTS5, stems": (lambda folder: Fts5(folder, "porter ascii"), ()),
     "FTS5, words as they are": (lambda folder: Fts5(folder, "ascii"), ()),
     "bm25s": (Bm25s, ("bm25s", "numpy")),
-    "LanceDB, MiniLM": (
-        Lance,
-        ("lancedb", "pyarrow", *_MINILM),
-    ),
+    "LanceDB, MiniLM": (Lance, ("lancedb", "pyarrow", *_MINILM)),
 }
 """How to make each, and the distributions that it takes beyond Python."""
 

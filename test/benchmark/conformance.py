@@ -462,11 +462,7 @@ def own() -> list[Sample]:
             NodeSpec(
                 "5",
                 "loop",
-                {
-                    "loop_count": 10,
-                    "variables": [["sum", "number", 0]],
-                    "break_conditions": [[["sum", "5"], "≥", "7"]],
-                },
+                {"loop_count": 10, "variables": [["sum", "number", 0]], "break_conditions": [[["sum", "5"], "≥", "7"]]},
             ),
             NodeSpec("5-1", "loop-start", {}, "5"),
             NodeSpec("5-2", "assigner", {"assignments": [[["sum", "5"], "add", 3]]}, "5"),

@@ -198,10 +198,7 @@ def failures() -> Iterator[Case]:
     yield Case(
         "default-value-template",
         "error_strategy default-value: template",
-        app(
-            [start(), template("2", "{{ 1 / 0 }}") | {}, end("3", out="2.output")],
-            "1>2 2>3",
-        ),
+        app([start(), template("2", "{{ 1 / 0 }}") | {}, end("3", out="2.output")], "1>2 2>3"),
     )
     broken = template("2", "{{ 1 / 0 }}")
     broken["data"] |= {"error_strategy": "default-value",

@@ -155,10 +155,7 @@ def refused() -> Iterator[Case]:
     }  # fmt: skip
     for name, (made, feature, says) in losses.items():
         yield Case(
-            f"differs-{name}",
-            feature,
-            app([start(q="text-input"), made, end("3", q="1.q")], "1>2 2>3"),
-            differs=says,
+            f"differs-{name}", feature, app([start(q="text-input"), made, end("3", q="1.q")], "1>2 2>3"), differs=says
         )
     instead = {
         "datasource": "begin with a start node",

@@ -278,10 +278,7 @@ async def _brief(heard: list[events.Event]) -> None:
                 "ヒートポンプの市場は成長した。\nنما سوق المضخات الحرارية.",
                 "ヒートポンプの市場は2024年に12%成長し、260万台になった。\nنما سوق المضخات الحرارية بنسبة 12%.",
             ],
-            "Put brief, translations and chart together.": [
-                "The brief, in three languages.",
-                ANSWER,
-            ],
+            "Put brief, translations and chart together.": ["The brief, in three languages.", ANSWER],
         }
     )
     goal = "Write a one-page brief on the European market for heat pumps in 2024, with sources, in three languages."

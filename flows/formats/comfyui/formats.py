@@ -36,7 +36,7 @@ from operad.flows.node_graph import NodeGraph
 from operad.operators.comfyui.reading import list_of, mapping_of
 from operad.runtime.values.errors import InvalidError, Issue
 
-_CHOICE = re.compile(r"(?<!\\)\{[^{}]*\|[^{}]*\}")
+_CHOICE = re.compile(r"(?<!\\)\{[^{}|]*\|[^{}]*\}")
 """Alternatives in a prompt, of which the page sends one: ``{a|b}``."""
 
 _PLACEHOLDER = re.compile(r"%(?:date(?::[^%]*)?|\w[^%.\n]*\.\w+)%")
@@ -127,7 +127,7 @@ def _misplaced_values(graph: NodeGraph) -> Iterator[Issue]:
 
 def _appearance_losses(graph: NodeGraph) -> Iterator[Issue]:
     if ui_of(graph) is not None or any(ui_of(spec) is not None for spec in graph.nodes):
-        yield Issue("loss", "places, sizes, colours, groups and what else the page says besides what is run")
+        yield Issue("note", "places, sizes, colours, groups and what else the page says besides what is run")
 
 
 def _node_losses(graph: NodeGraph, definitions: Definitions) -> Iterator[Issue]:
@@ -135,7 +135,7 @@ def _node_losses(graph: NodeGraph, definitions: Definitions) -> Iterator[Issue]:
     for spec in graph.nodes:
         written = list_of(node_of(spec).get("widgets_values"))
         if is_virtual(spec) or mode_of(spec) in (MUTED, BYPASSED):
-            yield Issue("loss", f"the node ({spec.type}), which no server runs", spec.id)
+            yield Issue("note", f"the node ({spec.type}), which no server runs", spec.id)
         elif written and not places(spec, definitions.get(spec.type)):
             yield Issue(
                 "loss",
@@ -168,7 +168,7 @@ def _server_data_losses(graph: NodeGraph) -> Iterator[Issue]:
         if spec.type in VIRTUAL and not is_virtual(spec):
             yield Issue("loss", f"that a server runs it: in code, {spec.type} is a node of the page", spec.id)
         if api_data and api_data != {"_meta": {"title": title_of(spec)}}:
-            yield Issue("loss", f"what stands besides class and inputs: {', '.join(api_data)}", spec.id)
+            yield Issue("note", f"what stands besides class and inputs: {', '.join(api_data)}", spec.id)
     for edge in graph.edges:
         undefined = "undefined" in mapping_of(edge.extra.get(NAME))
         if (edge.source not in graph.by_id and not undefined) or edge.target not in graph.by_id:

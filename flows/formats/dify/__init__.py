@@ -34,14 +34,14 @@ from operad.runtime.values.errors import InvalidError, Issue
 BENCHMARK = Plugins()
 """Plugins and models of Chat2Workflow's platform."""
 
-_KIND = re.compile(rb"""^["\s{,]*kind["']?\s*:\s*["']?(app|graph)\b""", re.MULTILINE)
+_KIND = re.compile(rb"""^[" \t{,]*kind["']?\s*:\s*["']?(app|graph)\b""", re.MULTILINE)
 _MODE = re.compile(
-    rb"""^["\s{,]*mode["']?\s*:\s*["']?(workflow|advanced-chat|chat|completion|agent-chat)\b""", re.MULTILINE
+    rb"""^[" \t{,]*mode["']?\s*:\s*["']?(workflow|advanced-chat|chat|completion|agent-chat)\b""", re.MULTILINE
 )
 _NODES = re.compile(rb"^nodes[ \t]*:", re.MULTILINE)
 """Key of the nodes in Operad's YAML, whose texts may quote a Dify file; Dify has it in bare graphs only."""
 
-_WORKFLOW = re.compile(rb"""^["\s{,]*(workflow|graph|graph_config|model_config)["']?\s*:""", re.MULTILINE)
+_WORKFLOW = re.compile(rb"""^[" \t{,]*(workflow|graph|graph_config|model_config)["']?\s*:""", re.MULTILINE)
 _BARE_GRAPH_KEYS = tuple(
     re.compile(rb"""(^|[\s{,\[-])["']?%s["']?\s*:""" % key, re.MULTILINE)
     for key in (rb"nodes", rb"edges", rb"data", rb"source", rb"target")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from operad.flows.formats.dify.nodes.models import TYPES_WITH_OPTIONS
+from operad.flows.formats.dify.nodes.tools import plain_value
 from operad.flows.formats.fields import NOTHING, Table, is_enabled, is_set, table, unless
 from operad.flows.formats.shapes import each_of, fields_of
 from operad.operators.nodes.models import SAMPLING
@@ -37,6 +38,11 @@ def _ends_with_the_model(prompt: Any) -> bool:
 def _has_unused_options(parameters: Any) -> bool:
     """Return True if a parameter of an extractor has options that its type does not use."""
     return any(each.get("options") and each.get("type") not in TYPES_WITH_OPTIONS for each in each_of(parameters))
+
+
+def _has_settings(configurations: Any) -> bool:
+    """Return True if a setting of a tool has a value."""
+    return any(plain_value(given) not in (None, "") for given in fields_of(configurations).values())
 
 
 def _has_limits(timeout: Any) -> bool:
@@ -236,7 +242,10 @@ _NODES: Mapping[str, Table] = {
         "tool_node_version plugin_id plugin_unique_identifier paramSchemas params output_schema "
         "is_team_authorization credential_id credential_type",
         lossy={
-            "tool_configurations": "the tool that you name is called without these settings; make them part of the tool"
+            "tool_configurations": (
+                "the tool that you name is called without these settings; make them part of the tool",
+                _has_settings,
+            )
         },
     ),
 }

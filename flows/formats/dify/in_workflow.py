@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, json_or_text, list_of, pairs_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
-from operad.operators.nodes.extractor import REPORT
 from operad.operators.variables import Selector, Text
 
 
@@ -20,7 +19,7 @@ def in_workflow(graph: NodeGraph, workflow: Fields, conversation_nodes: Sequence
         workflow: The workflow of the file.
         conversation_nodes: The node with the variables of the conversation, if there are any.
     """
-    return _with_objects(_with_reports(_with_environment(graph, workflow)), conversation_nodes)
+    return _with_objects(_without_unread_class_ids(_with_environment(graph, workflow)), conversation_nodes)
 
 
 def _with_environment(graph: NodeGraph, workflow: Fields) -> NodeGraph:
@@ -70,12 +69,8 @@ def read_value_type(kind: Any) -> Any:
     return "number" if kind in ("integer", "float") else kind
 
 
-def _with_reports(graph: NodeGraph) -> NodeGraph:
-    """Adapt nodes to the reports of theirs that other nodes read.
-
-    An extractor goes on after an answer that does not fit, as in Dify, if a node reads whether it did. A classifier has
-    the ids of its classes only if a node reads the id of the chosen one.
-    """
+def _without_unread_class_ids(graph: NodeGraph) -> NodeGraph:
+    """Remove the ids of the classes of classifiers, unless a node reads the id of the chosen class."""
     read = {
         (selector.node, selector.variable.partition(".")[0])
         for spec in graph.nodes
@@ -83,8 +78,6 @@ def _with_reports(graph: NodeGraph) -> NodeGraph:
     }
 
     def params_of(spec: NodeSpec) -> Any:
-        if spec.type == "parameter-extractor" and any((spec.id, name) in read for name in REPORT):
-            return {**fields_of(spec.params), "on_mismatch": "empty"}
         if spec.type == "question-classifier" and (spec.id, "class_id") not in read:
             return {name: value for name, value in fields_of(spec.params).items() if name != "class_ids"}
         return spec.params

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from operad.flows.formats.dify.fields import ANY_NODE, AROUND, EDGE, FILE, NODES
 from operad.flows.formats.dify.in_workflow import selectors_named
-from operad.flows.formats.dify.nodes.tools import tool_type
+from operad.flows.formats.dify.nodes.tools import plain_value, tool_type
 from operad.flows.formats.dify.plugins import Plugins
 from operad.flows.formats.dify.read import is_note
 from operad.flows.formats.dify.write import EXTRA, Writer, read_type, values_of
@@ -75,12 +74,12 @@ def _node_remarks(node: Fields, plugins: Plugins, operad_ids: Mapping[str, str])
 def _tool_remarks(data: Fields, owner: Owner, plugins: Plugins) -> Iterator[Remark]:
     """Yield the remarks on a tool that does the work of a node type of Operad."""
     tool = plugins.tools[tool_type(data, plugins)]
-    settings = {key: _value(each) for key, each in fields_of(data.get("tool_configurations")).items()}
+    settings = {key: plain_value(each) for key, each in fields_of(data.get("tool_configurations")).items()}
     is_default = all(value in (None, "") or tool.settings.get(key) == value for key, value in settings.items())
     known = {**data, "tool_configurations": {} if is_default else settings}
     yield from remarks_on(known, ANY_NODE | NODES["tool"], owner)
     for name, given in fields_of(data.get("tool_parameters")).items():
-        if name not in tool.parameters and _value(given) not in (None, ""):
+        if name not in tool.parameters and plain_value(given) not in (None, ""):
             yield owner.remark(f"tool_parameters.{name}", Declared(Use.LOSSY, "is not passed on"))
 
 
@@ -88,7 +87,3 @@ def _owner(node: Fields, operad_ids: Mapping[str, str]) -> Owner:
     node_id = text_of(node.get("id"))
     title = fields_of(node.get("data")).get("title")
     return Owner(operad_ids.get(node_id, node_id), title if isinstance(title, str) else "")
-
-
-def _value(given: Any) -> Any:
-    return fields_of(given).get("value") if isinstance(given, dict) else given

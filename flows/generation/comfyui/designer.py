@@ -21,8 +21,9 @@ from operad.flows.generation.comfyui.classes import by_category, in_full, in_sho
 from operad.flows.generation.comfyui.drafts import Draft, read_answer, read_lines
 from operad.flows.generation.comfyui.findings import findings, known, lines_in, missing_files
 from operad.flows.generation.comfyui.rules import mend
-from operad.flows.generation.designer import MAX_TRIES, ROUNDS, findings_in
+from operad.flows.generation.mending import findings_in
 from operad.flows.generation.prompts import Part
+from operad.flows.generation.stage import MAX_TRIES, ROUNDS
 from operad.flows.node_graph import NodeGraph
 from operad.operators.operator import Operator
 from operad.runtime.graph.call import OperatorCall

@@ -223,7 +223,7 @@ class _ChainText:
 
     def _definition_paths(self, name: str) -> list[tuple[Step, ...]]:
         """Return the paths of the chain items that define an operator in place."""
-        chains = list_of(_value_at(named(self.text), self._path))
+        chains = list_of(value_at(named(self.text), self._path))
         found: list[tuple[Step, ...]] = []
         for number, chain in enumerate(chains):
             for index, value in enumerate(list_of(chain)):
@@ -272,7 +272,8 @@ class _ChainText:
             self.remove(path[:-1], cast("int", path[-1]))
 
 
-def _value_at(data: Any, path: Iterable[Step]) -> Any:
+def value_at(data: Any, path: Iterable[Step]) -> Any:
+    """Return the value at a path."""
     for step in path:
         data = data[step]
     return data

@@ -32,6 +32,7 @@ from operad.server.studio.experts.chains import (
     items_in,
     named,
     put_between,
+    value_at,
     with_chains,
     without,
 )
@@ -340,17 +341,11 @@ def _data_except(text: str, expert: int, field: str, name: str) -> Any:
 def _changes_only(text: str, changed: str, place: Sequence[Step], value: Any, name: str) -> bool:
     """Return True if a change of a text sets one value and no other; an operator may appear in several places."""
     before, after = parse_document(text, name).data, parse_document(changed, name).data
-    old, new = _value_at(before, place[:-1]), _value_at(after, place[:-1])
+    old, new = value_at(before, place[:-1]), value_at(after, place[:-1])
     if new[place[-1]] != value:
         return False
     old[place[-1]] = new[place[-1]] = None
     return before == after
-
-
-def _value_at(data: Any, place: Sequence[Step]) -> Any:
-    for step in place:
-        data = data[step]
-    return data
 
 
 def _new_value(operation: SetParam | ReplaceText, params: Mapping[str, Any]) -> Any:

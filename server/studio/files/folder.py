@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from operad.configs.flow import MAX_BYTES, is_configuration, read_file
+from operad.configs.flow import MAX_BYTES, called, is_configuration, read_file
 from operad.configs.issues import located, placed
 from operad.configs.written import write_whole
 from operad.flows.formats.format import Format
@@ -151,19 +151,12 @@ def read_any(path: Path, name: str) -> tuple[Format | None, NodeGraph | None, by
     if is_configuration(data):
         return None, None, data
     try:
-        found, graph = load_as(find_format(data), data, called(name))
+        found, graph = load_as(find_format(data), data, called(name, FORMATS))
     except InvalidError as error:
         raise located(
-            f"{name} cannot be read", [placed(issue, called(name)) for issue in error.issues], name
+            f"{name} cannot be read", [placed(issue, called(name, FORMATS)) for issue in error.issues], name
         ) from error
     return found, graph, data
-
-
-def called(name: str) -> str:
-    """Return the name for a workflow without one: the name of the file without its suffix."""
-    last = Path(name).name
-    suffixes = [format_.suffix for format_ in FORMATS.values() if last.endswith(format_.suffix)]
-    return last.removesuffix(max(suffixes, key=len, default=Path(name).suffix)) or "workflow"
 
 
 def _inspect(path: Path, name: str, status: os.stat_result) -> Listed | None:
@@ -172,21 +165,25 @@ def _inspect(path: Path, name: str, status: os.stat_result) -> Listed | None:
     try:
         if status.st_size > SLOWEST:
             guess = find_format(path.read_bytes())
-            return guess and Listed(name, guess.name, called(name), -1, status.st_mtime, None)
+            return guess and Listed(name, guess.name, called(name, FORMATS), -1, status.st_mtime, None)
         found, graph, _ = read_any(path, name)
     except InvalidError as error:
         guess = find_format(path.read_bytes())
         is_ours = guess is not None and error.issues[0].code != "format"
         return (
-            Listed(name, guess.name, called(name), 0, status.st_mtime, _first_issue(error))
+            Listed(name, guess.name, called(name, FORMATS), 0, status.st_mtime, _first_issue(error))
             if guess and is_ours
             else None
         )
     except (OperadError, OSError) as error:
-        return Listed(name, "", called(name), 0, status.st_mtime, str(error)[:300]) if name.endswith("ml") else None
+        return (
+            Listed(name, "", called(name, FORMATS), 0, status.st_mtime, str(error)[:300])
+            if name.endswith("ml")
+            else None
+        )
     if found is None or graph is None:
-        return Listed(name, EXPERTS, called(name), 0, status.st_mtime, None)
-    return Listed(name, found.name, graph.name or called(name), len(graph.nodes), status.st_mtime, None)
+        return Listed(name, EXPERTS, called(name, FORMATS), 0, status.st_mtime, None)
+    return Listed(name, found.name, graph.name or called(name, FORMATS), len(graph.nodes), status.st_mtime, None)
 
 
 def _first_issue(error: InvalidError) -> str:

@@ -10,13 +10,13 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import Any
 
-from operad.configs.flow import MAX_BYTES, is_configuration
+from operad.configs.flow import MAX_BYTES, called, is_configuration
 from operad.flows.formats.operad import OPERAD
-from operad.flows.formats.table import find_format
+from operad.flows.formats.table import FORMATS, find_format
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.server.studio.experts.yaml_items import scalar
-from operad.server.studio.files.folder import Folder, called
+from operad.server.studio.files.folder import Folder
 from operad.server.studio.requests import optional_text, text
 
 SUFFIX = ".yaml"
@@ -46,11 +46,11 @@ def new_file(folder: Folder, said: Mapping[str, Any]) -> str:
     match text(said, "new"):
         case "empty":
             name = optional_text(said, "path") or f"workflow{SUFFIX}"
-            graph = NodeGraph((NodeSpec("1", "start", {"variables": []}),), name=called(name))
+            graph = NodeGraph((NodeSpec("1", "start", {"variables": []}),), name=called(name, FORMATS))
             return folder.write_new(_with_suffix(name), OPERAD.dump(graph))
         case "experts":
             name = _with_suffix(optional_text(said, "path") or f"experts{SUFFIX}")
-            return folder.write_new(name, f"app: {{name: {scalar(called(name))}}}\n{_EXPERT}".encode())
+            return folder.write_new(name, f"app: {{name: {scalar(called(name, FORMATS))}}}\n{_EXPERT}".encode())
         case "example":
             wanted = text(said, "name")
             known = _examples()

@@ -9,17 +9,18 @@ from pathlib import Path
 from threading import RLock
 from typing import Literal
 
-from operad.configs.flow import read_file
+from operad.configs.flow import called, read_file
 from operad.configs.written import write_whole
 from operad.flows.edit import Operation, apply
 from operad.flows.formats.format import Format
 from operad.flows.formats.operad import OPERAD
+from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import NodeGraph
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.errors import InputError, InvalidError, OperadError
 from operad.server.studio.experts.edits import edited
 from operad.server.studio.experts.graph import graph_of
-from operad.server.studio.files.folder import EXPERTS, called, read_any
+from operad.server.studio.files.folder import EXPERTS, read_any
 from operad.server.studio.files.history import History, Kind, digest_of
 from operad.server.studio.files.titles import title_of
 
@@ -355,7 +356,7 @@ class OpenFile:
         found = self.content.format
         if found is None:
             return Content(data, None, graph_of(data, self.path), self.content.readonly)
-        return _content(found, found.load(data, called(self.name)), data, self.path, self.name)
+        return _content(found, found.load(data, called(self.name, FORMATS)), data, self.path, self.name)
 
     def _save(self, content: Content, title: str, kind: Kind) -> None:
         if content.data == self.content.data:

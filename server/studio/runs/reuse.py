@@ -56,21 +56,11 @@ class LastRun:
 
 def _node_content(graph: NodeGraph, node_id: str) -> tuple[Any, ...]:
     """Return the content of a node and of the nodes inside it, with the edges that lead to them, for comparison."""
-    inside = [spec for spec in graph.nodes if _is_inside(graph, spec.id, node_id)]
+    inside = [spec for spec in graph.nodes if node_id in (spec.id, *graph.around(spec.id))]
     ids = {spec.id for spec in inside}
     own = [(spec.id, spec.type, repr(plain(spec.params)), spec.parent) for spec in inside]
     edges = [(edge.source, edge.port, edge.target) for edge in graph.edges if edge.target in ids]
     return (*sorted(own), *sorted(edges))
-
-
-def _is_inside(graph: NodeGraph, node_id: str, container: str) -> bool:
-    seen: set[str] = set()
-    while node_id in graph.by_id and node_id not in seen:
-        if node_id == container:
-            return True
-        seen.add(node_id)
-        node_id = graph.by_id[node_id].parent
-    return False
 
 
 class Replay(BaseOperator[Any]):
@@ -144,7 +134,7 @@ def _check_container_values(graph: NodeGraph, node_id: str, node: NodeOperator[A
     Raises:
         InputError: A variable was not stored: only the item and the index of an iteration are, nothing of a loop.
     """
-    for container in _containers(graph, node_id):
+    for container in graph.around(node_id):
         stored = last.items[container].outputs if last and container in last.items else {}
         read = [each.selector.variable for each in node.references if each.selector.node == container]
         missing = [repr(each) for each in dict.fromkeys(read) if each not in (stored or {})]
@@ -162,17 +152,8 @@ def _container_messages(graph: NodeGraph, node_id: str, last: LastRun) -> dict[s
     """Return the messages of the containers around a node for the nodes inside, not their final messages."""
     return {
         container: last.items.get(container, WorkflowMessage(operator_id=container))
-        for container in _containers(graph, node_id)
+        for container in graph.around(node_id)
     }
-
-
-def _containers(graph: NodeGraph, node_id: str) -> list[str]:
-    """Return the containers around a node, the innermost first."""
-    containers: list[str] = []
-    while (container := graph.by_id[node_id].parent) in graph.by_id and container not in containers:
-        containers.append(container)
-        node_id = container
-    return containers
 
 
 def _was_not_skipped(graph: NodeGraph, node_id: str, last: LastRun | None) -> bool:
@@ -225,7 +206,7 @@ def _operator_of(graph: NodeGraph, node_id: str, services: Services) -> NodeOper
     if spec is None:
         raise InputError(f"there is no node {node_id!r}{did_you_mean(node_id, graph.by_id)}")
     workflow = assemble(graph, NODE_TYPES, services=services, lossy=True)
-    for container in reversed(_containers(graph, node_id)):
+    for container in reversed(graph.around(node_id)):
         container_operator = workflow.get_operator(container)
         if not isinstance(container_operator, NodeOperator) or container_operator.body is None:
             raise InputError(f"node {node_id!r}: {container!r}, which it runs inside, cannot run")

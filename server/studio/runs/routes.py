@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
@@ -176,7 +176,7 @@ class Runs:
 
     # Following
 
-    def _run(self, request: Request) -> StudioRun:
+    def _run(self, request: HTTPConnection) -> StudioRun:
         run = self._runs.get(request.path_params["run"])
         if run is None:
             raise HTTPException(404, "there is no such run; the last are kept while the studio is open")
@@ -232,10 +232,7 @@ class Runs:
         )
 
     async def _run_page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        run = self._runs.get(scope["path_params"]["run"])
-        if run is None:
-            raise HTTPException(404, "there is no such run; the last are kept while the studio is open")
-        await run.page.app(scope, receive, send)
+        await self._run(HTTPConnection(scope)).page.app(scope, receive, send)
 
     async def _last_values(self, request: Request) -> Response:
         file = await asyncio.to_thread(self._find, {"path": request.query_params.get("path", "")})

@@ -129,6 +129,7 @@ class StudioRun:
             "rounds": self._rounds(),
             "judges": list(graph.judges) if (graph := self._trace.graphs.get(())) else [],
             "questions": self._questions(),
+            "writing": self._writing(),
             "reused": sorted(self._reused),
             "result": self._result,
             "error": self._error,
@@ -153,6 +154,14 @@ class StudioRun:
             for span in self._trace.spans
             if span.kind == "round" and not span.path
         ]
+
+    def _writing(self) -> dict[str, str]:
+        """Return the text that models are writing, by node."""
+        return {
+            without_index(span.path[-1]): span.details["text"]
+            for span in self._trace.spans
+            if span.end is None and span.path and span.details.get("text")
+        }
 
     def _questions(self) -> list[dict[str, Any]]:
         return [

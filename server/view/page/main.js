@@ -114,8 +114,8 @@ class App {
     const { run, source } = this;
     const root = run.root;
     const time = this.time;
-    const lost = source.connection === "lost" && !run.ended;
-    const link = lost ? "connection lost, trying again …" : source.connection === "connecting" ? "connecting …" : "";
+    const links = { lost: "connection lost, trying again …", connecting: "connecting …", live: "" };
+    const link = run.ended || !source.live ? "" : links[source.connection] ?? source.connection; // why the page is served no longer
     byId("connection").textContent = link || run.note || (root ? "" : "waiting for the run to begin …");
     for (const tab of document.querySelectorAll("#tabs button")) tab.setAttribute("aria-selected", String(tab.dataset.tab === this.tab));
     if (!root) return;

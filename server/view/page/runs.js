@@ -103,11 +103,12 @@ class List {
   }
 
   async look() {
-    setTimeout(() => this.look(), PAUSE);
+    const again = setTimeout(() => this.look(), PAUSE);
     if (document.hidden) return;
     try {
       const response = await fetch("data/runs", { cache: "no-store" });
       const told = await response.json();
+      if (response.status === 404) clearTimeout(again); // the server was restarted: it has another address
       if (!response.ok) throw new Error(told.error);
       this.runs = told;
       byId("connection").textContent = "";

@@ -47,7 +47,8 @@ class Server {
       const picture = await this.get(this.version ? `data/picture?since=${this.version}` : "data/picture");
       this.merge(picture);
     } catch (error) {
-      this.lost();
+      if (error.gone) this.is(error.message);
+      else this.lost();
       return;
     }
     this.stream?.close();
@@ -99,7 +100,8 @@ class Server {
     } catch {
       // it is text already
     }
-    throw new Error(typeof said === "string" && said ? said : `the server answered ${response.status}`);
+    const error = new Error(typeof said === "string" && said ? said : `the server answered ${response.status}`);
+    throw Object.assign(error, { gone: response.status === 404 });
   }
 
   post(url, body) {

@@ -153,6 +153,45 @@ def test_a_loss_is_told_when_a_file_is_converted_and_stays_with_the_workflow(ope
     assert operad("convert", "flow.yml", "-o", "again.dify.yml") == (0, "", "")
 
 
+def test_what_changes_no_result_is_said_and_the_file_is_written(operad, tmp_path):
+    (tmp_path / "flow.yml").write_text(LOSSY.replace("        cached: true\n", ""))
+    status, out, err = operad("convert", "flow.yml", "-o", "flow.coze.zip")
+    assert (status, out) == (0, "")
+    assert "flow.yml: settings that only dify has: app, workflow [note]\n" in err
+    assert all(line.endswith(" [note]") for line in err.splitlines())
+    assert (tmp_path / "flow.coze.zip").exists()
+
+
+def test_what_an_imported_file_loses_is_a_loss_of_a_format_that_does_not_keep_it(operad, tmp_path):
+    (tmp_path / "flow.yml").write_text(LOSSY)
+    status, out, err = operad("convert", "flow.yml", "-o", "flow.coze.zip")
+    assert (status, out) == (1, "")
+    assert f"flow.yml:8: 2: {LOSS} [lossy]\n" in err
+    assert err.endswith("operad: 1 loss, nothing written; --lossy writes coze all the same\n")
+    assert operad("convert", "flow.yml", "-o", "flow.coze.zip", "--lossy")[0] == 0
+    assert operad("convert", "flow.yml", "-o", "flow.operad.yaml")[0] == 0
+    assert operad("convert", "flow.operad.yaml", "-o", "flow.dify.yml")[0] == 0
+
+
+def test_a_page_of_comfyui_is_converted_for_the_server_without_its_layout(operad, tmp_path):
+    node = {"id": 1, "type": "Loader", "pos": [0, 0], "widgets_values_named": {"file": "a.png"}}
+    node["widgets_values"] = ["a.png"]
+    note = {"id": 2, "type": "Note", "widgets_values": ["Mind the gap."]}
+    (tmp_path / "page.json").write_text(json.dumps({"nodes": [node, note], "links": []}))
+    status, out, err = operad("convert", "page.json", "--to", "comfyui-api")
+    assert (status, json.loads(out)["1"]["inputs"]) == (0, {"file": "a.png"})
+    assert err.splitlines() == [
+        "page.json: places, sizes, colours, groups and what else the page says besides what is run [note]",
+        "page.json: 2: the node (Note), which no server runs [note]",
+    ]
+    (tmp_path / "page.json").write_text(
+        json.dumps({"nodes": [{**node, "widgets_values": ["a{b|c}.png"]}], "links": []})
+    )
+    status, out, err = operad("convert", "page.json", "--to", "comfyui-api")
+    assert (status, out) == (1, "")
+    assert "{b|c} is sent as it is" in err
+
+
 def test_convert_says_the_format_of_an_output_whose_name_does_not(operad, tmp_path):
     (tmp_path / "flow.operad.yaml").write_bytes(FORMATS["operad"].dump(GRAPH))
     told = (

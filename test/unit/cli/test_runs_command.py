@@ -233,20 +233,21 @@ def test_two_at_once_are_refused_and_one_is_cancelled_from_elsewhere(operad, sta
         ["run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one"],
         ["runs", "resume", "one"],
         ["runs", "delete", "one"],
-        ["run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one", "--restart-from", "a"],
     ):
         status, out, err = operad(*command)
         assert (status, out) == (2, "")
         assert driver in err
+    assert operad("runs", "resume", "one", "--restart-from", "a")[:2] == (0, "Last Greet Ada.\n")  # a copy
+    assert [run["id"] for run in rows(operad("runs", "list")[1])] == ["one-2", "one"]
     assert f"{driver} drives it; operad runs cancel one ends it" in operad("runs", "show", "one")[1]
     assert operad("runs", "cancel", "one")[:2] == (0, f"one: {driver} was told to end it\n")
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "run 'one' was cancelled; to resume it: operad runs resume one" in err
-    assert rows(operad("runs", "list")[1])[0]["state"] == "cancelled"
+    assert rows(operad("runs", "list")[1])[1]["state"] == "cancelled"
     assert operad("runs", "cancel", "one")[0] == 2
     assert operad("runs", "resume", "one")[:2] == (0, "Last Greet Ada.\n")
-    assert ran() == ["a", "b", "b", "c"]
+    assert ran() == ["a", "b", "a", "b", "c", "b", "c"]
 
 
 def stop_between_writes(process):
@@ -410,10 +411,14 @@ def test_restart_from_does_an_operator_and_what_follows_anew(operad):
     operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")
     status, out, err = operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one", "--restart-from", "b")
     assert (status, out) == (0, "Last Greet Ada.\n"), err
-    assert "to run again: b, c" in err
+    assert "run one-2: a copy of one, in which runs again: b, c" in err
     assert ran() == ["a", "b", "c", "b", "c"]
-    assert operad("runs", "resume", "one", "--restart-from", "c")[0] == 0
-    assert ran()[5:] == ["c"]
+    status, _, err = operad("runs", "resume", "one-2", "--restart-from", "c")
+    assert (status, ran()[5:]) == (0, ["c"])
+    assert "run one-2-2: a copy of one-2" in err
+    assert {run["id"]: run["state"] for run in rows(operad("runs", "list")[1])} == dict.fromkeys(
+        ["one", "one-2", "one-2-2"], "finished: SUCCESS"
+    )
     status, _, err = operad("runs", "resume", "one", "--restart-from", "c", "--round", "2")
     assert (status, ran()[6:]) == (2, [])
     assert "'c' did not run in round 2; it ran in: 1" in err

@@ -89,6 +89,11 @@ def test_what_is_heavy_is_not_imported_by(arguments, unwanted, tmp_path):
     assert sorted(modules.intersection(unwanted)) == []
 
 
+def test_a_server_imports_mcp_when_a_client_of_mcp_comes():
+    code = "import sys, operad.server.api.app; sys.exit('mcp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
 def test_what_imports_have_made_is_not_looked_through_for_garbage(tmp_path):
     (tmp_path / "expert.yaml").write_text(EXPERT)
     code = (

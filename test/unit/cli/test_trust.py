@@ -244,6 +244,21 @@ def test_files_without_code_and_classes_of_operad_need_no_trust(operad):
     assert operad("trust", "designer")[1] == "designer: names no code, and needs no trust\n"
 
 
+@pytest.mark.parametrize("name", ["- &run {function: operad.cli.run.run}", ""])
+def test_a_function_of_operad_does_what_the_program_does_and_needs_trust(operad, folder, name):
+    """Bound to answers of the steps before it, it would load another file with `trust=True`."""
+    run = "*run" if name else "operad.cli.run.run"
+    write = "{type: template-transform, params: {template: '%s', variables: []}}"
+    steps = "".join(f"- &{key} {write % text}\n" for key, text in {"config": "expert.yaml", "trust": "yes"}.items())
+    workflow = f"[[*config, {run}], [*trust, {run}]]"
+    (folder / "stranger.yaml").write_text(
+        f"model: embedded\noperators:\n{steps}{name}\nexperts: [{{profile: {{name: X}}, workflow: {workflow}}}]\n"
+    )
+    status, _, err = operad("run", "stranger.yaml", "--job", "Go.")
+    assert (status, "installed module operad.cli.run (run)" in err) == (2, True), err
+    assert not (folder / "ran").exists()
+
+
 # Trust
 
 

@@ -14,18 +14,27 @@ from operad.operators import Operator, OperatorConfig
 from operad.runtime import (
     AnswerError,
     BuiltinWorkflow,
+    Cache,
     InputError,
     Job,
     Map,
     MonoModelReasoner,
+    PausedError,
+    Policy,
+    Retry,
+    RunContext,
     StepRecord,
     SubJob,
     Task,
     WorkflowMessage,
     WorkflowStatus,
+    operator,
 )
-from operad.runtime.reasoning.prompt import render
-from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.durable import Ledger
+from operad.runtime.events.tool_calls import CACHED, LONGEST_PART, MORE_CALLS, MOST_CALLS
+from operad.runtime.reasoning.prompt import TOOL_CALLS_BUDGET, render
+from operad.runtime.testing import CallTools, Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.tools.tool import tool
 from operad.runtime.values.schema import is_strict
 
 JOB = Job(goal="goal", id="job")
@@ -288,6 +297,109 @@ async def test_of_a_map_it_is_shown_the_instruction_for_each_item():
         "For each item: Check it.",
         "For each item: a workflow of draft, cut.",
     ]
+
+
+@tool
+def price(item: str) -> int:
+    """Look a price up."""
+    if item == "gold":
+        raise ValueError("no\nprice")
+    return 3
+
+
+def _judged_prompt(flow, calls, times=1, **options):
+    """Return the evaluator's last prompt in runs of a workflow whose model answers each request that is not the evaluator's with the next tool call, if any."""
+    calls, prompts = iter(calls), []
+
+    def said(request):
+        first, last = request["messages"][0]["content"], request["messages"][-1]
+        if first.startswith("Judge"):
+            prompts.append(last["content"])
+            return Say(verdict())
+        called = None if last["role"] == "tool" else next(calls, None)
+        return Say("Done.") if called is None else CallTools([("price", each) for each in called])
+
+    with ScriptedModel(said) as scripted:
+        for _ in range(times):
+            flow.run("Quote.", model=scripted.model, **options)
+    return prompts[-1]
+
+
+def test_it_is_shown_the_tool_calls_of_operators_with_tools():
+    ask, quote = (Operator(f"{name}.", id=name, tools=[price]) for name in ("ask", "quote"))
+    flow = BuiltinWorkflow(ask >> quote >> Operator("Sum up.", id="sum"), evaluator=evaluator())
+    body = _judged_prompt(flow, [[{"item": "figs"}, {"item": "gold"}]])
+    assert body[body.index("## Operators") :].strip() == (
+        "## Operators\n"
+        "### ask\nInstruction:\n```\nask.\n```\n"
+        'Tool calls:\n```\nprice({"item": "figs"}): 3\nprice({"item": "gold"}) failed: ValueError: no price\n```\n'
+        "Result:\n```\nDone.\n```\n\n"
+        "### quote (after ask)\nInstruction:\n```\nquote.\n```\nTool calls: none\nResult:\n```\nDone.\n```\n\n"
+        "### sum (after quote)\nInstruction:\n```\nSum up.\n```\nResult: shown above"
+    )
+
+
+def test_the_tool_calls_of_a_map_are_those_of_its_items():
+    ask = Operator("Ask.", id="ask", tools=[price])
+    flow = BuiltinWorkflow(Map("each", ask, over=lambda job: ["a", "b"]), evaluator=evaluator())
+    body = _judged_prompt(flow, [[{"item": "figs"}], [{"item": "figs"}]])
+    assert 'Tool calls:\n```\nprice({"item": "figs"}): 3\nprice({"item": "figs"}): 3\n```' in body
+
+
+def test_the_list_of_tool_calls_is_bounded():
+    ask = Operator("Ask.", id="ask", tools=[price])
+    long = [{"item": "f" * 10_000}] * (MOST_CALLS + 5)
+    steps = BuiltinWorkflow(ask >> Operator("Sum up.", id="sum", tools=[price]), evaluator=evaluator())
+    body = _judged_prompt(steps, [long, long])
+    calls = [line for line in body.splitlines() if line.startswith("price(")]
+    assert max(map(len, calls)) < 2 * LONGEST_PART
+    assert sum(map(len, calls)) < TOOL_CALLS_BUDGET < sum(map(len, calls)) + 1_000
+    assert body.count(MORE_CALLS) == 2
+
+
+def test_the_calls_of_the_last_attempt_are_shown_and_those_of_a_cached_result_are_unknown(tmp_path):
+    class FailsOnce(Operator):
+        failed = False
+
+        async def run(self, call):
+            message = await super().run(call)
+            if not self.failed:
+                self.failed = True
+                raise ValueError("once")
+            return message
+
+    ask = FailsOnce(
+        "Ask.",
+        id="ask",
+        tools=[price],
+        policy=Policy(retry=Retry(2, on=(ValueError,)), cache=Cache(tmp_path / "cache.db")),
+    )
+    flow = BuiltinWorkflow(ask, evaluator=evaluator())
+    calls = [[{"item": "gold"}], [{"item": "figs"}]]
+    assert _listed_calls(_judged_prompt(flow, calls)) == ['price({"item": "figs"}): 3']
+    assert _listed_calls(_judged_prompt(flow, calls, times=2)) == [CACHED]
+
+
+def test_a_durable_run_that_is_resumed_shows_the_calls_of_operators_that_had_finished(tmp_path):
+    async def approve(ask: str, context: RunContext) -> str:
+        return str(await context.ask("Publish?", bool))
+
+    def run(**options):
+        with Ledger(tmp_path / "runs.db") as ledger:
+            flow = BuiltinWorkflow(
+                Operator("Ask.", id="ask", tools=[price]) >> operator(approve), evaluator=evaluator(), durable=ledger
+            )
+            if options:
+                ledger.answer("r", {ledger.open_questions("r")[0].id: True})
+            return _judged_prompt(flow, [[{"item": "figs"}]], run_id="r")
+
+    with pytest.raises(PausedError):
+        run()
+    assert _listed_calls(run(answered=True)) == ['price({"item": "figs"}): 3']
+
+
+def _listed_calls(body):
+    return body.partition("Tool calls:\n```\n")[2].partition("\n```")[0].splitlines()
 
 
 async def test_outside_of_a_run_it_is_shown_what_it_is_given_alone():

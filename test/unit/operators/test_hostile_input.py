@@ -186,6 +186,10 @@ def test_megabytes_of_yaml_are_not_given_to_the_parser_of_python(monkeypatch):
     assert find_format(b"# notes (of mine)\n" + b"".join(b"k%d: 1\n" % number for number in range(300_000))) is None
 
 
+def test_a_million_blank_lines_take_no_time():
+    assert find_format(b"a: b\n" + b"\n" * 1_000_000) is None
+
+
 def test_code_of_comfyui_is_known_by_its_first_call():
     for code in ("a = Load()\n", "# made by\n\n  # hand\r\na, b = \\\nLoad()", "\ufeffLoad(x=1)"):
         assert find_format(code.encode()) is FORMATS["comfyui-code"], code

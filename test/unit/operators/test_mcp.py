@@ -105,6 +105,27 @@ def python(code: str, **options: Any) -> McpTools:
     return McpTools(name="Demo", server=StdioServer(command=sys.executable, args=("-c", code), **options))
 
 
+async def test_what_a_server_writes_in_another_encoding_is_read_with_signs_of_replacement():
+    code = """
+import json, sys
+answers = {
+    "initialize": {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}},
+    "tools/list": {"tools": [{"name": "say", "inputSchema": {"type": "object"}}]},
+    "tools/call": {"content": [{"type": "text", "text": "caf\\u00e9"}]},
+}
+for line in sys.stdin:
+    asked = json.loads(line)
+    found = answers.get(asked["method"])
+    outcome = {"result": found} if found else {"error": {"code": -32601, "message": "no such method"}}
+    if "id" in asked:
+        reply = json.dumps({"jsonrpc": "2.0", "id": asked["id"], **outcome}, ensure_ascii=False)
+        sys.stdout.buffer.write(reply.encode("latin-1") + b"\\n")
+        sys.stdout.buffer.flush()
+"""
+    async with python(code).open() as group:
+        assert await called(group, "say")({}) == "caf\N{REPLACEMENT CHARACTER}"
+
+
 async def test_a_servers_tools_are_listed_called_and_closed(
     demo: McpTools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):

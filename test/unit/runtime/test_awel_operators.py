@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 pytest.importorskip("dbgpt")
 
-from operad import InvalidError, Job, Operator, Workflow, WorkflowMessage, events, operator
+from operad import InvalidError, Job, Operator, RunContext, Workflow, WorkflowMessage, events, operator
 from operad.runtime.graph.awel import AwelRunner
 from operad.runtime.testing import Say, ScriptedModel
 from operad.runtime.values.errors import InputError, OperatorError
@@ -189,6 +190,20 @@ def test_a_workflow_alone_takes_what_it_is_called_with(engine: type[Workflow]) -
     with DAG("alone"):
         node = engine(read).as_awel()
     assert call(node, {"n": 1}) == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_workflow_in_a_dag_gets_deps(engine: type[Workflow], stream: bool) -> None:
+    @operator
+    def greet(job: Job, context: RunContext[str]) -> str:
+        return f"{job.goal} {context.deps}"
+
+    async def words(node: Any) -> str:
+        return "".join([piece async for piece in await node.call_stream("hello")])
+
+    with DAG("deps"):
+        node = engine(greet).as_awel(stream=stream, deps="Ada")
+    assert (asyncio.run(words(node)) if stream else call(node, "hello")) == "hello Ada"
 
 
 def test_a_workflow_gives_a_stream_of_its_text(engine: type[Workflow]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import pytest
 
@@ -21,7 +22,7 @@ from operad import (
 from operad.runtime import BuiltinWorkflow, Cache, Policy, Profile, Retry
 from operad.runtime.durable import Ledger
 from operad.runtime.events.run_context import MissingDepsError
-from operad.runtime.testing import CallTools, Say, ScriptedModel
+from operad.runtime.testing import CallTools, Say, ScriptedModel, ScriptedReasoner
 
 
 @dataclass
@@ -74,7 +75,10 @@ def test_the_chat_of_an_expert_passes_deps_on():
 
 @pytest.mark.parametrize("on_error", ["skip", "keep"])
 def test_a_map_without_deps_fails_whatever_its_errors_are_to_do(on_error):
-    flow = BuiltinWorkflow(Map(each=per_item, over=lambda job: ["a"], on_error=on_error))
+    async def nested(item: str) -> str:
+        return (await BuiltinWorkflow(greet).arun(item)).text
+
+    flow = BuiltinWorkflow(Map(each=nested, over=lambda job: ["a"], on_error=on_error))
     with pytest.raises(OperatorError, match="this run has none"):
         flow.run("x")
 
@@ -116,19 +120,45 @@ async def test_tools_get_the_deps_in_every_way_to_run():
     assert texts == ["A1 of Ada"] * 6
 
 
-def test_without_deps_the_run_fails_and_the_model_is_not_told():
-    with ScriptedModel([CallTools({"look_up": {"order": "A1"}})]) as scripted:
-        flow = BuiltinWorkflow(Operator("Answer.", tools=[look_up]), model=scripted.model, max_rounds=3)
-        with pytest.raises(OperatorError) as failed:
-            flow.run("x")
-    assert isinstance(failed.value.__cause__, MissingDepsError)
-    assert str(failed.value.__cause__).startswith(
-        "a function takes deps (Session), and this run has none: give them to run"
-    )
+def _with_fallback(step):
+    flow = BuiltinWorkflow()
+    flow.add(step, policy=Policy(fallback="sorry"))
+    return flow
 
 
 @pytest.mark.parametrize(
-    "annotation", [RunContext, RunContext[Session | None], "RunContext[Session | None]", "RunContext"]
+    ("flow", "who"),
+    [
+        (BuiltinWorkflow(greet), "greet"),
+        (BuiltinWorkflow(BuiltinWorkflow(BuiltinWorkflow(greet, name="inner"), name="outer")), "greet"),
+        (BuiltinWorkflow(Map(each=per_item, over=lambda job: ["a"])), "per_item"),
+        (BuiltinWorkflow(Operator("Answer.", tools=[look_up], model=ScriptedReasoner(["."]))), "answer"),
+        (BuiltinWorkflow(operator(lambda text: text, id="strip"), evaluator=greet), "greet"),
+        (_with_fallback(greet), "greet"),
+    ],
+)
+def test_a_run_without_the_deps_that_an_annotation_requires_does_not_start(flow, who):
+    heard = []
+    flow.add_listener(heard.append)
+    with pytest.raises(MissingDepsError) as failed:
+        flow.run("x")
+    told = f"operator {who!r} takes deps (Session), and this run has none: give them to run, arun, start, stream, chat"
+    assert str(failed.value).startswith(told)
+    assert heard == []
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        RunContext,
+        RunContext[Session | None],
+        "RunContext[Session | None]",
+        "RunContext",
+        RunContext[None],
+        RunContext[Any],
+        RunContext[object],
+        RunContext[TypeVar("T")],
+    ],
 )
 def test_deps_are_optional_if_the_annotation_says_so(annotation):
     def user(context) -> str:
@@ -170,7 +200,7 @@ def test_a_durable_run_needs_its_deps_again_and_keeps_the_answer_until_then(tmp_
 
     with pytest.raises(PausedError):
         run(lambda flow: flow.run("x", run_id="r", deps=ADA))
-    with pytest.raises(OperatorError, match="a durable run that is resumed needs them again"):
+    with pytest.raises(MissingDepsError, match="a durable run that is resumed needs them again"):
         run(lambda flow: flow.resume("r", True))
     assert run(lambda flow: flow.run("x", run_id="r", deps=Session("Bob"))).text == "hello Ada: True Bob"
 
@@ -255,18 +285,16 @@ def test_none_inside_a_type_of_deps_does_not_make_them_optional(annotation):
         return 1
 
     count.__annotations__["context"] = annotation
-    with pytest.raises(OperatorError, match=r"takes deps \((Callable\[\[str\], None\]|dict\[str, None\])\)"):
+    with pytest.raises(MissingDepsError, match=r"takes deps \((Callable\[\[str\], None\]|dict\[str, None\])\)"):
         BuiltinWorkflow(count).run("x")
 
 
 def test_a_fallback_does_not_hide_missing_deps_nor_does_a_tool_that_runs_a_workflow():
-    flow = BuiltinWorkflow()
-    flow.add(greet, policy=Policy(fallback="sorry"))
-    with pytest.raises(OperatorError, match="this run has none"):
-        flow.run("x")
-
     async def greeting(name: str) -> str:
         return (await BuiltinWorkflow(greet).arun(name)).text
+
+    with pytest.raises(OperatorError, match="this run has none"):
+        _with_fallback(greeting).run({"name": "x"})
 
     with ScriptedModel([CallTools({"greeting": {"name": "Ada"}})]) as scripted:
         asking = BuiltinWorkflow(Operator("Greet.", tools=[greeting]), model=scripted.model)

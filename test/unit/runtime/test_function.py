@@ -328,12 +328,67 @@ async def test_an_operator_without_others_before_it_gets_the_goal_or_the_inputs_
     assert (await run(shout, {"text": "hi"})).output == "HI"
     assert (await run(add, {"a": 1})).output == 3
     assert (await run(add, {"a": "1", "b": 5})).output == 6
-    with pytest.raises(OperatorError, match=r"parameter 'a' of 'add' is not an input of the job; its inputs: c"):
-        await run(add, {"c": 1})
+    with pytest.raises(OperatorError, match=r"parameter 'a' of 'add' is not an input of the job; its inputs: b"):
+        await run(add, {"b": 1})
     with pytest.raises(
         OperatorError, match=r"input 'a' of the job is not a valid int: Input should be a valid integer"
     ):
         await run(add, {"a": "one"})
+
+
+def _greet(name: str = "Ada", language: str = "en") -> str:
+    return f"{name} {language}"
+
+
+def _last(greet: str) -> str:
+    return greet
+
+
+def _reads_all(job: Job) -> str:
+    return str(job.inputs)
+
+
+def _takes_rest(**inputs: str) -> str:
+    return str(inputs)
+
+
+_GREET = operator(_greet, id="greet")
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        _GREET,
+        _GREET >> operator(_last),
+        BuiltinWorkflow(_GREET >> operator(_last), name="inner"),
+        [_GREET, Map("each", operator(_last, id="last"), over="names")],
+    ],
+)
+async def test_an_input_that_no_operator_reads_is_an_error_before_the_run(graph):
+    with pytest.raises(InputError) as failed:
+        await run(graph, {"langauge": "fr", "names": ["a"], "x": 1})
+    known = "language, name, names" if isinstance(graph, list) else "language, name"
+    unread = "'x'" if isinstance(graph, list) else "'names' (did you mean 'name'?), 'x'"
+    assert str(failed.value).startswith(
+        "workflow 'workflow': no operator reads these inputs of the job: 'langauge' (did you mean 'language'?), "
+        f"{unread}; inputs that are read: {known}. A function reads"
+    )
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        [_GREET, operator(_reads_all)],
+        [_GREET, operator(_takes_rest)],
+        _GREET >> operator(_last) >> operator(_reads_all),
+        [_GREET, BuiltinWorkflow(operator(_reads_all), name="inner")],
+        [_GREET, Map("each", operator(_last, id="last"), over=lambda job: job.inputs.values())],
+        [_GREET, Map("each", operator(_reads_all), over=lambda job: ["a"])],
+        [_GREET, Operator("Greet.", model=ScriptedReasoner(["hello"]))],
+    ],
+)
+async def test_inputs_are_read_by_a_job_by_the_rest_of_the_parameters_and_by_prompts(graph):
+    assert (await run(graph, {"langauge": "fr"})).status.value == "SUCCESS"
 
 
 async def test_the_name_of_an_annotated_type_is_that_of_the_type():

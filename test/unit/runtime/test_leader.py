@@ -32,6 +32,7 @@ from operad.runtime import (
     Policy,
     Profile,
     Retry,
+    RunContext,
     RunningLoopError,
     Tool,
     Usage,
@@ -325,11 +326,27 @@ async def test_a_data_error_sends_back_exactly_the_one_at_fault_and_what_follows
     assert again.lesson == "give dates"
     assert [(m.operator_id, m.scratchpad, m.status.value, m.lesson) for m in again.earlier] == [
         ("b", "b 1", "SUCCESS", ""),
-        ("c", "", "EXECUTION_ERROR", "give dates"),
+        ("c", "", "INPUT_DATA_ERROR", "give dates"),
     ]
     assert team.of("c")[1].given == {"b": "b 2"}
     assert all(call.lesson is None for call in team.calls if call is not again)
     assert message.usage.tokens == TOKENS * 7
+
+
+async def test_a_blamed_part_that_is_a_function_gets_the_job_again_and_not_its_earlier_result():
+    lessons = []
+
+    def find(text: str, context: RunContext) -> str:
+        lessons.append(context.lesson)
+        return text.upper()
+
+    team = Team(verdicts={"b": [bad_data("a")]})
+    one = Expert(Profile(name="X", description="finds"), BuiltinWorkflow(find), ScriptedReasoner([]))
+    two = split(part("a"), part("b", "a", expert="Y"))
+    leader = Leader(Profile(name="Boss"), [one, *team.experts[1:]], ScriptedReasoner([two]))
+    assert (await leader.aexecute(JOB)).scratchpad == "b 2"
+    assert lessons == ["", "better data"]
+    assert [call.given for call in team.calls] == [{"a": "DO A"}] * 2
 
 
 async def test_a_data_error_goes_two_levels_up_when_the_one_at_fault_complains_itself():

@@ -3,6 +3,7 @@
 import asyncio
 import importlib.util
 import json
+import pickle
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,14 +22,16 @@ from operad import (
     PausedError,
     RunContext,
     Take,
+    Task,
     Workflow,
     WorkflowMessage,
     WorkflowStatus,
     events,
     interrupt,
     operator,
+    tool,
 )
-from operad.runtime import AnswerError, BuiltinWorkflow, OperatorError, RunningLoopError, Usage
+from operad.runtime import AnswerError, BuiltinWorkflow, OperatorError, RunningLoopError, ToolError, Usage
 from operad.runtime.durable import Ledger
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.testing import CallTools, ScriptedModel, ScriptedReasoner
@@ -388,6 +391,49 @@ async def test_leaving_the_events_does_not_end_the_run():
 def test_start_needs_an_event_loop():
     with pytest.raises(RunningLoopError, match=r"start\(…\) needs a running event loop; without one, call run\(…\)"):
         Workflow(facts).start("x")
+
+
+@operator
+def split_up(job: Job) -> Claims:
+    return Claims(claims=job.goal.split())
+
+
+@tool
+def look_up(claim: str, context: RunContext) -> str:
+    """Look a claim up.
+
+    Args:
+        claim: The claim.
+    """
+    return f"{claim}: {context.run_id}"
+
+
+def test_a_result_can_be_pickled_with_the_answers_as_their_types():
+    local = operator(lambda split_up: len(split_up["claims"]), id="count")
+    result = pickle.loads(pickle.dumps(Workflow(split_up >> local).run("a b")))  # noqa: S301
+    assert (result.output, result["split_up"], result[split_up]) == (2, *[Claims(claims=["a", "b"])] * 2)
+    assert (result.text, result.status, result.rounds) == ("2", WorkflowStatus.SUCCESS, 1)
+    assert pickle.loads(pickle.dumps(result)).output == 2  # noqa: S301
+    with pytest.raises(InputError, match="did you mean 'count'"):
+        result["cuont"]
+
+
+async def test_a_task_can_be_pickled_with_its_tools():
+    tasks: list[Task] = []
+
+    def answer(task: Task) -> str:
+        tasks.append(task)
+        return '{"claims": []}'
+
+    with ScriptedReasoner(answer) as reasoner:
+        await Workflow(Operator("List them.", output=Claims, tools=[look_up])).arun("a b", reasoner)
+    again: Task = pickle.loads(pickle.dumps(tasks[0]))  # noqa: S301
+    assert again.model_dump() == tasks[0].model_dump()
+    [found] = again.tools
+    assert await found.call({"claim": "a"}) == "a: "
+    assert found.parameters == look_up.parameters
+    with pytest.raises(ToolError, match="'claim' is missing"):
+        await found.call({})
 
 
 @pytest.mark.skipif(importlib.util.find_spec("dbos") is None, reason="dbos is not installed")

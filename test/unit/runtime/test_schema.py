@@ -324,6 +324,58 @@ def test_an_item_alone_is_not_read_as_the_list_because_it_may_be_the_first_of_se
         validate(array(STEP), '{"name": "a"}')
 
 
+@pytest.mark.parametrize(
+    ("form", "text", "read"),
+    [
+        ({"enum": ["praise", "bug"]}, "praise", "praise"),
+        ({"enum": ["praise", "bug"]}, "```\nBug\n```", "bug"),
+        ({"anyOf": [{"const": "bug"}, {"type": "null"}]}, "bug", "bug"),
+        ({"type": "integer"}, "10", 10),
+        ({"type": "boolean"}, "true", True),
+        (array(STRING), "- The moon has air.\n- It is round.\n", ["The moon has air.", "It is round."]),
+        (array(STRING), "* **a**\n\n* b", ["**a**", "b"]),
+        (array(STRING), "1. a\n2. see [1]\n3. b", ["a", "see [1]", "b"]),
+        (array(STRING), "1) a\r\n2) b", ["a", "b"]),
+        (array(STRING), '["a"]', ["a"]),
+        (array({"type": "integer"}), "- 3\n- 4", [3, 4]),
+        (array({"enum": ["title", "points"]}), "• Title\n• points", ["title", "points"]),
+    ],
+)
+def test_the_value_of_the_only_field_is_read_without_json(form, text, read):
+    assert json.dumps(validate(closed(value=form), text)) == json.dumps({"value": read})
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        (closed(kind={"enum": ["praise", "bug"]}), "It is praise."),
+        (closed(kind={"enum": ["praise", "bug"]}, why=STRING), "praise"),
+        (closed(text=STRING), "The moon has no air."),
+        (closed(text={"anyOf": [STRING, {"type": "integer"}]}), "10"),
+        (closed(steps=array(STEP)), '{"name": "a"}'),
+        *(
+            (closed(claims=array(STRING)), text)
+            for text in (
+                "none",
+                "a, b",
+                "a\nb",
+                "- none",
+                "Two claims:\n- a\n- b",
+                "- a\n- b\nThese are all.",
+                "- a\n  - b\n- c",
+                "- a\n* b",
+                "-a\n-b",
+                "1. a\n3. b",
+                "2. a\n3. b",
+            )
+        ),
+    ],
+)
+def test_a_text_that_may_mean_something_else_is_not_read_as_the_only_field(schema, text):
+    with pytest.raises(SchemaMismatch):
+        validate(schema, text)
+
+
 def test_slips_of_an_answer_that_was_cut_off_are_not_read():
     with pytest.raises(SchemaMismatch):
         validate(slips_schema("score"), '{"score": "1"}', repair=False)

@@ -329,6 +329,7 @@ async def test_a_tool_with_a_schema_of_its_own_is_checked_against_it():
     tool = Tool(name="tree", parameters=SCHEMA, function=echo)
 
     assert await tool.call({"path": "."}) == {"path": "."}
+    assert await tool.call({"path": ".", "depth": "10"}) == {"path": ".", "depth": 10}
     with pytest.raises(ToolError) as raised:
         await tool.call({"paht": ".", "depth": "2"})
     assert str(raised.value) == (

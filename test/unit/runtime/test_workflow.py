@@ -690,8 +690,9 @@ async def test_when_a_run_ends_early_no_operator_of_it_still_runs(new: Make, end
     assert running == set()
 
 
+@pytest.mark.parametrize("door", ["aexecute", "arun"])
 @pytest.mark.parametrize("ending", ["success", "failure", "cancellation"])
-def test_a_run_leaves_nothing_for_the_garbage_collector(new: Make, without_gc: None, ending: str) -> None:
+def test_a_run_leaves_nothing_for_the_garbage_collector(new: Make, without_gc: None, ending: str, door: str) -> None:
     started = asyncio.Event()
 
     async def work(call: Call) -> str:
@@ -709,7 +710,7 @@ def test_a_run_leaves_nothing_for_the_garbage_collector(new: Make, without_gc: N
         for _ in range(300):
             reasoner = Namesake()
             left.append(weakref.ref(reasoner))
-            task = asyncio.create_task(workflow.aexecute(JOB, reasoner))
+            task = asyncio.create_task(getattr(workflow, door)(JOB, reasoner))
             if ending == "cancellation":
                 await started.wait()
                 started.clear()
@@ -783,7 +784,8 @@ print(sum(thread.name.startswith("operad-") for thread in threading.enumerate())
     assert _python(code).stdout == "1\n"
 
 
-def test_an_error_through_the_synchronous_door_leaves_nothing_behind(new: Make, without_gc: None) -> None:
+@pytest.mark.parametrize("door", ["execute", "run"])
+def test_an_error_through_the_synchronous_door_leaves_nothing_behind(new: Make, without_gc: None, door: str) -> None:
     async def fail(call: Call) -> str:
         if call.lesson:
             return ""
@@ -795,7 +797,7 @@ def test_an_error_through_the_synchronous_door_leaves_nothing_behind(new: Make, 
         reasoner = Namesake()
         left.append(weakref.ref(reasoner))
         with suppress(OperatorError):
-            workflow.execute(JOB, reasoner)
+            getattr(workflow, door)(JOB, reasoner)
         del reasoner
     workflow.execute(JOB, REASONER, lesson="so that the background loop lets go of the last one")
 

@@ -189,6 +189,7 @@ def _read_extractor(data: Fields, node_context: NodeContext) -> Fields:
             for each in given
         ],
         "instruction": node_context.names.read_text(data.get("instruction") or ""),
+        "on_mismatch": "empty",  # Dify has no other way
         **_read_model("parameter-extractor", data, node_context),
     }
     named = [each for each in given if isinstance(each.get("name"), str)]

@@ -41,8 +41,13 @@ def _read_tool(data: Fields, node_context: NodeContext) -> Fields:
 
 
 def _argument(given: Any, node_context: NodeContext) -> Any:
-    value = fields_of(given).get("value") if isinstance(given, dict) else given
+    value = plain_value(given)
     return node_context.names.read(value) if isinstance(value, list) else node_context.names.read_text(value)
+
+
+def plain_value(given: Any) -> Any:
+    """Return the value of an argument or a setting, which may be written as ``{type, value}``."""
+    return fields_of(given).get("value") if isinstance(given, dict) else given
 
 
 def of_tool(kind: str, plugins: Plugins) -> NodeMapping:

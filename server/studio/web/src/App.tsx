@@ -31,7 +31,7 @@ export function App(): ReactElement {
   }, [commands]);
   return (
     <>
-      {open ? <Editor /> : first ? <main className="opening" aria-busy="true" /> : <Start />}
+      {open ? <Editor /> : first ? <main className="opening" aria-busy="true" /> : <><Banner /><Start /></>}
       <Toast />
     </>
   );

@@ -1,4 +1,4 @@
-// What a person must know before going on: a draft to accept, a comparison, a file that changed on disk.
+// What a person must know before going on: a studio that was restarted, a draft to accept, a comparison, a file that changed on disk.
 
 import type { ReactElement } from "react";
 import { Counts } from "./Counts";
@@ -8,7 +8,9 @@ import { useCommands, useStudio } from "./store";
 export function Banner(): ReactElement | null {
   const document = useStudio((state) => state.document);
   const overlay = useStudio((state) => state.overlay);
+  const gone = useStudio((state) => state.gone);
   const commands = useCommands();
+  if (gone) return <div className="banner bad" role="alert"><Icon name="issue" /><span>{gone}</span></div>;
   if (!document) return null;
   if (overlay) {
     return (

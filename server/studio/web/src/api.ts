@@ -44,6 +44,8 @@ function posting(text: string): RequestInit {
 const post = <Answer>(address: string, body: unknown): Promise<Answer> => answered<Answer>(address, posting(JSON.stringify(body)));
 
 export const api = {
+  /** The page itself, to learn whether this studio still serves it. */
+  page: () => sent(""),
   files: () => answered<Files>("data/files"),
   make: (body: Record<string, Json>) => post<{ path: string }>("data/files", body),
   catalogue: () => answered<NodeType[]>("data/catalogue"),
@@ -96,21 +98,23 @@ export async function chat(
   }
 }
 
-/** Follow a stream of the server; the browser reconnects by itself. Returns a function that ends it. */
-function followed<Message>(address: string, heard: (message: Message) => void, connected: (yes: boolean) => void): () => void {
+type Connected = (yes: boolean, refused: boolean) => void;
+
+/** Follow a stream of the server; the browser reconnects by itself unless the server refuses it. Returns a function that ends it. */
+function followed<Message>(address: string, heard: (message: Message) => void, connected: Connected): () => void {
   const source = new EventSource(address);
-  source.onopen = () => connected(true);
-  source.onerror = () => connected(false);
+  source.onopen = () => connected(true, false);
+  source.onerror = () => connected(false, source.readyState === EventSource.CLOSED);
   source.onmessage = (event: MessageEvent<string>) => {
     if (event.data) heard(parsed<Message>(event.data));
   };
   return () => source.close();
 }
 
-export const followRun = (run: string, heard: (picture: RunPicture) => void, connected: (yes: boolean) => void): (() => void) =>
+export const followRun = (run: string, heard: (picture: RunPicture) => void, connected: Connected): (() => void) =>
   followed(`data/runs/${encodeURIComponent(run)}/changes`, heard, connected);
 
 export type OutsideChange = { path: string; version?: number; disk?: "same" | "changed" | "gone" };
 
-export const followChanges = (heard: (change: OutsideChange) => void, connected: (yes: boolean) => void): (() => void) =>
+export const followChanges = (heard: (change: OutsideChange) => void, connected: Connected): (() => void) =>
   followed("data/changes", heard, connected);

@@ -37,6 +37,14 @@ export function createCommands(store: Store, layout: Layout) {
     return document;
   };
 
+  /** Have the server change the document, and show what it answers. */
+  const changing = (work: (document: Document) => Promise<Document> | null): Promise<boolean | undefined> =>
+    inTurn(async () => {
+      const document = await work(current());
+      if (document) dispatch({ type: "document", document });
+      return document !== null;
+    });
+
   const keepPositions = (): void => {
     const { document, positions } = store.get();
     if (document) remember(document, positions);
@@ -127,29 +135,11 @@ export function createCommands(store: Store, layout: Layout) {
       });
     },
 
-    undo: () => inTurn(async () => {
-      const { path, version, undo } = current();
-      if (undo) dispatch({ type: "document", document: await api.undo(path, version) });
-    }),
-
-    redo: () => inTurn(async () => {
-      const { path, version, redo } = current();
-      if (redo) dispatch({ type: "document", document: await api.redo(path, version) });
-    }),
-
-    goto: (step: number) => inTurn(async () => {
-      const { path, version } = current();
-      dispatch({ type: "document", document: await api.goto(path, version, step) });
-    }),
-
-    restore: () => inTurn(async () => {
-      dispatch({ type: "document", document: await api.restore(current().path) });
-    }),
-
-    fix: (issue: number) => inTurn(async () => {
-      const { path, version } = current();
-      dispatch({ type: "document", document: await api.fix(path, version, issue) });
-    }),
+    undo: () => changing(({ path, version, undo }) => (undo ? api.undo(path, version) : null)),
+    redo: () => changing(({ path, version, redo }) => (redo ? api.redo(path, version) : null)),
+    goto: (step: number) => changing(({ path, version }) => api.goto(path, version, step)),
+    restore: () => changing(({ path }) => api.restore(path)),
+    fix: (issue: number) => changing(({ path, version }) => api.fix(path, version, issue)),
 
     compare: (from: number, to: number) => inTurn(async () => {
       const document = current();
@@ -324,18 +314,15 @@ export function createCommands(store: Store, layout: Layout) {
 
     stopChat: () => chatting?.abort(),
 
-    acceptChat: () => inTurn(async () => {
-      const document = await api.acceptChat(current().path);
-      dispatch({ type: "document", document });
+    async acceptChat(): Promise<void> {
+      if (!(await changing(({ path }) => api.acceptChat(path)))) return;
       dispatch({ type: "chat", line: { who: "answer", text: "Changes accepted." } });
       keepPositions();
-    }),
+    },
 
-    undoChat: () => inTurn(async () => {
-      const document = await api.undoChat(current().path);
-      dispatch({ type: "document", document });
-      dispatch({ type: "chat", line: { who: "answer", text: "Changes undone." } });
-    }),
+    async undoChat(): Promise<void> {
+      if (await changing(({ path }) => api.undoChat(path))) dispatch({ type: "chat", line: { who: "answer", text: "Changes undone." } });
+    },
 
     closeOverlay: () => dispatch({ type: "overlay", overlay: null }),
 
@@ -418,7 +405,10 @@ export function createCommands(store: Store, layout: Layout) {
             });
           }
         },
-        (connected) => dispatch({ type: "connected", connected }),
+        (connected, refused) => {
+          dispatch({ type: "connected", connected });
+          if (refused) api.page().catch((error: Refused) => dispatch({ type: "gone", reason: error.message }));
+        },
       ),
   };
 

@@ -39,13 +39,11 @@ const PATHS = {
   system: "M2 3h12v8H2zM6 13.500h4M8 11v2.500",
   back: "M10 3L5 8l5 5",
   more: "M5 3l5 5-5 5",
-  down: "M3.500 6L8 10.500 12.500 6",
   copy: "M5.500 5.500h8v8h-8zM3 10.500h-.5v-8h8V3",
   bin: "M3 4.500h10M6.500 4.500v-2h3v2M4.500 4.500l.6 9h5.800l.6-9M6.700 7v4M9.300 7v4",
   connect: "M2.500 8h3M10.500 8h3M5.500 8a1.500 1.500 0 1 0 5 0a1.500 1.500 0 1 0-5 0",
   panel: "M2.500 3h11v10h-11zM6 3v10",
   send: "M8 13V3.500M4 7.200l4-4 4 4",
-  grip: "M6 4v.1M10 4v.1M6 8v.1M10 8v.1M6 12v.1M10 12v.1",
 } as const;
 
 export type IconName = keyof typeof PATHS;

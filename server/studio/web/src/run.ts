@@ -12,6 +12,8 @@ export interface RunState {
   before: Readonly<Record<string, Fields>>;
   rounds: readonly Round[];
   questions: readonly Question[];
+  /** Texts that models are writing, by node. */
+  writing: Readonly<Record<string, string>>;
   reused: readonly string[];
   answered: readonly string[];
   result: Fields | null;
@@ -35,7 +37,7 @@ export interface NodeRun {
 }
 
 export const started = (id: string, what: string): RunState => ({
-  id, what, spans: [], nodes: {}, outputs: {}, before: {}, rounds: [], questions: [], reused: [], answered: [], result: null, error: null,
+  id, what, spans: [], nodes: {}, outputs: {}, before: {}, rounds: [], questions: [], writing: {}, reused: [], answered: [], result: null, error: null,
   state: "running", ended: false, connected: true,
 });
 
@@ -49,6 +51,7 @@ export function merged(run: RunState, picture: RunPicture): RunState {
     ...run,
     spans,
     questions,
+    writing: picture.writing ?? {},
     reused,
     answered: run.answered.filter((id) => questions.some((question) => question.id === id)),
     rounds,

@@ -61,6 +61,8 @@ export interface State {
   opening: string | null;
   saving: boolean;
   connected: boolean;
+  /** Why this page is served no longer; empty while it is. */
+  gone: string;
   theme: Theme;
 }
 
@@ -85,6 +87,7 @@ export const initialState = (theme: Theme): State => ({
   opening: null,
   saving: false,
   connected: true,
+  gone: "",
   theme,
 });
 
@@ -114,6 +117,7 @@ export type Action =
   | { type: "toast"; toast: Toast | null }
   | { type: "saving"; saving: boolean }
   | { type: "connected"; connected: boolean }
+  | { type: "gone"; reason: string }
   | { type: "theme"; theme: Theme };
 
 export function reduce(state: State, action: Action): State {
@@ -176,6 +180,8 @@ export function reduce(state: State, action: Action): State {
       return state.saving === action.saving ? state : { ...state, saving: action.saving };
     case "connected":
       return state.connected === action.connected ? state : { ...state, connected: action.connected };
+    case "gone":
+      return { ...state, gone: action.reason };
     case "theme":
       return { ...state, theme: action.theme };
   }

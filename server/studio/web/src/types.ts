@@ -65,7 +65,6 @@ export interface NodeType {
   family: string;
   summary: string;
   schema: Schema;
-  ports: "cases" | "classes" | "answers" | "none";
   container: boolean;
   /** The type of the node that the inside of a container starts with. */
   body_start?: string | null;
@@ -85,8 +84,6 @@ export interface NodeDocument {
   params: Fields;
   ports: string[];
   outputs: Variable[];
-  /** Variables for nodes inside of a container. */
-  inner?: Variable[];
   summary: string;
   position?: { x: number; y: number } | null;
 }
@@ -102,9 +99,7 @@ export interface Issue {
   what: string;
   where?: string;
   node: string | null;
-  edge?: [string, string] | null;
   field: string | null;
-  fix: string | null;
   severity: "error" | "warning";
 }
 
@@ -122,8 +117,6 @@ export interface Input {
   type: string;
   required?: boolean;
   default?: Json;
-  options?: string[] | null;
-  multiline?: boolean;
 }
 
 export interface Document {
@@ -233,6 +226,8 @@ export interface RunPicture {
   /** Nodes whose outputs of an earlier run are used again. */
   reused?: string[];
   questions?: Question[];
+  /** Texts that models are writing, by node. */
+  writing?: Record<string, string>;
   result?: Fields | null;
   error?: string | null;
 }

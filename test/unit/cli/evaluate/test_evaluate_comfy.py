@@ -162,7 +162,7 @@ def test_rates_are_drawn(comfy, answers, tmp_path):
         ("x.jsonl", '{"answer": ' + '{"a":' * 99 + "1" + "}" * 100, "nested deeper"),
         ("x.jsonl", "\n", "has no lines"),
         ("x.jsonl", '{"id": 1, "answer": "a"}\n{"id": 1, "answer": "b"}', "x.jsonl:1' is there twice"),
-        ("x.jsonl", '{"id": 1, "answer": "a", "gold": "b("}', "the gold of x.jsonl:1: 1 issue"),
+        ("x.jsonl", '{"id": 1, "answer": "a", "gold": "b("}', "the gold of x.jsonl:1, line 1, column 2: is not valid"),
         (
             "x.jsonl",
             '{"answer": "a", "gold": "A()"}\n{"answer": "a"}',
@@ -176,6 +176,16 @@ def test_lines_that_are_wrong_are_told_with_their_place(comfy, tmp_path, name, c
     assert status == 2
     assert said in err
     assert "Traceback" not in err
+
+
+def test_wrong_lines_of_all_files_and_all_wrong_golds_are_told_at_once(comfy, tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"answer": 3}\n{"answer"')
+    (tmp_path / "y.jsonl").write_text("[]")
+    err = comfy("x.jsonl", "y.jsonl")[2]
+    assert [place in err for place in ("3 issues\nx.jsonl:1: ", "\nx.jsonl:2: ", "\ny.jsonl:1: ")] == [True] * 3
+    (tmp_path / "x.jsonl").write_text('{"answer": "a", "gold": "b("}\n{"answer": "a", "gold": "# none"}')
+    err = comfy("x.jsonl")[2]
+    assert ["the gold of x.jsonl:1, line 1" in err, "the gold of x.jsonl:2, " in err] == [True, True]
 
 
 def test_files_that_are_not_there_are_told(comfy, tmp_path):

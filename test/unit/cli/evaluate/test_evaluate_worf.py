@@ -251,6 +251,15 @@ def test_all_items_that_say_no_workflow_are_told_at_once(worf, write):
     assert all(line.endswith(" [item]") for line in err.splitlines()[1:])
 
 
+def test_all_lines_and_files_that_are_not_json_are_told_at_once(worf, write):
+    write("gold.jsonl", '{"output"', "{}", '{"output": "a", "output": "b"}')
+    write("more.json").write_text("[")
+    err = worf("gold.jsonl", "more.json", "--gold", "gold.jsonl")[2]
+    assert [f"\ngold.jsonl:{number}: " in err for number in (1, 2, 3)] == [True] * 3
+    err = worf("gold.jsonl", "--gold", "more.json")[2]
+    assert "more.json: is not JSON: Expecting value" in err
+
+
 def test_all_gold_workflows_that_are_none_are_told_at_once(worf, write):
     write("gold.json", conversation("?", id="a"), conversation(GOLD, id="b"), conversation("Node:\n1: x", id="c"))
     status, _, err = worf("gold.json", "--gold", "gold.json")

@@ -163,7 +163,7 @@ def test_files_that_are_no_json_and_folders_without_responses_are_refused(datase
     assert "is not JSON" in issues_of(read_run, tmp_path / "run.json", dataset)[0]
     (tmp_path / "run.jsonl").write_text('{"task": 1}\n{"task\n{"round": 1}')
     found = issues_of(read_run, tmp_path / "run.jsonl", dataset)
-    assert [any(f"line {number}: " in said for said in found) for number in (1, 2, 3)] == [True, True, True]
+    assert [any(f"run.jsonl:{number}: " in said for said in found) for number in (1, 2, 3)] == [True, True, True]
     (tmp_path / "notes.txt").write_text("x")
     assert "must be called Task_round.txt" in issues_of(read_run, tmp_path, dataset)[0]
     (tmp_path / "empty").mkdir()

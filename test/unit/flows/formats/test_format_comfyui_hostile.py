@@ -296,3 +296,16 @@ def test_many_links_into_one_node_are_written():
     document = json.loads(dump(load(json.dumps(api).encode())))
     assert len(document["links"]) == len(document["nodes"][-1]["inputs"]) == 3000
     assert [link[4] for link in document["links"]] == list(range(3000))
+
+
+def test_what_looks_like_a_choice_takes_no_time():
+    node = {
+        "id": 1,
+        "type": "CLIPTextEncode",
+        "mode": 0,
+        "inputs": [],
+        "outputs": [],
+        "widgets_values": ["{" + "|" * 300_000],
+    }
+    graph = load(json.dumps({"nodes": [node], "links": [], "version": 0.4}).encode(), "x")
+    assert "chosen at random" not in str(COMFYUI_API.losses(graph))

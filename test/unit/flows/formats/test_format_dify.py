@@ -18,8 +18,8 @@ from operad.flows.formats.yaml_text import read_yaml, write_yaml
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
-from operad.runtime import Job
-from operad.runtime.testing import ScriptedReasoner
+from operad.runtime import Job, MonoModelReasoner, events
+from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.values.document import MAX_BYTES
 from operad.runtime.values.errors import InvalidError
 
@@ -86,7 +86,7 @@ BOTH_WAYS = [
     ),
     (
         "parameter-extractor",
-        {"query": ["t", "1"], "parameters": [["A sum", "sum", "number"]], "instruction": "In {{#1.t#}}"},
+        {"query": ["t", "1"], "parameters": [["A sum", "sum", "number"]], "instruction": "In {{#1.t#}}", "on_mismatch": "empty"},
         {
             "query": ["1", "t"],
             "parameters": [{"name": "sum", "type": "number", "description": "A sum", "required": True}],
@@ -95,7 +95,7 @@ BOTH_WAYS = [
     ),
     (
         "parameter-extractor",
-        {"query": ["t", "1"], "parameters": [["", "a", "string"], ["", "b", "number"]], "instruction": "", "optional": ["b"], "options": {"a": ["x", "y"]}},
+        {"query": ["t", "1"], "parameters": [["", "a", "string"], ["", "b", "number"]], "instruction": "", "optional": ["b"], "options": {"a": ["x", "y"]}, "on_mismatch": "empty"},
         {"parameters": [{"name": "a", "type": "select", "options": ["x", "y"], "description": "", "required": True}, {"name": "b", "type": "number", "description": "", "required": False}]},
     ),
     (
@@ -392,10 +392,10 @@ READ = [
     ({"type": "list-operator", "variable": ["1", "fs"], "filter_by": {"enabled": True, "conditions": []}, "limit": {"enabled": True, "size": 2}}, "list-operator", {"variable": ["fs", "1"], "operator": ["limit", 2]}),
     ({"type": "code", "code_language": "javascript", "code": "x", "variables": [], "outputs": {}}, "code", {"variables": [], "outputs": [], "code": "x", "language": "javascript"}),
     ({"type": "iteration", "iterator_selector": ["1", "fs"], "output_selector": ["3", "x"], "flatten_output": False}, "iteration", {"iterator_selector": ["fs", "1"], "output_selector": ["x", "3"], "concurrency": 1, "flatten_output": False}),
-    ({"type": "parameter-extractor", "query": ["1", "t"], "parameters": [{"name": "a", "type": "bool", "description": "d"}]}, "parameter-extractor", {"query": ["t", "1"], "parameters": [["d", "a", "boolean"]], "instruction": ""}),
-    ({"type": "parameter-extractor", "query": ["1", "t"], "parameters": [{"name": "a", "type": "number", "options": ["x"], "description": "d"}]}, "parameter-extractor", {"query": ["t", "1"], "parameters": [["d", "a", "number"]], "instruction": ""}),
-    ({"type": "parameter-extractor", "query": ["1", "t"], "parameters": [{"name": "a", "type": "select", "options": ["x"], "description": "d"}]}, "parameter-extractor", {"query": ["t", "1"], "parameters": [["d", "a", "string"]], "instruction": "", "options": {"a": ["x"]}}),
-    ({"type": "parameter-extractor", "query": ["1", "t"], "parameters": [{"name": "a", "type": "select", "options": [1, 2], "description": "d"}]}, "parameter-extractor", {"query": ["t", "1"], "parameters": [["d", "a", "string"]], "instruction": "", "options": {"a": ["1", "2"]}}),
+    ({"type": "parameter-extractor", "query": ["1", "t"], "parameters": [{"name": "a", "type": "bool", "description": "d"}]}, "parameter-extractor", {"query": ["t", "1"], "parameters": [["d", "a", "boolean"]], "instruction": "", "on_mismatch": "empty"}),
+    ({"type": "parameter-extractor", "query": ["1", "t"], "parameters": [{"name": "a", "type": "number", "options": ["x"], "description": "d"}]}, "parameter-extractor", {"query": ["t", "1"], "parameters": [["d", "a", "number"]], "instruction": "", "on_mismatch": "empty"}),
+    ({"type": "parameter-extractor", "query": ["1", "t"], "parameters": [{"name": "a", "type": "select", "options": ["x"], "description": "d"}]}, "parameter-extractor", {"query": ["t", "1"], "parameters": [["d", "a", "string"]], "instruction": "", "on_mismatch": "empty", "options": {"a": ["x"]}}),
+    ({"type": "parameter-extractor", "query": ["1", "t"], "parameters": [{"name": "a", "type": "select", "options": [1, 2], "description": "d"}]}, "parameter-extractor", {"query": ["t", "1"], "parameters": [["d", "a", "string"]], "instruction": "", "on_mismatch": "empty", "options": {"a": ["1", "2"]}}),
     ({"type": "knowledge-retrieval", "dataset_ids": ["a", "b"], "query_variable_selector": ["1", "t"]}, "knowledge-retrieval", {"knowledge": "a,b", "query": ["t", "1"]}),
 ]  # fmt: skip
 
@@ -795,23 +795,39 @@ def test_a_classifier_keeps_the_ids_of_its_classes_where_a_node_reads_the_chosen
     assert [each["id"] for each in nodes_of(dump(new))["2"]["data"]["classes"]] == (kept or ["1", "2"])
 
 
-@pytest.mark.parametrize(
-    "read", [["2", "__is_success"], ["2", "__reason"], ["2", "__usage", "total_tokens"], ["2", "sum"]]
-)
-def test_an_extractor_goes_on_after_a_misfit_where_a_node_reads_whether_it_did(read):
-    given = {"name": "sum", "type": "number", "description": "A sum", "required": True}
-    extract = {
-        "type": "parameter-extractor",
-        "title": "",
-        "query": ["1", "t"],
-        "instruction": "",
-        "parameters": [given],
-    }
-    end = {"type": "end", "title": "", "outputs": [{"variable": "x", "value_selector": read}]}
-    file = app(("2", extract), ("3", end))
+EXTRACT = {
+    "type": "parameter-extractor",
+    "title": "",
+    "query": ["1", "t"],
+    "instruction": "",
+    "parameters": [{"name": "sum", "type": "number", "description": "A sum", "required": True}],
+}
+
+
+async def test_an_extractor_of_dify_goes_on_with_empty_values_and_says_why():
+    begin = {"type": "start", "title": "", "variables": [{"variable": "t", "type": "paragraph", "required": True}]}
+    end = {"type": "end", "title": "", "outputs": [{"variable": "x", "value_selector": ["2", "sum"]}]}
+    file = app(("1", begin), ("2", EXTRACT), ("3", end), edges=[("1", "source", "2"), ("2", "source", "3")])
     graph = load(file)
-    assert graph.by_id["2"].params.get("on_mismatch") == (None if read[1] == "sum" else "empty")
+    assert graph.by_id["2"].params["on_mismatch"] == "empty"
     assert values(dump(graph)) == values(file)
+    heard = []
+    async with ScriptedModel([Say("No sum.")] * 3) as scripted:
+        async for event in assemble(graph, NODE_TYPES).stream(
+            Job("", inputs={"t": "tea"}), MonoModelReasoner(scripted.model)
+        ):
+            heard.append(event)
+    [fell] = [event for event in heard if isinstance(event, events.FellBack)]
+    assert (fell.path, fell.to) == (("2",), "empty values")
+    assert fell.error.startswith("scripted gave no answer that fits its schema in 3 tries")
+    assert heard[-1].message.outputs == {"x": 0}
+
+
+@pytest.mark.parametrize("more", [{}, {"on_mismatch": "empty"}], ids=["fails", "goes on"])
+def test_a_dify_file_keeps_what_an_extractor_of_operad_does_after_a_misfit(more):
+    params = {"query": ["t", "1"], "parameters": [["A sum", "sum", "number"]], "instruction": "", **more}
+    graph = graph_of("parameter-extractor", params)
+    assert load(dump(graph)).by_id["2"].params == params
 
 
 def weigh(fruit: str) -> dict[str, object]:

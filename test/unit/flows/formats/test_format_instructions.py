@@ -151,7 +151,7 @@ def test_an_archive_of_coze_keeps_them_beside_the_words_of_people():
 def test_the_others_say_that_they_lose_them(name):
     lost = {(issue.code, issue.message) for issue in FORMATS[name].losses(replace(GRAPH, instructions=("Greet.",)))}
     assert lost - {(issue.code, issue.message) for issue in FORMATS[name].losses(GRAPH)} == {
-        ("loss", "the instructions that it was made from")
+        ("note", "the instructions that it was made from")
     }
 
 

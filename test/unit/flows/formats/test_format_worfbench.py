@@ -50,6 +50,9 @@ def test_the_printed_form_is_read_and_written():
         "Node:\n1: a\n2: b\nSo we see:\n1. a\n2. again\nEdge: (Start,1) (1,2) (2,End)",
         "Node:\r\n01: a\r\n02: b\r\nEdge: (START,01) (1,2) (2,END)\r\n",
         "Node:\n1: a\n2: b\n(START,1) (1,2) (2,END)",
+        "**Nodes**\n**1**: a\n**2**: b\n**Edges**\n(START,1) (1,2) (2,END)",
+        "**Node**:\n**1:** a\n- **2.** b\n**Edge**:\n(START,1) (1,2) (2,END)",
+        "Node：\n1：a\n2：b\nEdge：（START，1）（1，2）（2，END）",
     ],
 )
 def test_it_is_read_liberally(text):

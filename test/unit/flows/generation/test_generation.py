@@ -11,8 +11,9 @@ from operad.configs.generation import Designer
 from operad.flows.formats.chat2workflow import dump, issues_of
 from operad.flows.formats.dify import DIFY
 from operad.flows.formats.operad import OPERAD
-from operad.flows.generation.designer import findings_in, keeps_to_schemas, nodes_in, read_tagged
-from operad.flows.generation.mending import repair_draft
+from operad.flows.generation.designer import read_tagged
+from operad.flows.generation.mending import findings_in, nodes_in, repair_draft
+from operad.flows.generation.stage import keeps_to_schemas
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime import MonoModelReasoner, WorkflowStatus
@@ -543,7 +544,7 @@ def test_repairs_of_the_form_of_a_whole_response_are_told(design):
             return Say(answers["plan" if "You plan" in told else "judge" if "You review" in told else "build"])
 
     made = design(Whole(), structured=False)
-    assert [repair for repair in made.repairs if repair.startswith("[brackets]")] != []
+    assert [repair for repair in made.repairs if repair.startswith("[json]")] != []
 
 
 def test_an_endpoint_that_breaks_down_leaves_what_was_made():

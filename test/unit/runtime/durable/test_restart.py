@@ -3,7 +3,18 @@
 import pytest
 
 from operad.operators.nodes.containers import Loop
-from operad.runtime import BuiltinWorkflow, InputError, Job, Map, WorkflowMessage, WorkflowStatus
+from operad.runtime import (
+    BuiltinWorkflow,
+    InputError,
+    Job,
+    Map,
+    OperatorError,
+    PausedError,
+    RunContext,
+    WorkflowMessage,
+    WorkflowStatus,
+    operator,
+)
 from operad.runtime.durable.description import changes, describe_workflow, leaves
 from operad.runtime.durable.restart import descendants, failed_beside, following, is_again, is_under, merged
 
@@ -242,11 +253,14 @@ def kept(tmp_path):
         def __init__(self):
             self.ledger = ledger
 
-        def run(self, workflow, runs):
+        def run(self, workflow, runs, run_id="one"):
             runs.clear()
             workflow.keep_in(ledger)
-            workflow.execute(Job(goal=""), None, run_id="one")
+            workflow.execute(Job(goal=""), None, run_id=run_id)
             return sorted(runs)
+
+        def keys(self, run_id="one"):
+            return {row.key for row in ledger.steps.of_run(run_id)}
 
     yield Kept()
     ledger.close()
@@ -272,17 +286,33 @@ def test_an_item_is_done_anew_with_what_follows_from_it(kept):
     first = mapping(runs)
     assert len(kept.run(first, runs)) == 9
     assert kept.run(first, runs) == []
-    gone = kept.ledger.restart_from("one", "each[1]/tell", first)
-    assert sorted(gone) == ["each[1]/tell", "z"]
-    assert kept.run(first, runs) == ["tell", "z"]
+    copy = kept.ledger.restart_from("one", "each[1]/tell", first)
+    assert kept.keys() - kept.keys(copy) == {"each[1]/tell", "z"}
+    assert kept.run(first, runs, copy) == ["tell", "z"]
     changed = mapping(runs, version=2)
     with pytest.raises(InputError, match=r"each/tell has another version(.|\n)*--restart-from each/tell$"):
         kept.run(changed, runs)
     with pytest.raises(InputError, match="each/tell changed, too, but does not depend on 'z'"):
         kept.ledger.restart_from("one", "z", changed)
     assert runs == []
-    kept.ledger.restart_from("one", "each/tell", changed)
-    assert kept.run(changed, runs) == ["tell", "tell", "tell", "z"]
+    third = kept.ledger.restart_from("one", "each/tell", changed)
+    assert (copy, third) == ("one-2", "one-3")
+    assert kept.run(changed, runs, third) == ["tell", "tell", "tell", "z"]
+
+
+def test_a_restart_changes_nothing_of_the_run_itself(kept):
+    runs = []
+    first = mapping(runs)
+    kept.run(first, runs)
+    before = (kept.ledger.run("one"), kept.ledger.events("one"), kept.ledger.timeline("one"))
+    copy = kept.ledger.restart_from("one", "each", mapping(runs))
+    assert kept.ledger.run(copy).state == "running"
+    kept.run(first, runs, copy)
+    assert (kept.ledger.run("one"), kept.ledger.events("one"), kept.ledger.timeline("one")) == before
+    assert kept.ledger.result(copy) == kept.ledger.result("one")
+    assert kept.run(first, runs) == []
+    kept.ledger.delete("one")
+    assert kept.run(first, runs, copy) == []
 
 
 def test_a_round_is_done_anew_and_those_before_it_are_not(kept):
@@ -295,10 +325,52 @@ def test_a_round_is_done_anew_and_those_before_it_are_not(kept):
     assert kept.run(made, runs) == ["a", "a", "a", "b", "b", "b"]
     with pytest.raises(InputError, match="'b' did not run in round 4; it ran in: 1, 2, 3"):
         kept.ledger.restart_from("one", "b", made, round=4)
-    gone = kept.ledger.restart_from("one", "b", made, round=2)
-    assert sorted(gone) == ["a@3", "b@2", "b@3", "judge@2", "judge@3"]
+    copy = kept.ledger.restart_from("one", "b", made, round=2)
+    assert kept.keys() - kept.keys(copy) == {"a@3", "b@2", "b@3", "judge@2", "judge@3"}
     judge.runs.clear()
     judge.least = 1
-    assert kept.run(made, runs) == ["b"]
+    assert kept.run(made, runs, copy) == ["b"]
     assert judge.runs == ["judge"]
-    assert kept.ledger.run("one").state == "finished"
+    assert kept.ledger.run(copy).state == "finished"
+
+
+def test_a_copy_keeps_the_answers_of_operators_that_do_not_run_again_and_asks_the_others(kept):
+    @operator
+    async def first(job: Job, context: RunContext) -> str:
+        return f"first {await context.ask('First?')}"
+
+    @operator
+    async def second(first: str, context: RunContext) -> str:
+        return f"{first}, second {await context.ask('Second?')}"
+
+    flow = BuiltinWorkflow(first >> second, durable=kept.ledger)
+    with pytest.raises(PausedError):
+        flow.run("", run_id="one")
+    with pytest.raises(PausedError):
+        flow.resume("one", "a")
+    assert flow.resume("one", "b").text == "first a, second b"
+    copy = kept.ledger.restart_from("one", "second", flow)
+    with pytest.raises(PausedError):
+        flow.run("", run_id=copy)
+    assert flow.resume(copy, "c").text == "first a, second c"
+    assert flow.run("", run_id="one").text == "first a, second b"
+
+
+def test_a_retry_uses_the_answers_that_people_gave(kept):
+    broken = [True]
+
+    @operator
+    async def publish(job: Job, context: RunContext) -> str:
+        answer = await context.ask("Publish?")
+        if broken:
+            raise OSError("no network")
+        return f"published: {answer}"
+
+    flow = BuiltinWorkflow(publish, durable=kept.ledger)
+    with pytest.raises(PausedError):
+        flow.run("", run_id="one")
+    with pytest.raises(OperatorError, match="no network"):
+        flow.resume("one", "yes")
+    broken.clear()
+    kept.ledger.retry("one")
+    assert flow.run("", run_id="one").text == "published: yes"

@@ -417,6 +417,15 @@ async def test_answers_may_be_given_beforehand_and_a_wrong_one_ends_the_run():
     assert "answers.code: the answers: 1 issue" in runs[1]["error"]
 
 
+async def test_answers_that_no_question_used_are_listed_once_the_run_has_ended():
+    async with served(offered(Code(order))) as here:
+        asked = {"expert": "Expert", "goal": "figs", "answers": {"code": True, "cod": True, "other": 3}}
+        begun = (await here.http.post("/runs", json=asked)).json()
+        ended = await here.ended(begun["id"])
+    assert begun["unused_answers"] == []
+    assert (ended["result"], ended["unused_answers"]) == ("figs: ordered", ["cod", "other"])
+
+
 async def test_a_run_is_ended_and_forgotten():
     ended = asyncio.Event()
 
@@ -542,14 +551,15 @@ async def test_an_expert_is_an_mcp_tool_that_tells_how_far_it_is(mode):
     async with served(*offers) as here, Client(f"{here.url}/mcp", mode=mode) as mcp:
         tools = (await mcp.list_tools()).tools
         done = await mcp.call_tool("An_expert", {"goal": "g", "inputs": {"n": 1}}, progress_callback=progress)
-        wrong = await mcp.call_tool("An_expert", {"gaol": "g"})
+        wrong = await mcp.call_tool("An_expert", {"gaol": "g", "context": 7})
         missing = await mcp.call_tool("An_expert", {"inputs": {"n": 1}})
         nobody = await mcp.call_tool("An_exprt", {"goal": "g"})
     assert [tool.name for tool in tools] == ["An_expert", "An_expert_2", "answer_question"]
     assert tools[0].description == "It is An expert."
     assert (done.content[0].text, done.is_error) == ('g||{"n": 1}', False)
     assert told == [(1, "code runs"), (2, "code has finished")]
-    assert (wrong.is_error, "gaol: Extra inputs" in wrong.content[0].text) == (True, True)
+    faults = "context: must be text; gaol: there is no such field (did you mean 'goal'?)"
+    assert (wrong.is_error, wrong.content[0].text) == (True, f"the arguments of 'An_expert': {faults}")
     assert (missing.is_error, "goal: is missing" in missing.content[0].text) == (True, True)
     assert (nobody.is_error, "did you mean 'An_expert'" in nobody.content[0].text) == (True, True)
 

@@ -1,8 +1,14 @@
 """The studio in a real browser: files with faults, a server that ends, and the accessibility of what they show."""
 
+from urllib.parse import urlsplit
+
 import pytest
 from studio_page import AXE, browser_of, served, tabs
 from studios import EXPERTS, FIVE
+
+from operad.server.studio.files.folder import Folder
+from operad.server.studio.server import Studio
+from operad.server.view.server import PageServer
 
 pytestmark = pytest.mark.slow  # a browser each; test_studio_browser.py looks at the page in `make test`
 
@@ -87,6 +93,19 @@ def test_a_server_that_ends_is_told_and_nothing_that_was_saved_is_lost(tmp_path,
         page.node("1").focus()
         page.press("Control+z")
         page.until_nodes(5)
+
+
+def test_a_tab_of_a_studio_that_was_restarted_says_so(tmp_path, browser):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "five.yaml").write_text(FIVE)
+    with browser.new_context() as context:
+        tab = context.new_page()
+        with served(folder, tmp_path / "histories") as url:
+            tab.goto(f"{url}#file=five.yaml")
+            tab.get_by_text("Saved").wait_for()
+        with PageServer(Studio(Folder(folder), tmp_path / "histories"), urlsplit(url).port):
+            tab.get_by_role("alert").filter(has_text="the server was restarted").wait_for()
 
 
 def tabs_of_two(tmp_path, browser, folder):

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from held_model import held_model
 from studio_page import AXE, browser_of, served, tabs
 from studios import FIVE
 
@@ -98,6 +99,57 @@ def test_a_question_is_answered_on_the_page(page):
     ended(page)
     assert (states(page)["3"], states(page)["4"]) == ("skipped", "done")
     assert page.tab.locator(".result .values").inner_text().split("\n") == ["done", "left"]
+
+
+WRITES = """\
+workflow: writes
+nodes:
+  1: {type: start, after: [], variables: []}
+  2: {type: llm, after: 1, system: "", user: "Write."}
+  3: {type: end, after: 2, outputs: [[said, [text, "2"]]]}
+"""
+
+
+NULL = """\
+workflow: nothing
+nodes:
+  1: {type: start, after: [], variables: [[text, string]]}
+  2: {type: if-else, after: 1, cases: [[and, [[[text, "1"], "null"]]]]}
+  3: {type: end, after: {2: 0}, outputs: [[said, [text, "1"]]]}
+"""
+
+
+def test_a_condition_that_compares_with_nothing_has_no_field_for_a_value(page):
+    page = page(NULL)
+    page.node("2").click()
+    condition = page.tab.locator(".condition")
+    condition.wait_for()
+    assert condition.get_by_label("Operator of").input_value() == "null"
+    assert condition.get_by_label("Value of").count() == 0
+    condition.get_by_label("Operator of").select_option("is")
+    condition.get_by_label("Value of").wait_for()
+
+
+def test_text_appears_while_a_model_writes(tmp_path, site):
+    (tmp_path / "writes.yaml").write_text(WRITES)
+    with (
+        held_model("It rains ", "today.") as (model, let),
+        served(tmp_path, tmp_path / ".histories", model=model) as url,
+        tabs(site[2], url, tmp_path) as opened,
+    ):
+        page = opened()
+        page.open("writes.yaml")
+        run(page)
+        text = page.tab.get_by_role("region", name="Text of LLM")
+        text.get_by_text("It rains").wait_for()
+        page.node("2").focus()
+        page.press("Enter")
+        page.tab.locator(".inspector pre", has_text="It rains").wait_for()
+        let.set()
+        page.press("Control+Enter")
+        ended(page)
+        assert text.count() == 0
+        assert page.tab.locator(".result .values").inner_text().split("\n") == ["said", "It rains today."]
 
 
 PAY = """\

@@ -319,7 +319,21 @@ def test_the_catalogue_has_all_types_with_hints_for_editors(studio):
     operators = found["if-else"]["schema"]["$defs"]["Condition"]["x-operators"]
     assert operators["number"][:3] == ["=", "≠", ">"]
     assert {"exists", "not exists"} <= set(operators["string"])
-    assert (found["if-else"]["ports"], found["question-classifier"]["ports"]) == ("cases", "classes")
+
+
+ASKS = """\
+workflow: asks
+nodes:
+  1: {type: start}
+  2: {type: human-input, after: 1, question: "Send it?", actions: [["yes", "Send"]]}
+  3: {type: end, after: {2: PORT}, outputs: {said: 2.action}}
+"""
+
+
+@pytest.mark.parametrize(("port", "labels"), [("0", ["Send"]), ("1", ["Send", "timeout"])])
+def test_a_question_has_a_port_for_a_timeout_only_where_an_edge_leaves_it(studio, port, labels):
+    (studio.folder / "asks.yaml").write_text(ASKS.replace("PORT", port))
+    assert studio.open("asks.yaml")["nodes"][1]["ports"] == labels
 
 
 def test_variables_of_an_unfinished_node_can_be_read(studio):

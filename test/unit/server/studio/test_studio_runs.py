@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from held_model import held_model
 
 from operad.operators.services import Services
 from operad.server.studio.files.folder import Folder
@@ -15,6 +16,27 @@ def test_a_run_gives_the_outputs_of_each_node_and_the_result(studio):
     assert outputs["3"] == {"output": "About rain!"}
     assert last["result"] == {"loud": "About rain!", "quoted": "<rain>"}
     assert (last["ended"], last["error"], last["questions"]) == (True, None, [])
+
+
+WRITES = """\
+workflow: writes
+nodes:
+  1: {type: start, variables: {topic: string}}
+  2: {type: llm, after: 1, system: "", user: "{{#1.topic#}}"}
+  3: {type: end, after: 2, outputs: {said: 2.text}}
+"""
+
+
+def test_text_is_told_while_a_model_writes(serve):
+    with held_model("It rains ", "today.") as (model, let):
+        studio = serve(model=model)
+        (studio.folder / "writes.yaml").write_text(WRITES)
+        run = studio.told("run", {"path": "writes.yaml", "inputs": {"topic": "rain"}})["run"]
+        messages = studio.messages(f"data/runs/{run}/changes")
+        assert next(each for each in messages if each["writing"])["writing"] == {"2": "It rains "}
+        let.set()
+        *_, last = messages
+    assert (last["writing"], last["result"]) == ({}, {"said": "It rains today."})
 
 
 def test_files_that_were_sent_are_deleted_when_the_studio_ends(tmp_path, monkeypatch):

@@ -191,6 +191,9 @@ function newRow(item: Schema, root: Schema, one: string, rows: readonly Json[]):
 const isWide = (items: Schema[], root: Schema): boolean =>
   items.some((item) => ["list", "long", "either", "json"].includes(kindOf(item, root).kind));
 
+/** Operators that compare with nothing. */
+const ALONE = /empty|exists|null/;
+
 /** A variable, how it is compared, and with what. */
 function ConditionField({ operators, value, label, change }: { operators: Record<string, string[]>; value: Json | undefined; label: string; change: FieldProps["change"] }): ReactElement {
   const { candidates, locked } = useContext(Form);
@@ -199,11 +202,9 @@ function ConditionField({ operators, value, label, change }: { operators: Record
   const type = candidates.find((each) => each.reference === `${String(node)}.${String(name)}`)?.type ?? "string";
   const known = operators[type] ?? operators["string"] ?? [];
   const chosen = typeof operator === "string" ? operator : "";
-  const alone = chosen.includes("empty") || chosen.includes("exists");
   const made = (parts: { variable?: Json; operator?: string; compared?: Json }): Json => {
     const next = parts.operator ?? chosen;
-    const without = next.includes("empty") || next.includes("exists");
-    return [parts.variable ?? variable ?? ["", ""], next, ...(without ? [] : [parts.compared ?? compared ?? ""])];
+    return [parts.variable ?? variable ?? ["", ""], next, ...(ALONE.test(next) ? [] : [parts.compared ?? compared ?? ""])];
   };
   return (
     <div className="condition" role="group" aria-label={label}>
@@ -212,7 +213,7 @@ function ConditionField({ operators, value, label, change }: { operators: Record
         {!known.includes(chosen) && <option>{chosen}</option>}
         {known.map((each) => <option key={each}>{each}</option>)}
       </select>
-      {!alone && <input type="text" dir="auto" aria-label={`Value of ${label}`} disabled={locked} value={textOf(compared)} onChange={(event) => change(made({ compared: event.target.value }))} />}
+      {!ALONE.test(chosen) && <input type="text" dir="auto" aria-label={`Value of ${label}`} disabled={locked} value={textOf(compared)} onChange={(event) => change(made({ compared: event.target.value }))} />}
     </div>
   );
 }

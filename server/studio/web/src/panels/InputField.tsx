@@ -24,14 +24,6 @@ export function InputField({ input, value, change }: Props): ReactElement {
 }
 
 function Control({ id, input, value, change }: Props & { id: string }): ReactElement {
-  if (input.options) {
-    return (
-      <select id={id} value={typeof value === "string" ? value : ""} onChange={(event) => change(event.target.value)}>
-        <option value="" />
-        {input.options.map((option) => <option key={option}>{option}</option>)}
-      </select>
-    );
-  }
   switch (input.type) {
     case "file":
     case "array[file]":
@@ -41,7 +33,7 @@ function Control({ id, input, value, change }: Props & { id: string }): ReactEle
     case "boolean":
       return <input id={id} type="checkbox" role="switch" className="switch" checked={value === true} onChange={(event) => change(event.target.checked)} />;
     case "string":
-      return <textarea id={id} dir="auto" rows={input.multiline === false ? 1 : 2} value={typeof value === "string" ? value : ""} onChange={(event) => change(event.target.value)} />;
+      return <textarea id={id} dir="auto" rows={2} value={typeof value === "string" ? value : ""} onChange={(event) => change(event.target.value)} />;
     default:
       return <JsonInput id={id} type={input.type} value={value} change={change} />;
   }

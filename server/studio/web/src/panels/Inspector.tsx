@@ -6,7 +6,7 @@ import { Icon, iconOf } from "../icons";
 import { inspected, shownDocument } from "../state";
 import { useCommands, useStore, useStudio } from "../store";
 import type { Document, LastRun, NodeDocument, NodeType, Schema } from "../types";
-import { ValuesView } from "../values/ValueView";
+import { ValuesView, Writing } from "../values/ValueView";
 import { DocumentPanel } from "./DocumentPanel";
 
 export function Inspector(): ReactElement | null {
@@ -76,7 +76,7 @@ const shown = (value: unknown): string => (typeof value === "string" ? value : v
 
 /** A part of an expert, as a type of the catalogue. */
 const partOf = (type: string, schema: Schema | undefined): NodeType | undefined =>
-  schema && { type, title: type, family: "", summary: "", container: false, ports: "none", schema };
+  schema && { type, title: type, family: "", summary: "", container: false, schema };
 
 /** The criteria of an expert's evaluators, each with a way to the evaluator. */
 function Judges({ node, document, locked }: { node: NodeDocument; document: Document; locked: boolean }): ReactElement | null {
@@ -101,7 +101,7 @@ function Judges({ node, document, locked }: { node: NodeDocument; document: Docu
 
 const criteriaOf = (title: string, instruction: Schema): NodeType => {
   const field = { ...instruction, title, description: "" };
-  return { type: "evaluator", title: "evaluator", family: "", summary: "", container: false, ports: "none", schema: { properties: { instruction: field }, required: ["instruction"] } };
+  return { type: "evaluator", title: "evaluator", family: "", summary: "", container: false, schema: { properties: { instruction: field }, required: ["instruction"] } };
 };
 
 function Edges({ node, document, locked }: { node: NodeDocument; document: Document; locked: boolean }): ReactElement {
@@ -182,6 +182,7 @@ function Last({ node }: { node: NodeDocument }): ReactElement | null {
   const commands = useCommands();
   const run = useStudio((state) => state.run?.nodes[node.id]);
   const live = useStudio((state) => state.run?.outputs[node.id]);
+  const writing = useStudio((state) => (state.run?.ended ? undefined : state.run?.writing[node.id]));
   const [last, setLast] = useState<LastRun | null>(null);
   const ended = run?.seconds ?? null;
   useEffect(() => {
@@ -195,12 +196,13 @@ function Last({ node }: { node: NodeDocument }): ReactElement | null {
   }, [commands, node.id, ended]);
   const outputs = live ?? last?.outputs;
   const error = run?.error || last?.error;
-  if (!outputs && !last?.inputs && !error) return null;
+  if (!outputs && !last?.inputs && !error && !writing) return null;
   return (
     <section className="block">
       <h3>Last run</h3>
       {last?.current === false && <p className="soft">The node was changed since.</p>}
       {error && <p className="fault error">{error}</p>}
+      {writing && <Writing text={writing} />}
       {last?.inputs && <details><summary>Read</summary><ValuesView values={last.inputs} /></details>}
       {outputs && <details open><summary>Produced</summary><ValuesView values={outputs} /></details>}
     </section>

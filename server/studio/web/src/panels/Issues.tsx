@@ -44,8 +44,8 @@ export function Issues(): ReactElement | null {
               : <span className="soft">{issue.where || "workflow"}</span>}
             {issue.field && <code>{issue.field}</code>}
             <p>{issue.what}</p>
-            {(issue.fix ?? proposed[at]) && (
-              <button type="button" className="small" disabled={document.readonly !== null} onClick={() => void commands.fix(at)}>Fix: {issue.fix ?? proposed[at]}</button>
+            {proposed[at] && (
+              <button type="button" className="small" disabled={document.readonly !== null} onClick={() => void commands.fix(at)}>Fix: {proposed[at]}</button>
             )}
           </div>
         </li>

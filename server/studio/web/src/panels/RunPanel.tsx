@@ -6,7 +6,7 @@ import { stateInWords } from "../run";
 import { inspected } from "../state";
 import { useCommands, useStore, useStudio } from "../store";
 import type { Fields, Input, Json } from "../types";
-import { ValuesView } from "../values/ValueView";
+import { ValuesView, Writing } from "../values/ValueView";
 import { InputField } from "./InputField";
 import { QuestionForm } from "./QuestionForm";
 
@@ -33,7 +33,7 @@ export function RunPanel(): ReactElement | null {
       return value === null || value === "" ? (input.type === "string" && input.required ? [[input.name, ""]] : []) : [[input.name, value]];
     }),
   );
-  const title = document.nodes.find((node) => node.id === selected)?.title;
+  const title = (id: string | null): string => document.nodes.find((node) => node.id === id)?.title ?? id ?? "";
   const submit = (event: FormEvent): void => {
     event.preventDefault();
     void commands.run(given());
@@ -55,7 +55,7 @@ export function RunPanel(): ReactElement | null {
           <button type="submit" className="main" disabled={going}><Icon name="run" size={14} /> Run</button>
           {selected && document.kind === "workflow" && (
             <>
-              <button type="button" disabled={going} title="With the values that it read in the last run" onClick={() => void commands.run(given(), { only: selected })}>Run “{title}” alone</button>
+              <button type="button" disabled={going} title="With the values that it read in the last run" onClick={() => void commands.run(given(), { only: selected })}>Run “{title(selected)}” alone</button>
               <button type="button" disabled={going} title="What comes before is reused from the last run" onClick={() => void commands.run(given(), { from: selected })}>Run from here</button>
             </>
           )}
@@ -73,6 +73,9 @@ export function RunPanel(): ReactElement | null {
           </header>
           {!run.connected && !run.ended && <p className="notice">The connection was lost; trying again…</p>}
           {run.questions.filter((question) => !run.answered.includes(question.id)).map((question) => <QuestionForm key={question.id} question={question} />)}
+          {!run.ended && Object.entries(run.writing).map(([node, text]) => (
+            <section key={node} aria-label={`Text of ${title(node)}`}><h3>{title(node)} writes</h3><Writing text={text} /></section>
+          ))}
           {run.error && <p className="fault error">{run.error}</p>}
           {run.result && <ValuesView values={run.result} />}
         </section>

@@ -1,6 +1,6 @@
 // A value of a run, shown as what it is: text as Markdown, a picture, sound, a table, a file, a list, named values.
 
-import { type ReactElement, Suspense, lazy, useState } from "react";
+import { type ReactElement, Suspense, lazy, useEffect, useRef, useState } from "react";
 import { parsed } from "../exact";
 import type { Fields, FileValue, Json } from "../types";
 import { FileView } from "./FileView";
@@ -77,6 +77,15 @@ export function TextView({ text, depth = 0 }: { text: string; depth?: number }):
       {marked && <button type="button" className="link" onClick={() => setRaw(!raw)}>{raw ? "Formatted" : "As text"}</button>}
     </div>
   );
+}
+
+/** A text that a model is writing; its end stays in sight. */
+export function Writing({ text }: { text: string }): ReactElement {
+  const shown = useRef<HTMLPreElement>(null);
+  useEffect(() => {
+    shown.current?.scrollTo(0, shown.current.scrollHeight);
+  }, [text]);
+  return <pre ref={shown} className="plain" dir="auto" tabIndex={0} aria-live="off">{text}</pre>;
 }
 
 /** The list or object that a text is, as JSON; null for any other text. */

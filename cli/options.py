@@ -1,0 +1,69 @@
+"""Options and arguments that several commands share, and the values of NAME=VALUE options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from operad.runtime.values.errors import InputError
+
+WorkflowFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE", help="A YAML file, the name of one that comes with operad, or a workflow of typed nodes."
+    ),
+]
+ServedFiles = Annotated[
+    list[str],
+    typer.Argument(metavar="FILE...", help="Files to serve, as for operad run. All their experts are served."),
+]
+ExpertName = Annotated[
+    str | None, typer.Option("--expert", help="Name of the expert; by default the leader, or the only one.")
+]
+ModelName = Annotated[str | None, typer.Option("--model", help="Name of the model at its endpoint.")]
+BaseUrl = Annotated[str | None, typer.Option("--base-url", help="An OpenAI-compatible endpoint, with /v1.")]
+ServicesFile = Annotated[
+    Path | None, typer.Option("--services", help="YAML file of external services for the nodes of a workflow.")
+]
+EventsFile = Annotated[Path | None, typer.Option("--events", help="Write every event to this file, as JSON lines.")]
+Answers = Annotated[
+    list[str] | None, typer.Option("--answer", help="Answer to a question of the run, ID=VALUE. Repeatable.")
+]
+MessageAsJson = Annotated[bool, typer.Option("--json", help="Print the whole message as JSON.")]
+
+
+def named_values(option: str, what: str, texts: Iterable[str] | None) -> list[tuple[str, str]]:
+    """Return the values of an option in the form NAME=VALUE.
+
+    Args:
+        option: Name of the option.
+        what: Word for the name in errors.
+        texts: Values of the option.
+
+    Raises:
+        InputError: A value has another form.
+    """
+    pairs: list[tuple[str, str]] = []
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise InputError(f"{option} {text!r}: write {what}=VALUE")
+        pairs.append((name, value))
+    return pairs
+
+
+def refuse_repeated(option: str, named: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return the values by name.
+
+    Raises:
+        InputError: A name is given twice.
+    """
+    values: dict[str, str] = {}
+    for name, value in named:
+        if name in values:
+            raise InputError(f"{option} {name}: is given twice; leave one out")
+        values[name] = value
+    return values

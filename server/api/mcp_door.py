@@ -1,0 +1,57 @@
+"""The MCP server at `/mcp`, imported and started by its first request: the import takes as long as the rest of the server."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from operad.server.api.runs import Runs
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+if find_spec("mcp") is None:  # a missing package is reported when the server starts, not by the first request
+    raise ModuleNotFoundError("No module named 'mcp'", name="mcp")
+
+
+class McpDoor:
+    """An MCP server whose tools are the experts, as an ASGI application.
+
+    The server works until `close`, in a task of its own, so that it can be closed before the connections are.
+
+    Args:
+        runs: Runs of the server.
+    """
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+        self._starting = asyncio.Lock()
+        self._closing = asyncio.Event()
+        self._sessions: StreamableHTTPSessionManager | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request."""
+        async with self._starting:
+            sessions = self._sessions = self._sessions or await self._start()
+        await sessions.handle_request(scope, receive, send)
+
+    async def close(self) -> None:
+        """End all sessions."""
+        self._closing.set()
+        if self._task:
+            await self._task
+
+    async def _start(self) -> StreamableHTTPSessionManager:
+        tools = await asyncio.to_thread(import_module, "operad.server.api.mcp_tools")
+        sessions, opened = tools.ExpertTools(self._runs).sessions(), asyncio.Event()
+        self._task = asyncio.ensure_future(self._serve(sessions, opened))
+        await opened.wait()
+        return sessions
+
+    async def _serve(self, sessions: StreamableHTTPSessionManager, opened: asyncio.Event) -> None:
+        async with sessions.run():
+            opened.set()
+            await self._closing.wait()
