@@ -45,7 +45,7 @@ ObjectInfo = Annotated[
     typer.Option(
         "--object-info",
         metavar="FILE|URL",
-        help="A ComfyUI server's classes: what it answers at /object_info, or its address.",
+        help="Node classes of a ComfyUI server: its answer at /object_info, or its address.",
     ),
 ]
 
@@ -77,16 +77,17 @@ def check(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of files with their issues as JSON.")] = False,
     lossy: Annotated[
-        bool, typer.Option("--lossy", help="Exit with 0 though results may be others than where a file comes from.")
+        bool,
+        typer.Option("--lossy", help="Exit with 0 although results may differ from those on the platform of a file."),
     ] = False,
     object_info: ObjectInfo = None,
 ) -> None:
     """Print every issue of workflows of any format and of YAML files of experts; nothing is run.
 
-    One issue a line, FILE:LINE: WHERE: MESSAGE [CODE], as operad run prints them. What an imported file says that
-    is done otherwise here has the code lossy if results may be others, and the code note if not. Code that a file
-    names is read and not imported: remarks name it, and what only running it would tell. Exit status: 0 if there are
-    no issues but notes, 2 otherwise.
+    One issue a line, FILE:LINE: WHERE: MESSAGE [CODE], as operad run prints them. The code lossy marks parts of an
+    imported file that may give other results than on its platform, the code note parts that are handled differently
+    with the same result. Code that a file names is read and not imported; remarks name it. Exit status: 0 if there are
+    no issues except notes, 2 otherwise.
     """
     known = known_formats(object_info) if object_info else None
     reports = [report(file, known) for file in files]
@@ -107,16 +108,14 @@ def convert(
     to: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="The format to write; by default that of the output's name.")
     ] = None,
-    lossy: Annotated[
-        bool, typer.Option("--lossy", help="Write the output although results may differ without what is lost.")
-    ] = False,
+    lossy: Annotated[bool, typer.Option("--lossy", help="Write the output even if results may differ.")] = False,
     object_info: ObjectInfo = None,
 ) -> None:
     """Write a workflow in another format; an existing output file is replaced as a whole.
 
-    What the format cannot hold is printed to stderr, a line each, and what an imported file says that operad run
-    does otherwise than the platform that it comes from. Exit status: 0; 1 if results may differ without what is lost
-    (codes loss and lossy, not note) and --lossy is not given, and nothing is written; 2 bad input.
+    Losses, one a line, and remarks on parts of an imported file that operad run handles differently go to stderr. Exit
+    status: 0; 1 if results may differ by what is lost (codes loss and lossy, not note) and --lossy is not given, so that
+    nothing is written; 2 bad input.
     """
     from operad.flows.formats.format import foreign
 

@@ -56,7 +56,7 @@ CHANGES = "What is to change? (undo takes the last step back; an empty line ends
 def generate(
     instruction: Annotated[
         str | None,
-        typer.Argument(metavar="INSTRUCTION", help="What the workflow is given, what it does, what it outputs."),
+        typer.Argument(metavar="INSTRUCTION", help="Description of the workflow: its inputs, steps and outputs."),
     ] = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE", help="The file to write; by default stdout.")
@@ -70,7 +70,7 @@ def generate(
     ] = None,
     run: Annotated[
         list[str] | None,
-        typer.Option("--run", metavar="NAME=VALUE", help="Run it then, with this input. May be given again."),
+        typer.Option("--run", metavar="NAME=VALUE", help="Then run the workflow with this input. Repeatable."),
     ] = None,
     picture: Annotated[
         str | None,
@@ -78,11 +78,14 @@ def generate(
             "--picture",
             "--plot",
             metavar="FILE",
-            help="Draw it, with what is new and changed marked: .svg, .png or .md.",
+            help="Draw the workflow, with new and changed nodes marked: .svg, .png or .md.",
         ),
     ] = None,
     store: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A folder of workflows, of which the likest is an example.")
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder of workflows; the one with the most similar instruction is used as the example."
+        ),
     ] = None,
     designer: Annotated[str, typer.Option(help="The configuration of the expert that designs.")] = DESIGNER,
     model: ModelName = None,
@@ -98,19 +101,19 @@ def generate(
         ),
     ] = None,
     review: Annotated[
-        bool, typer.Option("--review", help="Have the model review the workflow: a call of its own.")
+        bool, typer.Option("--review", help="Have the model review the workflow, in a further call.")
     ] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Print the parts of each stage's prompt and their sizes in tokens.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the changes and what was found as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print changes, findings and notes as JSON.")] = False,
     trust: Trusted = False,
 ) -> None:
     """Generate a workflow of typed nodes from an instruction, or change one.
 
-    With -o the changes go to stdout, a line each, and without it the workflow itself. What is left to mend goes to
-    stderr. Exit status: 0 if nothing is, 1 if the best attempt is not right yet (it is written all the same), 2 bad
-    input or an error. A file that holds it keeps the instructions, so that --continue knows them.
+    With -o, stdout shows the changes, one a line, otherwise the workflow. Findings that are left go to stderr. Exit
+    status: 0 if none are left; 1 if some are, and the best attempt is written; 2 bad input or an error. Formats that can
+    store the instruction keep it in the file, for --continue.
     """
     lines = Lines.of_stdin()
     if instruction is None and not lines.typed:
