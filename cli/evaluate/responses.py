@@ -14,7 +14,7 @@ from operad.runtime.models.model import Model, resolve_model
 from operad.runtime.values.errors import InputError
 
 ResponseFiles = Annotated[
-    list[Path], typer.Argument(metavar="RUN…", help="Responses: JSON, JSON lines, or folders of Task_round.txt.")
+    list[Path], typer.Argument(metavar="RUN", help="Responses: JSON, JSON lines, or folders of Task_round.txt.")
 ]
 DatasetFolder = Annotated[Path, typer.Option("--dataset", help="The folder with query.json and the two answer keys.")]
 RatesPlot = Annotated[Path | None, typer.Option("--plot", "--picture", help="Draw the rates: a file .png or .svg.")]
