@@ -73,7 +73,7 @@ class Report(NamedTuple):
 def check(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE…", help="Workflows of any format, YAML files of experts, names of shipped ones."),
+        typer.Argument(metavar="FILE", help="Workflows of any format, YAML files of experts, names of shipped ones."),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of files with their issues as JSON.")] = False,
     lossy: Annotated[

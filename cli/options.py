@@ -18,7 +18,7 @@ WorkflowFile = Annotated[
 ]
 ServedFiles = Annotated[
     list[str],
-    typer.Argument(metavar="FILE...", help="Files to serve, as for operad run. All their experts are served."),
+    typer.Argument(metavar="FILE", help="Files to serve, as for operad run. All their experts are served."),
 ]
 ExpertName = Annotated[
     str | None, typer.Option("--expert", help="Name of the expert; by default the leader, or the only one.")

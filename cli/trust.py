@@ -18,7 +18,7 @@ from operad.runtime.values.errors import InputError
 
 def trust(
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE…", help="YAML files of experts, and files of tasks.")
+        list[str] | None, typer.Argument(metavar="FILE", help="YAML files of experts, and files of tasks.")
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the files that are trusted, with their code.")] = False,
     revoke: Annotated[

@@ -32,7 +32,6 @@ from operad.configs.steps import (
     Broken,
     Defaults,
     Step,
-    for_each,
     is_read_issue,
     node_params,
     node_type_in_chains,
@@ -40,6 +39,7 @@ from operad.configs.steps import (
     output_schema_of,
     params_of,
     path_of_issue,
+    step_of,
 )
 from operad.configs.toolbox import Toolbox
 from operad.evaluators import Evaluator
@@ -48,7 +48,7 @@ from operad.operators import Operator, OperatorConfig, VariableType
 from operad.runtime.graph.edges import Port
 from operad.runtime.graph.engines import INSTALL_AWEL, awel_is_installed
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.policies.policy import NO_POLICY, Policy
+from operad.runtime.policies.policy import NO_POLICY
 from operad.runtime.tools.toolkit import Action
 from operad.runtime.values.document import Path_
 from operad.runtime.values.errors import describe, did_you_mean
@@ -306,7 +306,7 @@ class Builder:
         if operator is None:
             return None
         policy = self._policies.of(spec, path, defaults.policy, defaults.model, ports=spec.ports)
-        return _step_of(operator, spec, path, policy)
+        return step_of(operator, spec, path, policy)
 
     def _build_nested(self, spec: WorkflowSpec, defined: Path_, path: Path_, defaults: Defaults) -> Step | None:
         self._built.add(spec.name)
@@ -317,7 +317,7 @@ class Builder:
         inner = Defaults(defaults.policy, defaults.model, (*defaults.names, spec.name))
         workflow = self._build_workflow(spec, spec.name, defined, inner)
         policy = self._policies.of(spec, defined, NO_POLICY, defaults.model)
-        return _step_of(workflow, spec, defined, policy, workflow)
+        return step_of(workflow, spec, defined, policy, workflow)
 
     def _build_node(self, spec: TypedSpec, path: Path_, defaults: Defaults) -> Step | None:
         self._built.add(spec.name)
@@ -343,7 +343,7 @@ class Builder:
         if operator is None:
             return None
         policy = self._policies.of(spec, path, defaults.policy, defaults.model, ports=operator.ports)
-        return _step_of(operator, spec, path, policy)
+        return step_of(operator, spec, path, policy)
 
     def _function_operator(self, spec: FunctionSpec, path: Path_) -> FunctionOperator[Any] | None:
         self._built.add(spec.name)
@@ -438,16 +438,3 @@ class Builder:
             message += "; with `knowledge: false` it gets no knowledge_base" if "'knowledge_base'" in str(error) else ""
             self._faults.report((*path, "params"), "params", message)
             return None
-
-
-def _step_of(
-    body: BaseOperator | Workflow,
-    spec: OperatorSpec | FunctionSpec | WorkflowSpec,
-    path: Path_,
-    policy: Policy,
-    nested: Workflow | None = None,
-) -> Step:
-    """Return an operator or a workflow as a step; if the definition has a `map`, as the body of the map."""
-    if spec.map is None:
-        return Step(body, spec, path, policy, nested)
-    return Step(for_each(spec.map, spec.name, body, policy), spec, path, NO_POLICY, nested)

@@ -16,7 +16,7 @@ from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 from operad.runtime.values.near_names import near_name
 from operad.runtime.values.validation import nearest_choice, requirement
 
-_UNION_MEMBERS = {*KINDS, SEVERAL, "definition", "switch"}
+_UNION_MEMBERS = {*KINDS, SEVERAL, "definition", "switch", "str"}
 """Parts of pydantic's error paths that name members of a union, and are not keys of the file."""
 
 _KIND_KEYS = {"workflow", "type", "function"}
@@ -194,13 +194,17 @@ def _plain_key(path: Path_, data: Any) -> str:
     return str(path[-1]) if isinstance(around, dict) and not isinstance(data, dict | list) else ""
 
 
+def _is_union_member(part: int | str) -> bool:
+    return part in _UNION_MEMBERS or "[" in str(part)
+
+
 def real_path(path: Sequence[int | str], data: Any) -> Path_:
     """Return `path` with the keys as they are written, without the names of union members that pydantic inserts."""
     real: list[int | str] = []
     for number, part in enumerate(path):
         if isinstance(data, dict) and part not in data and OTHER_NAMES.get(str(part)) in data:
             part = OTHER_NAMES[str(part)]
-        if isinstance(data, dict) and (part in data or (number == len(path) - 1 and part not in _UNION_MEMBERS)):
+        if isinstance(data, dict) and (part in data or (number == len(path) - 1 and not _is_union_member(part))):
             data = cast("dict[Any, Any]", data).get(part)
         elif isinstance(data, list) and isinstance(part, int):
             items = cast("list[Any]", data)

@@ -20,7 +20,7 @@ from operad.operators.named_params import positional, written_path
 from operad.operators.node_params import Fault, NodeParams, param_faults
 from operad.runtime.graph.edges import Port
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.policies.policy import Policy
+from operad.runtime.policies.policy import NO_POLICY, Policy
 from operad.runtime.values.document import Path_
 from operad.runtime.values.errors import InvalidError, Issue
 from operad.runtime.values.schema import FormError, parse_output_schema, schema_of
@@ -110,13 +110,26 @@ def operator_of(before: BaseOperator | Workflow | Port) -> object:
     return before.operator if isinstance(before, Port) else before
 
 
-def for_each(spec: MapSpec, name: str, body: BaseOperator | Workflow, policy: Policy) -> Map:
+def _for_each(spec: MapSpec, name: str, body: BaseOperator | Workflow, policy: Policy) -> Map:
     """Return a map that runs an operator or a workflow for each item, under a policy."""
     if policy or not isinstance(body, Workflow):
         wrapper = BuiltinWorkflow(name=name)
         wrapper.add_operator(body, policy=policy)
         body = wrapper
     return Map(name, body, over=spec.over, concurrency=spec.concurrency, on_error=spec.on_error)
+
+
+def step_of(
+    body: BaseOperator | Workflow,
+    spec: OperatorSpec | FunctionSpec | WorkflowSpec,
+    path: Path_,
+    policy: Policy,
+    nested: Workflow | None = None,
+) -> Step:
+    """Return an operator or a workflow as a step; if the definition has a `map`, as the body of the map."""
+    if spec.map is None:
+        return Step(body, spec, path, policy, nested)
+    return Step(_for_each(spec.map, spec.name, body, policy), spec, path, NO_POLICY, nested)
 
 
 def is_read_issue(issue: Issue, step: Step) -> bool:

@@ -50,7 +50,7 @@ def comfy(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE|DIR…",
+            metavar="FILE|DIR",
             help="Workflows as JSON or code, answers of models, folders of these, or JSON lines "
             "{id, answer|response|code|workflow, gold?}.",
         ),

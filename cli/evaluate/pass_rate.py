@@ -4,38 +4,39 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from operad.cli.evaluate.generating import generate_run
 from operad.cli.evaluate.pass_report import report_of
+from operad.cli.evaluate.responses import (
+    DatasetFolder,
+    NamedResponse,
+    RatesPlot,
+    ResponseFiles,
+    judging_model,
+    named_responses,
+)
 from operad.cli.evaluate.work import Result, ResultsFile, Work, evaluate
 from operad.cli.tables import check_plot, show
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.generation import DESIGNER, Designer
-from operad.configs.models import make_model
-from operad.configs.schema import ModelSpec
-from operad.evaluators.chat2workflow import Dataset, Record, Response, Run, Subtask, read_dataset, read_run
+from operad.evaluators.chat2workflow import Dataset, Response, Run, Subtask, read_dataset, read_run
 from operad.evaluators.chat2workflow.consistency import judge_consistency
 from operad.evaluators.chat2workflow.pass_rate import judge
 from operad.flows.generation.offer import CHAT2WORKFLOW_OFFER
 from operad.flows.repair import PROFILES, repair
-from operad.runtime.models.model import Model
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
 from operad.runtime.values.errors import AnswerError, InputError
 
 
 def pass_rate(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN…", help="Responses: JSON, JSON lines, or folders of Task_round.txt.")
-    ],
-    dataset: Annotated[Path, typer.Option(help="The folder with query.json and the two answer keys.")],
+    runs: ResponseFiles,
+    dataset: DatasetFolder,
     ask_judge: Annotated[
         bool, typer.Option("--judge", help="Also ask a model if passing workflows follow their design principle.")
     ] = False,
@@ -51,9 +52,7 @@ def pass_rate(
     at_once: Annotated[int, typer.Option(min=1, help="Number of responses generated or judged at the same time.")] = 1,
     out: ResultsFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", "--picture", help="Draw the rates: a file .png or .svg.")
-    ] = None,
+    plot: RatesPlot = None,
     trust: Trusted = False,
 ) -> None:
     """Judge responses by the pass rate of Chat2Workflow (algorithm 1), and by the soundness of their workflows.
@@ -68,7 +67,7 @@ def pass_rate(
         )
     if generate and len(runs) != 1:
         raise InputError(f"--generate makes one run, not {len(runs)}; name one file, such as RUN.jsonl")
-    judge_model = _judge_model(model, base_url) if ask_judge else None
+    judge_model = judging_model(model, base_url, "--model, --base-url") if ask_judge else None
     data = read_dataset(dataset)
     if generate:
         expert = trusting(
@@ -82,28 +81,9 @@ def pass_rate(
     _warn_of_incomplete(read, data)
     settings = {"evaluation": "chat2workflow pass", "repair": mend, "judge": judge_model and judge_model.describe()}
     reasoner = MonoModelReasoner(judge_model) if judge_model else None
-    names = Counter(run.label for run in read)
-    work = [
-        _work_item(
-            run,
-            run.label if names[run.label] == 1 else str(run.path),
-            record,
-            data.subtasks[record.key],
-            reasoner,
-            mend=mend,
-        )
-        for run in read
-        for record in run.records
-    ]
+    work = [_work_item(named, reasoner, mend=mend) for named in named_responses(read, data)]
     results = evaluate(work, settings, out, at_once=at_once)
     show(report_of(results, settings), as_json=as_json, plot=plot)
-
-
-def _judge_model(name: str | None, base_url: str | None) -> Model:
-    model = make_model(ModelSpec(name=name, base_url=base_url))
-    if not model.prose:
-        raise InputError(f"{model.describe()} judges nothing; name a model that does: --model, --base-url")
-    return model
 
 
 def _warn_of_incomplete(runs: Sequence[Run], data: Dataset) -> None:
@@ -113,19 +93,12 @@ def _warn_of_incomplete(runs: Sequence[Run], data: Dataset) -> None:
             print(f"{run.path}: answers {answered}; its rates are of these", file=sys.stderr)
 
 
-def _work_item(run: Run, name: str, record: Record, subtask: Subtask, reasoner: Reasoner | None, *, mend: bool) -> Work:
-    response = record.response
-    key = f"{run.path} {record.key}"
-    about = {
-        "file": str(run.path),
-        "run": name,
-        "model": run.model,
-        "task": record.task,
-        "round": record.round,
-        "category": subtask.category,
-    }
+def _work_item(named: NamedResponse, reasoner: Reasoner | None, *, mend: bool) -> Work:
+    about, response, subtask = named.described(), named.record.response, named.subtask
     content = json.dumps([about, asdict(response), asdict(subtask)], ensure_ascii=True).encode()
-    return Work(key, content, partial(_score, about, response, subtask, reasoner, mend=mend))
+    return Work(
+        f"{named.run.path} {named.record.key}", content, partial(_score, about, response, subtask, reasoner, mend=mend)
+    )
 
 
 async def _score(

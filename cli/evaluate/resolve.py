@@ -18,13 +18,19 @@ from typing import Annotated, Any
 import typer
 
 from operad.cli.evaluate.resolve_report import report_of
+from operad.cli.evaluate.responses import (
+    DatasetFolder,
+    NamedResponse,
+    RatesPlot,
+    ResponseFiles,
+    judging_model,
+    named_responses,
+)
 from operad.cli.evaluate.work import Result, ResultsFile, Work, evaluate
 from operad.cli.tables import check_plot, show
 from operad.configs.flow import read_file
-from operad.configs.models import make_model
-from operad.configs.schema import ModelSpec
 from operad.configs.services import load_services, services_of_environment
-from operad.evaluators.chat2workflow import Case, Dataset, PassVerdict, Record, Run, Subtask, read_dataset, read_run
+from operad.evaluators.chat2workflow import Case, Dataset, PassVerdict, Record, Subtask, read_dataset, read_run
 from operad.evaluators.chat2workflow import judge as judge_response
 from operad.evaluators.chat2workflow.resolve_rate import (
     MAX_REASON,
@@ -39,7 +45,7 @@ from operad.evaluators.chat2workflow.resolve_rate import resolve as run_case
 from operad.operators import Services
 from operad.operators.nodes.files import TextToImage, TextToSpeech
 from operad.operators.nodes.sources import GoogleSearch
-from operad.runtime.models.model import Model, is_embedded
+from operad.runtime.models.model import is_embedded, resolve_model
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
 from operad.runtime.values.errors import InputError, InvalidError, did_you_mean, shorten
 from operad.runtime.values.file import FileDescriptor
@@ -48,10 +54,8 @@ _UNSAFE = re.compile(r"[^\w-]+")
 
 
 def resolve(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN…", help="Responses: JSON, JSON lines, or folders of Task_round.txt.")
-    ],
-    dataset: Annotated[Path, typer.Option(help="The folder with query.json and the two answer keys.")],
+    runs: ResponseFiles,
+    dataset: DatasetFolder,
     files: Annotated[Path | None, typer.Option(help="The folder with the files of the test cases.")] = None,
     model: Annotated[str | None, typer.Option(help="Name of the model for the workflows.")] = None,
     base_url: Annotated[str | None, typer.Option(help="Its OpenAI-compatible endpoint, with /v1.")] = None,
@@ -71,9 +75,7 @@ def resolve(
         Path | None, typer.Option(help="Folder for files that workflows create; by default they are removed.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", "--picture", help="Draw the rates: a file .png or .svg.")
-    ] = None,
+    plot: RatesPlot = None,
 ) -> None:
     """Run the workflows of responses on the test cases of Chat2Workflow: the resolve rate (algorithm 2).
 
@@ -85,21 +87,20 @@ def resolve(
     check_plot(plot)
     data = read_dataset(dataset)
     chosen = _requested_rounds(only or (), data)
-    read = [read_run(path, data) for path in runs]
-    records = [(run, record) for run in read for record in run.records if record.key in chosen]
-    if not records:
+    read = named_responses([read_run(path, data) for path in runs], data)
+    responses = [each for each in read if each.record.key in chosen]
+    if not responses:
         raise InputError(f"no response answers {shorten(list(only or chosen))}")
     _check_folder("--files", files, must_exist=True)
     _check_folder("--keep", keep, must_exist=False)
-    cases = {(record.key, case.name): case for _, record in records for case in data.subtasks[record.key].cases}
+    cases = {(each.record.key, case.name): case for each in responses for case in each.subtask.cases}
     _warn_of_missing_files(list(cases.values()), files)
-    workflow_model = _model(model, base_url).model_copy(update={"vision": vision})
+    workflow_model = resolve_model(model, base_url).model_copy(update={"vision": vision})
     judge_is_embedded = judge_model is not None and is_embedded(judge_model)  # the embedded model has no endpoint
-    judge = _model(judge_model or model, judge_base_url or (None if judge_is_embedded else base_url))
-    if not judge.prose:
-        raise InputError(f"{judge.describe()} judges nothing; name a model that does: --judge-model, --judge-base-url")
+    judge_url = judge_base_url or (None if judge_is_embedded else base_url)
+    judge = judging_model(judge_model or model, judge_url, "--judge-model, --judge-base-url")
     services = load_services(services_file, None) if services_file else services_of_environment()
-    _warn_of_missing_services([record for _, record in records], services)
+    _warn_of_missing_services([each.record for each in responses], services)
     settings = {
         "evaluation": "chat2workflow resolve",
         "model": workflow_model.describe(),
@@ -109,15 +110,7 @@ def resolve(
         "services": services_file and sha256(read_file(services_file)).hexdigest(),
     }
     trials = Trials(MonoModelReasoner(workflow_model), MonoModelReasoner(judge), services, files, keep, seconds)
-    labels = Counter(run.label for run in read)
-    work = [
-        item
-        for run, record in records
-        for item in trials.work(
-            run, run.label if labels[run.label] == 1 else str(run.path), record, data.subtasks[record.key]
-        )
-    ]
-    results = evaluate(work, settings, out, at_once=at_once)
+    results = evaluate([item for each in responses for item in trials.work(each)], settings, out, at_once=at_once)
     show(report_of(results, settings), as_json=as_json, plot=plot)
 
 
@@ -141,20 +134,13 @@ class Trials:
     keep: Path | None
     seconds: float
 
-    def work(self, run: Run, name: str, record: Record, subtask: Subtask) -> Iterator[Work]:
-        """Yield an item for each test case of a response; `name` is the name of its run."""
+    def work(self, named: NamedResponse) -> Iterator[Work]:
+        """Yield an item for each test case of a response."""
+        record, subtask = named.record, named.subtask
         passed = judge_response(record.response, subtask)
         for case in subtask.cases:
-            key = f"{name} {record.key} {case.name}"
-            about = {
-                "file": str(run.path),
-                "run": name,
-                "model": run.model,
-                "task": record.task,
-                "round": record.round,
-                "category": subtask.category,
-                "case": case.name,
-            }
+            key = f"{named.name} {record.key} {case.name}"
+            about = {**named.described(), "case": case.name}
             score = partial(self._score, key, about, record, subtask, case, passed)
             yield Work(key, self._content(record, subtask, case), score)
 
@@ -256,8 +242,3 @@ def _check_folder(option: str, folder: Path | None, *, must_exist: bool) -> None
         raise InputError(
             f"{option} {folder}: is not a folder" if folder.exists() else f"{option} {folder}: is not there"
         )
-
-
-def _model(name: str | None, base_url: str | None) -> Model:
-    given = {key: value for key, value in (("name", name), ("base_url", base_url)) if value}
-    return make_model(ModelSpec().model_copy(update=given))

@@ -27,7 +27,7 @@ _COLUMNS = ("data set", "items", *(f"{a} {b[0].upper() if b != 'f1' else 'F1'}" 
 
 def worf(
     predicted: Annotated[
-        list[Path], typer.Argument(metavar="PRED…", help="Predictions: WorFBench's JSON, JSON lines, texts; folders.")
+        list[Path], typer.Argument(metavar="PRED", help="Predictions: WorFBench's JSON, JSON lines, texts; folders.")
     ],
     gold: Annotated[Path, typer.Option(metavar="FILE|DIR", help="The gold workflows, in one of these forms.")],
     similarity: Annotated[

@@ -118,7 +118,8 @@ def _commands(path: str, node: Any) -> Iterator[str]:
             yield "| argument, option | meaning | default |\n|---|---|---|"
         for each in (*arguments, *options):
             names = " ".join(f"`{name}`" for name in (*each.opts, *each.secondary_opts))
-            name = f"`{each.metavar or each.name.upper()}`" if each in arguments else names
+            several = "…" if each.nargs == -1 else ""
+            name = f"`{each.metavar or each.name.upper()}{several}`" if each in arguments else names
             default = "required" if each.required else _default(each.default)
             yield f"| {name} | {' '.join((each.help or '').split())} | {default} |"
         yield ""

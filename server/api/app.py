@@ -181,7 +181,8 @@ async def _on_invalid_request(request: Request, error: Exception) -> Response:
     faults = [(_place(fault, error.body), _fault_text(fault, schema)) for fault in error.errors()]
     if any(where == "body" for where, _ in faults):
         faults.append(("body", "send a JSON object, with Content-Type: application/json"))
-    return error_reply(faults_error(list(dict.fromkeys(faults))))
+    found = [each for each in dict.fromkeys(faults) if not any(where.startswith(f"{each[0]}.") for where, _ in faults)]
+    return error_reply(faults_error(found))
 
 
 def _body_type(request: Request) -> type[BaseModel] | None:

@@ -103,12 +103,15 @@ def faults_of(request: ChatRequest) -> Iterator[tuple[str, str]]:
     for number, message in enumerate(request.messages):
         for place, part in enumerate(message.content if isinstance(message.content, list) else ()):
             if isinstance(part, OtherPart):
-                yield not_text(f"messages[{number}].content[{place}]", part.type, "parts of the type 'text'")
+                yield not_text(f"messages[{number}].content[{place}]", part.type, "text", "parts")
 
 
-def not_text(where: str, kind: str, wanted: str) -> tuple[str, str]:
-    """Return the fault of a part of a message that is not text."""
-    return where, f"is {kind[:60]!r}, but only {wanted} are accepted; write it as text"
+def not_text(where: str, kind: str, wanted: str, what: str) -> tuple[str, str]:
+    """Return the fault of a part of a message, or of a message, that is not text."""
+    if kind == wanted:
+        needs = "a role and content: a text, or a list of parts" if wanted == "message" else "a text, as `text`"
+        return where, f"is {wanted!r}, and must have {needs}"
+    return where, f"is {kind[:60]!r}, but only {what} of the type {wanted!r} are accepted; write it as text"
 
 
 Said = tuple[str, str]

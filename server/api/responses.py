@@ -178,11 +178,11 @@ def _faults_of(request: ResponseRequest) -> Iterator[tuple[str, str]]:
         yield "text.format", "the form of an answer is the expert's own (its output_schema); leave it out"
     for number, item in enumerate(() if isinstance(request.input, str) else request.input):
         if isinstance(item, OtherInput):
-            yield not_text(f"input[{number}]", item.type, "items of the type 'message'")
+            yield not_text(f"input[{number}]", item.type, "message", "items")
         else:
             for place, part in enumerate(() if isinstance(item.content, str) else item.content):
                 if isinstance(part, OtherInput):
-                    yield not_text(f"input[{number}].content[{place}]", part.type, "parts of the type 'input_text'")
+                    yield not_text(f"input[{number}].content[{place}]", part.type, "input_text", "parts")
 
 
 async def _then_forget(

@@ -14,7 +14,7 @@ def held_model(begin, rest):
     let = threading.Event()
 
     class Exchange(BaseHTTPRequestHandler):
-        def log_message(self, *args):
+        def log_message(self, format, *args):
             pass
 
         def do_POST(self):

@@ -29,6 +29,7 @@ class Server {
     this.live = true;
     this.version = 0;
     this.connection = "connecting";
+    this.gone = ""; // why the server is asked no longer
     this.patience = FIRST_WAIT;
   }
 
@@ -47,7 +48,7 @@ class Server {
       const picture = await this.get(this.version ? `data/picture?since=${this.version}` : "data/picture");
       this.merge(picture);
     } catch (error) {
-      if (error.gone) this.is(error.message);
+      if (error.status === 404) this.is((this.gone = error.message));
       else this.lost();
       return;
     }
@@ -89,6 +90,7 @@ class Server {
   }
 
   async get(url, options = {}) {
+    if (this.gone) throw new Error(this.gone);
     const response = await fetch(url, { cache: "no-store", ...options }).catch(() => {
       throw new Error("the server does not answer");
     });
@@ -101,7 +103,7 @@ class Server {
       // it is text already
     }
     const error = new Error(typeof said === "string" && said ? said : `the server answered ${response.status}`);
-    throw Object.assign(error, { gone: response.status === 404 });
+    throw Object.assign(error, { status: response.status });
   }
 
   post(url, body) {

@@ -396,6 +396,8 @@ async def test_a_goal_that_is_given_under_both_of_its_names_is_refused():
         ("/v1/chat/completions", '{"model": "m", "messages": []}', ["body.messages: must not be empty"]),
         ("/v1/chat/completions", '{"model": "m", "messages": [{"role": "usr"}]}', ["body.messages.0.role: must be 'system', 'developer', 'user', 'assistant' or 'tool' (did you mean 'user'?)"]),
         ("/v1/responses", '{"model": "m", "input": 3}', ["body.input: must be text", "body.input: must be a list"]),
+        ("/v1/responses", '{"model": "m", "input": {"a": 3}}', ["body.input: must be text", "body.input: must be a list"]),
+        ("/v1/responses", '{"model": "m", "input": [{"type": "x", "role": 1}, 3]}', ["body.input.1: must be a mapping of keys to values"]),
     ],
 )  # fmt: skip
 async def test_faults_of_a_body_are_in_words_with_near_names(path, body, faults):

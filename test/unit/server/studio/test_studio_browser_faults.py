@@ -104,7 +104,7 @@ def test_a_tab_of_a_studio_that_was_restarted_says_so(tmp_path, browser):
         with served(folder, tmp_path / "histories") as url:
             tab.goto(f"{url}#file=five.yaml")
             tab.get_by_text("Saved").wait_for()
-        with PageServer(Studio(Folder(folder), tmp_path / "histories"), urlsplit(url).port):
+        with PageServer(Studio(Folder(folder), tmp_path / "histories"), urlsplit(url).port or 0):
             tab.get_by_role("alert").filter(has_text="the server was restarted").wait_for()
 
 

@@ -76,7 +76,8 @@ def opened(browser, tmp_path):
             broken = re.search(
                 r"net::ERR_(CONNECTION|SOCKET_NOT|INCOMPLETE)|status of 422", said.text
             )  # by a test, on purpose
-            if said.type in ("error", "warning") and not broken:
+            gone = "status of 404" in said.text and "/data/" in said.location["url"]  # likewise
+            if said.type in ("error", "warning") and not (broken or gone):
                 faults.append(said.text)
 
         context.route("**/*", routed)
@@ -665,6 +666,9 @@ class _Answers(BaseHTTPRequestHandler):
         url, live = urlsplit(self.path), self.live
         asked = {name: int(values[0]) for name, values in parse_qs(url.query).items()}
         live.asked.append(self.path)
+        if live.gone:
+            self.reply(json.dumps({"error": live.gone}), status=404)
+            return
         match url.path:
             case "/token/":
                 self.reply(page("a run"), "text/html; charset=utf-8")
@@ -717,7 +721,7 @@ class _Live(ThreadingHTTPServer):
 
     def __init__(self, events):
         super().__init__(("127.0.0.1", 0), _Answers)
-        self.trace, self.posted, self.asked, self.refuses = Trace(), [], [], ""
+        self.trace, self.posted, self.asked, self.refuses, self.gone = Trace(), [], [], "", ""
         self.changed, self.closed, self.broken = threading.Condition(), False, 0
         self.feed(events)
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -964,6 +968,19 @@ def test_after_the_connection_breaks_it_goes_on_from_where_it_was(opened, live, 
     server.feed(events[20:])
     until(tab, "document.querySelector('#state').textContent.includes('done')")
     assert [path for path in server.asked if "data/picture?since=20" in path] != []
+
+
+@pytest.mark.slow
+def test_a_page_of_a_server_that_was_restarted_says_so_and_asks_no_more(opened, live, runs):
+    server = live(runs("brief")[:20])
+    tab = opened(server.address, allowed=server.host)
+    until(tab, "document.querySelector('#state').textContent.includes('running')")
+    server.gone = "the server was restarted"
+    server.broken += 1
+    until(tab, "document.querySelector('#connection').textContent === 'the server was restarted'")
+    asked = len(server.asked)
+    tab.wait_for_timeout(2500)
+    assert len(server.asked) == asked
 
 
 @pytest.mark.slow
