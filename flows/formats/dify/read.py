@@ -116,6 +116,13 @@ def app_name(text: YamlValues) -> str:
     return name if isinstance(name, str) else ""
 
 
+def _valid_app(text: YamlValues, name: str) -> Fields:
+    """Return the values of a file as those of an app with a graph; errors name the file, or else the app."""
+    if issues := list(faults(text)):
+        raise InvalidError(name if name != "workflow" else app_name(text) or name, issues)
+    return dict(as_app(text.value))
+
+
 def read(text: YamlValues, name: str) -> NodeGraph:
     """Return the workflow of a file.
 
@@ -126,10 +133,7 @@ def read(text: YamlValues, name: str) -> NodeGraph:
     Raises:
         InvalidError: The values are not a Dify workflow; every issue is listed.
     """
-    issues = list(faults(text))
-    if issues:
-        raise InvalidError(name, issues)
-    root: Fields = dict(as_app(text.value))
+    root = _valid_app(text, name)
     workflow: Fields = dict(root["workflow"])
     graph: Fields = dict(workflow["graph"])
     entries: list[Fields] = graph.pop("nodes")
@@ -169,11 +173,8 @@ def line_of_nodes(text: YamlValues) -> dict[str, int]:
     Raises:
         InvalidError: The values are not a Dify workflow; every issue is listed.
     """
-    issues = list(faults(text))
-    if issues:
-        raise InvalidError(app_name(text) or "the file", issues)
     lines: dict[str, int] = {}
-    for node in as_app(text.value)["workflow"]["graph"]["nodes"]:
+    for node in _valid_app(text, "the file")["workflow"]["graph"]["nodes"]:
         if not is_note(node):
             for node_id in filter(None, (_text_or_empty(_operad_data(node).get("id")), node["id"])):
                 lines.setdefault(node_id, text.line(node, "id"))
