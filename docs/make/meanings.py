@@ -18,7 +18,6 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             "close the bracket at the line that is named",
         ),
         "json": ("a line is not JSON", 'write `{"id": "a"}` with double quotes, one object a line'),
-        "encoding": ("it is not UTF-8", "save it as UTF-8: `iconv -f latin1 -t utf-8 old.yaml > new.yaml`"),
         "depth": ("it is nested too deep", "move what is inside into parts of its own"),
         "size": ("it is larger than the maximum", "split it; or leave out what is not needed"),
         "shape": (

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from operad.flows.check import Checker, NodeType
-from operad.flows.formats.format import Format, content_of, foreign
+from operad.flows.formats.format import Format, foreign
 from operad.flows.formats.json_text import read_json, read_text
-from operad.flows.formats.shapes import fields_of, texts_of
+from operad.flows.formats.shapes import fields_of, json_or_text, list_of, texts_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.node import NodeOperator
 from operad.operators.node_params import advanced, readable, rewritten
@@ -44,37 +43,28 @@ _START_TYPES = ("iteration-start", "loop-start")
 _ID = re.compile(r'"id"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
-def load(source: str | bytes | Path, name: str = "workflow") -> NodeGraph:
-    """Read a workflow.
-
-    Args:
-        source: The JSON; or a whole response, from which the part between ``<workflow>`` tags is taken; or the path
-            of a file.
-        name: The name of the workflow.
-
-    Raises:
-        InvalidError: The content is not of this form; every issue is listed, broken JSON with line and column.
-    """
-    text = read_text(content_of(source), name)
+def _read(data: bytes, name: str) -> NodeGraph:
+    """Return the workflow of the JSON, or of a whole response, in which the JSON stands between ``<workflow>`` tags."""
+    text = read_text(data, name)
     tag = _TAG.search(text)
     if tag and text.lstrip().startswith("{"):  # the tag is inside a text of the JSON
         tag = None
-    data = read_json("\n" * text.count("\n", 0, tag.start(1)) + tag[1] if tag else text, name)
-    issues = list(_shape_issues(data))
+    root = read_json("\n" * text.count("\n", 0, tag.start(1)) + tag[1] if tag else text, name)
+    issues = list(_shape_issues(root))
     if issues:
         raise InvalidError(name, issues)
     nodes = [
         NodeSpec(id=node["id"], type=node["type"], params=node.get("param") or {}, parent=parent_of(node["id"]))
-        for node in data["nodes_info"]
+        for node in root["nodes_info"]
     ]
-    edges = [Edge(source=edge[0], port=edge[1], target=edge[2]) for edge in data["edges"]]
-    instructions = texts_of(data.get("instructions"))
-    notes = texts_of(data.get("notes"))
+    edges = [Edge(source=edge[0], port=edge[1], target=edge[2]) for edge in root["edges"]]
+    instructions = texts_of(root.get("instructions"))
+    notes = texts_of(root.get("notes"))
     response = {NAME: {"before": text[: tag.start()], "after": text[tag.end() :]}} if tag else {}
     return NodeGraph(nodes=nodes, edges=edges, name=name, extra=response, instructions=instructions, notes=notes)
 
 
-def dump(graph: NodeGraph) -> bytes:
+def _write(graph: NodeGraph) -> bytes:
     """Return the JSON of a workflow, inside the whole response if the workflow was read from one."""
     ids = _written_ids(graph)
     nodes = [{"id": ids[node.id], "type": node.type, "param": _params(node, ids)} for node in _in_order(graph, ids)]
@@ -83,16 +73,11 @@ def dump(graph: NodeGraph) -> bytes:
     optional |= {"notes": list(graph.notes)} if graph.notes else {}
     text = json.dumps({"nodes_info": nodes, "edges": edges, **optional}, indent=2, ensure_ascii=False)
     text = _ANY_TAG.sub(r"\\u003c", text)  # a tag in a text would be read as the tag around the JSON
-    if response := _response_text(graph):
+    if response := fields_of(graph.extra.get(NAME)):
         text = f"{response.get('before', '')}<workflow>\n{text}\n</workflow>{response.get('after', '')}"
     else:
         text += "\n"
     return text.encode("utf-8", errors="replace")
-
-
-def losses(graph: NodeGraph) -> list[Issue]:
-    """Return the parts of a workflow that the format does not hold as they are."""
-    return list(_losses(graph))
 
 
 def is_it(data: bytes) -> bool:
@@ -109,7 +94,7 @@ def node_lines(data: bytes) -> dict[str, int]:
     line, end = 1, 0
     for found in _ID.finditer(text):
         line, end = line + text.count("\n", end, found.start()), found.start()
-        lines.setdefault(_unquoted(found[1]), line)
+        lines.setdefault(str(json_or_text(found[1])), line)
     return lines
 
 
@@ -162,13 +147,6 @@ def _without_notes(text: str) -> str:
     return "".join(kept)
 
 
-def _unquoted(quoted: str) -> str:
-    try:
-        return json.loads(quoted)
-    except ValueError:
-        return quoted
-
-
 def _order_issues(graph: NodeGraph, nodes: Mapping[str, NodeOperator[Any]]) -> Iterator[Issue]:
     """Yield an issue for each reference to a later node, except those of a container to nodes inside it."""
     position = {node_id: number for number, node_id in reversed(list(enumerate(node.id for node in graph.nodes)))}
@@ -180,7 +158,7 @@ def _order_issues(graph: NodeGraph, nodes: Mapping[str, NodeOperator[Any]]) -> I
 
 def _selection_issues(graph: NodeGraph, types: Mapping[str, NodeType]) -> Iterator[Issue]:
     """Yield an issue for each node type that only the selection or only the nodes of a response have."""
-    found = _SELECTION.search(str(_response_text(graph).get("before", "")))
+    found = _SELECTION.search(str(fields_of(graph.extra.get(NAME)).get("before", "")))
     if found is None:
         return
     selected = selected_types(found[1])
@@ -206,9 +184,9 @@ def _shape_issues(data: Any) -> Iterator[Issue]:
         if not isinstance(root.get(key), list):
             message = "must be a list" if key in root else f"is missing{did_you_mean(key, root)}"
             yield Issue("format", message, key)
-    for number, node in enumerate(_list(root.get("nodes_info"))):
+    for number, node in enumerate(list_of(root.get("nodes_info"))):
         yield from _node_shape_issues(node, f"nodes_info[{number}]")
-    for number, edge in enumerate(_list(root.get("edges"))):
+    for number, edge in enumerate(list_of(root.get("edges"))):
         if not _is_edge(edge):
             yield Issue(
                 "misshapen-edge", f"must be [source, port, target], not {json.dumps(edge)[:80]}", f"edges[{number}]"
@@ -240,10 +218,6 @@ def _is_edge(edge: Any) -> bool:
             return False
 
 
-def _list(value: Any) -> Sequence[Any]:
-    return cast("Sequence[Any]", value) if isinstance(value, list) else []
-
-
 # Writing
 
 
@@ -258,7 +232,7 @@ def _losses(graph: NodeGraph) -> Iterator[Issue]:
         if node.type in NODE_TYPES and node.type not in CHAT2WORKFLOW_TYPES:
             message = f"Chat2Workflow has no type {node.type!r}; it is written with that name"
             yield Issue("loss", message, node.id)
-        if not _is_object(node.params):
+        if not isinstance(cast("object", node.params), Mapping):
             yield Issue("loss", "its parameters, which are not an object", node.id)
         if node.type in CHAT2WORKFLOW_TYPES:
             for name in advanced(NODE_TYPES[node.type].params_type, fields_of(node.params)):
@@ -268,10 +242,6 @@ def _losses(graph: NodeGraph) -> Iterator[Issue]:
     for edge in graph.edges:
         if edge.input:
             yield Issue("loss", f"that the edge fills the input {edge.input!r}", f"{edge.source} → {edge.target}")
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, Mapping)
 
 
 def _written_ids(graph: NodeGraph) -> dict[str, str]:
@@ -325,15 +295,11 @@ def _params(node: NodeSpec, ids: Mapping[str, str]) -> Any:
     return rewritten(read, params, lambda each: each._replace(node=ids.get(each.node, each.node)))
 
 
-def _response_text(graph: NodeGraph) -> Mapping[str, Any]:
-    """Return the text around the tags of a response; empty without tags."""
-    response: Any = graph.extra.get(NAME)
-    return cast("Mapping[str, Any]", response) if isinstance(response, Mapping) else {}
-
-
 def _check(graph: NodeGraph) -> list[Issue]:
     return issues_of(graph, NODE_TYPES)
 
 
-CHAT2WORKFLOW = Format(NAME, ".chat2workflow.json", is_it, load, dump, losses, _check, node_lines)
+CHAT2WORKFLOW = Format(NAME, ".chat2workflow.json", is_it, _read, _write, _losses, _check, node_lines)
 """Format of Chat2Workflow: its JSON, or a whole response of a model with it."""
+
+load, dump, losses = CHAT2WORKFLOW.load, CHAT2WORKFLOW.dump, CHAT2WORKFLOW.losses

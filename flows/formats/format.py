@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,9 +66,8 @@ class Format:
         reader: Function that reads a file, given the name of a workflow that has none; raises `InvalidError` with
             every issue.
         writer: Function that writes a workflow, without what the format cannot hold, which `losses` lists.
-        losses: Function that returns what the format cannot hold of a workflow, each with the id of its node and the code
-            ``loss`` if results may differ without it, or ``note`` if not.
-        check: Function that returns the issues of a workflow, each with the id of its node.
+        lost: Function that yields the `losses` of a workflow.
+        issues: Function that yields the issues of a workflow, each with the id of its node.
         lines: Function that returns the line of each node of a readable file by its id, counted from 1, as far as known.
         runs: True if its nodes have the types of Operad, so that its workflows can run here.
         dump_over: Function that writes a workflow over the file that it was read from, and keeps the text of what is
@@ -80,8 +79,8 @@ class Format:
     is_it: Callable[[bytes], bool]
     reader: Callable[[bytes, str], NodeGraph]
     writer: Callable[[NodeGraph], bytes]
-    losses: Callable[[NodeGraph], list[Issue]]
-    check: Callable[[NodeGraph], list[Issue]] = check_nodes
+    lost: Callable[[NodeGraph], Iterable[Issue]]
+    issues: Callable[[NodeGraph], Iterable[Issue]] = check_nodes
     lines: Callable[[bytes], Mapping[str, int]] = no_lines
     runs: bool = True
     dump_over: Callable[[NodeGraph, bytes], bytes] | None = None
@@ -107,6 +106,17 @@ class Format:
         The parts that the format cannot hold are left out; `losses` lists them.
         """
         return self.writer(graph)
+
+    def check(self, graph: NodeGraph) -> list[Issue]:
+        """Return the issues of a workflow, each with the id of its node."""
+        return list(self.issues(graph))
+
+    def losses(self, graph: NodeGraph) -> list[Issue]:
+        """Return what the format cannot hold of a workflow, each with the id of its node.
+
+        The code is ``loss`` if results may differ without it, and ``note`` if nothing that runs changes.
+        """
+        return list(self.lost(graph))
 
     def dump_keeping_text(self, graph: NodeGraph, old: bytes | None = None) -> bytes:
         """Return the content of a file with this workflow; unchanged parts keep the text of the old file.

@@ -22,14 +22,14 @@ MOST_REPEATED = 100
 """Maximum number of duplicate keys that an error names."""
 
 
-def read_text(content: bytes, name: str) -> str:
+def read_text(content: bytes, name: str, max_bytes: int = MAX_BYTES) -> str:
     """Return the text of a file.
 
     Raises:
         InvalidError: The file is too large or not UTF-8.
     """
-    if len(content) > MAX_BYTES:
-        raise InvalidError(name, [Issue("size", f"has {len(content):,} bytes; the maximum is {MAX_BYTES:,}", name)])
+    if len(content) > max_bytes:
+        raise InvalidError(name, [Issue("size", f"has {len(content):,} bytes; the maximum is {max_bytes:,}")])
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -1,10 +1,12 @@
-"""Topological order of nodes."""
+"""Topological order of nodes, and cycles."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from operad.flows.node_graph import Edge
+from operad.runtime.values.errors import Issue, shorten
 
 
 def in_order(ids: Sequence[str], edges: Iterable[Edge]) -> list[str]:
@@ -31,3 +33,12 @@ def depths(ids: Sequence[str], edges: Iterable[Edge]) -> dict[str, int]:
             if not open_count[successor]:
                 queue.append(successor)
     return {**depths_found, **{node_id: depth.get(node_id, 0) for node_id in successors if node_id not in depths_found}}
+
+
+def cycle_issues(predecessors: Mapping[str, Sequence[str]]) -> Iterator[Issue]:
+    """Yield the issue of a cycle, if there is one; the predecessors of each node are given by its id."""
+    try:
+        TopologicalSorter(predecessors).prepare()
+    except CycleError as error:
+        ids: list[str] = error.args[1]
+        yield Issue("cycle", f"each of these leads to the next: {shorten(ids, 20).replace(', ', ' → ')}", ids[0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from operad.flows.formats.coze import remarks as coze
-from operad.flows.formats.dify import BENCHMARK
 from operad.flows.formats.dify import remarks as dify
 from operad.flows.formats.fields import LossyError, Remark
 from operad.flows.node_graph import NodeGraph
@@ -20,7 +19,7 @@ def remarks_of(graph: NodeGraph) -> Sequence[Remark]:
         >>> remarks_of(NodeGraph())
         []
     """
-    return [*dify.remarks_of(graph, BENCHMARK), *coze.remarks_of(graph)]
+    return [*dify.remarks_of(graph), *coze.remarks_of(graph)]
 
 
 def refuse_lossy(graph: NodeGraph, name: str) -> None:

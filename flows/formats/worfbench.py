@@ -16,22 +16,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 from typing import Any, cast
 
-from operad.flows.formats.format import Format, content_of, foreign_settings, without_instructions
+from operad.flows.formats.format import Format, foreign_settings, without_instructions
+from operad.flows.formats.json_text import MAX_BYTES, read_text
+from operad.flows.formats.order import cycle_issues
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.runtime.values.errors import InvalidError, Issue, did_you_mean, shorten
+from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 
 TASK = "task"
 START, END = "START", "END"
 
 _BOUNDARY_PARAMS: Mapping[str, dict[str, Any]] = {"start": {"variables": []}, "end": {"outputs": []}}
 """Parameters of START and END, by their node types."""
-
-MAX_BYTES = 16 * 2**20
-"""Maximum size of a file, in bytes."""
 
 _EDGES = re.compile(r"^[ \t*#>-]*(?:the )?edges?[ \t*]*[:：(（]", re.IGNORECASE | re.MULTILINE)
 _NODES = re.compile(r"^[ \t*#>-]*nodes?[ \t*]*[:：][ \t*]*", re.IGNORECASE | re.MULTILINE)
@@ -42,17 +39,8 @@ _NODE = re.compile(
 _EDGE = re.compile(r"[(（]\s*(?P<source>START|\d{1,9})\s*[,，]\s*(?P<target>END|\d{1,9})\s*[)）]", re.IGNORECASE)
 
 
-def load(source: str | bytes | Path, name: str = "workflow") -> NodeGraph:
-    """Read a workflow.
-
-    Args:
-        source: The text, alone or inside an answer; or the path of a file.
-        name: The name of the workflow.
-
-    Raises:
-        InvalidError: The content is not text, has no nodes, or has neither edges nor their heading.
-    """
-    text = _decoded(content_of(source), name)
+def _read(data: bytes, name: str) -> NodeGraph:
+    text = read_text(data, name)
     node_text, edge_text = _split(text)
     texts: dict[str, str] = {}
     for found in _NODE.finditer(node_text):
@@ -72,7 +60,7 @@ def load(source: str | bytes | Path, name: str = "workflow") -> NodeGraph:
     return NodeGraph([*begin, *tasks, *finish], edges, name)
 
 
-def dump(graph: NodeGraph) -> bytes:
+def _write(graph: NodeGraph) -> bytes:
     """Return the text of a workflow; a node that is not a task is written as the name of its type."""
     ids = _written_ids(graph)
     tasks = [node for node in graph.nodes if node.type not in _BOUNDARY_PARAMS]
@@ -84,19 +72,9 @@ def dump(graph: NodeGraph) -> bytes:
     return text.encode("utf-8", errors="replace")
 
 
-def losses(graph: NodeGraph) -> list[Issue]:
-    """Return the parts of a workflow that the text cannot hold: all but tasks and their order."""
-    return list(_losses(graph))
-
-
-def check(graph: NodeGraph) -> list[Issue]:
-    """Return the issues of a plan of tasks: edges to missing nodes, unreachable tasks, cycles."""
-    return list(_plan_issues(graph))
-
-
 def node_lines(data: bytes) -> dict[str, int]:
     """Return the line of each task by its number, from 1."""
-    text = _decoded(data, "")
+    text = read_text(data, "")
     node_text, _ = _split(text)
     offset = text.find(node_text) if node_text else 0
     lines: dict[str, int] = {}
@@ -114,6 +92,7 @@ def is_it(data: bytes) -> bool:
 
 
 def _plan_issues(graph: NodeGraph) -> Iterator[Issue]:
+    """Yield the issues of a plan of tasks: edges to missing nodes, unreachable tasks, cycles."""
     known = graph.by_id
     predecessors: dict[str, list[str]] = {node_id: [] for node_id in known}
     for edge in graph.edges:
@@ -132,11 +111,7 @@ def _plan_issues(graph: NodeGraph) -> Iterator[Issue]:
             yield Issue("isolated", "no edge leads to it or from it", node_id)
         elif not sources and node_id != START:
             yield Issue("unreachable", f"no edge leads to it; say (START,{node_id}) if it is the first", node_id)
-    try:
-        TopologicalSorter(predecessors).prepare()
-    except CycleError as error:
-        ids: list[str] = error.args[1]
-        yield Issue("cycle", f"each of these leads to the next: {shorten(ids, 20).replace(', ', ' → ')}", ids[0])
+    yield from cycle_issues(predecessors)
 
 
 def _losses(graph: NodeGraph) -> Iterator[Issue]:
@@ -165,17 +140,6 @@ def _node_losses(node: NodeSpec, written_id: str) -> Iterator[str]:
     if node.parent:
         yield f"that it runs inside {node.parent!r}"
     yield from foreign_settings(node.extra, WORFBENCH.name)
-
-
-def _decoded(data: bytes, name: str) -> str:
-    if len(data) > MAX_BYTES:
-        raise InvalidError(name, [Issue("size", f"has {len(data):,} bytes; the maximum is {MAX_BYTES:,}")])
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidError(
-            name, [Issue("format", f"is not text in UTF-8: {error.reason} at byte {error.start}")]
-        ) from error
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -225,5 +189,7 @@ def _node_id(name: str) -> str:
     return name.upper() if name.isalpha() else str(int(name))
 
 
-WORFBENCH = Format("worfbench", ".worfbench.txt", is_it, load, dump, losses, check, node_lines, runs=False)
+WORFBENCH = Format("worfbench", ".worfbench.txt", is_it, _read, _write, _losses, _plan_issues, node_lines, runs=False)
 """Format of the text of WorFBench."""
+
+load, dump, losses = WORFBENCH.load, WORFBENCH.dump, WORFBENCH.losses

@@ -5,28 +5,33 @@ An entry is a key of a mapping, or an item of a list whose items have an ``id`` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import yaml
+
+from operad.runtime.values.errors import InvalidError
 
 DEEPEST = 40
 """Depth to which mappings are compared; a deeper file is written anew."""
 
 
-def merge_text(old: str, was: str, now: str, new: str) -> str | None:
-    """Return the text of a changed file, in which unchanged entries keep their old text; None if that is impossible.
+def keep_text(old: bytes, was: bytes, now: bytes, new: bytes, read: Callable[[bytes], Any]) -> bytes:
+    """Return a changed file, in which unchanged entries keep their old text; `new` if that is impossible.
 
     Args:
         old: The file as a person wrote it.
         was: The values of that file as the format writes them, each entry on lines of its own.
         now: The changed values, written likewise.
         new: The changed values in the layout that changed and new entries get.
+        read: Function that returns the values of a file; the values of the result are those of `new`.
     """
     try:
-        return "".join(_merged(_parsed(old), _parsed(was), _parsed(now), _parsed(new)))
-    except (_NotKeptError, yaml.YAMLError):
-        return None
+        levels = [_parsed(text.decode()) for text in (old, was, now, new)]
+        merged = "".join(_merged(*levels)).encode()
+        return merged if read(merged) == read(new) else new
+    except (_NotKeptError, yaml.YAMLError, InvalidError, UnicodeDecodeError):
+        return new
 
 
 class _NotKeptError(Exception):

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import yaml
 
+from operad.flows.formats.json_text import read_text
 from operad.runtime.values.document import MAX_BYTES, YamlValues, parse_yaml
-from operad.runtime.values.errors import InvalidError, Issue
-from operad.runtime.values.file import conversion
+from operad.runtime.values.errors import InvalidError
 
 
 def read_yaml(data: bytes, name: str) -> YamlValues:
@@ -23,14 +23,7 @@ def read_yaml(data: bytes, name: str) -> YamlValues:
     Raises:
         InvalidError: The file is not UTF-8 or not YAML, too large, nested too deep, or has duplicate keys.
     """
-    if len(data) > MAX_BYTES:
-        raise InvalidError(name, [Issue("size", f"has {len(data):,} bytes; the maximum is {MAX_BYTES:,}")])
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidError(
-            name, [Issue("encoding", f"is not UTF-8: {error.reason}; {conversion(data)}", f"byte {error.start}")]
-        ) from error
+    text = read_text(data, name, MAX_BYTES)
     try:
         return parse_yaml(text, name)
     except InvalidError as error:

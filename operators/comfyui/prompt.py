@@ -13,7 +13,7 @@ from operad.runtime.values.file import FileDescriptor
 Place = tuple[str, str]
 """An input of a node: id of the node and name of the input."""
 
-_VALUE_KEY = "__value__"
+VALUE_KEY = "__value__"
 """Key of an object around a list value; a bare list would be a link."""
 
 
@@ -26,25 +26,40 @@ def issues_of(nodes: Mapping[str, Any]) -> Iterator[Issue]:
     if not nodes:
         yield Issue("no-nodes", "is empty: give the nodes as {id: {class_type, inputs}}")
     for node_id, written in nodes.items():
-        node = mapping_of(written)
-        if not isinstance(node.get("class_type"), str) or not node["class_type"]:
-            hint = did_you_mean("class_type", node)
-            yield Issue("misshapen-node", f"must be an object with class_type and inputs{hint}", node_id)
-        if not isinstance(node.get("inputs", {}), dict):
-            yield Issue("misshapen-node", "inputs: must be an object of names to values and links", node_id)
-        for name, value in mapping_of(node.get("inputs")).items():
-            match value:
-                case [str() as source, int() as slot] if not isinstance(slot, bool):
-                    if source not in nodes:
-                        problem = f"{name}: there is no node {source!r}{did_you_mean(source, nodes)}"
-                        yield Issue("dangling-edge", problem, node_id)
-                case list():
-                    problem = (
-                        f'{name}: must be a link [id, slot]; write a list that is a value as {{"{_VALUE_KEY}": [...]}}'
-                    )
-                    yield Issue("misshapen-link", problem, node_id)
-                case _:
-                    pass
+        yield from node_issues(node_id, written)
+        for name, value in mapping_of(mapping_of(written).get("inputs")).items():
+            source = value[0] if is_link(value) else node_id
+            if source not in nodes:
+                yield Issue(
+                    "dangling-edge", f"{name}: there is no node {source!r}{did_you_mean(source, nodes)}", node_id
+                )
+
+
+def node_issues(node_id: str, written: Any) -> Iterator[Issue]:
+    """Yield the faults in the form of a node."""
+    node = mapping_of(written)
+    if not isinstance(node.get("class_type"), str) or not node["class_type"]:
+        hint = did_you_mean("class_type", node)
+        yield Issue("misshapen-node", f"must be an object with class_type and inputs{hint}", node_id)
+    if not isinstance(node.get("inputs", {}), dict):
+        yield Issue("misshapen-node", "inputs: must be an object of names to values and links", node_id)
+    for name, value in mapping_of(node.get("inputs")).items():
+        if isinstance(value, list) and not is_link(value):
+            problem = f'{name}: must be a link [id, slot]; write a list that is a value as {{"{VALUE_KEY}": [...]}}'
+            yield Issue("misshapen-link", problem, node_id)
+
+
+def is_link(value: Any) -> bool:
+    """Return True if the value of an input is a link, ``[id, slot]``."""
+    match value:
+        case [str(), bool()]:
+            return False
+        case [str(), int()]:
+            return True
+        case [str(), float() as slot]:
+            return slot.is_integer()
+        case _:
+            return False
 
 
 def unknown_place(nodes: Mapping[str, Any], place: str) -> Issue | None:
@@ -91,7 +106,7 @@ def with_values(nodes: Mapping[str, Any], values: Mapping[Place, Any]) -> dict[s
     """Return a workflow in which inputs, also those with links, are replaced by values."""
     changed = {node_id: {**node, "inputs": dict(mapping_of(node.get("inputs")))} for node_id, node in nodes.items()}
     for (node_id, name), value in values.items():
-        changed[node_id]["inputs"][name] = {_VALUE_KEY: list_of(value)} if isinstance(value, list) else value
+        changed[node_id]["inputs"][name] = {VALUE_KEY: list_of(value)} if isinstance(value, list) else value
     return changed
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -130,9 +130,7 @@ class ComfyUIServer:
             FetchError: The server cannot be reached, or gives another answer.
         """
         request = {"prompt": nodes, "client_id": client_id}
-        answer = await self._ask("/prompt", json.dumps(request).encode(), "application/json")
-        if answer.status not in (200, 400):
-            raise self._status_error("/prompt", answer)
+        answer = await self._ask("/prompt", json.dumps(request).encode(), "application/json", accepted=(200, 400))
         answer_body = mapping_of(self._json("/prompt", answer))
         issues = _refusals(answer_body)
         if issues:
@@ -221,8 +219,6 @@ class ComfyUIServer:
         data = await asyncio.to_thread(file.read_bytes, MAX_UPLOAD_BYTES)
         form = httpx.Request("POST", self.url, files={"image": (file.name, data, file.mime_type)})
         answer = await self._ask("/upload/image", form.read(), form.headers["content-type"])
-        if answer.status != 200:
-            raise self._status_error("/upload/image", answer)
         answer_body = mapping_of(self._json("/upload/image", answer))
         name, folder = answer_body.get("name"), answer_body.get("subfolder")
         if not isinstance(name, str):
@@ -236,36 +232,33 @@ class ComfyUIServer:
             FetchError: The file does not exist, is too large, or takes too long.
         """
         where = {"filename": output.filename, "subfolder": output.subfolder, "type": output.type}
-        answer = await self._ask(f"/view?{urlencode(where)}", guard=self._guard(timeout, max_bytes))
-        if answer.status != 200:
-            raise self._status_error("/view", answer)
-        return answer.body
+        return (await self._ask(f"/view?{urlencode(where)}", guard=self._guard(timeout, max_bytes))).body
 
     async def _queue(self) -> tuple[list[Any], list[Any]]:
         queue = mapping_of(await self._get("/queue"))
         return [*list_of(queue.get("queue_running"))], [*list_of(queue.get("queue_pending"))]
 
     async def _get(self, path: str) -> Any:
-        answer = await self._ask(path)
-        if answer.status != 200:
-            raise self._status_error(path, answer)
-        return self._json(path, answer)
+        return self._json(path, await self._ask(path))
 
     async def _post(self, path: str, value: Mapping[str, Any]) -> None:
-        answer = await self._ask(path, json.dumps(value).encode(), "application/json")
-        if answer.status != 200:
-            raise self._status_error(path, answer)
+        await self._ask(path, json.dumps(value).encode(), "application/json")
 
     async def _ask(
-        self, path: str, body: bytes | None = None, content_type: str = "", guard: Guard | None = None
+        self,
+        path: str,
+        body: bytes | None = None,
+        content_type: str = "",
+        guard: Guard | None = None,
+        accepted: Sequence[int] = (200,),
     ) -> Fetched:
         """Send a request to the server, and return its response.
 
         Raises:
-            FetchError: The server cannot be reached.
+            FetchError: The server cannot be reached, or answers with a status that is not accepted.
         """
         try:
-            return await fetch(
+            answer = await fetch(
                 self.url + path,
                 method="GET" if body is None else "POST",
                 headers={**self._request_headers(), **({"content-type": content_type} if content_type else {})},
@@ -275,6 +268,9 @@ class ComfyUIServer:
         except FetchError as error:
             hint = "; check that it runs there, and that `server` is its address" if error.transient else ""
             raise FetchError(f"ComfyUI server: {error}{hint}", transient=error.transient) from error
+        if answer.status not in accepted:
+            raise self._status_error(path, answer)
+        return answer
 
     def hidden(self, text: str) -> str:
         """Return a text of the server with the token replaced by ``[hidden]``."""

@@ -27,7 +27,7 @@ from typing import Any
 from operad.flows.assemble import assemble
 from operad.flows.check import OUTCOME, check
 from operad.flows.formats import chat2workflow
-from operad.flows.formats.dify import BENCHMARK, dump, load
+from operad.flows.formats.dify import dump, load
 from operad.flows.formats.dify.write import Writer
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
@@ -172,7 +172,7 @@ def run_there(samples: Sequence[Sample], python: str) -> list[Run]:
             process.stdin.flush()
             line = process.stdout.readline()
             said = json.loads(line) if line else {"outputs": {}, "ran": {}, "error": "the engine ended"}
-            ids = Writer(sample.graph, BENCHMARK).ids
+            ids = Writer(sample.graph).ids
             ran = {ours: said["ran"][ids[ours]] for ours in counted(sample.graph) if ids[ours] in said["ran"]}
             runs.append(Run(said["outputs"], ran, said["error"]))
         process.stdin.close()

@@ -82,7 +82,7 @@ class Do:
 
 NOTHING, TRIES, SHORT = Policy(), Policy(retry=Retry(2, first_delay=0.0001)), Policy(timeout=Timeout(run=0.005))
 
-KINDS: list[tuple[str, Callable[[], Awaitable[str]], Policy, int | None]] = [
+MAPPED: list[tuple[str, Callable[[], Awaitable[str]], Policy, int | None]] = [
     ("succeeds", succeed, NOTHING, None),
     ("fails", fail, NOTHING, None),
     ("is cancelled as it begins", succeed, NOTHING, 0),
@@ -141,8 +141,8 @@ def held(workflows: list[Workflow]) -> dict[str, int]:
 
 
 async def soak(executions: int, kept: int, every: int, ledger: Ledger) -> None:
-    plain = [workflow_of(work, policy) for _, work, policy, _ in KINDS]
-    lasting = [workflow_of(work, policy) for _, work, policy, _ in KINDS]
+    plain = [workflow_of(work, policy) for _, work, policy, _ in MAPPED]
+    lasting = [workflow_of(work, policy) for _, work, policy, _ in MAPPED]
     for workflow in lasting:
         workflow.keep_in(ledger)
     outcomes: dict[str, int] = {}
@@ -151,9 +151,9 @@ async def soak(executions: int, kept: int, every: int, ledger: Ledger) -> None:
         if number % every == 0:
             now: dict[str, Any] = {"executions": number, **held([*plain, *lasting])}
             print("  ".join(f"{name} {value:>9,}" for name, value in now.items()), flush=True)
-        kind = (number + number // len(KINDS)) % len(KINDS)
+        kind = (number + number // len(MAPPED)) % len(MAPPED)
         is_kept = bool(kept) and number % kept == 0
-        made = await execute((lasting if is_kept else plain)[kind], KINDS[kind][3], f"run-{number}")
+        made = await execute((lasting if is_kept else plain)[kind], MAPPED[kind][3], f"run-{number}")
         outcomes[made] = outcomes.get(made, 0) + 1
     print(f"{time.monotonic() - began:.0f} s; {', '.join(f'{count:,} {name}' for name, count in outcomes.items())}")
 

@@ -7,15 +7,15 @@ Normal form: the inputs of a node are its values, then its links. A list that is
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from operad.flows.formats.comfyui.written import NAME, title_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.comfyui.prompt import VALUE_KEY, node_issues
 from operad.operators.comfyui.reading import list_of, mapping_of
-from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
+from operad.runtime.values.errors import InvalidError, Issue
 
-_LIST = "__value__"
 _READ_KEYS = {"class_type", "inputs"}
 
 
@@ -31,7 +31,7 @@ def load_api(data: Mapping[str, Any], name: str) -> NodeGraph:
     Raises:
         InvalidError: The JSON does not have this form; every issue is listed.
     """
-    issues = [issue for node_id, node in data.items() for issue in _shape_issues(node_id, node)]
+    issues = [issue for node_id, node in data.items() for issue in node_issues(node_id, node)]
     if issues:
         raise InvalidError(name, issues)
     nodes: list[NodeSpec] = []
@@ -70,41 +70,10 @@ def dump_nodes(graph: NodeGraph) -> dict[str, Any]:
     return document
 
 
-def _shape_issues(node_id: str, written: Any) -> Iterator[Issue]:
-    if not isinstance(written, dict):
-        yield Issue("misshapen-node", "must be an object with class_type and inputs", node_id)
-        return
-    node = mapping_of(written)
-    if not isinstance(node.get("class_type"), str) or not node["class_type"]:
-        message = "must be a text" if "class_type" in node else f"is missing{did_you_mean('class_type', node)}"
-        yield Issue("misshapen-node", f"class_type: {message}", node_id)
-    if not isinstance(node.get("inputs", {}), dict):
-        yield Issue("misshapen-node", "inputs: must be an object of names to values and links", node_id)
-    for key, value in mapping_of(node.get("inputs")).items():
-        if isinstance(value, list) and not _is_link(list_of(value)):
-            yield Issue(
-                "misshapen-link",
-                f'{key}: must be a link [id as text, slot]; a list that is a value is written {{"{_LIST}": [...]}}',
-                node_id,
-            )
-
-
-def _is_link(value: Any) -> bool:
-    match value:
-        case [str(), bool()]:
-            return False
-        case [str(), int()]:
-            return True
-        case [str(), float() as slot]:
-            return slot.is_integer()
-        case _:
-            return False
-
-
 def _unwrapped(value: Any) -> Any:
-    inner = mapping_of(value).get(_LIST)
+    inner = mapping_of(value).get(VALUE_KEY)
     return list_of(inner) if isinstance(inner, list) and len(mapping_of(value)) == 1 else value
 
 
 def _wrapped(value: Any) -> Any:
-    return {_LIST: list_of(value)} if isinstance(value, list) else value
+    return {VALUE_KEY: list_of(value)} if isinstance(value, list) else value

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from operad.flows.formats.comfyui.definitions import (
@@ -25,6 +24,7 @@ from operad.flows.formats.comfyui.definitions import (
 from operad.flows.formats.comfyui.flattening import executable
 from operad.flows.formats.comfyui.ui import subgraphs
 from operad.flows.formats.comfyui.written import INLET, NAME, OUTLET, link_parts, node_of, ui_of
+from operad.flows.formats.order import cycle_issues
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.comfyui.reading import list_of, mapping_of
 from operad.runtime.values.errors import Hints, InvalidError, Issue, shorten
@@ -119,11 +119,7 @@ def _cycle_issues(graph: NodeGraph) -> Iterator[Issue]:
     for edge in graph.edges:
         if edge.source in predecessors and edge.target in predecessors:
             predecessors[edge.target].append(edge.source)
-    try:
-        TopologicalSorter(predecessors).prepare()
-    except CycleError as error:
-        ids: list[str] = error.args[1][::-1]
-        yield Issue("cycle", f"each of these leads to the next: {shorten(ids, 20).replace(', ', ' → ')}", ids[0])
+    return cycle_issues(predecessors)
 
 
 # Classes

@@ -16,6 +16,7 @@ import keyword
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from operad.flows.formats.comfyui.definitions import Definitions, NodeDefinition, type_of
 from operad.flows.formats.comfyui.widgets import values_of
@@ -133,9 +134,7 @@ def restored(graph: NodeGraph, sidecar: NodeGraph) -> NodeGraph:
     before = sidecar.by_id
     positions = {spec.id: number for number, spec in reversed(list(enumerate(sidecar.nodes)))}
     nodes = [
-        NodeSpec(
-            spec.id, spec.type, spec.params, extra=before[spec.id].extra if _is_same_class(spec, before) else spec.extra
-        )
+        replace(spec, extra=before[spec.id].extra) if spec.id in before and before[spec.id].type == spec.type else spec
         for spec in graph.nodes
     ]
     nodes.sort(key=lambda spec: positions.get(spec.id, len(positions)))
@@ -143,25 +142,12 @@ def restored(graph: NodeGraph, sidecar: NodeGraph) -> NodeGraph:
     current = graph.by_id
     edges: list[Edge] = []
     for edge in sidecar.edges:
-        if _edge_key(edge) in unmatched:
-            edges.append(
-                unmatched.pop(_edge_key(edge))
-                if ui_of(edge) is None
-                else _with_extra_of(unmatched.pop(_edge_key(edge)), edge)
-            )
+        found = unmatched.pop(_edge_key(edge), None)
+        if found is not None:
+            edges.append(found if ui_of(edge) is None else replace(found, extra={**found.extra, **edge.extra}))
         elif not (edge.input and edge.source in before and edge.target in before) and _remains(edge, before, current):
             edges.append(edge)
-    return NodeGraph(
-        nodes, [*edges, *unmatched.values()], graph.name, sidecar.extra, sidecar.instructions, sidecar.notes
-    )
-
-
-def _is_same_class(spec: NodeSpec, before: Mapping[str, NodeSpec]) -> bool:
-    return spec.id in before and before[spec.id].type == spec.type
-
-
-def _with_extra_of(edge: Edge, before: Edge) -> Edge:
-    return Edge(edge.source, edge.target, edge.port, edge.input, {**edge.extra, **before.extra})
+    return replace(sidecar, nodes=nodes, edges=[*edges, *unmatched.values()], name=graph.name)
 
 
 def _edge_key(edge: Edge) -> tuple[str, int, str, str]:

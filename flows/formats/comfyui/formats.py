@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 from operad.flows.formats.comfyui.api import dump_nodes, is_api, load_api
@@ -30,7 +29,7 @@ from operad.flows.formats.comfyui.written import (
     title_of,
     ui_of,
 )
-from operad.flows.formats.format import Format, content_of, foreign, without_instructions
+from operad.flows.formats.format import Format, foreign, without_instructions
 from operad.flows.formats.json_text import read_json, read_text, write_json
 from operad.flows.node_graph import NodeGraph
 from operad.operators.comfyui.reading import list_of, mapping_of
@@ -46,20 +45,16 @@ NO_DEFINITIONS = Definitions()
 """Definitions for use without a server: without classes."""
 
 
-def load(source: str | bytes | Path, name: str = "workflow") -> NodeGraph:
-    """Return the graph of a file in any of the three forms.
-
-    Raises:
-        InvalidError: The file has none of the forms; every issue is listed.
-    """
-    text = read_text(content_of(source), name)
+def _read(data: bytes, name: str) -> NodeGraph:
+    """Return the graph of a file in any of the three forms."""
+    text = read_text(data, name)
     if not text.lstrip().startswith(("{", "[", '"')):
         return load_code(text, name)
-    data = read_json(text, name)
-    if is_ui(data):
-        return load_ui(data, name)
-    if isinstance(data, dict) and not {"nodes", "links"} & data.keys():
-        return load_api(mapping_of(data), name)
+    document = read_json(text, name)
+    if is_ui(document):
+        return load_ui(document, name)
+    if isinstance(document, dict) and not {"nodes", "links"} & document.keys():
+        return load_api(mapping_of(document), name)
     message = 'must be an object with lists "nodes" and "links", or of ids to {class_type, inputs}'
     raise InvalidError(name, [Issue("format", message, name)])
 
@@ -83,22 +78,23 @@ def dump_api(graph: NodeGraph, definitions: Definitions = NO_DEFINITIONS) -> byt
     return write_json(dump_nodes(executable(graph, definitions)))
 
 
-def losses(graph: NodeGraph) -> list[Issue]:
-    """Return the parts of a graph that the page's form cannot hold without definitions."""
-    return [*_foreign_losses(graph), *_misplaced_values(graph)]
+def _page_losses(graph: NodeGraph) -> Iterator[Issue]:
+    """Yield the parts of a graph that the page's form cannot hold without definitions."""
+    yield from _foreign_losses(graph)
+    yield from _misplaced_values(graph)
 
 
-def _api_losses(graph: NodeGraph, definitions: Definitions) -> list[Issue]:
-    return [
-        *_foreign_losses(graph),
-        *_appearance_losses(graph),
-        *_node_losses(graph, definitions),
-        *_values_replaced_by_page(graph),
-    ]
+def _api_losses(graph: NodeGraph, definitions: Definitions) -> Iterator[Issue]:
+    yield from _foreign_losses(graph)
+    if ui_of(graph) is not None or any(ui_of(spec) is not None for spec in graph.nodes):
+        yield Issue("note", "places, sizes, colours, groups and what else the page says besides what is run")
+    yield from _node_losses(graph, definitions)
+    yield from _values_replaced_by_page(graph)
 
 
-def _code_losses(graph: NodeGraph, definitions: Definitions) -> list[Issue]:
-    return [*_api_losses(graph, definitions), *_server_data_losses(graph)]
+def _code_losses(graph: NodeGraph, definitions: Definitions) -> Iterator[Issue]:
+    yield from _api_losses(graph, definitions)
+    yield from _server_data_losses(graph)
 
 
 def _foreign_losses(graph: NodeGraph) -> Iterator[Issue]:
@@ -123,11 +119,6 @@ def _misplaced_values(graph: NodeGraph) -> Iterator[Issue]:
             for name, value in mapping_of(spec.params).items():
                 if name not in known_places and before.get(name) != value:
                     yield Issue("loss", f"the value of {name!r}, as the file does not tell its place", spec.id)
-
-
-def _appearance_losses(graph: NodeGraph) -> Iterator[Issue]:
-    if ui_of(graph) is not None or any(ui_of(spec) is not None for spec in graph.nodes):
-        yield Issue("note", "places, sizes, colours, groups and what else the page says besides what is run")
 
 
 def _node_losses(graph: NodeGraph, definitions: Definitions) -> Iterator[Issue]:
@@ -220,9 +211,9 @@ def formats(definitions: Definitions = NO_DEFINITIONS) -> tuple[Format, Format, 
     server = (partial(dump_api, **known), partial(_api_losses, **known), checked)
     code = (partial(_dump_code, **known), partial(_code_losses, **known), checked)
     return (
-        Format("comfyui", ".comfyui.json", _is_ui, load, partial(dump, **known), losses, checked, runs=False),
-        Format("comfyui-api", ".comfyui.api.json", _is_api, load, *server, runs=False),
-        Format("comfyui-code", ".comfyui.py", _is_code, load, *code, runs=False),
+        Format("comfyui", ".comfyui.json", _is_ui, _read, partial(dump, **known), _page_losses, checked, runs=False),
+        Format("comfyui-api", ".comfyui.api.json", _is_api, _read, *server, runs=False),
+        Format("comfyui-code", ".comfyui.py", _is_code, _read, *code, runs=False),
     )
 
 
@@ -249,3 +240,5 @@ def read_definitions(text: str, name: str = "definitions") -> Definitions:
 
 
 COMFYUI, COMFYUI_API, COMFYUI_CODE = formats()
+
+load, losses = COMFYUI.load, COMFYUI.losses

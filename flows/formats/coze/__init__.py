@@ -20,33 +20,20 @@ of a workflow that Coze does not run.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from operad.flows.formats.coze.archive import MAX_ARCHIVE, MAX_FILES, packed, unpacked
 from operad.flows.formats.coze.losses import losses_of
 from operad.flows.formats.coze.notes import NAME
 from operad.flows.formats.coze.read import Reader
 from operad.flows.formats.coze.write import Writer
-from operad.flows.formats.format import Format, content_of
+from operad.flows.formats.format import Format
 from operad.flows.node_graph import NodeGraph
-from operad.runtime.values.errors import Issue
 
 
-def load(source: str | bytes | Path, name: str = "workflow") -> NodeGraph:
-    """Read a workflow.
-
-    Args:
-        source: The archive, or its path. It is unpacked in memory.
-        name: The name of a workflow that has none.
-
-    Raises:
-        InvalidError: The source is not such an archive; every issue is listed, issues of a file in it with their lines.
-    """
-    return Reader(unpacked(content_of(source), name), name).graph
+def _read(data: bytes, name: str) -> NodeGraph:
+    return Reader(unpacked(data, name), name).graph
 
 
-def dump(graph: NodeGraph) -> bytes:
-    """Return the archive of a workflow; the same workflow gives the same bytes."""
+def _write(graph: NodeGraph) -> bytes:
     writer = Writer(graph)
     return packed(writer.name, writer.flow, writer.about, writer.others)
 
@@ -56,12 +43,9 @@ def is_it(data: bytes) -> bool:
     return data[:4] == b"PK\x03\x04" and b"MANIFEST.yml" in data[:MAX_ARCHIVE]
 
 
-def losses(graph: NodeGraph) -> list[Issue]:
-    """Return the parts of a workflow that Coze does not run or has no place for; most are kept in descriptions."""
-    return list(losses_of(graph))
-
-
-COZE = Format(NAME, ".coze.zip", is_it, load, dump, losses)
+COZE = Format(NAME, ".coze.zip", is_it, _read, _write, losses_of)
 """Format of the archives of Coze."""
+
+load, dump, losses = COZE.load, COZE.dump, COZE.losses
 
 __all__ = ["COZE", "MAX_ARCHIVE", "MAX_FILES", "dump", "is_it", "load", "losses"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from operad.flows.formats.coze.translation import is_readable_container
+from operad.flows.formats.plain import plain
 from operad.flows.formats.shapes import Fields
 from operad.runtime.values.document import Document, Path_
 from operad.runtime.values.errors import InvalidError, Issue
@@ -102,12 +103,3 @@ class Contents:
 
     def _report(self, code: str, message: str, path: Path_) -> None:
         self._issues.append(Issue(code, message, self._document.where(path)))
-
-
-def plain(value: Any) -> Any:
-    """Return a value of YAML as a value of JSON; values that JSON lacks, such as dates, become texts."""
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in cast("Mapping[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [plain(item) for item in cast("list[Any]", value)]
-    return value if isinstance(value, str | int | float | None) else str(value)

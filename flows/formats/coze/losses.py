@@ -21,11 +21,7 @@ from operad.runtime.values.errors import Issue
 
 
 def losses_of(graph: NodeGraph) -> Iterator[Issue]:
-    """Yield the parts of a workflow that Coze does not run or has no place for, each with the id of its node.
-
-    Args:
-        graph: The workflow.
-    """
+    """Yield the parts of a workflow that Coze does not run or has no place for, each with the id of its node."""
     writer = Writer(graph)
     by_id = graph.by_id
     for spec in graph.nodes:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from operad.flows.formats.coze.archive import Archive
-from operad.flows.formats.coze.contents import Contents, Listed, plain
+from operad.flows.formats.coze.contents import Contents, Listed
 from operad.flows.formats.coze.ends import Ends, read_ends, to_ends
 from operad.flows.formats.coze.names import Names
 from operad.flows.formats.coze.nodes.containers import STARTS
@@ -17,8 +17,9 @@ from operad.flows.formats.coze.ports import port_number
 from operad.flows.formats.coze.structure import COMMENT, END_ID
 from operad.flows.formats.coze.translation import output_names, read_node, with_default_class, write_node
 from operad.flows.formats.coze.write import Writer
-from operad.flows.formats.kinds import Kinds
+from operad.flows.formats.plain import plain
 from operad.flows.formats.shapes import Fields, texts_of
+from operad.flows.formats.variable_types import VariableTypes
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
 
@@ -56,7 +57,7 @@ class Reader:
             restored(NodeSpec(self._operad_ids[listed.id], *read_node(listed.node, names)), self._notes[listed.id])
             for listed in self._nodes
         ]
-        self._names = Names(ids, outputs, Kinds(NodeGraph(specs)).of)
+        self._names = Names(ids, outputs, VariableTypes(NodeGraph(specs)).of)
         self._own_default: set[str] = set()
         """Classifiers whose port ``default`` leads elsewhere than their last class, so that it becomes a class."""
 

@@ -20,9 +20,6 @@ COMMENT = "comment"
 class Structure:
     """The structure of a workflow at Coze.
 
-    Args:
-        graph: The workflow.
-
     Attributes:
         graph: The workflow, with each id once.
         top: The nodes outside of all containers.

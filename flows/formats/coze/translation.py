@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from operad.flows.formats.coze.names import Names
-from operad.flows.formats.coze.nodes import KINDS
+from operad.flows.formats.coze.nodes import MAPPED
 from operad.flows.formats.coze.nodes.containers import STARTS
 from operad.flows.formats.coze.nodes.models import DEFAULT_CLASS, is_extractor
 from operad.flows.formats.coze.nodes.plugins import (
@@ -60,8 +60,8 @@ def read_node(node: Mapping[str, Any], names: Names) -> tuple[str, Any]:
     coze_type, given = str(node["type"]), node.get("parameters")
     try:
         operad_type = _type_of(coze_type, given)
-        if operad_type in KINDS:
-            return operad_type, KINDS[operad_type].read(given, names)
+        if operad_type in MAPPED:
+            return operad_type, MAPPED[operad_type].read(given, names)
         if plugin := plugin_of(given):
             return operad_type, read_plugin(plugin, given, names)
         if kept_node := read_own(given):
@@ -78,7 +78,7 @@ def _type_of(coze_type: str, given: Any) -> str:
     if coze_type == "plugin":
         plugin = plugin_of(given)
         return plugin.type if plugin else ""
-    return next((operad_type for operad_type, mapping in KINDS.items() if mapping.type == coze_type), "")
+    return next((operad_type for operad_type, mapping in MAPPED.items() if mapping.type == coze_type), "")
 
 
 def with_default_class(params: Fields) -> Fields:
@@ -97,7 +97,7 @@ def write_node(spec: NodeSpec, names: Names) -> Translated:
 
 def translate(spec: NodeSpec, names: Names) -> Translated | None:
     """Return a node in Coze's form; None if Coze has no type for it."""
-    kind = KINDS.get(spec.type)
+    kind = MAPPED.get(spec.type)
     plugin = plugin_for(spec.type, fields_of(spec.params))
     if spec.type not in NODE_TYPES or not (kind or plugin) or (spec.type in ("start", "end") and spec.parent):
         return None
@@ -132,7 +132,7 @@ def output_names(ours: str, params: Any, given: Any) -> Mapping[str, str]:
 def is_readable_container(node: Mapping[str, Any]) -> bool:
     """Return True if a node of Coze is a container whose nodes Operad reads."""
     container = next(
-        (mapping for operad_type, mapping in KINDS.items() if operad_type in STARTS and mapping.type == node["type"]),
+        (mapping for operad_type, mapping in MAPPED.items() if operad_type in STARTS and mapping.type == node["type"]),
         None,
     )
     if container is None or "nodes" not in node:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operad.flows.formats.coze.ends import ICONS, write_ends
 from operad.flows.formats.coze.layout import places
 from operad.flows.formats.coze.names import Names
-from operad.flows.formats.coze.nodes import KINDS
+from operad.flows.formats.coze.nodes import MAPPED
 from operad.flows.formats.coze.nodes.models import DEFAULT_CLASS
 from operad.flows.formats.coze.notes import (
     NAME,
@@ -22,16 +22,13 @@ from operad.flows.formats.coze.notes import (
 from operad.flows.formats.coze.ports import port_name
 from operad.flows.formats.coze.structure import END_ID, Structure
 from operad.flows.formats.coze.translation import UNREAD, output_names, translate, write_node
-from operad.flows.formats.kinds import Kinds
 from operad.flows.formats.shapes import Fields, fields_of, list_of
+from operad.flows.formats.variable_types import VariableTypes
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
 
 class Writer:
     """Writer of one workflow.
-
-    Args:
-        graph: The workflow.
 
     Attributes:
         structure: The nesting and the ids of the nodes at Coze.
@@ -45,7 +42,7 @@ class Writer:
         outputs = {
             spec.id: output_names(spec.type, spec.params, archived_data(spec).get("parameters")) for spec in graph.nodes
         }
-        self.names = Names(self.structure.ids, outputs, Kinds(graph).of)
+        self.names = Names(self.structure.ids, outputs, VariableTypes(graph).of)
         self.name = _file_name(graph.name)
 
     @property
@@ -145,7 +142,7 @@ class Writer:
         """Yield the edges of a level in Coze's form; the last nodes of a container lead back to it."""
         structure = self.structure
         node_ids = {spec.id for spec in specs}
-        inline = f"{KINDS[self._graph.by_id[parent].type].type}-function-inline" if parent else ""
+        inline = f"{MAPPED[self._graph.by_id[parent].type].type}-function-inline" if parent else ""
         with_edges: set[str] = set()
         written: list[Fields] = []
         for edge in self._graph.edges:

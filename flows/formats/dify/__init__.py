@@ -17,22 +17,17 @@ The variables of a conversation become a node, the first one. Values from outsid
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from operad.flows.formats.dify.losses import losses_of
 from operad.flows.formats.dify.node_positions import keep_positions
-from operad.flows.formats.dify.plugins import Model, Plugins, Tool
-from operad.flows.formats.dify.read import app_name, as_app, line_of_nodes, read
+from operad.flows.formats.dify.read import as_app, line_of_nodes, read
 from operad.flows.formats.dify.write import kept, values_of
-from operad.flows.formats.format import Format, content_of
+from operad.flows.formats.format import Format
 from operad.flows.formats.shapes import fields_of
-from operad.flows.formats.yaml_over import merge_text
+from operad.flows.formats.yaml_over import keep_text
 from operad.flows.formats.yaml_text import read_yaml, write_yaml
 from operad.flows.node_graph import NodeGraph
-from operad.runtime.values.errors import InvalidError, Issue
-
-BENCHMARK = Plugins()
-"""Plugins and models of Chat2Workflow's platform."""
+from operad.runtime.values.errors import InvalidError
 
 _KIND = re.compile(rb"""^[" \t{,]*kind["']?\s*:\s*["']?(app|graph)\b""", re.MULTILINE)
 _MODE = re.compile(
@@ -62,28 +57,12 @@ _KEYS_OF_OTHERS = re.compile(
 """Keys in files of other formats: Operad's, Chat2Workflow's, ComfyUI's, Coze's."""
 
 
-def load(source: str | bytes | Path, name: str = "", plugins: Plugins = BENCHMARK) -> NodeGraph:
-    """Return the workflow of a file.
-
-    Args:
-        source: The content, as text or bytes; or the path of a file.
-        name: The name of the workflow; if empty, the name in the file.
-        plugins: The plugins and models of node types in Dify.
-
-    Raises:
-        InvalidError: The content is not a Dify workflow; every issue is listed with its line.
-    """
-    return read(read_yaml(content_of(source), name or "the file"), name, plugins)
+def _read(data: bytes, name: str) -> NodeGraph:
+    return read(read_yaml(data, name), name)
 
 
-def dump(graph: NodeGraph, plugins: Plugins = BENCHMARK) -> bytes:
-    """Return the file of a workflow.
-
-    Args:
-        graph: The workflow.
-        plugins: The plugins and models of node types in Dify.
-    """
-    return write_yaml(values_of(graph, plugins))
+def _write(graph: NodeGraph) -> bytes:
+    return write_yaml(values_of(graph))
 
 
 def dump_over(graph: NodeGraph, old: bytes) -> bytes:
@@ -97,34 +76,18 @@ def dump_over(graph: NodeGraph, old: bytes) -> bytes:
     Returns:
         The file; in the normal form if the old text cannot be kept.
     """
-    new_values = values_of(graph, BENCHMARK)
+    new_values = values_of(graph)
     try:
         old_values = read_yaml(old, "the file")
-        old_text = write_yaml(values_of(read(old_values, graph.name, BENCHMARK), BENCHMARK)).decode()
+        old_text = write_yaml(values_of(read(old_values, graph.name)))
         old_graph = as_app(old_values.value)["workflow"]["graph"]
-        file_text = old.decode()
-    except (InvalidError, UnicodeDecodeError):
+    except InvalidError:
         return write_yaml(new_values)
     new_graph = new_values["workflow"]["graph"]
     nodes = keep_positions(new_graph["nodes"], new_graph["edges"], old_graph["nodes"])
     new_values = {**new_values, "workflow": {**new_values["workflow"], "graph": {**new_graph, "nodes": nodes}}}
     fresh = write_yaml(new_values)
-    merged_text = (merge_text(file_text, old_text, fresh.decode(), fresh.decode()) or "").encode()
-    try:
-        is_same = bool(merged_text) and read_yaml(merged_text, "the file").value == read_yaml(fresh, "the file").value
-    except InvalidError:
-        return fresh
-    return merged_text if is_same else fresh
-
-
-def losses(graph: NodeGraph, plugins: Plugins = BENCHMARK) -> list[Issue]:
-    """Return the parts of a workflow that a file cannot hold or Dify cannot run, each with the id of its node.
-
-    Args:
-        graph: The workflow.
-        plugins: The plugins and models of node types in Dify.
-    """
-    return list(losses_of(graph, plugins))
+    return keep_text(old, old_text, fresh, fresh, lambda data: read_yaml(data, "the file").value)
 
 
 def titles(graph: NodeGraph) -> dict[str, str]:
@@ -151,20 +114,13 @@ def node_lines(data: bytes) -> dict[str, int]:
     return line_of_nodes(read_yaml(data, "the file"))
 
 
-def _load(data: bytes, name: str) -> NodeGraph:
-    text = read_yaml(data, name)
-    return read(text, "" if app_name(text) else name, BENCHMARK, subject=name)
-
-
-DIFY = Format("dify", ".dify.yml", is_it, _load, dump, losses, lines=node_lines, dump_over=dump_over)
+DIFY = Format("dify", ".dify.yml", is_it, _read, _write, losses_of, lines=node_lines, dump_over=dump_over)
 """Format of Dify's workflow files."""
 
+load, dump, losses = DIFY.load, DIFY.dump, DIFY.losses
+
 __all__ = [
-    "BENCHMARK",
     "DIFY",
-    "Model",
-    "Plugins",
-    "Tool",
     "dump",
     "dump_over",
     "is_it",

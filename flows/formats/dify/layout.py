@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from operad.flows.node_graph import NodeGraph
+from operad.flows.formats.order import depths
+from operad.flows.node_graph import Edge, NodeGraph
 
 WIDTH = 244
 HEIGHT = 90
@@ -83,23 +84,10 @@ def _place_level(
     positions: dict[str, tuple[float, float]],
 ) -> tuple[float, float]:
     """Add the positions of the nodes of a level to `positions`; return the width and the height of the level."""
-    successors: dict[str, list[str]] = {node_id: [] for node_id in ids}
-    open_count = {node_id: len(predecessors[node_id]) for node_id in ids}
+    layer = depths(ids, (Edge(earlier, node_id) for node_id in ids for earlier in predecessors[node_id]))
+    columns: list[list[str]] = [[] for _ in range(max(layer.values(), default=0) + 1)]
     for node_id in ids:
-        for earlier in predecessors[node_id]:
-            successors[earlier].append(node_id)
-    layer = {node_id: 0 for node_id in ids if not open_count[node_id]}
-    queue = list(layer)
-    for node_id in queue:
-        for later in successors[node_id]:
-            layer[later] = max(layer.get(later, 0), layer[node_id] + 1)
-            open_count[later] -= 1
-            if not open_count[later]:
-                queue.append(later)
-    last = max(layer.values(), default=0)
-    columns: list[list[str]] = [[] for _ in range(last + 2)]
-    for node_id in ids:
-        columns[layer[node_id] if not open_count[node_id] else last + 1].append(node_id)  # nodes of cycles go last
+        columns[layer[node_id]].append(node_id)
     rows: dict[str, float] = {}
     row_height = max((sizes.get(node_id, (WIDTH, HEIGHT))[1] for node_id in ids), default=HEIGHT) + GAP
     x = 0.0

@@ -9,7 +9,6 @@ from operad.flows.check import CONVERSATION
 from operad.flows.formats.dify.names import OUTSIDE, fits_text
 from operad.flows.formats.dify.nodes import MAPPED
 from operad.flows.formats.dify.nodes.flow import INPUTS
-from operad.flows.formats.dify.plugins import Plugins
 from operad.flows.formats.dify.write import EXTRA, kept
 from operad.flows.formats.format import foreign
 from operad.flows.node_graph import NodeGraph, NodeSpec
@@ -24,15 +23,10 @@ from operad.runtime.values.errors import InvalidError, Issue
 T = VariableType
 
 
-def losses_of(graph: NodeGraph, plugins: Plugins) -> Iterator[Issue]:
-    """Yield the parts of a workflow that a file cannot hold.
-
-    Args:
-        graph: The workflow.
-        plugins: The plugins and models of node types in Dify.
-    """
+def losses_of(graph: NodeGraph) -> Iterator[Issue]:
+    """Yield the parts of a workflow that a file cannot hold."""
     for spec in graph.nodes:
-        yield from (Issue("loss", message, spec.id) for message in _node_losses(spec, plugins))
+        yield from (Issue("loss", message, spec.id) for message in _node_losses(spec))
     for edge in graph.edges:
         where = f"{edge.source} → {edge.target}"
         if edge.input:
@@ -40,8 +34,8 @@ def losses_of(graph: NodeGraph, plugins: Plugins) -> Iterator[Issue]:
     yield from foreign(graph, EXTRA)
 
 
-def _node_losses(spec: NodeSpec, plugins: Plugins) -> Iterator[str]:
-    if spec.type not in MAPPED and spec.type not in plugins.tools and spec.type != CONVERSATION:
+def _node_losses(spec: NodeSpec) -> Iterator[str]:
+    if spec.type not in MAPPED and spec.type != CONVERSATION:
         if not kept(spec.extra):
             yield f"Dify has no node of type {spec.type!r}; it is written with that name, and cannot run there"
         return

@@ -1,4 +1,4 @@
-"""Plugins and models of node types in Dify; the defaults are those of Chat2Workflow's platform."""
+"""Plugins and models of node types in Dify: those of Chat2Workflow's platform."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Model:
 _TONGYI = "langgenius/tongyi:0.1.13@10cbfe851fdf27f3c50ca2ca86293eb0c27da51ee74e58acebafd92b71c8d518"
 _ECHARTS = "langgenius/echarts:0.0.1@e390de4320a5ab32ef24899983f84c31aa39e4690c7b294be11f2c10268c3a68"
 
-MODELS: Mapping[str, Model] = {
+DEFAULT_MODELS: Mapping[str, Model] = {
     "llm": Model("langgenius/tongyi/tongyi", "qwen3-vl-plus", _TONGYI, {"max_tokens": 32768, "temperature": 0.7}),
     "question-classifier": Model("langgenius/tongyi/tongyi", "qwen3-max", _TONGYI, {"temperature": 0.7}),
     "parameter-extractor": Model("langgenius/tongyi/tongyi", "qwen3-max", _TONGYI, {"temperature": 0.7}),
@@ -101,19 +101,7 @@ TOOLS: Mapping[str, Tool] = {
 }
 
 
-@dataclass(frozen=True)
-class Plugins:
-    """Plugins and models of node types in Dify.
-
-    Attributes:
-        tools: The tools, by node type.
-        models: The models, by node type.
-    """
-
-    tools: Mapping[str, Tool] = field(default_factory=lambda: TOOLS)
-    models: Mapping[str, Model] = field(default_factory=lambda: MODELS)
-
-    def needed(self, kind: str) -> str:
-        """Return the plugin that a node type needs; empty for none."""
-        implementation = self.tools.get(kind) or self.models.get(kind)
-        return implementation.plugin if implementation else ""
+def needed_plugin(kind: str) -> str:
+    """Return the plugin that a node type needs; empty for none."""
+    implementation = TOOLS.get(kind) or DEFAULT_MODELS.get(kind)
+    return implementation.plugin if implementation else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from operad.flows.check import CONVERSATION
 from operad.flows.formats.dify.apps import CONFIG_MODES, config_faults, has_config
@@ -13,12 +13,23 @@ from operad.flows.formats.dify.forms import as_app
 from operad.flows.formats.dify.in_workflow import in_workflow, read_value_type
 from operad.flows.formats.dify.nodes import handles
 from operad.flows.formats.dify.overlay import apply_difference, change
-from operad.flows.formats.dify.plugins import Plugins
-from operad.flows.formats.dify.write import ABSENT, EXTRA, INSTRUCTIONS, NOTES, OWN, Writer, read_params, read_type
+from operad.flows.formats.dify.write import (
+    ABSENT,
+    EXTRA,
+    INSTRUCTIONS,
+    NOTES,
+    OWN,
+    Writer,
+    kept,
+    read_params,
+    read_type,
+)
 from operad.flows.formats.shapes import Fields, fields_of, list_of, text_of, texts_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.values.document import YamlValues
 from operad.runtime.values.errors import InvalidError, Issue
+
+_Owner = TypeVar("_Owner", NodeSpec, Edge)
 
 MODES = ("workflow", "advanced-chat")
 """Modes of apps that have a graph."""
@@ -105,22 +116,24 @@ def app_name(text: YamlValues) -> str:
     return name if isinstance(name, str) else ""
 
 
-def read(text: YamlValues, name: str, plugins: Plugins, subject: str = "") -> NodeGraph:
+def _valid_app(text: YamlValues, name: str) -> Fields:
+    """Return the values of a file as those of an app with a graph; errors name the file, or else the app."""
+    if issues := list(faults(text)):
+        raise InvalidError(name if name != "workflow" else app_name(text) or name, issues)
+    return dict(as_app(text.value))
+
+
+def read(text: YamlValues, name: str) -> NodeGraph:
     """Return the workflow of a file.
 
     Args:
         text: The values of the file.
-        name: The name of the workflow; if empty, the name in the file.
-        plugins: The plugins and models of node types in Dify.
-        subject: The name of the file, for errors; if empty, the name of the workflow.
+        name: The name of a workflow whose file has none.
 
     Raises:
         InvalidError: The values are not a Dify workflow; every issue is listed.
     """
-    issues = list(faults(text))
-    if issues:
-        raise InvalidError(subject or name or app_name(text) or "the file", issues)
-    root: Fields = dict(as_app(text.value))
+    root = _valid_app(text, name)
     workflow: Fields = dict(root["workflow"])
     graph: Fields = dict(workflow["graph"])
     entries: list[Fields] = graph.pop("nodes")
@@ -129,19 +142,19 @@ def read(text: YamlValues, name: str, plugins: Plugins, subject: str = "") -> No
     instructions, notes = _take_texts(root, INSTRUCTIONS), _take_texts(root, NOTES)
     rest = {**root, "workflow": {**workflow, "graph": graph}}
     nodes = [entry for entry in entries if not is_note(entry)]
-    graph_of_nodes = _with_params(_without_params(nodes, plugins), nodes, plugins)
+    graph_of_nodes = _with_params(_without_params(nodes), nodes)
     conversation_nodes = _conversation_nodes(workflow)
     graph_of_nodes = in_workflow(graph_of_nodes, workflow, conversation_nodes)
     whole_graph = NodeGraph(
         nodes=[*conversation_nodes, *graph_of_nodes.nodes],
         edges=[*graph_of_nodes.edges, *_edges(nodes, links, graph_of_nodes)],
-        name=name or app_name(text) or "workflow",
+        name=app_name(text) or name,
         instructions=instructions,
         notes=notes,
     )
     canvas_notes = [{"at": place, "note": entry} for place, entry in enumerate(entries) if is_note(entry)]
     rest_of_file = {"rest": rest, "notes": canvas_notes, "dependencies": dependencies}
-    return _with_extra(whole_graph, nodes, links, rest_of_file, plugins)
+    return _with_extra(whole_graph, nodes, links, rest_of_file)
 
 
 def _take_texts(root: Fields, key: str) -> tuple[str, ...]:
@@ -160,11 +173,8 @@ def line_of_nodes(text: YamlValues) -> dict[str, int]:
     Raises:
         InvalidError: The values are not a Dify workflow; every issue is listed.
     """
-    issues = list(faults(text))
-    if issues:
-        raise InvalidError(app_name(text) or "the file", issues)
     lines: dict[str, int] = {}
-    for node in as_app(text.value)["workflow"]["graph"]["nodes"]:
+    for node in _valid_app(text, "the file")["workflow"]["graph"]["nodes"]:
         if not is_note(node):
             for node_id in filter(None, (_text_or_empty(_operad_data(node).get("id")), node["id"])):
                 lines.setdefault(node_id, text.line(node, "id"))
@@ -179,7 +189,7 @@ def _text_or_empty(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _without_params(nodes: Sequence[Fields], plugins: Plugins) -> NodeGraph:
+def _without_params(nodes: Sequence[Fields]) -> NodeGraph:
     """Return the nodes without parameters, with Operad's ids; containers without a start node in the file get one."""
     dify_ids = [node["id"] for node in nodes]
     taken = set(dify_ids)
@@ -191,7 +201,7 @@ def _without_params(nodes: Sequence[Fields], plugins: Plugins) -> NodeGraph:
     specs = [
         NodeSpec(
             id=operad_ids[node["id"]],
-            type=_text_or_empty(_operad_data(node).get("type")) or read_type(node["data"], plugins),
+            type=_text_or_empty(_operad_data(node).get("type")) or read_type(node["data"]),
             parent=operad_ids.get(_parent(node), _parent(node)),
         )
         for node in nodes
@@ -208,7 +218,7 @@ def _without_params(nodes: Sequence[Fields], plugins: Plugins) -> NodeGraph:
             taken.add(start_id)
             specs.append(NodeSpec(id=start_id, type=f"{spec.type}-start", parent=spec.id, extra=absent_mark))
             edges.append(Edge(start_id, first_id, extra=absent_mark))
-    return _keep_ids(NodeGraph(nodes=specs, edges=edges), dify_ids, plugins)
+    return _keep_ids(NodeGraph(nodes=specs, edges=edges), dify_ids)
 
 
 def _parent(node: Fields) -> str:
@@ -220,10 +230,10 @@ def _parent(node: Fields) -> str:
     )
 
 
-def _keep_ids(graph: NodeGraph, dify_ids: Sequence[str], plugins: Plugins) -> NodeGraph:
+def _keep_ids(graph: NodeGraph, dify_ids: Sequence[str]) -> NodeGraph:
     """Keep the ids of the file in `extra` where `Writer` would give others."""
     for keep_all in (False, False, True):  # a kept id may change the others, so that all are kept in the end
-        ids = Writer(graph, plugins).ids
+        ids = Writer(graph).ids
         to_keep = {
             spec.id: dify_id
             for spec, dify_id in zip(graph.nodes, dify_ids, strict=False)
@@ -241,10 +251,10 @@ def _keep_ids(graph: NodeGraph, dify_ids: Sequence[str], plugins: Plugins) -> No
     return graph
 
 
-def _with_params(graph: NodeGraph, nodes: Sequence[Fields], plugins: Plugins) -> NodeGraph:
+def _with_params(graph: NodeGraph, nodes: Sequence[Fields]) -> NodeGraph:
     """Return a graph with the parameters of its nodes, read from their data."""
     datas = {spec.id: node["data"] for spec, node in zip(graph.nodes, nodes, strict=False)}
-    params = read_params(datas, Writer(graph, plugins))
+    params = read_params(datas, Writer(graph))
     kept_params = {spec.id: _operad_data(node).get("params") for spec, node in zip(graph.nodes, nodes, strict=False)}
     specs = [
         replace(spec, params=apply_difference(params[spec.id][1], kept_params[spec.id])) if spec.id in params else spec
@@ -289,11 +299,9 @@ def _port(handle: Any, ports: Mapping[str, int]) -> int:
     return ports.get(handle, number)
 
 
-def _with_extra(
-    graph: NodeGraph, nodes: Sequence[Fields], links: Sequence[Fields], rest_of_file: Fields, plugins: Plugins
-) -> NodeGraph:
+def _with_extra(graph: NodeGraph, nodes: Sequence[Fields], links: Sequence[Fields], rest_of_file: Fields) -> NodeGraph:
     """Keep the values of the file that `Writer` would not write by itself, as differences in `extra`."""
-    writer = Writer(graph, plugins)
+    writer = Writer(graph)
     data_of = {written.spec.id: node["data"] for written, node in zip(writer.nodes, nodes, strict=False)}
     extras: dict[str, Fields] = {}
     for written, node in zip(writer.nodes, nodes, strict=False):
@@ -303,11 +311,11 @@ def _with_extra(
             "envelope": change(written.envelope, envelope),
         }
         extras[written.spec.id] = {key: value for key, value in changes.items() if value is not None}
-    specs = [_node_with_extra(spec, extras.get(spec.id, {})) for spec in graph.nodes]
+    specs = [_with_data(spec, extras.get(spec.id, {})) for spec in graph.nodes]
     absent_count = len(graph.edges) - len(links)
     no_links: list[Any] = [None] * absent_count
     edges = [
-        _edge_with_extra(edge, None if link is None else change(made, link))
+        edge if link is None else _with_data(edge, {"edge": edge_change} if (edge_change := change(made, link)) else {})
         for edge, made, link in zip(graph.edges, writer.edges(data_of), [*no_links, *links], strict=True)
     ]
     changes = {
@@ -326,10 +334,7 @@ def _dependency_change(needed: list[Fields], given: Any) -> Fields | None:
     return {"was": needed, "is": given} if given is not None else {"was": needed}
 
 
-def _node_with_extra(spec: NodeSpec, added: Fields) -> NodeSpec:
-    data = {**spec.extra.get(EXTRA, {}), **added}
-    return replace(spec, extra={EXTRA: data}) if data else spec
-
-
-def _edge_with_extra(edge: Edge, edge_change: Any) -> Edge:
-    return edge if edge_change is None else replace(edge, extra={EXTRA: {"edge": edge_change}})
+def _with_data(owner: _Owner, added: Fields) -> _Owner:
+    """Return a node or an edge with more data of the file in `extra`."""
+    data = {**kept(owner.extra), **added}
+    return replace(owner, extra={EXTRA: data}) if data else owner

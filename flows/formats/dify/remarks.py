@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from operad.flows.formats.dify.fields import ANY_NODE, AROUND, EDGE, FILE, NODES
 from operad.flows.formats.dify.in_workflow import selectors_named
 from operad.flows.formats.dify.nodes.tools import plain_value, tool_type
-from operad.flows.formats.dify.plugins import Plugins
+from operad.flows.formats.dify.plugins import TOOLS
 from operad.flows.formats.dify.read import is_note
 from operad.flows.formats.dify.write import EXTRA, Writer, read_type, values_of
 from operad.flows.formats.fields import Declared, Owner, Remark, Use, remarks_on
@@ -17,18 +17,13 @@ from operad.operators.node import ERROR_TYPE
 from operad.operators.variables import Selector
 
 
-def remarks_of(graph: NodeGraph, plugins: Plugins) -> Iterator[Remark]:
-    """Yield the remarks on a workflow that was read from a Dify file; none for any other.
-
-    Args:
-        graph: The workflow.
-        plugins: The plugins and models of node types in Dify.
-    """
+def remarks_of(graph: NodeGraph) -> Iterator[Remark]:
+    """Yield the remarks on a workflow that was read from a Dify file; none for any other."""
     if any(EXTRA in each.extra for each in (graph, *graph.nodes, *graph.edges)):
-        operad_ids = {dify_id: operad_id for operad_id, dify_id in Writer(graph, plugins).ids.items()}
+        operad_ids = {dify_id: operad_id for operad_id, dify_id in Writer(graph).ids.items()}
         standing = graph.runnable.left_out
         yield from (Owner(node_id).remark("edges", Declared(Use.NOTE, _NO_PATH)) for node_id in sorted(standing))
-        remarks = remarks_on_values(values_of(graph, plugins), plugins, operad_ids)
+        remarks = remarks_on_values(values_of(graph), operad_ids)
         yield from (remark for remark in remarks if remark.node not in standing)
         read = {each for spec in graph.nodes for each in selectors_named(spec.params)}
         for spec in graph.nodes:
@@ -41,12 +36,11 @@ _NO_PATH = "no path leads to this node from the start, and it does not run"
 _OTHER_NAMES = "is the name of Operad's error, such as CodeError or FetchError, not Dify's; compare error_message"
 
 
-def remarks_on_values(root: Fields, plugins: Plugins, ours: Mapping[str, str] | None = None) -> Iterator[Remark]:
+def remarks_on_values(root: Fields, ours: Mapping[str, str] | None = None) -> Iterator[Remark]:
     """Yield the remarks on the values of a file.
 
     Args:
         root: The values.
-        plugins: The plugins and models of node types in Dify.
         ours: Operad's ids of nodes by those of the file; only ids that differ.
     """
     ours = ours or {}
@@ -54,26 +48,26 @@ def remarks_on_values(root: Fields, plugins: Plugins, ours: Mapping[str, str] | 
     nodes = [node for node in each_of(graph.get("nodes")) if not is_note(node)]
     yield from remarks_on(root, FILE, Owner())
     for node in nodes:
-        yield from _node_remarks(node, plugins, ours)
+        yield from _node_remarks(node, ours)
     for edge in each_of(graph.get("edges")):
         target = text_of(edge.get("target"))
         yield from remarks_on(edge, EDGE, Owner(ours.get(target, target), "its edge"), Use.NOTE)
 
 
-def _node_remarks(node: Fields, plugins: Plugins, operad_ids: Mapping[str, str]) -> Iterator[Remark]:
+def _node_remarks(node: Fields, operad_ids: Mapping[str, str]) -> Iterator[Remark]:
     data = fields_of(node.get("data"))
     owner = _owner(node, operad_ids)
-    kind = read_type(data, plugins)
+    kind = read_type(data)
     yield from remarks_on(node, AROUND, owner, Use.NOTE)
-    if kind in plugins.tools:
-        yield from _tool_remarks(data, owner, plugins)
+    if kind in TOOLS:
+        yield from _tool_remarks(data, owner)
     elif kind in NODES:  # the check reports other types, which do not run
         yield from remarks_on(data, ANY_NODE | NODES[kind], owner)
 
 
-def _tool_remarks(data: Fields, owner: Owner, plugins: Plugins) -> Iterator[Remark]:
+def _tool_remarks(data: Fields, owner: Owner) -> Iterator[Remark]:
     """Yield the remarks on a tool that does the work of a node type of Operad."""
-    tool = plugins.tools[tool_type(data, plugins)]
+    tool = TOOLS[tool_type(data)]
     settings = {key: plain_value(each) for key, each in fields_of(data.get("tool_configurations")).items()}
     is_default = all(value in (None, "") or tool.settings.get(key) == value for key, value in settings.items())
     known = {**data, "tool_configurations": {} if is_default else settings}

@@ -16,13 +16,13 @@ from operad.flows.formats.dify.layout import Place, places
 from operad.flows.formats.dify.names import STARTS, Names, dify_ids
 from operad.flows.formats.dify.nodes import MAPPED, handles
 from operad.flows.formats.dify.nodes.failure import read_failure, write_failure
-from operad.flows.formats.dify.nodes.node_mapping import NodeContext, NodeMapping
+from operad.flows.formats.dify.nodes.node_mapping import NodeContext
 from operad.flows.formats.dify.nodes.sources import http_type
-from operad.flows.formats.dify.nodes.tools import of_tool, tool_type
+from operad.flows.formats.dify.nodes.tools import tool_type
 from operad.flows.formats.dify.overlay import apply_difference, change
-from operad.flows.formats.dify.plugins import Plugins
-from operad.flows.formats.kinds import Kinds
+from operad.flows.formats.dify.plugins import needed_plugin
 from operad.flows.formats.shapes import Fields, fields_of, list_of
+from operad.flows.formats.variable_types import VariableTypes
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
 VERSION = "0.4.0"
@@ -92,20 +92,14 @@ class Written:
 class Writer:
     """Writer of one workflow.
 
-    Args:
-        graph: The workflow.
-        plugins: The plugins and models of node types in Dify.
-
     Attributes:
         specs: The nodes that are nodes in Dify, each id once.
-        plugins: The plugins and models of node types in Dify.
         ids: Dify's ids of the nodes, by Operad's.
         names: The translation of references.
     """
 
-    def __init__(self, graph: NodeGraph, plugins: Plugins) -> None:
+    def __init__(self, graph: NodeGraph) -> None:
         self._graph = graph
-        self.plugins = plugins
         by_id = graph.by_id
         self.specs = [spec for spec in graph.nodes if spec.type != CONVERSATION and by_id[spec.id] is spec]
         kept_ids = {spec.id: kept(spec.extra).get("id") for spec in self.specs}
@@ -114,7 +108,7 @@ class Writer:
         )
         types = {spec.id: spec.type for spec in self.specs}
         self.names = Names(self.ids, types)
-        self._kinds = Kinds(graph)
+        self._kinds = VariableTypes(graph)
         self._handles_of: dict[str, Sequence[str]] = {}
         self._types = types
         self._parents = {spec.id: spec.parent for spec in self.specs}
@@ -122,13 +116,7 @@ class Writer:
 
     def node_context(self, node_id: str) -> NodeContext:
         """Return the context of writing a node."""
-        return NodeContext(
-            self.ids[node_id], self.names, self._kinds.of, self.plugins, self._start_ids.get(node_id, "")
-        )
-
-    def mapping_of(self, kind: str) -> NodeMapping | None:
-        """Return the mapping of a node type; None for a type that Dify does not have."""
-        return of_tool(kind, self.plugins) if kind in self.plugins.tools else MAPPED.get(kind)
+        return NodeContext(self.ids[node_id], self.names, self._kinds.of, self._start_ids.get(node_id, ""))
 
     @cached_property
     def nodes(self) -> Sequence[Written]:
@@ -157,7 +145,7 @@ class Writer:
 
     def _node_data(self, spec: NodeSpec, number: int) -> Fields:
         """Return the data of a node; `number` counts the nodes of its type so far."""
-        mapping = self.mapping_of(spec.type)
+        mapping = MAPPED.get(spec.type)
         fields = fields_of(plain(spec.params))
         title = mapping.title if mapping else spec.type
         data: Fields = {
@@ -265,7 +253,7 @@ class Writer:
     @property
     def dependencies(self) -> list[Fields]:
         """Plugins that the nodes need, in the form of a file's dependencies."""
-        needed = sorted({self.plugins.needed(kind) for kind in self._types.values()} - {""})
+        needed = sorted({needed_plugin(kind) for kind in self._types.values()} - {""})
         return [
             {
                 "current_identifier": None,
@@ -299,11 +287,11 @@ def write_conversation(conversation: NodeSpec | None) -> list[Fields]:
 _COMMON_FIELDS = ("title", "type", "desc", "selected", "isInIteration", "isInLoop", "iteration_id", "loop_id", OWN)
 
 
-def read_type(data: Fields, plugins: Plugins) -> str:
+def read_type(data: Fields) -> str:
     """Return Operad's type of a node, from its data in Dify."""
     kind = str(data.get("type"))
     if kind == "tool":
-        return tool_type(data, plugins)
+        return tool_type(data)
     if kind == "http-request":
         return http_type(data)
     return "variable-aggregator" if kind == "variable-assigner" and "output_type" in data else kind
@@ -314,15 +302,15 @@ def read_params(datas: Mapping[str, Fields], writer: Writer) -> Mapping[str, tup
 
     Args:
         datas: The data of the nodes in Dify, by Operad's ids.
-        writer: The writer of the workflow, which knows the names, the types of variables and the plugins.
+        writer: The writer of the workflow, which knows the names and the types of variables.
     """
     writer.names.outside.clear()
     params: dict[str, tuple[str, Fields]] = {}
     # The start node comes last: values from outside of the graph that other nodes read become its inputs.
     for node_id in sorted(datas, key=lambda node_id: datas[node_id].get("type") == "start"):
         data = datas[node_id]
-        node_type = read_type(data, writer.plugins)
-        mapping = writer.mapping_of(node_type)
+        node_type = read_type(data)
+        mapping = MAPPED.get(node_type)
         if mapping is None:
             params[node_id] = node_type, {key: value for key, value in data.items() if key not in _COMMON_FIELDS}
         else:
@@ -334,14 +322,9 @@ def read_params(datas: Mapping[str, Fields], writer: Writer) -> Mapping[str, tup
     return params
 
 
-def values_of(graph: NodeGraph, plugins: Plugins) -> Fields:
-    """Return the values of the file of a workflow.
-
-    Args:
-        graph: The workflow.
-        plugins: The plugins and models of node types in Dify.
-    """
-    writer = Writer(graph, plugins)
+def values_of(graph: NodeGraph) -> Fields:
+    """Return the values of the file of a workflow."""
+    writer = Writer(graph)
     written_nodes = [written for written in writer.nodes if ABSENT not in kept(written.spec.extra)]
     node_values = [written.final for written in written_nodes]
     datas = {written.spec.id: final["data"] for written, final in zip(written_nodes, node_values, strict=True)}

@@ -38,29 +38,19 @@ parameters, ``'3'`` is a text and ``3`` a number.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-from operad.flows.formats.format import Format, content_of
-from operad.flows.formats.operad.plain import is_plain
+from operad.flows.formats.format import Format
 from operad.flows.formats.operad.read import Reader, document_of
 from operad.flows.formats.operad.write import dump
-from operad.flows.formats.yaml_over import merge_text
+from operad.flows.formats.plain import is_plain
+from operad.flows.formats.yaml_over import keep_text
 from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.document import MAX_BYTES
 from operad.runtime.values.errors import InvalidError, Issue
 
 
-def load(source: str | bytes | Path, name: str = "workflow") -> NodeGraph:
-    """Read a workflow.
-
-    Args:
-        source: The content, as text or bytes; or the path of a file.
-        name: The name of a workflow that has none.
-
-    Raises:
-        InvalidError: The content is not such a file; every issue is listed with its line.
-    """
-    return Reader(document_of(content_of(source), name)).graph(name)
+def _read(data: bytes, name: str) -> NodeGraph:
+    return Reader(document_of(data, name)).graph(name)
 
 
 def node_lines(data: bytes, name: str = "workflow") -> dict[str, int]:
@@ -82,7 +72,7 @@ def is_it(data: bytes) -> bool:
     )
 
 
-def losses(graph: NodeGraph) -> list[Issue]:
+def _losses(graph: NodeGraph) -> list[Issue]:
     """Return the values that are not kept exactly: those that JSON does not have."""
     of_workflow = [("what is extra of the workflow", "", graph.extra)]
     of_nodes = [
@@ -115,15 +105,15 @@ def dump_over(graph: NodeGraph, old: bytes) -> bytes:
     fresh = dump(graph)
     try:
         old_text = dump(load(old, graph.name), on_one_line=False)
-        new_text = dump(graph, on_one_line=False)
-        text = merge_text(old.decode("utf-8"), old_text.decode(), new_text.decode(), fresh.decode())
-        is_same = text is not None and load(text.encode(), graph.name) == load(fresh, graph.name)
-    except (InvalidError, UnicodeDecodeError):
+    except InvalidError:
         return fresh
-    return text.encode() if text is not None and is_same else fresh
+    new_text = dump(graph, on_one_line=False)
+    return keep_text(old, old_text, new_text, fresh, lambda data: load(data, graph.name))
 
 
-OPERAD = Format("operad", ".operad.yaml", is_it, load, dump, losses, lines=node_lines, dump_over=dump_over)
+OPERAD = Format("operad", ".operad.yaml", is_it, _read, dump, _losses, lines=node_lines, dump_over=dump_over)
 """Format of Operad's own YAML of typed nodes."""
+
+load, losses = OPERAD.load, OPERAD.losses
 
 __all__ = ["OPERAD", "dump", "dump_over", "is_it", "load", "losses", "node_lines"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from operad.flows.formats.json_text import read_text
 from operad.flows.formats.operad.keys import EDGE, ELSE, OWN, TOP, else_port
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.named_params import positional
@@ -20,14 +21,8 @@ def document_of(data: bytes, name: str) -> Document:
     Raises:
         InvalidError: The file is too large, not UTF-8, empty, or not YAML.
     """
-    if len(data) > MAX_BYTES:
-        raise InvalidError(name, [Issue("size", f"has {len(data):,} bytes; the maximum is {MAX_BYTES:,}")])
     try:
-        return parse_document(data.decode("utf-8-sig"), name)
-    except UnicodeDecodeError as error:
-        raise InvalidError(
-            name, [Issue("format", f"is not text in UTF-8: {error.reason} at byte {error.start}")]
-        ) from error
+        return parse_document(read_text(data, name, MAX_BYTES), name)
     except InputError as error:
         raise InvalidError(name, [Issue("format", "is empty; write workflow: and nodes:")]) from error
 

@@ -8,7 +8,6 @@ from typing import Any, cast
 import yaml
 
 from operad.flows.formats.operad.keys import ELSE, OWN, else_port
-from operad.flows.formats.operad.plain import plain
 from operad.flows.formats.operad.yaml_nodes import (
     MAX_LINE,
     fits,
@@ -19,6 +18,7 @@ from operad.flows.formats.operad.yaml_nodes import (
     text_node,
     value_node,
 )
+from operad.flows.formats.plain import plain
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.named_params import named
 from operad.operators.nodes import NODE_TYPES

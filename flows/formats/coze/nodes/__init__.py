@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from operad.flows.formats.coze.nodes.containers import CONTAINERS
 from operad.flows.formats.coze.nodes.flow import FLOW
 from operad.flows.formats.coze.nodes.models import MODELS
-from operad.flows.formats.coze.nodes.node_mapping import Kind
+from operad.flows.formats.coze.nodes.node_mapping import NodeMapping
 from operad.flows.formats.coze.nodes.values import VALUES
 
-KINDS: Mapping[str, Kind] = {**FLOW, **MODELS, **VALUES, **CONTAINERS}
+MAPPED: Mapping[str, NodeMapping] = {**FLOW, **MODELS, **VALUES, **CONTAINERS}
 """Mappings of the node types that Coze has, by Operad's type."""

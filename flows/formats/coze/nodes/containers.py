@@ -7,7 +7,7 @@ from typing import Any
 
 from operad.flows.formats.coze.inputs import input_of, literal
 from operad.flows.formats.coze.names import Names
-from operad.flows.formats.coze.nodes.node_mapping import Kind
+from operad.flows.formats.coze.nodes.node_mapping import NodeMapping
 from operad.flows.formats.shapes import Fields
 from operad.operators.nodes.containers import IterationParams, LoopParams
 
@@ -47,7 +47,7 @@ def _read_loop(given: Any, names: Names) -> Fields:
     return {"loop_count": int(given["loopCount"]["value"]["content"])}
 
 
-CONTAINERS: Mapping[str, Kind] = {
-    "iteration": Kind("batch", "icon-Batch-v2.jpg", _write_iteration, _read_iteration),
-    "loop": Kind("loop", "icon-Loop-v2.jpg", _write_loop, _read_loop),
+CONTAINERS: Mapping[str, NodeMapping] = {
+    "iteration": NodeMapping("batch", "icon-Batch-v2.jpg", _write_iteration, _read_iteration),
+    "loop": NodeMapping("loop", "icon-Loop-v2.jpg", _write_loop, _read_loop),
 }

@@ -8,7 +8,7 @@ from typing import Any
 from operad.flows.formats.coze.inputs import declared, input_of, operad_type
 from operad.flows.formats.coze.names import Names
 from operad.flows.formats.coze.nodes.conditions import read_condition, write_condition
-from operad.flows.formats.coze.nodes.node_mapping import Kind
+from operad.flows.formats.coze.nodes.node_mapping import NodeMapping
 from operad.flows.formats.shapes import Fields
 from operad.operators.nodes.flow import EndParams, IfElseParams, StartParams
 
@@ -53,8 +53,8 @@ def _read_if_else(given: Any, names: Names) -> Fields:
     return {"cases": cases}
 
 
-FLOW: Mapping[str, Kind] = {
-    "start": Kind("start", "icon-Start-v2.jpg", _write_start, _read_start),
-    "end": Kind("end", "icon-End-v2.jpg", _write_end, _read_end),
-    "if-else": Kind("condition", "icon-Condition-v2.jpg", _write_if_else, _read_if_else),
+FLOW: Mapping[str, NodeMapping] = {
+    "start": NodeMapping("start", "icon-Start-v2.jpg", _write_start, _read_start),
+    "end": NodeMapping("end", "icon-End-v2.jpg", _write_end, _read_end),
+    "if-else": NodeMapping("condition", "icon-Condition-v2.jpg", _write_if_else, _read_if_else),
 }

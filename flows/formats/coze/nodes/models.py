@@ -7,7 +7,7 @@ from typing import Any
 
 from operad.flows.formats.coze.inputs import by_name, coze_type, declared, input_of, literal, operad_type
 from operad.flows.formats.coze.names import Names
-from operad.flows.formats.coze.nodes.node_mapping import Kind
+from operad.flows.formats.coze.nodes.node_mapping import NodeMapping
 from operad.flows.formats.shapes import Fields
 from operad.operators.nodes.extractor import ExtractorParams
 from operad.operators.nodes.files import ImageParams
@@ -119,9 +119,9 @@ def _read_image(given: Any, names: Names) -> Fields:
     return {"prompt": names.text(given["prompt"]["prompt"], given.get("node_inputs"))}
 
 
-MODELS: Mapping[str, Kind] = {
-    "llm": Kind("llm", "icon-LLM-v2.jpg", _write_llm, _read_llm),
-    "parameter-extractor": Kind("llm", "icon-LLM-v2.jpg", _write_extractor, _read_extractor),
-    "question-classifier": Kind("intent", "icon-Intent-v2.jpg", _write_classifier, _read_classifier),
-    "text2image": Kind("image_generate", "icon-ImageGeneration-v2.jpg", _write_image, _read_image),
+MODELS: Mapping[str, NodeMapping] = {
+    "llm": NodeMapping("llm", "icon-LLM-v2.jpg", _write_llm, _read_llm),
+    "parameter-extractor": NodeMapping("llm", "icon-LLM-v2.jpg", _write_extractor, _read_extractor),
+    "question-classifier": NodeMapping("intent", "icon-Intent-v2.jpg", _write_classifier, _read_classifier),
+    "text2image": NodeMapping("image_generate", "icon-ImageGeneration-v2.jpg", _write_image, _read_image),
 }

@@ -9,7 +9,7 @@ from operad.flows.formats.coze.names import Names
 from operad.flows.formats.shapes import Fields
 
 
-class Kind(NamedTuple):
+class NodeMapping(NamedTuple):
     """Mapping of one node type.
 
     Attributes:

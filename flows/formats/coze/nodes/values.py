@@ -8,7 +8,7 @@ from typing import Any
 
 from operad.flows.formats.coze.inputs import declared, input_of, operad_type
 from operad.flows.formats.coze.names import Names
-from operad.flows.formats.coze.nodes.node_mapping import Kind
+from operad.flows.formats.coze.nodes.node_mapping import NodeMapping
 from operad.flows.formats.shapes import Fields
 from operad.operators.nodes.http import HttpParams
 from operad.operators.nodes.values import AggregatorParams, CodeParams, TemplateParams
@@ -96,9 +96,9 @@ def _read_http(given: Any, names: Names) -> Fields:
     return {"url": names.selector({"path": found[2], "ref_node": found[1]})}
 
 
-VALUES: Mapping[str, Kind] = {
-    "code": Kind("code", "icon-Code-v2.jpg", _write_code, _read_code),
-    "template-transform": Kind("text", "icon-StrConcat-v2.jpg", _write_template, _read_template),
-    "variable-aggregator": Kind("variable_merge", "VariableMerge-icon.jpg", _write_aggregator, _read_aggregator),
-    "http-request": Kind("http", "icon-HTTP.png", _write_http, _read_http),
+VALUES: Mapping[str, NodeMapping] = {
+    "code": NodeMapping("code", "icon-Code-v2.jpg", _write_code, _read_code),
+    "template-transform": NodeMapping("text", "icon-StrConcat-v2.jpg", _write_template, _read_template),
+    "variable-aggregator": NodeMapping("variable_merge", "VariableMerge-icon.jpg", _write_aggregator, _read_aggregator),
+    "http-request": NodeMapping("http", "icon-HTTP.png", _write_http, _read_http),
 }

@@ -15,12 +15,12 @@ from operad.flows.formats.dify.nodes.flow import FLOW
 from operad.flows.formats.dify.nodes.models import MODELS
 from operad.flows.formats.dify.nodes.node_mapping import NodeMapping
 from operad.flows.formats.dify.nodes.sources import SOURCES
-from operad.flows.formats.dify.nodes.tools import TOOL
+from operad.flows.formats.dify.nodes.tools import TOOL_NODES
 from operad.flows.formats.dify.nodes.values import VALUES
 from operad.flows.formats.shapes import Fields, each_of, text_of
 
-MAPPED: Mapping[str, NodeMapping] = {**FLOW, **AGENTS, **MODELS, **VALUES, **CONTAINERS, **SOURCES, **TOOL}
-"""Mappings of the node types that Dify has, too, except those that are tools there (`Plugins.tools`)."""
+MAPPED: Mapping[str, NodeMapping] = {**FLOW, **AGENTS, **MODELS, **VALUES, **CONTAINERS, **SOURCES, **TOOL_NODES}
+"""Mappings of the node types that Dify has, too, some of them as tools."""
 
 
 def handles(data: Fields) -> list[str]:

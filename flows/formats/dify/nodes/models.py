@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from operad.flows.formats.dify.nodes.node_mapping import NodeContext, NodeMapping, convert_fields
+from operad.flows.formats.dify.plugins import DEFAULT_MODELS
 from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, list_of, pairs_of, text_of, texts_of
 from operad.operators.nodes.models import CONTEXT, SAMPLING
 from operad.operators.variables import Selector
 
 
 def _model(kind: str, params: Fields, node_context: NodeContext) -> Fields:
-    model = node_context.plugins.models.get(kind)
+    model = DEFAULT_MODELS.get(kind)
     name, sampling = params.get("model_name"), params.get("sampling")
     default_sampling = dict(model.params) if model and not name else {}
     return {
@@ -25,7 +26,7 @@ def _model(kind: str, params: Fields, node_context: NodeContext) -> Fields:
 
 def _read_model(kind: str, data: Fields, node_context: NodeContext) -> Fields:
     """Return the parameters for the model of a node; empty if it is the default model with its default settings."""
-    model, default = fields_of(data.get("model")), node_context.plugins.models.get(kind)
+    model, default = fields_of(data.get("model")), DEFAULT_MODELS.get(kind)
     name, params = model.get("name"), fields_of(model.get("completion_params"))
     if default and name == default.name and params == dict(default.params):
         return {}

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from operad.flows.formats.dify.names import Names
-from operad.flows.formats.dify.plugins import Plugins
 from operad.flows.formats.shapes import Fields, list_of
 from operad.operators.variables import Selector, VariableType
 
@@ -23,14 +22,12 @@ class NodeContext:
         id: Dify's id of the node.
         names: The translation of references.
         type_of: Function that returns the type of a variable.
-        plugins: The plugins and models of node types in Dify.
         start_id: Dify's id of the start node inside the container; empty for other nodes.
     """
 
     id: str
     names: Names
     type_of: Callable[[Selector], VariableType]
-    plugins: Plugins
     start_id: str = ""
 
     def kind(self, selector: Any) -> str:

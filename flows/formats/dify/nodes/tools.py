@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from operad.flows.formats.dify.nodes.node_mapping import NodeContext, NodeMapping, unchanged
-from operad.flows.formats.dify.plugins import Plugins
+from operad.flows.formats.dify.plugins import TOOLS, Tool
 from operad.flows.formats.shapes import Fields, fields_of, is_selector, text_of
 from operad.operators.variables import Selector
 
@@ -50,9 +50,8 @@ def plain_value(given: Any) -> Any:
     return fields_of(given).get("value") if isinstance(given, dict) else given
 
 
-def of_tool(kind: str, plugins: Plugins) -> NodeMapping:
+def _of_tool(kind: str, tool: Tool) -> NodeMapping:
     """Return the mapping of a node type to a tool."""
-    tool = plugins.tools[kind]
     choice_param = next(iter(re.findall(r"\{(\w+)\}", tool.name)), "")
 
     def write(params: Fields, node_context: NodeContext) -> Fields:
@@ -79,15 +78,18 @@ def of_tool(kind: str, plugins: Plugins) -> NodeMapping:
     return NodeMapping(tool.label, write, read, "tool")
 
 
-def tool_type(data: Fields, plugins: Plugins) -> str:
+def tool_type(data: Fields) -> str:
     """Return the node type whose work a tool does; ``tool`` for any other tool."""
     provider = text_of(data.get("provider_id") or data.get("provider_name")).rpartition("/")[2]
     name = text_of(data.get("tool_name"))
-    for kind, tool in plugins.tools.items():
+    for kind, tool in TOOLS.items():
         pattern = re.sub(r"\\\{\w+\\\}", "[a-z]+", re.escape(tool.name))
         if provider == tool.provider.rpartition("/")[2] and re.fullmatch(pattern, name):
             return kind
     return "tool"
 
 
-TOOL: Mapping[str, NodeMapping] = {"tool": NodeMapping("Tool", _write_tool, _read_tool)}
+TOOL_NODES: Mapping[str, NodeMapping] = {
+    "tool": NodeMapping("Tool", _write_tool, _read_tool),
+    **{kind: _of_tool(kind, tool) for kind, tool in TOOLS.items()},
+}

@@ -1,6 +1,7 @@
 """What a check of a ComfyUI workflow finds."""
 
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -94,7 +95,9 @@ def test_the_nodes_of_a_cycle_are_named():
     data = {str(number): {"class_type": "A", "inputs": {"x": [str(number % 3 + 1), 0]}} for number in (1, 2, 3)}
     (issue,) = check(load(json.dumps(data).encode()), Definitions())
     assert issue.code == "cycle"
-    assert sorted(issue.message.rpartition(": ")[2].split(" → ")[1:]) == ["1", "2", "3"]
+    around = issue.message.rpartition(": ")[2].split(" → ")
+    assert sorted(around[1:]) == ["1", "2", "3"]
+    assert set(pairwise(around)) == {("2", "1"), ("3", "2"), ("1", "3")}
 
 
 def test_variables_must_be_assigned_before():

@@ -18,7 +18,7 @@ from operad.flows.formats import chat2workflow
 from operad.flows.formats.coze import COZE, MAX_FILES, dump, is_it, load, losses
 from operad.flows.formats.coze.layout import places
 from operad.flows.formats.coze.names import normal_text
-from operad.flows.formats.coze.nodes import KINDS
+from operad.flows.formats.coze.nodes import MAPPED
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.runtime.values.errors import InvalidError
@@ -99,7 +99,7 @@ def test_every_type_comes_back_the_same(node_type):
     node = NodeSpec("2", node_type.type, dict(node_type.example))
     graph = NodeGraph([START, node, END], [Edge("1", "2"), Edge("2", "9")], "one")
     assert load(dump(graph)) == graph
-    if node_type.type not in KINDS:
+    if node_type.type not in MAPPED:
         assert flow_of(dump(graph))["nodes"][1]["type"] == "plugin"
 
 

@@ -125,7 +125,7 @@ def test_what_nobody_would_write_has_a_place(graph, line):
         ("", [("format", "")]),
         ("- 1", [("shape", "f.yaml")]),
         ("nodes: [\n", [("yaml", "f.yaml:2:1")]),
-        (b"\xff\xfe\x00", [("format", "")]),
+        (b"\xff\xfe\x00", [("format", "byte 0")]),
         ("nodes: \x01", [("yaml", "f.yaml")]),
         ("nodes: {1: {type: !!bool maybe}}", [("tag", "f.yaml:1")]),
     ],

@@ -89,7 +89,7 @@ def test_another_workflow_is_written_with_what_is_lost():
     )
     assert dump(graph).decode() == "Node:\n1: llm\n2: two lines\nEdge: (START,1) (1,2)"
     assert [issue.where for issue in losses(graph)] == ["", "s", "s", "x", "x", "x", "t", "t", "t", "x → t", "t → gone"]
-    assert WORFBENCH.losses is losses
+    assert WORFBENCH.losses == losses
 
 
 def test_mutated_texts_are_read_or_refused():

@@ -239,7 +239,7 @@ def test_workflows_of_ours_have_no_remarks():
     ]
     graph = NodeGraph(nodes)
     assert remarks_of(graph) == []
-    assert [each for each in remarks_on_values(values_of(graph), dify.BENCHMARK) if each.lossy] == []
+    assert [each for each in remarks_on_values(values_of(graph)) if each.lossy] == []
 
 
 def test_a_summary_names_fields_by_node():
@@ -325,7 +325,7 @@ def test_what_we_write_for_other_platforms_loses_nothing_here(shared_data):
                 continue
             if check(graph, NODE_TYPES):
                 continue
-            told = [*remarks_on_values(values_of(graph), dify.BENCHMARK), *remarks_of(coze.load(coze.dump(graph)))]
+            told = [*remarks_on_values(values_of(graph)), *remarks_of(coze.load(coze.dump(graph)))]
             assert [each for each in told if each.lossy] == []
             assert {each.field for each in told} <= {"model"}
             count["files"] += 1

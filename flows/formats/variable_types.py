@@ -17,12 +17,8 @@ MAX_STEPS = 50
 """Maximum number of nodes that determine the type of a variable, one by another."""
 
 
-class Kinds:
-    """Lookup of the types of variables.
-
-    Args:
-        graph: The workflow.
-    """
+class VariableTypes:
+    """Lookup of the types of variables."""
 
     def __init__(self, graph: NodeGraph) -> None:
         self._by_id = graph.by_id
