@@ -52,7 +52,16 @@ Answers: TypeAlias = (
 )
 """Function, generic in the type of its answers; that of a generator is the text that it yields."""
 
-Body: TypeAlias = "Step[T] | Executable | Callable[..., Awaitable[T]] | Callable[..., T]"
+Awaited: TypeAlias = "Step[T] | Callable[..., Awaitable[T]]"
+"""Operator, workflow or asynchronous function, generic in the type of its answers.
+
+It and `Plain` are in overloads of their own, because mypy infers no type of answers from a union of all.
+"""
+
+Plain: TypeAlias = Callable[..., T]
+"""Function, generic in the type of its answers."""
+
+Body: TypeAlias = "Awaited[T] | Executable | Plain[T]"
 """Something that runs for an input: an operator, a workflow or a function; generic in the type of its answers."""
 
 Streaming: TypeAlias = "Callable[..., AsyncIterator[str] | Iterator[str]]"

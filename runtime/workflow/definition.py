@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, cast, get_args, overload
 
-from typing_extensions import TypedDict, TypeVar, Unpack
+from typing_extensions import TypeVar, Unpack
 
 from operad.runtime.graph.build import Build
 from operad.runtime.graph.call import Executable
@@ -17,9 +17,10 @@ from operad.runtime.graph.chart import chart
 from operad.runtime.graph.edges import (
     After,
     AnswerPath,
-    Body,
+    Awaited,
     Chain,
     Function,
+    Plain,
     Port,
     Step,
     Streaming,
@@ -41,25 +42,16 @@ from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.function_evaluator import FunctionEvaluator
 from operad.runtime.workflow.nested import Within
 from operad.runtime.workflow.setting import setting
+from operad.runtime.workflow.workflow_arguments import AddOptions, AnyOptions, FailOptions, KeepOptions
 
 if TYPE_CHECKING:
     from operad.runtime.workflow.map import Map
-    from operad.runtime.workflow.map_items import ItemError, OnError
+    from operad.runtime.workflow.map_items import ItemError
 
 T = TypeVar("T", default=Any, covariant=True)
 U = TypeVar("U")
 
-
-class _AddOptions(TypedDict, total=False):
-    join: Join | None
-    policy: Policy | None
-
-
-class _MapOptions(TypedDict, total=False):
-    id: str
-    after: After
-    concurrency: int
-    policy: Policy | None
+Over = str | AnswerPath
 
 
 class Definition(Step[T]):
@@ -91,11 +83,13 @@ class Definition(Step[T]):
         return self.name
 
     @overload
-    def add(self, step: Streaming, after: After = (), **options: Unpack[_AddOptions]) -> Step[str]: ...
+    def add(self, step: Awaited[U], after: After = (), **options: Unpack[AddOptions]) -> Step[U]: ...
     @overload
-    def add(self, step: Body[U], after: After = (), **options: Unpack[_AddOptions]) -> Step[U]: ...
+    def add(self, step: Streaming, after: After = (), **options: Unpack[AddOptions]) -> Step[str]: ...
     @overload
-    def add(self, step: Any, after: After = (), **options: Unpack[_AddOptions]) -> Any: ...
+    def add(self, step: Plain[U], after: After = (), **options: Unpack[AddOptions]) -> Step[U]: ...
+    @overload
+    def add(self, step: Any, after: After = (), **options: Unpack[AddOptions]) -> Any: ...
     def add(self, step: Any, after: After = (), *, join: Join | None = None, policy: Policy | None = None) -> Any:
         """Add an operator after others.
 
@@ -128,22 +122,15 @@ class Definition(Step[T]):
         return cast("Any", step)
 
     @overload
-    def map(
-        self, each: Streaming, over: str | AnswerPath, *, on_error: OnError = "fail", **options: Unpack[_MapOptions]
-    ) -> Map[Any]: ...
+    def map(self, each: Awaited[U], over: Over, **options: Unpack[FailOptions]) -> Map[U]: ...
     @overload
-    def map(
-        self,
-        each: Body[U],
-        over: str | AnswerPath,
-        *,
-        on_error: Literal["fail", "skip"] = "fail",
-        **options: Unpack[_MapOptions],
-    ) -> Map[U]: ...
+    def map(self, each: Awaited[U], over: Over, **options: Unpack[KeepOptions]) -> Map[U | ItemError]: ...
     @overload
-    def map(
-        self, each: Body[U], over: str | AnswerPath, *, on_error: OnError, **options: Unpack[_MapOptions]
-    ) -> Map[U | ItemError]: ...
+    def map(self, each: Streaming | Executable, over: Over, **options: Unpack[AnyOptions]) -> Map[Any]: ...
+    @overload
+    def map(self, each: Plain[U], over: Over, **options: Unpack[FailOptions]) -> Map[U]: ...
+    @overload
+    def map(self, each: Plain[U], over: Over, **options: Unpack[KeepOptions]) -> Map[U | ItemError]: ...
     def map(
         self,
         each: Any,

@@ -156,7 +156,8 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         """Return the names of the parameters that take inputs of the job; None if a parameter takes all inputs."""
         takes_all = any(parameter.special == "job" for parameter in self._parameters)
         if is_first:
-            takes_all = takes_all or self._others is not None or (len(self._free) == 1 and self._free[0].takes_fields)
+            takes_all = takes_all or self._others is not None or any(each.may_be_job for each in self._free)
+            takes_all = takes_all or (len(self._free) == 1 and self._free[0].takes_fields)
         return None if takes_all else [parameter.name for parameter in self._free if is_first]
 
     def streams_answer(self, reasoner: Reasoner) -> bool:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict, deque
 from collections.abc import AsyncIterable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, cast, overload
 
-from typing_extensions import TypeVar
+from typing_extensions import TypedDict, TypeVar, Unpack
 
 from operad.runtime.events import current_scope
 from operad.runtime.graph.call import Executable, OperatorCall
-from operad.runtime.graph.edges import AnswerPath, Body, Chain, Function, Streaming, check_step, is_executable
+from operad.runtime.graph.edges import (
+    AnswerPath,
+    Awaited,
+    Body,
+    Chain,
+    Function,
+    Plain,
+    Streaming,
+    check_step,
+    is_executable,
+)
 from operad.runtime.graph.operator import BaseOperator, refusing_jobs
 from operad.runtime.policies.policy import check_positive
 from operad.runtime.values.arguments import known_arguments, short_repr
@@ -20,7 +28,7 @@ from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.list_types import declared, fault_in_list
-from operad.runtime.workflow.map_items import Calls, ItemError, OnError, for_each
+from operad.runtime.workflow.map_items import Calls, ItemError, OnError, OwnResults, as_json, for_each
 from operad.runtime.workflow.nested import contains, items_in, plain_reader
 from operad.runtime.workflow.parameters import before_own, is_item
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
@@ -28,10 +36,26 @@ from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 T = TypeVar("T", default=Any)
 U = TypeVar("U")
 
-_as_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
-
 Items = Callable[[Job], "Iterable[Any] | AsyncIterable[Any]"]
 """Function that takes a job and returns or generates the items."""
+
+
+class _Options(TypedDict, total=False):
+    over: str | AnswerPath | Items | None
+    concurrency: int
+    collect: bool
+
+
+class _Fail(_Options, total=False):
+    on_error: Literal["fail", "skip"]
+
+
+class _Keep(_Options):
+    on_error: OnError
+
+
+class _Any(_Options, total=False):
+    on_error: OnError
 
 
 class Map(BaseOperator[list[T]], Generic[T]):
@@ -81,39 +105,48 @@ class Map(BaseOperator[list[T]], Generic[T]):
 
     @overload
     def __init__(
-        self: Map[Any],
-        id: str = "",
-        body: Streaming | None = None,
-        *,
-        each: Streaming | None = None,
-        over: str | AnswerPath | Items | None = None,
-        concurrency: int = 8,
-        on_error: OnError = "fail",
-        collect: bool = True,
-    ) -> None: ...
-    @overload
-    def __init__(
         self: Map[U],
         id: str = "",
-        body: Body[U] | None = None,
+        body: Awaited[U] | None = None,
         *,
-        each: Body[U] | None = None,
-        over: str | AnswerPath | Items | None = None,
-        concurrency: int = 8,
-        on_error: Literal["fail", "skip"] = "fail",
-        collect: bool = True,
+        each: Awaited[U] | None = None,
+        **options: Unpack[_Fail],
     ) -> None: ...
     @overload
     def __init__(
         self: Map[U | ItemError],
         id: str = "",
-        body: Body[U] | None = None,
+        body: Awaited[U] | None = None,
         *,
-        each: Body[U] | None = None,
-        over: str | AnswerPath | Items | None = None,
-        concurrency: int = 8,
-        on_error: OnError,
-        collect: bool = True,
+        each: Awaited[U] | None = None,
+        **options: Unpack[_Keep],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Map[Any],
+        id: str = "",
+        body: Streaming | Executable | None = None,
+        *,
+        each: Streaming | Executable | None = None,
+        **options: Unpack[_Any],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Map[U],
+        id: str = "",
+        body: Plain[U] | None = None,
+        *,
+        each: Plain[U] | None = None,
+        **options: Unpack[_Fail],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Map[U | ItemError],
+        id: str = "",
+        body: Plain[U] | None = None,
+        *,
+        each: Plain[U] | None = None,
+        **options: Unpack[_Keep],
     ) -> None: ...
 
     gives_items = True
@@ -237,7 +270,7 @@ class Map(BaseOperator[list[T]], Generic[T]):
                 cancelled and have ended.
         """
         before = tuple(before_own(call.messages, current_scope()))
-        own = _OwnResults(call.messages[len(before) :])
+        own = OwnResults(call.messages[len(before) :])
         over: tuple[str, ...] = ()
         if self._source:
             items = self._source(call.job)
@@ -294,7 +327,7 @@ class Map(BaseOperator[list[T]], Generic[T]):
         return read
 
     def _message(self, job: Job, item: Any, index: int, over: tuple[str, ...]) -> WorkflowMessage:
-        text = item if isinstance(item, str) else _as_json(item)
+        text = item if isinstance(item, str) else as_json(item)
         return WorkflowMessage.of_text(text, self._id, job.id, outputs={"item": item, "index": index}, over=over)
 
     def _items(self, job: Job, before: Sequence[WorkflowMessage]) -> Sequence[Any]:
@@ -368,29 +401,6 @@ def _place_of(items: Sequence[Any], job: Job, before: Sequence[WorkflowMessage])
     )
     inputs = ((name,) for name, value in job.inputs.items() if value is items)
     return next(outputs, None) or next(inputs, ())
-
-
-class _OwnResults:
-    """Earlier results of a blamed map, by item; equal items have their results in the order of the list.
-
-    Args:
-        own: The earlier messages of the map, each followed by the verdict on it.
-    """
-
-    def __init__(self, own: Sequence[WorkflowMessage]) -> None:
-        self._rounds: list[tuple[Mapping[str, deque[WorkflowMessage]], WorkflowMessage]] = []
-        for message, verdict in zip(own[::2], own[1::2], strict=False):
-            results = defaultdict[str, deque[WorkflowMessage]](deque)
-            for part in message.parts if "items" in message.outputs else ():
-                results[_as_json(part.item)].append(part.changed(operator_id=message.operator_id))
-            # The verdict bears the result of the whole map, which is left out for the single item.
-            self._rounds.append((results, verdict.changed(scratchpad="", outputs={}, parts=())))
-
-    def take(self, item: Any) -> Iterator[WorkflowMessage]:
-        """Yield the next earlier results of an item, each followed by the verdict on the map."""
-        for results, verdict in self._rounds:
-            if found := results.get(_as_json(item)):
-                yield from (found.popleft(), verdict)
 
 
 def _as_workflow(body: Any) -> Workflow:

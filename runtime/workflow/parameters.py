@@ -29,9 +29,6 @@ from operad.runtime.workflow.nested import Within, plain_reader
 
 Special = Literal["job", "reasoner", "context"]
 
-_BLAMING = (WorkflowStatus.EXECUTION_ERROR, WorkflowStatus.INPUT_DATA_ERROR)
-"""Statuses of verdicts that blame operators, which run again; the second is that of a later part of a leader's job."""
-
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
@@ -81,6 +78,11 @@ class Parameter:
     def required(self) -> bool:
         """True if an answer is required."""
         return self.default is inspect.Parameter.empty and not self.optional
+
+    @property
+    def may_be_job(self) -> bool:
+        """True if the parameter is called ``job`` and has no annotation, as in ``lambda job: job.goal``."""
+        return self.name == "job" and self.output.type is None and self.default is inspect.Parameter.empty
 
     @property
     def takes_fields(self) -> bool:
@@ -311,6 +313,8 @@ def values_of_others(
 def values_from_job(free: Sequence[Parameter], job: Job, who: str, others: Parameter | None) -> dict[str, Any]:
     """Return the values for an operator without predecessors: job inputs by name, or the goal for one parameter.
 
+    A parameter ``job`` without an annotation gets the job itself, unless there is an input with this name.
+
     Args:
         free: The parameters that take answers.
         job: The job.
@@ -324,6 +328,9 @@ def values_from_job(free: Sequence[Parameter], job: Job, who: str, others: Param
     for parameter in free:
         if parameter.name in job.inputs:
             given: Any = job.inputs[parameter.name]
+        elif parameter.may_be_job:
+            values[parameter.name] = job
+            continue
         elif parameter.default is not inspect.Parameter.empty:
             continue
         elif len(free) == 1 and not job.inputs and (job.goal or not parameter.optional):
@@ -409,7 +416,7 @@ def before_own(
         before: Ids of the predecessors; by default those in the run.
     """
     for index, (message, verdict) in enumerate(pairwise(messages)):
-        if scope is not None and verdict.status in _BLAMING and not is_item(message):
+        if scope is not None and verdict.status is not WorkflowStatus.SUCCESS and not is_item(message):
             run: Any = scope.run  # a `Run`
             own_ids = scope.operators_around().difference(before or run.build.before.get(scope.operator_id, ()))
             if message.operator_id in own_ids:

@@ -1,16 +1,57 @@
-"""Checks of the arguments of `Workflow`."""
+"""Arguments of `Workflow` and of its methods `add` and `map`, and their checks."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from typing_extensions import TypedDict
 
 from operad.runtime.events.log import check_listener
-from operad.runtime.graph.edges import Step, is_executable
+from operad.runtime.graph.edges import After, Step, is_executable
+from operad.runtime.graph.schedule import Join
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.policies.limits import Limits
 from operad.runtime.policies.policy import Budget, Policy, check_positive
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue
+
+if TYPE_CHECKING:
+    from operad.runtime.workflow.map_items import OnError
+
+
+class AddOptions(TypedDict, total=False):
+    """Options of `Workflow.add`."""
+
+    join: Join | None
+    policy: Policy | None
+
+
+class MapOptions(TypedDict, total=False):
+    """Options of `Workflow.map`."""
+
+    id: str
+    after: After
+    concurrency: int
+    policy: Policy | None
+
+
+class FailOptions(MapOptions, total=False):
+    """Options of a map of which all items succeed, or failed ones are left out."""
+
+    on_error: Literal["fail", "skip"]
+
+
+class KeepOptions(MapOptions):
+    """Options of a map with an `ItemError` in the place of each failed item."""
+
+    on_error: OnError
+
+
+class AnyOptions(MapOptions, total=False):
+    """Options of a map whose type of results is unknown."""
+
+    on_error: OnError
+
 
 ROUNDS_WITH_EVALUATOR = 3
 """Default of `max_rounds` for a workflow that is given an evaluator."""

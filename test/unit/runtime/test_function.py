@@ -336,6 +336,21 @@ async def test_an_operator_without_others_before_it_gets_the_goal_or_the_inputs_
         await run(add, {"a": "one"})
 
 
+async def test_a_parameter_job_without_annotation_gets_the_job_unless_an_input_or_operator_has_this_name():
+    goal = operator(lambda job: job.goal, id="goal")
+    assert (await run(goal, "hello")).output == "hello"
+    assert (await run(goal, {"langauge": "fr"})).output == ""
+    assert (await run(operator(lambda job, name: f"{name} {list(job.inputs)}"), {"name": "a"})).text == "a ['name']"
+    assert (await run(operator(lambda job: job.upper()), {"job": "read"})).output == "READ"
+    assert (await run(goal >> operator(lambda job: job.upper(), id="shout"), "hello")).output == "HELLO"
+    with pytest.raises(OperatorError, match="'str' object has no attribute 'goal'"):
+        await run(operator(_annotated), "hello")
+
+
+def _annotated(job: str) -> str:
+    return job.goal  # type: ignore[attr-defined]
+
+
 def _greet(name: str = "Ada", language: str = "en") -> str:
     return f"{name} {language}"
 
