@@ -8,9 +8,10 @@ import email
 import email.policy
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from email.message import EmailMessage
 from importlib import import_module
 from pathlib import PurePath
-from typing import Any
+from typing import Any, cast
 
 from operad.operators.web.charset import text_codec
 from operad.runtime.knowledge.extract import need_extra
@@ -262,7 +263,7 @@ class _BoundedHeaders(email.policy.EmailPolicy):
         squares: The sum of the squares of the lengths of all headers so far.
     """
 
-    squares: list[int] = [0]
+    squares: list[int] = []  # noqa: RUF012 - each policy is given its own
 
     def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
         """Return name and value of a header."""
@@ -274,7 +275,8 @@ class _BoundedHeaders(email.policy.EmailPolicy):
 
 def _eml(data: bytes, suffix: str) -> Iterator[str]:
     """Yield the headers, names of attachments, and text of an email."""
-    message = email.message_from_bytes(data, policy=_BoundedHeaders(squares=[0]))
+    policy = cast("Any", _BoundedHeaders)(squares=[0])
+    message = cast("EmailMessage", email.message_from_bytes(data, policy=policy))
     for name in ("From", "To", "Cc", "Date", "Subject"):
         if message[name]:
             yield f"{name}: {message[name]}\n"
