@@ -119,7 +119,7 @@ def code_of(file: str, says: object, folder: Path, parts: Iterable[Named | Stdio
     descriptions = [f"{place} ({', '.join(names)})" for place, names in lines.items()]
     imported = [_description(each, folder) for each in modules.values() if each.data is not None]
     descriptions += [f"{place} (imported)" for place in imported if place not in lines]
-    descriptions += dict.fromkeys(f"command {server.where}" for server in servers.values())
+    descriptions += dict.fromkeys(_command_description(server) for server in servers.values())
     script_digests = [_script_digests(server, folder) for server in servers.values()]
     content = [
         says,
@@ -192,10 +192,17 @@ def _description(module: Module, folder: Path) -> str:
     return module.path.relative_to(folder).as_posix()
 
 
+def _command_description(server: StdioServer) -> str:
+    """Return the command line with its folder and the names of its variables, of which some, such as LD_PRELOAD, run code."""
+    folder = f", in {server.cwd}" if server.cwd else ""
+    variables = f", with {', '.join(server.env)}" if server.env else ""
+    return f"command {server.where}{folder}{variables}"
+
+
 def _script_digests(server: StdioServer, folder: Path) -> dict[str, str]:
-    """Return the digests of files beside the configuration that a command names, such as a script."""
+    """Return the digests of files beside the configuration that a command or its variables name, such as a script."""
     found: dict[str, str] = {}
-    for argument in (server.command, *server.args):
+    for argument in (server.command, *server.args, *server.env.values()):
         try:
             path = (folder / (server.cwd or "") / argument).resolve()
             if path.is_relative_to(folder) and path.is_file():

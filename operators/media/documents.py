@@ -8,10 +8,12 @@ import email
 import email.policy
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from email.message import EmailMessage
 from importlib import import_module
 from pathlib import PurePath
-from typing import Any
+from typing import Any, cast
 
+from operad.operators.web.charset import text_codec
 from operad.runtime.knowledge.extract import need_extra
 from operad.runtime.knowledge.folders import MAX_FILE_BYTES, too_large
 from operad.runtime.knowledge.readers import (
@@ -30,6 +32,9 @@ from operad.runtime.values.file import FileDescriptor
 
 MAX_DOCUMENT_CHARS = 10_000_000
 """Default for the maximum length of a document, in characters."""
+
+MAX_HEADER = 16_000
+"""Maximum length of a header of an email, in characters; of several long ones, of the root of the sum of squares."""
 
 _UNSUPPORTED_TEXT = {b"%PDF-": "a PDF document", b"{\\rtf": "an RTF document"}
 """First bytes of text-like types that are not supported."""
@@ -251,9 +256,27 @@ def html_as_markdown(text: str) -> str:
     return markdown("HtmlConverter", text.encode("utf-8", errors="replace"))
 
 
+class _BoundedHeaders(email.policy.EmailPolicy):
+    """Policy that refuses headers for which Python's parser, which takes quadratic time, would take minutes.
+
+    Attributes:
+        squares: The sum of the squares of the lengths of all headers so far.
+    """
+
+    squares: list[int] = []  # noqa: RUF012 - each policy is given its own
+
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        """Return name and value of a header."""
+        self.squares[0] += sum(map(len, sourcelines)) ** 2
+        if self.squares[0] > MAX_HEADER**2:
+            raise InputError(f"has headers of more than the maximum of about {MAX_HEADER:,} characters")
+        return super().header_source_parse(sourcelines)
+
+
 def _eml(data: bytes, suffix: str) -> Iterator[str]:
     """Yield the headers, names of attachments, and text of an email."""
-    message = email.message_from_bytes(data, policy=email.policy.default)
+    policy = cast("Any", _BoundedHeaders)(squares=[0])
+    message = cast("EmailMessage", email.message_from_bytes(data, policy=policy))
     for name in ("From", "To", "Cc", "Date", "Subject"):
         if message[name]:
             yield f"{name}: {message[name]}\n"
@@ -262,6 +285,8 @@ def _eml(data: bytes, suffix: str) -> Iterator[str]:
         yield f"Attached: {', '.join(attached)}\n"
     body = message.get_body(("plain", "html"))
     if body:
+        if not text_codec(body.get_content_charset("utf-8")):  # unknown, or slow, such as punycode
+            body.set_param("charset", "utf-8")
         text = str(body.get_content())
         yield "\n"
         if body.get_content_subtype() == "html":

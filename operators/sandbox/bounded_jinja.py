@@ -167,7 +167,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             for value in (*args, *kwargs.values()):
                 budget.pay_for(value)
         if __obj in (dict, Namespace):  # keys may collide: each takes the longer, the more there are
-            args = tuple(arg if isinstance(arg, dict) else budget.steps(arg) for arg in args)
+            args = tuple(cast("Any", arg) if isinstance(arg, dict) else budget.steps(arg) for arg in args)
         result = super().call(__context, __obj, *args, **kwargs)
         return result if isinstance(result, OWN) else budget.paid(result)
 

@@ -35,14 +35,14 @@ def decoded(body: bytes, content_type: str) -> str:
 
 def _from_header(content_type: str) -> str:
     label = re.search(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", content_type, re.IGNORECASE | re.ASCII)
-    return _text_codec(label[1]) if label else ""
+    return text_codec(label[1]) if label else ""
 
 
 def _declared(body: bytes, content_type: str) -> str:
     if content_type.strip() and not re.search("html|xml", content_type, re.IGNORECASE):
         return ""
     declared = _DECLARED.search(body[:4096])
-    return _text_codec(declared[1].decode()) if declared else ""
+    return text_codec(declared[1].decode()) if declared else ""
 
 
 def _detected(body: bytes) -> str:
@@ -52,11 +52,11 @@ def _detected(body: bytes) -> str:
     except UnicodeDecodeError:
         import chardet
 
-        return _text_codec(chardet.detect(body[:65536])["encoding"] or "") or "utf-8"
+        return text_codec(chardet.detect(body[:65536])["encoding"] or "") or "utf-8"
     return "utf-8"
 
 
-def _text_codec(name: str) -> str:
+def text_codec(name: str) -> str:
     """Return Python's name of a text encoding; empty if the name is unknown."""
     try:
         codec = codecs.lookup(name.strip()).name

@@ -315,6 +315,20 @@ def test_a_command_of_an_mcp_server_is_code_and_the_script_that_it_runs_too(oper
     assert preview("expert.yaml").code.digest != digest
 
 
+def test_the_variables_and_the_folder_of_a_command_are_shown_and_the_files_that_variables_name_count_as_code(
+    operad, folder
+):
+    server = "{transport_type: STDIO, command: python, cwd: ., env: {TOKEN: s3cret, LD_PRELOAD: ./evil.so}}"
+    (folder / "expert.yaml").write_text(PLAIN + f"tools: [{{name: s, type: MCP, mcp_transport_config: {server}}}]\n")
+    (folder / "evil.so").write_text("")
+    assert operad("trust", "expert.yaml")[1] == (
+        "trusted: expert.yaml\n  command python, in ., with TOKEN, LD_PRELOAD\n"
+    )
+    digest = preview("expert.yaml").code.digest
+    (folder / "evil.so").write_text("changed")
+    assert preview("expert.yaml").code.digest != digest
+
+
 def test_the_store_is_the_users_alone_and_lists_and_forgets(operad, folder):
     operad("trust", "expert.yaml")
     file = folder / "config" / "operad" / "trust.json"

@@ -149,7 +149,27 @@ def test_a_mail_is_read(read, kind):
     )
 
 
+@pytest.mark.parametrize("charset", ["punycode", "no-such-charset"])
+def test_a_mail_in_an_encoding_that_is_unknown_or_slow_is_read_as_utf_8(read, charset):
+    text = f"Content-Type: text/plain; charset={charset}\n\nCafé"
+    assert read("a.eml", text.encode() + b"-z" * 200_000).startswith("Café-z")
+
+
 # What cannot be read
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "From: " + "," * 300_000,
+        "From: a\n" + " b\n" * 100_000,
+        "Content-Type: text/plain" + ";" * 300_000,
+        f"To: {'(' * 5_000}\n" * 60,
+    ],
+)
+def test_headers_of_a_mail_that_take_minutes_are_refused(read, header):
+    with pytest.raises(InputError, match="has headers of more than the maximum of about 16,000 characters"):
+        read("a.eml", f"{header}\n\nFigs.".encode())
 
 
 @pytest.mark.parametrize(
