@@ -66,6 +66,11 @@ class AnswerStream:
             reasoner = workflow.model or reasoner
         return cls()
 
+    @property
+    def is_live(self) -> bool:
+        """True if text is returned while it is written."""
+        return bool(self._path)
+
     def next(self, event: Event | None) -> str:
         """Return the new text in an event; empty if there is none.
 

@@ -17,7 +17,7 @@ from inputs import SEPARATOR
 from pydantic import ValidationError
 from samples import as_json, definitions, fenced, graph, joined, lines
 
-from operad.cli.evaluate.comfy_files import items_of
+from operad.cli.evaluate.comfy_files import read_items as read_comfy_items
 from operad.cli.evaluate.generating import generate_run
 from operad.cli.evaluate.worf_files import pair, read_items
 from operad.cli.evaluate.work import evaluate
@@ -593,7 +593,7 @@ TARGETS: Mapping[str, Target] = {
         lambda: [joined(b"<workflow>" + each + b"</workflow>", each) for each in samples.of_format("comfyui-code")[:4]],
     ),
     "comfyflow-lines": Target(
-        in_file("a.jsonl", lambda path: list(items_of(path))), lambda: [lines({"id": 1, "answer": "x", "gold": {"a": 1}})]
+        in_file("a.jsonl", lambda path: read_comfy_items([path])), lambda: [lines({"id": 1, "answer": "x", "gold": {"a": 1}})]
     ),
     "worfeval": Target(worf, lambda: [joined(each, each) for each in samples.golds()]),
     "worfeval-json": Target(
