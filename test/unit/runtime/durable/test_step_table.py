@@ -9,14 +9,13 @@ import time
 from contextlib import closing
 
 import pytest
-from sqlalchemy import event
 
 from operad import Workflow, operator
 from operad.runtime import InputError, Job
 from operad.runtime.durable import Ledger
 from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.group_commit import GroupCommit
-from operad.runtime.durable.rows import DONE, StepRow, StoredQuestion, StoredRun
+from operad.runtime.durable.rows import DONE, StepRow, StoredRun
 from operad.runtime.durable.step_writer import StepWriter
 from operad.runtime.durable.store import Store
 
@@ -52,23 +51,6 @@ def test_of_several_records_of_an_operator_the_last_counts(store):
     assert [*outcomes(store, "mine")] == ["b"]
     store.forget(["mine"])
     assert (outcomes(store, "mine"), [*outcomes(store, "mine-too")]) == ({}, ["a"])
-
-
-def test_questions_and_deaths_of_many_operators_are_forgotten_in_a_few_statements(store):
-    steps, statements = [str(number) for number in range(300)], []
-    for run_id in ("mine", "mine-too"):
-        for step in ("7", "299", "kept"):
-            store.ask(StoredQuestion(run_id, step, "id", text="Sure?"))
-            store.count_takeover(run_id, f"{run_id}:{step}", "dead")
-    event.listen(store.database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
-    store.forget_questions("mine", steps)
-    assert sum(statement.startswith("DELETE") for statement in statements) <= 20
-    assert [[question.step for question in store.questions(run_id)] for run_id in ("mine", "mine-too")] == [
-        ["kept"],
-        ["7", "299", "kept"],
-    ]
-    assert store.takeovers_of("mine") == {"mine:kept": ["dead"]}
-    assert len(store.takeovers_of("mine-too")) == 3
 
 
 def test_nothing_is_written_for_a_run_that_another_process_drives(store):
