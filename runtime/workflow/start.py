@@ -68,7 +68,7 @@ def _check_inputs(build: Build, job: Job) -> None:
         raise InputError(
             f"workflow {build.name!r}: no operator reads these inputs of the job: {named}; inputs that are read: "
             f"{shorten(sorted(read)) or 'none'}. A function reads the inputs that its parameters name, or all of them "
-            "from `job.inputs`, with a parameter `job: Job`"
+            "from `job.inputs`, with a parameter `job: Job`; a map reads the list that `over` names"
         )
 
 

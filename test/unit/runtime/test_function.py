@@ -390,6 +390,11 @@ async def test_an_input_that_no_operator_reads_is_an_error_before_the_run(graph)
     )
 
 
+async def test_a_map_without_over_does_not_read_the_lists_of_the_job_and_the_error_says_so():
+    with pytest.raises(InputError, match=r"no operator reads .* 'names'; .*; a map reads the list that `over` names"):
+        await run(Map("each", operator(_last, id="last")), {"names": ["a"]})
+
+
 @pytest.mark.parametrize(
     "graph",
     [

@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -413,3 +415,14 @@ def test_mappings_of_names_are_read_as_in_yaml():
         [["name", "string"]],
         [["greeting", ["text", "2"]]],
     )
+
+
+def test_the_page_gives_rules_of_each_level_as_examples():
+    page = Path(__file__).parents[4] / "docs" / "repair.md"
+    rows = re.findall(r"^\| (text|shape|meaning|aligned) \| (.*) \|$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [level for level, _ in rows] == ["text", "shape", "meaning", "aligned"]
+    levels = {rule.name: rule.level for rule in RULES}
+    for level, examples in rows:
+        named = re.findall(r"`([a-z-]+)`", examples)
+        assert named
+        assert {levels.get(name) for name in named} == {level}
