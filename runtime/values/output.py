@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Generic, cast, get_args, get_origin, is_typeddict
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -184,6 +184,19 @@ def name(kind: Any) -> str:
     """Return a type's name for error messages."""
     kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return kind.__name__ if is_class(kind) else str(kind).replace("typing.", "")
+
+
+def field_names(kind: Any) -> Collection[str] | None:
+    """Return the names by which a model, dataclass or typed dict takes its fields; None if it may take others."""
+    if not (is_class(kind) and issubclass(kind, BaseModel)):
+        hints = {} if hasattr(kind, "__pydantic_config__") else get_type_hints(kind, include_extras=True)
+        has_alias = any(get_origin(hint) is Annotated for hint in hints.values())  # perhaps
+        return None if has_alias else hints or None
+    validators = kind.__pydantic_decorators__.model_validators.values()
+    if kind.model_config.get("extra") == "allow" or any(each.info.mode != "after" for each in validators):
+        return None
+    names = [alias for field in kind.model_fields.values() if (alias := field.validation_alias) is not None]
+    return None if any(not isinstance(each, str) for each in names) else {*kind.model_fields, *map(str, names)}
 
 
 def _typed_dict(kind: Any) -> Any:

@@ -26,7 +26,7 @@ from operad.runtime.values.errors import InputError, Issue, OperadError, PortErr
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.ids import as_name, checked_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import Output, is_class, name
+from operad.runtime.values.output import Output, field_names, is_class, name
 from operad.runtime.values.sync import in_function_thread
 from operad.runtime.workflow.parameters import (
     Parameter,
@@ -155,10 +155,13 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
     def inputs_read(self, is_first: bool) -> Collection[str] | None:
         """Return the names of the parameters that take inputs of the job; None if a parameter takes all inputs."""
         takes_all = any(parameter.special == "job" for parameter in self._parameters)
-        if is_first:
-            takes_all = takes_all or self._others is not None or any(each.may_be_job for each in self._free)
-            takes_all = takes_all or (len(self._free) == 1 and self._free[0].takes_fields)
-        return None if takes_all else [parameter.name for parameter in self._free if is_first]
+        if not is_first:
+            return None if takes_all else ()
+        takes_all = takes_all or self._others is not None or any(each.may_be_job for each in self._free)
+        fields: Collection[str] | None = ()
+        if len(self._free) == 1 and self._free[0].takes_fields:
+            fields = field_names(self._free[0].output.type)
+        return None if takes_all or fields is None else [*(parameter.name for parameter in self._free), *fields]
 
     def streams_answer(self, reasoner: Reasoner) -> bool:
         """Return True for a generator, whose text is the answer."""

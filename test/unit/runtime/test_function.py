@@ -9,7 +9,8 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
+from typing_extensions import TypedDict
 
 from operad import (
     FaultError,
@@ -195,7 +196,7 @@ def test_the_fields_of_a_model_are_the_inputs_of_a_job():
     assert Workflow(whole).run({"item": "figs"}).text == "1 figs"
     assert Workflow(whole).run({"order": Order(item="figs")}).text == "1 figs"
     assert Workflow(apart).run(Order(item="figs", number=3)).text == "3 figs"
-    with pytest.raises(OperatorError, match=r"did you mean 'ordr'"):
+    with pytest.raises(InputError, match=r"'ordr' \(did you mean 'order'\?\)"):
         Workflow(whole).run({"ordr": {"item": "figs"}})
     with pytest.raises(InputError, match="expected a text, a dict of inputs, a pydantic model or a Job; got 3"):
         Workflow(whole).run(3)  # type: ignore[arg-type]
@@ -388,6 +389,60 @@ async def test_an_input_that_no_operator_reads_is_an_error_before_the_run(graph)
         "workflow 'workflow': no operator reads these inputs of the job: 'langauge' (did you mean 'language'?), "
         f"{unread}; inputs that are read: {known}. A function reads"
     )
+
+
+class _Order(BaseModel):
+    item: str
+    note: str = ""
+
+
+class _Aliased(_Order):
+    note: str = Field("", alias="remark")
+
+
+class _Open(_Order, extra="allow"):
+    pass
+
+
+class _Old(_Order):
+    @model_validator(mode="before")
+    @classmethod
+    def _rename(cls, given: dict[str, str]) -> dict[str, str]:
+        return {"note" if key == "noet" else key: value for key, value in given.items()}
+
+
+@dataclass
+class _Sale:
+    item: str
+    note: str = ""
+
+
+class _Note(TypedDict, total=False):
+    item: str
+    note: str
+
+
+@pytest.mark.parametrize("kind", [_Order, _Aliased, _Sale, _Note])
+async def test_a_misspelt_field_of_a_parameter_that_takes_all_inputs_is_an_error_before_the_run(kind):
+    def check(order):
+        return "checked"
+
+    check.__annotations__["order"] = kind
+    with pytest.raises(
+        InputError, match=r"no operator reads these inputs of the job: 'noet' \(did you mean 'note'\?\)"
+    ):
+        await run(operator(check), {"item": "figs", "noet": "ripe"})
+    field = "remark" if kind is _Aliased else "note"
+    assert (await run(operator(check), {"item": "figs", field: "ripe"})).text == "checked"
+
+
+@pytest.mark.parametrize("kind", [_Open, _Old])
+async def test_a_model_that_may_take_other_fields_reads_all_inputs(kind):
+    def check(order):
+        return "checked"
+
+    check.__annotations__["order"] = kind
+    assert (await run(operator(check), {"item": "figs", "noet": "ripe"})).text == "checked"
 
 
 async def test_a_map_without_over_does_not_read_the_lists_of_the_job_and_the_error_says_so():
