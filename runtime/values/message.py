@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 from uuid import uuid4
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, field_serializer, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PrivateAttr,
+    field_serializer,
+    model_validator,
+)
 
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.file import FileDescriptor
@@ -345,6 +354,8 @@ class Job(Value):
     inputs: Annotated[dict[str, JsonValue], BeforeValidator(as_json)] = Field(default_factory=dict)
     turns: tuple[Turn, ...] = ()
 
+    _of_model: bool = PrivateAttr(default=False)
+    """True if the inputs are the fields of a pydantic model, whose names cannot be misspelt."""
     _positional: ClassVar[str] = "goal"
     _indifferent: ClassVar[frozenset[str]] = frozenset({"id", "session_id", "parent_id"})
 

@@ -189,7 +189,10 @@ def name(kind: Any) -> str:
 def field_names(kind: Any) -> Collection[str] | None:
     """Return the names by which a model, dataclass or typed dict takes its fields; None if it may take others."""
     if not (is_class(kind) and issubclass(kind, BaseModel)):
-        hints = {} if hasattr(kind, "__pydantic_config__") else get_type_hints(kind, include_extras=True)
+        try:
+            hints = {} if hasattr(kind, "__pydantic_config__") else get_type_hints(kind, include_extras=True)
+        except (NameError, TypeError):  # an annotation that only pydantic resolves
+            return None
         has_alias = any(get_origin(hint) is Annotated for hint in hints.values())  # perhaps
         return None if has_alias else hints or None
     validators = kind.__pydantic_decorators__.model_validators.values()

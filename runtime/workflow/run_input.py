@@ -72,7 +72,9 @@ def job_of(job: JobLike) -> Job:
     if not isinstance(inputs, Mapping):
         raise InputError(f"expected a text, a dict of inputs, a pydantic model or a Job; got {short_repr(job)}")
     try:
-        return Job.model_validate({"goal": "", "inputs": inputs})
+        made = Job.model_validate({"goal": "", "inputs": inputs})
+        made._of_model = isinstance(job, BaseModel)  # pyright: ignore[reportPrivateUsage]
+        return made
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))

@@ -61,7 +61,8 @@ def check_start(
 
 def _check_inputs(build: Build, job: Job) -> None:
     """Raise InputError if the job has inputs that no operator reads, such as a misspelt one."""
-    read = build.graph.inputs_read() if job.inputs else None
+    may_be_misspelt = job.inputs and not job._of_model  # pyright: ignore[reportPrivateUsage]
+    read = build.graph.inputs_read() if may_be_misspelt else None
     unread = [] if read is None else [name for name in job.inputs if name not in read]
     if unread and read is not None:
         named = ", ".join(f"{name!r}{did_you_mean(name, sorted(read - job.inputs.keys()))}" for name in unread)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, computed_field, model_validator
 from typing_extensions import TypedDict
 
 from operad import (
@@ -443,6 +443,25 @@ async def test_a_model_that_may_take_other_fields_reads_all_inputs(kind):
 
     check.__annotations__["order"] = kind
     assert (await run(operator(check), {"item": "figs", "noet": "ripe"})).text == "checked"
+
+
+async def test_a_model_that_is_the_job_may_have_fields_that_no_operator_reads():
+    class Priced(_Order):
+        price: float = 1
+
+        @computed_field
+        @property
+        def total(self) -> float:
+            return self.price
+
+    def name(item: str) -> str:
+        return item
+
+    def check(order: _Order) -> str:
+        return order.item
+
+    for function in (name, check):
+        assert (await run(operator(function), Priced(item="figs"))).text == "figs"
 
 
 async def test_a_map_without_over_does_not_read_the_lists_of_the_job_and_the_error_says_so():
