@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from operad.runtime.events import Listener, Scope
 from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.graph.build import Build
 from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.edges import is_executable
 from operad.runtime.graph.graph import asking
-from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.graph.operator import BaseOperator, as_operator
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.models.model import NoModelError
+from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean, shorten
 from operad.runtime.values.message import Job
@@ -81,19 +83,29 @@ def _check_deps(build: Build, unfinished: Collection[BaseOperator] | None) -> No
         unfinished: The operators and evaluators that a stored run has not finished; None for all.
 
     Raises:
-        MissingDepsError: An operator, also in a nested workflow, requires deps.
+        MissingDepsError: An operator or a fallback, also in a nested workflow, requires deps.
     """
     to_visit = [node.operator for node in build.nodes] if unfinished is None else [*unfinished]
+    operators, policies = build.graph.operators, build.graph.policies
+    to_visit += _fallbacks(
+        policy for key, policy in policies.items() if unfinished is None or operators.get(key) in unfinished
+    )
     seen = set[int]()
     while to_visit:
         operator = to_visit.pop()
         if operator.deps_type:
             raise MissingDepsError.of(operator.get_id(), operator.deps_type)
+        to_visit += _fallbacks([operator.policy] if operator.policy else ())
         for inner in operator.runs_workflows or ():
             if id(inner) not in seen:
                 seen.add(id(inner))
                 graph = inner.graph()
-                to_visit += [*graph.operators.values(), *graph.evaluators]
+                to_visit += [*graph.operators.values(), *graph.evaluators, *_fallbacks(graph.policies.values())]
+
+
+def _fallbacks(policies: Iterable[Policy]) -> list[BaseOperator]:
+    """Return the operators to which policies fall back."""
+    return [as_operator(policy.fallback) for policy in policies if is_executable(policy.fallback)]
 
 
 def _check_reads(build: Build) -> None:

@@ -311,3 +311,25 @@ def test_a_durable_run_whose_operator_runs_a_workflow_that_lacks_deps_goes_on_wi
         with pytest.raises(OperatorError, match="this run has none"):
             flow.run("x", run_id="1")
         assert flow.run("x", run_id="1", deps=ADA).text == "hello Ada"
+
+
+@pytest.mark.parametrize("place", ["operator", "workflow", "nested", "second"])
+async def test_missing_deps_of_a_fallback_are_an_error_before_anything_runs(place: str):
+    ran: list[str] = []
+
+    @operator
+    def fails(job: Job) -> str:
+        ran.append("fails")
+        raise ValueError("no")
+
+    @operator(policy=Policy(fallback=greet))
+    def also_fails(job: Job) -> str:
+        raise ValueError("no")
+
+    falls_back = Policy(fallback=also_fails if place == "second" else greet)
+    failing = operator(fails.function, id="fails", policy=None if place == "workflow" else falls_back)
+    flow = BuiltinWorkflow(failing, policy=falls_back if place == "workflow" else None)
+    with pytest.raises(MissingDepsError, match="operator 'greet' takes deps"):
+        await (BuiltinWorkflow(flow) if place == "nested" else flow).arun("a")
+    assert not ran
+    assert (await flow.arun("a", deps=Session("Ada"))).text == "hello Ada"
