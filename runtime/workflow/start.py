@@ -61,7 +61,7 @@ def check_start(
 
 def _check_inputs(build: Build, job: Job) -> None:
     """Raise InputError if the job has inputs that no operator reads, such as a misspelt one."""
-    read = build.graph.inputs_read() if job.inputs else None
+    read = build.inputs_read() if job.inputs else None
     unread = [] if read is None else [name for name in job.inputs if name not in read]
     if unread and read is not None:
         named = ", ".join(f"{name!r}{did_you_mean(name, sorted(read - job.inputs.keys()))}" for name in unread)
@@ -82,17 +82,19 @@ def _check_deps(build: Build, unfinished: Collection[BaseOperator] | None) -> No
     Raises:
         MissingDepsError: An operator, also in a nested workflow, requires deps.
     """
-    to_visit = [node.operator for node in build.nodes] if unfinished is None else [*unfinished]
+    taking, to_visit = build.taking_deps, [*build.containers]
+    if unfinished is not None:
+        taking, to_visit = next((each for each in unfinished if each.deps_type), None), [*unfinished]
     seen = set[int]()
-    while to_visit:
-        operator = to_visit.pop()
-        if operator.deps_type:
-            raise MissingDepsError.of(operator.get_id(), operator.deps_type)
-        for inner in operator.runs_workflows or ():
+    while to_visit and taking is None:
+        for inner in to_visit.pop().runs_workflows or ():
             if id(inner) not in seen:
                 seen.add(id(inner))
-                graph = inner.graph()
-                to_visit += [*graph.operators.values(), *graph.evaluators]
+                inside: Build = inner.built()
+                taking = taking or inside.taking_deps
+                to_visit += inside.containers
+    if taking is not None:
+        raise MissingDepsError.of(taking.get_id(), taking.deps_type)
 
 
 def _check_reads(build: Build) -> None:

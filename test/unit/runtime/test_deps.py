@@ -22,6 +22,7 @@ from operad import (
 from operad.runtime import BuiltinWorkflow, Cache, Policy, Profile, Retry
 from operad.runtime.durable import Ledger
 from operad.runtime.events.run_context import MissingDepsError
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.testing import CallTools, Say, ScriptedModel, ScriptedReasoner
 
 
@@ -145,6 +146,37 @@ def test_a_run_without_the_deps_that_an_annotation_requires_does_not_start(flow,
     told = f"operator {who!r} takes deps (Session), and this run has none: give them to run, arun, start, stream, chat"
     assert str(failed.value).startswith(told)
     assert heard == []
+
+
+class _Counted(BaseOperator[str]):
+    asked = 0
+
+    def get_id(self) -> str:
+        return "counted"
+
+    async def run(self, call):
+        return "done"
+
+    @property
+    def deps_type(self) -> str:
+        self.asked += 1
+        return ""
+
+    def inputs_read(self, is_first):
+        self.asked += 1
+        return ["x"]
+
+
+def test_the_checks_before_a_run_ask_each_operator_once_per_build():
+    outer, nested = _Counted(), _Counted()
+    inner = BuiltinWorkflow(nested, name="inner")
+    flow = BuiltinWorkflow([outer, inner])
+    for _ in range(3):
+        flow.run({"x": 1})
+    assert (outer.asked, nested.asked) == (2, 2)
+    inner.add(greet, after="counted")
+    with pytest.raises(MissingDepsError, match="greet"):
+        flow.run({"x": 1, "y": 2})
 
 
 @pytest.mark.parametrize(

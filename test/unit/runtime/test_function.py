@@ -390,6 +390,11 @@ async def test_an_input_that_no_operator_reads_is_an_error_before_the_run(graph)
     )
 
 
+async def test_a_map_without_a_list_says_so_also_if_the_job_has_a_list():
+    with pytest.raises(OperatorError, match="there is none; say over="):
+        await run(Map("each", operator(_last, id="last")), {"names": ["a"]})
+
+
 @pytest.mark.parametrize(
     "graph",
     [
