@@ -279,7 +279,7 @@ def test_the_edges_of_a_faulty_graph_are_not_read_once_per_faulty_operator():
 
     def reads(number: int) -> int:
         ids = [f"op_{each}" for each in range(number)]
-        before = Counted({each: {parent: frozenset[str]()} for parent, each in pairwise(ids)})
+        before = Counted({ids[0]: {}, **{each: {parent: frozenset[str]()} for parent, each in pairwise(ids)}})
         graph = WorkflowGraph({each: as_operator(operator(fault, id=each)) for each in ids}, before)
         Counted.reads = 0
         assert len(graph.check()) == 2 * (number - 1)
