@@ -53,8 +53,15 @@ def check_start(
     _check_reads(build)
     if unfinished is None:
         _check_inputs(build, call.job)
+    check_resume(build, call, unfinished, has_workers=has_workers)
+
+
+def check_resume(
+    build: Build, call: OperatorCall, unfinished: Collection[BaseOperator] | None, *, has_workers: bool
+) -> None:
+    """Check the part of a run's input that is not stored: its models and its deps; see `check_start`."""
     if not has_workers:
-        check_models(build, call.reasoner, unfinished)
+        _check_models(build, call.reasoner, unfinished)
     if call.deps is None:
         _check_deps(build, unfinished)
 
@@ -114,7 +121,7 @@ def _check_reads(build: Build) -> None:
         raise InvalidError(f"workflow {build.name!r} cannot be built", issues)
 
 
-def check_models(build: Build, reasoner: Reasoner, unfinished: Collection[BaseOperator] | None) -> None:
+def _check_models(build: Build, reasoner: Reasoner, unfinished: Collection[BaseOperator] | None) -> None:
     """Check the model of a run and the models of its operators, for a caller in Python.
 
     Args:

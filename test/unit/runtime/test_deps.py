@@ -218,7 +218,8 @@ def test_a_cached_answer_is_not_given_to_a_run_with_other_deps(tmp_path):
     assert [flow.run("x", deps=Session(user)).text for user in ("Ada", "Bob")] == ["hello Ada", "hello Bob"]
 
 
-def test_a_durable_run_needs_its_deps_again_and_keeps_the_answer_until_then(tmp_path):
+@pytest.mark.parametrize("answer", [True, False])
+def test_a_durable_run_needs_its_deps_again_and_uses_no_answer_until_then(tmp_path, answer):
     @operator
     async def confirm(greet: str, context: RunContext[Session]) -> str:
         return f"{greet}: {await context.ask('Sure?', bool)} {context.deps.user}"
@@ -234,7 +235,8 @@ def test_a_durable_run_needs_its_deps_again_and_keeps_the_answer_until_then(tmp_
         run(lambda flow: flow.run("x", run_id="r", deps=ADA))
     with pytest.raises(MissingDepsError, match="a durable run that is resumed needs them again"):
         run(lambda flow: flow.resume("r", True))
-    assert run(lambda flow: flow.run("x", run_id="r", deps=Session("Bob"))).text == "hello Ada: True Bob"
+    resumed = run(lambda flow: flow.resume("r", answer, deps=Session("Bob")))
+    assert resumed.text == f"hello Ada: {answer} Bob"
 
 
 def test_resume_takes_the_deps(tmp_path):
