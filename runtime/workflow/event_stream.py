@@ -229,6 +229,10 @@ async def run_events(
         await live.cancel()
         await asyncio.wait([end])
         raise
+    finally:  # as in `Workflow._outcome`
+        if live.task.done():
+            streamed.live = None
+        del live, end
 
 
 def event_filter(only: Any, under: Any, id_of: Callable[[Any], str], known: Sequence[str]) -> Callable[[Event], bool]:
