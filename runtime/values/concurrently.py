@@ -35,5 +35,5 @@ async def concurrently(awaitables: Iterable[Awaitable[T]]) -> list[T]:
             if task in done and (task.cancelled() or task.exception()):
                 task.result()  # raises its error
         return [task.result() for task in tasks]
-    finally:
-        del tasks, done, task  # task -> error -> traceback -> this frame -> task would wait for the garbage collector
+    finally:  # task -> error -> traceback -> this frame -> task would wait for the garbage collector
+        del tasks, done, task  # pyright: ignore[reportPossiblyUnboundVariable]
