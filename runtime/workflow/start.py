@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 
 from operad.runtime.events import Listener, Scope
 from operad.runtime.events.run_context import MissingDepsError
@@ -68,7 +69,9 @@ def check_resume(
 
 def _check_inputs(build: Build, job: Job) -> None:
     """Raise InputError if the job has inputs that no operator reads, such as a misspelt one."""
-    read = build.inputs_read() if job.inputs else None
+    read = None
+    with suppress(InvalidError):  # an edit broke a nested workflow; its run reports it
+        read = build.inputs_read() if job.inputs else None
     unread = [] if read is None else [name for name in job.inputs if name not in read]
     if unread and read is not None:
         named = ", ".join(f"{name!r}{did_you_mean(name, sorted(read - job.inputs.keys()))}" for name in unread)
@@ -95,8 +98,10 @@ def _check_deps(build: Build, unfinished: Collection[BaseOperator] | None) -> No
     seen = set[int]()
     while to_visit and taking is None:
         for inner in to_visit.pop().runs_workflows or ():
-            if id(inner) not in seen:
-                seen.add(id(inner))
+            if id(inner) in seen:
+                continue
+            seen.add(id(inner))
+            with suppress(InvalidError):  # an edit broke a nested workflow; its run reports it
                 inside: Build = inner.built()
                 taking = taking or inside.taking_deps
                 to_visit += inside.containers

@@ -177,6 +177,9 @@ def test_the_checks_before_a_run_ask_each_operator_once_per_build():
     inner.add(greet, after="counted")
     with pytest.raises(MissingDepsError, match="greet"):
         flow.run({"x": 1, "y": 2})
+    inner.add(operator(lambda text: text, id="last"), after="missing")
+    with pytest.raises(OperatorError, match="inner"):  # of the nested workflow, which an edit broke
+        flow.run({"x": 1, "y": 2})
 
 
 @pytest.mark.parametrize(
