@@ -230,8 +230,11 @@ class Scope(Struct, kw_only=True, eq=False):
         calls = self.tool_calls = self.tool_calls or ToolCalls()
         if isinstance(event, ToolCalled):
             calls.begin(event)
-            return
-        line = calls.end(event)
+        else:
+            self.add_tool_call(calls.end(event))
+
+    def add_tool_call(self, line: str) -> None:
+        """Add the line of a tool call, or of calls that are unknown, to this scope and to the enclosing ones."""
         for scope in self.outwards():
             scope.tool_calls = scope.tool_calls or ToolCalls()
             scope.tool_calls.add(line)

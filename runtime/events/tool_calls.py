@@ -15,7 +15,6 @@ LONGEST_PART = 200
 
 MORE_CALLS = "(further calls are not shown)"
 
-
 CACHED = "(unknown: the result is from the cache)"
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from operad.runtime.graph.edges import is_executable
 from operad.runtime.graph.engine import Step
+from operad.runtime.graph.fallbacks import with_fallbacks
 from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.graph.schedule import Plan
@@ -131,6 +133,52 @@ class Build:
     def with_models(self) -> Sequence[BaseOperator]:
         """Operators and evaluators that have a model of their own."""
         return [node.operator for node in self.nodes if node.operator.has_model]
+
+    @cached_property
+    def containers(self) -> Sequence[BaseOperator]:
+        """Operators, evaluators and fallbacks that consist of workflows, which may be edited after this build."""
+        return [operator for operator in self._with_fallbacks if operator.runs_workflows]
+
+    @cached_property
+    def taking_deps(self) -> BaseOperator | None:
+        """The first operator, evaluator or fallback that requires deps, if any; those in other workflows are left out."""
+        return next((operator for operator in self._with_fallbacks if operator.deps_type), None)
+
+    @cached_property
+    def _with_fallbacks(self) -> Sequence[BaseOperator]:
+        return with_fallbacks((node.operator for node in self.nodes), self.graph.policies.values())
+
+    def inputs_read(self, is_first: bool = True) -> Set[str] | None:
+        """Return the names of the inputs of the job that the operators read; None if one of them may read any input.
+
+        Args:
+            is_first: False if operators of workflows around this one come before it.
+        """
+        read = self._inputs_read_first if is_first else self._inputs_read_later
+        if read is None or not self.containers:
+            return read
+        inside = [self._inputs_read_by(operator, is_first) for operator in self.containers]
+        return None if None in inside else read.union(*(names or () for names in inside))
+
+    @cached_property
+    def _inputs_read_first(self) -> frozenset[str] | None:
+        return self._inputs_read_here(is_first=True)
+
+    @cached_property
+    def _inputs_read_later(self) -> frozenset[str] | None:
+        return self._inputs_read_here(is_first=False)
+
+    def _inputs_read_here(self, is_first: bool) -> frozenset[str] | None:
+        """Return the result of `inputs_read` without the operators in other workflows."""
+        if any(is_executable(policy.fallback) for policy in self.graph.policies.values()):
+            return None
+        operators = [node.operator for node in self.nodes if not node.operator.runs_workflows]
+        read = [self._inputs_read_by(operator, is_first) for operator in operators]
+        return None if None in read else frozenset(name for names in read for name in names or ())
+
+    def _inputs_read_by(self, operator: BaseOperator, is_first: bool) -> Collection[str] | None:
+        """Return the names of the inputs that an operator or evaluator reads; None if it may read any input."""
+        return operator.inputs_read(is_first and not self.graph.before.get(operator.get_id(), True))
 
     @cached_property
     def before(self) -> Mapping[str, tuple[str, ...]]:

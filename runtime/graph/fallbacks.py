@@ -1,8 +1,8 @@
-"""Issues of fallbacks, which can follow each other."""
+"""Fallbacks of operators, which can follow each other, and their issues."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 
 from operad.runtime.graph.edges import is_executable
@@ -10,6 +10,17 @@ from operad.runtime.graph.operator import BaseOperator, as_operator
 from operad.runtime.policies.policy import Policy
 from operad.runtime.values.errors import Issue
 from operad.runtime.values.message import WorkflowMessage
+
+
+def with_fallbacks(operators: Iterable[BaseOperator], policies: Iterable[Policy]) -> list[BaseOperator]:
+    """Return operators, and the operators that policies and the policies of these fallbacks fall back to."""
+    found, to_visit = [*operators], [*policies]
+    for policy in to_visit:
+        if is_executable(policy.fallback):
+            fallback = as_operator(policy.fallback)
+            found.append(fallback)
+            to_visit += [fallback.policy] if fallback.policy else []
+    return found
 
 
 def fallback_issues(operators: Mapping[str, BaseOperator], policies: Mapping[str, Policy]) -> list[Issue]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError
-from typing import Protocol
+from typing import Any, Protocol
 
-from operad.runtime.graph.edges import is_executable
 from operad.runtime.graph.fallbacks import fallback_issues
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.graph.schedule import Join, Plan, Ports, children_of, reachable
@@ -34,6 +33,10 @@ class HasGraph(Protocol):
 
     def graph(self) -> WorkflowGraph:
         """Return a frozen copy of the workflow's operators and edges as they are now."""
+        ...
+
+    def built(self) -> Any:
+        """Return the workflow as it is now, ready to run: a `Build`, which is made once after each edit."""
         ...
 
 
@@ -94,18 +97,6 @@ class WorkflowGraph:
     def gives_items(self) -> bool:
         """True if the only operator without successors is a map, whose answer is a list."""
         return [self.operators[tail].gives_items for tail in self.tails] == [True]
-
-    def inputs_read(self, is_first: bool = True) -> Set[str] | None:
-        """Return the names of the inputs of the job that the operators read; None if one of them may read any input.
-
-        Args:
-            is_first: False if operators of workflows around this one come before it.
-        """
-        if any(is_executable(policy.fallback) for policy in self.policies.values()):
-            return None
-        read = [operator.inputs_read(is_first and not self.before[key]) for key, operator in self.operators.items()]
-        read += [evaluator.inputs_read(is_first=False) for evaluator in self.evaluators]
-        return None if None in read else {name for names in read for name in names or ()}
 
     def plan(self, name: str) -> Plan:
         """Return the plan of the graph: the operators, then the evaluators after the tails, and the node `END`.

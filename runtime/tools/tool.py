@@ -306,7 +306,15 @@ class _Decorator(Protocol):
 
 
 @overload
-def tool(function: Callable[Q, S], /) -> Tool[Q, S]: ...
+def tool(
+    function: Callable[Q, S],
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    timeout: Duration | None = None,
+    approve: Approve = False,
+) -> Tool[Q, S]: ...
 @overload
 def tool(
     *, name: str = "", description: str = "", timeout: Duration | None = None, approve: Approve = False
@@ -336,7 +344,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     known = ("name", "description", "timeout", "approve")
     if unknown := [f"{each!r}{did_you_mean(each, known)}" for each in options if each not in known]:
         raise ToolError(f"@tool(…) has no option {', '.join(unknown)}; it has: {', '.join(known)}")
-    return partial(tool_of, **options) if function is None else tool_of(function)
+    return partial(tool_of, **options) if function is None else tool_of(function, **options)
 
 
 def tool_of(function: Any, **options: Any) -> Tool:

@@ -14,7 +14,8 @@ list                                    or, in order, with numbers
 ======================================  ====================================================  =============
 
 All other faults remain. A free text is not read as a list of texts, because ``"none"`` and ``"a, b"`` are not one item,
-nor are lines without such marks, which may be the sentences of a text.
+nor are lines without such marks, which may be the sentences of a text, nor items in quotes, brackets or braces, which
+may belong to the item or not.
 An answer that is one item of the requested list is not read as the list, because it may be the first of several.
 """
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 MAX_SLIPS = 200
 """Maximum number of faults of an answer in which slips are searched for."""
 
-_ITEM = re.compile(r"([-*•]|[0-9]+[.)])[ \t]+(\S.*)")
+_ITEM = re.compile(r"([-*•]|[0-9]+[.)])[ \t]+([^\s\"'\[{].*)")
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 

@@ -30,5 +30,10 @@ async def concurrently(awaitables: Iterable[Awaitable[T]]) -> list[T]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    failed = [task for task in tasks if task in done and (task.cancelled() or task.exception())]
-    return [task.result() for task in failed or tasks]
+    try:
+        for task in tasks:
+            if task in done and (task.cancelled() or task.exception()):
+                task.result()  # raises its error
+        return [task.result() for task in tasks]
+    finally:  # task -> error -> traceback -> this frame -> task would wait for the garbage collector
+        del tasks, done, task  # pyright: ignore[reportPossiblyUnboundVariable]

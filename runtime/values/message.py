@@ -354,8 +354,8 @@ class Job(Value):
     inputs: Annotated[dict[str, JsonValue], BeforeValidator(as_json)] = Field(default_factory=dict)
     turns: tuple[Turn, ...] = ()
 
-    _of_model: bool = PrivateAttr(default=False)
-    """True if the inputs are the fields of a pydantic model, whose names cannot be misspelt."""
+    _of_data: bool = PrivateAttr(default=False)
+    """True if the inputs are fields of a model, or outputs of AWEL operators: their names cannot be misspelt."""
     _positional: ClassVar[str] = "goal"
     _indifferent: ClassVar[frozenset[str]] = frozenset({"id", "session_id", "parent_id"})
 

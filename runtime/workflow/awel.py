@@ -18,9 +18,10 @@ from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.ids import slug
-from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.parameters import message_of
+from operad.runtime.workflow.run_input import job_of
 
 if TYPE_CHECKING:
     from operad.runtime.workflow.workflow import Workflow
@@ -130,17 +131,17 @@ class WorkflowNode(AwelBase[Any]):
         result = await self._workflow.arun(job, self._reasoner, deps=self._deps)
         return task.give(result.output)
 
-    async def _pieces(self, job: Any) -> AsyncIterator[str]:
+    async def _pieces(self, job: Job) -> AsyncIterator[str]:
         """Run the workflow, and yield the text of its answer in pieces."""
         async with aclosing(self._workflow.stream_text(job, self._reasoner, deps=self._deps)) as pieces:
             async for piece in pieces:
                 yield piece
 
 
-def _job_of(values: Mapping[str, Any]) -> Any:
-    """Return the job for the inputs of a node: a text or a dict."""
+def _job_of(values: Mapping[str, Any]) -> Job:
+    """Return the job for the inputs of a node. The workflow may leave outputs of AWEL operators unread."""
     value = next(iter(values.values())) if len(values) == 1 else dict(values)
-    return value if isinstance(value, str | dict) else message_of(value).scratchpad
+    return job_of(value if isinstance(value, str | dict) else message_of(value).scratchpad, of_data=True)
 
 
 def _name_of(node: Any) -> str:

@@ -198,18 +198,7 @@ async def run_events(
     """
     buffer = Buffer(wanted)
     live = streamed.live = start(buffer, streamed=not streamed.pauses)
-
-    def close(end: asyncio.Future[Any]) -> None:
-        if not end.cancelled():
-            end.exception()  # retrieved, in case the consumer leaves before it is raised
-        buffer.close()
-
-    def until_end() -> asyncio.Future[Any]:
-        end = live.task if live.streamed else asyncio.ensure_future(live.outcome())
-        end.add_done_callback(close)
-        return end
-
-    end = until_end()
+    end = _end_of(live, buffer)
     try:
         while True:
             while (event := await buffer.get()) is not None:
@@ -221,7 +210,7 @@ async def run_events(
                 if live.run.waits and [*paused.questions] == [*live.run.questions.open()]:
                     raise
                 buffer.reopen()  # the consumer has answered since
-                end = until_end()
+                end = _end_of(live, buffer)
     except PausedError:
         buffer.slows = False  # no consumer reads the events that follow the answers
         raise
@@ -229,6 +218,23 @@ async def run_events(
         await live.cancel()
         await asyncio.wait([end])
         raise
+    finally:  # as in `Workflow._outcome`
+        if live.task.done():
+            streamed.live = None
+        del live, end
+
+
+def _end_of(live: LiveRun, buffer: Buffer) -> asyncio.Future[Any]:
+    """Return a future that ends with the run, or with its next pause for a stream that pauses, and closes the buffer."""
+
+    def close(end: asyncio.Future[Any]) -> None:
+        if not end.cancelled():
+            end.exception()  # retrieved, in case the consumer leaves before it is raised
+        buffer.close()
+
+    end = live.task if live.streamed else asyncio.ensure_future(live.outcome())
+    end.add_done_callback(close)
+    return end
 
 
 def event_filter(only: Any, under: Any, id_of: Callable[[Any], str], known: Sequence[str]) -> Callable[[Event], bool]:

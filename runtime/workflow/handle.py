@@ -109,7 +109,10 @@ class RunHandle(Generic[T]):
                 raise
             finally:
                 left.cancel()
-        return self._make(await self._live.outcome())
+        try:
+            return self._make(await self._live.outcome())
+        finally:
+            del self  # as in `Workflow._outcome`
 
     async def _events(self) -> AsyncGenerator[Event, None]:
         self._readers += 1

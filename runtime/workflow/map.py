@@ -229,7 +229,9 @@ class Map(BaseOperator[list[T]], Generic[T]):
 
     def inputs_read(self, is_first: bool) -> Collection[str] | None:
         """Return the names of the list and of the inputs of the job that the body reads."""
-        read = None if self._source else self.body.graph().inputs_read(is_first=False)
+        if self._source or (is_first and self._over is None):  # without a list, the map's own error says more
+            return None
+        read = self.body.built().inputs_read(is_first=False)
         return read if read is None or self._over is None or self.reads else [*read, self._over]
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:

@@ -68,7 +68,7 @@ class Within(BaseOperator[Any]):
 
     def inputs_read(self, is_first: bool) -> Collection[str] | None:
         """Return the names of the inputs of the job that the operators of the nested workflow read."""
-        return self.body.graph().inputs_read(is_first)
+        return self.body.built().inputs_read(is_first)
 
     def read_output(self, message: WorkflowMessage) -> Any:
         """Return the answer in a message of the nested workflow."""

@@ -58,8 +58,12 @@ def one_of(reasoner: ReasonerLike, model: ReasonerLike) -> ReasonerLike:
     return model if reasoner is None else reasoner
 
 
-def job_of(job: JobLike) -> Job:
+def job_of(job: JobLike, *, of_data: bool = False) -> Job:
     """Return a job for a `Job`, a text, a dict or a pydantic model.
+
+    Args:
+        job: The value.
+        of_data: True if the names of a dict are not written by a person, so that none can be misspelt.
 
     Raises:
         InputError: The value is none of these, or an input is not a JSON value.
@@ -73,7 +77,7 @@ def job_of(job: JobLike) -> Job:
         raise InputError(f"expected a text, a dict of inputs, a pydantic model or a Job; got {short_repr(job)}")
     try:
         made = Job.model_validate({"goal": "", "inputs": inputs})
-        made._of_model = isinstance(job, BaseModel)  # pyright: ignore[reportPrivateUsage]
+        made._of_data = of_data or isinstance(job, BaseModel)  # pyright: ignore[reportPrivateUsage]
         return made
     except ValidationError as error:
         fault = error.errors()[0]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 
 from operad.runtime.events import Listener, Scope
 from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.graph.build import Build
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.graph.edges import is_executable
+from operad.runtime.graph.fallbacks import with_fallbacks
 from operad.runtime.graph.graph import asking
-from operad.runtime.graph.operator import BaseOperator, as_operator
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.models.model import NoModelError
-from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean, shorten
 from operad.runtime.values.message import Job
@@ -55,23 +55,31 @@ def check_start(
     _check_reads(build)
     if unfinished is None:
         _check_inputs(build, call.job)
+    check_resume(build, call, unfinished, has_workers=has_workers)
+
+
+def check_resume(
+    build: Build, call: OperatorCall, unfinished: Collection[BaseOperator] | None, *, has_workers: bool
+) -> None:
+    """Check the part of a run's input that is not stored: its models and its deps; see `check_start`."""
     if not has_workers:
-        check_models(build, call.reasoner, unfinished)
+        _check_models(build, call.reasoner, unfinished)
     if call.deps is None:
         _check_deps(build, unfinished)
 
 
 def _check_inputs(build: Build, job: Job) -> None:
     """Raise InputError if the job has inputs that no operator reads, such as a misspelt one."""
-    may_be_misspelt = job.inputs and not job._of_model  # pyright: ignore[reportPrivateUsage]
-    read = build.graph.inputs_read() if may_be_misspelt else None
+    read = None
+    with suppress(InvalidError):  # an edit broke a nested workflow; its run reports it
+        read = build.inputs_read() if job.inputs and not job._of_data else None  # pyright: ignore[reportPrivateUsage]
     unread = [] if read is None else [name for name in job.inputs if name not in read]
     if unread and read is not None:
         named = ", ".join(f"{name!r}{did_you_mean(name, sorted(read - job.inputs.keys()))}" for name in unread)
         raise InputError(
             f"workflow {build.name!r}: no operator reads these inputs of the job: {named}; inputs that are read: "
             f"{shorten(sorted(read)) or 'none'}. A function reads the inputs that its parameters name, or all of them "
-            "from `job.inputs`, with a parameter `job: Job`; a map reads the list that `over` names"
+            "from `job.inputs`, with a parameter `job: Job`"
         )
 
 
@@ -85,27 +93,25 @@ def _check_deps(build: Build, unfinished: Collection[BaseOperator] | None) -> No
     Raises:
         MissingDepsError: An operator or a fallback, also in a nested workflow, requires deps.
     """
-    to_visit = [node.operator for node in build.nodes] if unfinished is None else [*unfinished]
-    operators, policies = build.graph.operators, build.graph.policies
-    to_visit += _fallbacks(
-        policy for key, policy in policies.items() if unfinished is None or operators.get(key) in unfinished
-    )
+    taking, to_visit = build.taking_deps, [*build.containers]
+    if unfinished is not None:
+        operators, policies = build.graph.operators, build.graph.policies
+        to_visit = with_fallbacks(
+            unfinished, (policy for key, policy in policies.items() if operators.get(key) in unfinished)
+        )
+        taking = next((each for each in to_visit if each.deps_type), None)
     seen = set[int]()
-    while to_visit:
-        operator = to_visit.pop()
-        if operator.deps_type:
-            raise MissingDepsError.of(operator.get_id(), operator.deps_type)
-        to_visit += _fallbacks([operator.policy] if operator.policy else ())
-        for inner in operator.runs_workflows or ():
-            if id(inner) not in seen:
-                seen.add(id(inner))
-                graph = inner.graph()
-                to_visit += [*graph.operators.values(), *graph.evaluators, *_fallbacks(graph.policies.values())]
-
-
-def _fallbacks(policies: Iterable[Policy]) -> list[BaseOperator]:
-    """Return the operators to which policies fall back."""
-    return [as_operator(policy.fallback) for policy in policies if is_executable(policy.fallback)]
+    while to_visit and taking is None:
+        for inner in to_visit.pop().runs_workflows or ():
+            if id(inner) in seen:
+                continue
+            seen.add(id(inner))
+            with suppress(InvalidError):  # an edit broke a nested workflow; its run reports it
+                inside: Build = inner.built()
+                taking = taking or inside.taking_deps
+                to_visit += inside.containers
+    if taking is not None:
+        raise MissingDepsError.of(taking.get_id(), taking.deps_type)
 
 
 def _check_reads(build: Build) -> None:
@@ -125,7 +131,7 @@ def _check_reads(build: Build) -> None:
         raise InvalidError(f"workflow {build.name!r} cannot be built", issues)
 
 
-def check_models(build: Build, reasoner: Reasoner, unfinished: Collection[BaseOperator] | None) -> None:
+def _check_models(build: Build, reasoner: Reasoner, unfinished: Collection[BaseOperator] | None) -> None:
     """Check the model of a run and the models of its operators, for a caller in Python.
 
     Args:

@@ -11,7 +11,7 @@ from typing import Any
 
 from operad.runtime import events
 from operad.runtime.events import RunInProgress, Scope
-from operad.runtime.events.tool_calls import ToolCalls
+from operad.runtime.events.tool_calls import CACHED, ToolCalls
 from operad.runtime.graph.build import Build, Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import END
@@ -167,6 +167,12 @@ class Steps:
             if message is not None
         )
 
+    def _keep_tool_calls(self, node: int, calls: ToolCalls | None) -> None:
+        """Keep the tool calls of an operator that has finished; unknown ones are noted in the enclosing operators, too."""
+        self._tool_calls[node] = calls
+        if calls is not None and calls.cached and self._outer and self._build.nodes[node].operator.has_tools:
+            self._outer.add_tool_call(CACHED)
+
     def _tool_calls_of(self, node: int) -> tuple[str, ...] | None:
         """Return the tool calls of an operator that has finished; None if it has no tools."""
         calls, has_tools = self._tool_calls[node], self._build.nodes[node].operator.has_tools
@@ -211,7 +217,7 @@ class Steps:
             if isinstance(error, BudgetError) or not _is_failure(error):
                 raise
             return self._record_fault(number, error, scope)
-        self._tool_calls[number] = scope.tool_calls
+        self._keep_tool_calls(number, scope.tool_calls)
         if log.heard:
             finished = events.OperatorFinished(seconds=log.now() - began, message=message)
             log.write(finished, path, node_id, round_, scope.attempt)

@@ -44,7 +44,7 @@ from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.run_input import JobLike, ReasonerLike, call_of, one_of
 from operad.runtime.workflow.run_store import RunStore, run_store_of
 from operad.runtime.workflow.setting import setting
-from operad.runtime.workflow.start import check_models, check_reasoner, check_start, with_insights
+from operad.runtime.workflow.start import check_reasoner, check_resume, check_start, with_insights
 from operad.runtime.workflow.workflow_arguments import check_types, rounds_of
 
 if TYPE_CHECKING:
@@ -545,10 +545,11 @@ class Workflow(Definition[T]):
                 f"`await flow.answer({run_id!r}, answers)`; it continues the run, and ledger.result({run_id!r}) returns its message"
             )
         unfinished = await self._runs.unfinished(run_id, self.graph)
-        if store.workers is None:  # checked first, so that a run that cannot continue uses no answer
-            check_models(self.built(), call.reasoner, unfinished)
+        call = changed(call, deps=deps)
+        # Checked first, so that a run that cannot continue uses no answer.
+        check_resume(self.built(), call, unfinished, has_workers=store.workers is not None)
         await asyncio.to_thread(store.answer, run_id, given)
-        return await self._outcome(self._start(changed(call, deps=deps), run_id, watched=True, unfinished=unfinished))
+        return await self._outcome(self._start(call, run_id, watched=True, unfinished=unfinished))
 
     def resume(self, run_id: str, answers: JsonLike, model: ReasonerLike = None, *, deps: object = None) -> Result[T]:
         """Answer questions of a paused run, and continue it to its end; for callers without an event loop.

@@ -380,6 +380,14 @@ def test_the_calls_of_the_last_attempt_are_shown_and_those_of_a_cached_result_ar
     assert _listed_calls(_judged_prompt(flow, calls, times=2)) == [CACHED]
 
 
+def test_a_map_with_a_cached_item_does_not_show_the_calls_of_the_others_as_all(tmp_path):
+    ask = Operator("Ask.", id="ask", tools=[price], policy=Policy(cache=Cache(tmp_path / "cache.db")))
+    lists = iter([["a"], ["a", "b"]])
+    flow = BuiltinWorkflow(Map("each", ask, over=lambda job: next(lists)), evaluator=evaluator())
+    body = _judged_prompt(flow, [[{"item": "figs"}], [{"item": "nuts"}]], times=2)
+    assert sorted(_listed_calls(body)) == [CACHED, 'price({"item": "nuts"}): 3']
+
+
 def test_a_durable_run_that_is_resumed_shows_the_calls_of_operators_that_had_finished(tmp_path):
     async def approve(ask: str, context: RunContext) -> str:
         return str(await context.ask("Publish?", bool))

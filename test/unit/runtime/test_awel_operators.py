@@ -192,6 +192,16 @@ def test_a_workflow_alone_takes_what_it_is_called_with(engine: type[Workflow]) -
     assert call(node, {"n": 1}) == 2
 
 
+def test_a_workflow_may_leave_outputs_of_awel_operators_unread(engine: type[Workflow]) -> None:
+    @operator
+    def read(n: int) -> int:
+        return n + 1
+
+    with DAG("alone"):
+        node = engine(read).as_awel()
+    assert call(node, {"n": 1, "m": 2}) == 2
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_workflow_in_a_dag_gets_deps(engine: type[Workflow], stream: bool) -> None:
     @operator

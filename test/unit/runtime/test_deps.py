@@ -22,6 +22,7 @@ from operad import (
 from operad.runtime import BuiltinWorkflow, Cache, Policy, Profile, Retry
 from operad.runtime.durable import Ledger
 from operad.runtime.events.run_context import MissingDepsError
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.testing import CallTools, Say, ScriptedModel, ScriptedReasoner
 
 
@@ -147,6 +148,40 @@ def test_a_run_without_the_deps_that_an_annotation_requires_does_not_start(flow,
     assert heard == []
 
 
+class _Counted(BaseOperator[str]):
+    asked = 0
+
+    def get_id(self) -> str:
+        return "counted"
+
+    async def run(self, call):
+        return "done"
+
+    @property
+    def deps_type(self) -> str:
+        self.asked += 1
+        return ""
+
+    def inputs_read(self, is_first):
+        self.asked += 1
+        return ["x"]
+
+
+def test_the_checks_before_a_run_ask_each_operator_once_per_build():
+    outer, nested = _Counted(), _Counted()
+    inner = BuiltinWorkflow(nested, name="inner")
+    flow = BuiltinWorkflow([outer, inner])
+    for _ in range(3):
+        flow.run({"x": 1})
+    assert (outer.asked, nested.asked) == (2, 2)
+    inner.add(greet, after="counted")
+    with pytest.raises(MissingDepsError, match="greet"):
+        flow.run({"x": 1, "y": 2})
+    inner.add(operator(lambda text: text, id="last"), after="missing")
+    with pytest.raises(OperatorError, match="inner"):  # of the nested workflow, which an edit broke
+        flow.run({"x": 1, "y": 2})
+
+
 @pytest.mark.parametrize(
     "annotation",
     [
@@ -186,7 +221,8 @@ def test_a_cached_answer_is_not_given_to_a_run_with_other_deps(tmp_path):
     assert [flow.run("x", deps=Session(user)).text for user in ("Ada", "Bob")] == ["hello Ada", "hello Bob"]
 
 
-def test_a_durable_run_needs_its_deps_again_and_keeps_the_answer_until_then(tmp_path):
+@pytest.mark.parametrize("answer", [True, False])
+def test_a_durable_run_needs_its_deps_again_and_uses_no_answer_until_then(tmp_path, answer):
     @operator
     async def confirm(greet: str, context: RunContext[Session]) -> str:
         return f"{greet}: {await context.ask('Sure?', bool)} {context.deps.user}"
@@ -202,7 +238,8 @@ def test_a_durable_run_needs_its_deps_again_and_keeps_the_answer_until_then(tmp_
         run(lambda flow: flow.run("x", run_id="r", deps=ADA))
     with pytest.raises(MissingDepsError, match="a durable run that is resumed needs them again"):
         run(lambda flow: flow.resume("r", True))
-    assert run(lambda flow: flow.run("x", run_id="r", deps=Session("Bob"))).text == "hello Ada: True Bob"
+    resumed = run(lambda flow: flow.resume("r", answer, deps=Session("Bob")))
+    assert resumed.text == f"hello Ada: {answer} Bob"
 
 
 def test_resume_takes_the_deps(tmp_path):

@@ -367,6 +367,8 @@ def test_the_value_of_the_only_field_is_read_without_json(form, text, read):
                 "-a\n-b",
                 "1. a\n3. b",
                 "2. a\n3. b",
+                '- "a"\n- "b"',
+                "- [x] a\n- [ ] b",
             )
         ),
     ],

@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from operad.runtime.tools.docstring import Docstring
-from operad.runtime.tools.tool import Tool
+from operad.runtime.tools.tool import Tool, tool
 from operad.runtime.values.errors import ToolError
 
 if TYPE_CHECKING:
@@ -201,6 +201,16 @@ async def test_a_return_annotation_need_not_resolve():
         return len(item)  # pyright: ignore
 
     assert await Tool.of(price).call({"item": "tea"}) == 3
+
+
+def test_the_decorator_called_with_a_function_keeps_the_options():
+    def delete(path: str) -> str:
+        """Delete a file."""
+        return path
+
+    made = tool(delete, name="remove", description="Remove.", timeout=5, approve=True)
+    assert (made.name, made.description, made.timeout, made.approve) == ("remove", "Remove.", 5, True)
+    assert tool(made, approve=False).approve is False
 
 
 def test_a_nameless_function_needs_a_name():

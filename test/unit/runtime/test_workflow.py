@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from operad import Map, operator
 from operad.runtime.events import (
     Event,
     ModelAnswered,
@@ -722,6 +723,39 @@ def test_a_run_leaves_nothing_for_the_garbage_collector(new: Make, without_gc: N
 
     asyncio.run(three_hundred_runs())  # the test's own task may be of a kind that keeps errors
 
+    assert sum(ref() is not None for ref in left) == 0
+
+
+@pytest.mark.parametrize("door", ["start", "stream", "stream_text", "map"])
+def test_a_failed_run_with_a_handle_or_a_stream_or_in_a_map_leaves_nothing_either(
+    engine: type[Workflow], without_gc: None, door: str
+) -> None:
+    class Marker: ...
+
+    left: list[weakref.ref[Marker]] = []
+
+    async def fail(item: str) -> str:
+        marker = Marker()
+        left.append(weakref.ref(marker))
+        raise ValueError(item)
+
+    async def run(flow: Workflow) -> None:
+        if door in ("start", "map"):
+            await flow.start("x")
+            return
+        async for _ in flow.stream("x") if door == "stream" else flow.stream_text("x"):
+            pass
+
+    async def fifty_runs() -> None:
+        flow = engine(Map(each=fail, over=lambda job: [job.goal]) if door == "map" else operator(fail))
+        for _ in range(50):
+            with suppress(OperatorError):
+                await run(flow)
+            await asyncio.sleep(0)
+
+    asyncio.run(fifty_runs())
+
+    assert len(left) == 50
     assert sum(ref() is not None for ref in left) == 0
 
 
