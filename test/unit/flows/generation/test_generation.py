@@ -213,6 +213,23 @@ def test_what_the_check_finds_cannot_be_contested(design):
     assert model.stages == ["plan", "build", "mend"]
 
 
+def test_findings_for_which_there_was_no_room_are_asked_for_before_those_that_the_model_was_told(design):
+    params = {
+        "1": {"variables": [["paper", "file"], ["language", "string"]]},
+        **BUILT["nodes"],
+        "4": {"outputs": ["sum"] * 7},
+    }
+    model = Model(
+        plan=[{**PLAN, "nodes": [{**each, "params": params[each["id"]]} for each in PLAN["nodes"]]}],
+        mend=[operations()],
+    )
+    made = design(model, review=False)
+    assert model.stages == ["plan", "mend", "mend"]
+    asked = [told.partition("### Findings")[2].partition("###")[0] for stage, told in model.asked if stage == "mend"]
+    assert all(any(finding in each for each in asked) for finding in made.findings)
+    assert asked[0] != asked[1]
+
+
 def test_a_plan_with_all_parameters_needs_no_build(design):
     nodes = [{**each, "params": BUILT["nodes"].get(each["id"], {})} for each in PLAN["nodes"]]
     model = Model(plan=[{**PLAN, "nodes": nodes}])
