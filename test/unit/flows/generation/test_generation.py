@@ -564,6 +564,34 @@ def test_repairs_of_the_form_of_a_whole_response_are_told(design):
     assert [repair for repair in made.repairs if repair.startswith("[json]")] != []
 
 
+def test_a_whole_response_that_cannot_be_read_is_asked_for_again_with_the_faults(design):
+    nodes = [
+        {"id": each["id"], "type": each["type"], "param": BUILT["nodes"].get(each["id"], {})} for each in PLAN["nodes"]
+    ]
+    nodes[0]["param"] = {"variables": [["paper", "file"], ["language", "string"]]}
+    edges = [["1", 0, "2"], ["2", 0, "3"], ["3", 0, "4"]]
+    slips = {
+        "nodes_info": [{**each, "id": int(each["id"])} for each in nodes],
+        "edges": [edges[0], [2, 0, 3], [3, 0, 4]],
+    }
+    texts = [f"<workflow>{json.dumps(each)}</workflow>" for each in (slips, {"nodes_info": nodes, "edges": edges})]
+
+    class Whole(Model):
+        def __call__(self, request):
+            told = "\n".join(str(message["content"]) for message in request["messages"])
+            stage = "plan" if "You plan" in told else "build"
+            self.asked.append((stage, told))
+            return Say(json.dumps(PLAN) if stage == "plan" else texts.pop(0))
+
+    model = Whole()
+    made = design(model, review=False, structured=False)
+    assert (made.accepted, model.stages) == (True, ["plan", "build", "build"])
+    assert (
+        "cannot be read: nodes_info[0]: id: must be a text (and 3 more); edges[1]: must be [source, port, target], "
+        'not [2, 0, 3]; for example ["1", 0, "2"] (and 1 more)'
+    ) in model.asked[2][1]
+
+
 def test_an_endpoint_that_breaks_down_leaves_what_was_made():
     class Down(Model):
         def __call__(self, request):
