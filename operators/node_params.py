@@ -210,7 +210,7 @@ def param_faults(error: ValidationError, params_type: type[BaseModel]) -> list[F
 
 
 def _is_tuple_type(fault: Mapping[str, Any]) -> bool:
-    """Return True if a value is no named tuple, or has too many items for one."""
+    """Return True if a value is not a named tuple, or has too many items for one."""
     return fault["type"] == "named_tuple_type" or fault.get("ctx", {}).get("field_type") == "NamedTuple"
 
 

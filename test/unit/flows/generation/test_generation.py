@@ -313,6 +313,33 @@ def test_what_rules_cannot_mend_is_asked_for_as_operations_and_nothing_else_runs
     assert "llm: Asks a language model." in told, "the types concerned are told of"
 
 
+def test_operations_on_parts_of_one_parameter_are_all_done(design):
+    variables = [{"name": "paper", "type": "pdf"}, {"name": "language", "type": "str"}]
+    params = {**BUILT["nodes"], "1": {"variables": variables}}
+    ops = [
+        {"op": "set", "node": "1", "path": "variables[0].type", "value": "file"},
+        {"op": "set", "node": "1", "path": "variables[1].type", "value": "string"},
+    ]
+    nodes = [{**each, "gives": [], "params": params[each["id"]]} for each in PLAN["nodes"]]
+    model = Model(plan=[{**PLAN, "nodes": nodes}], mend=[operations(*ops)])
+    made = design(model, review=False)
+    assert (made.accepted, model.stages) == (True, ["plan", "mend"])
+    assert made.graph.by_id["1"].params == {"variables": [["paper", "file"], ["language", "string"]]}
+
+
+def test_a_parameter_that_a_type_does_not_have_can_be_removed(design):
+    nodes = [{**each, "params": BUILT["nodes"].get(each["id"], {})} for each in PLAN["nodes"]]
+    nodes[2]["params"] = {"system_prompt": "", "user": BUILT["nodes"]["3"]["user"]}
+    ops = [
+        {"op": "set", "node": "3", "path": "system", "value": ""},
+        {"op": "set", "node": "3", "path": "system_prompt", "value": None},
+    ]
+    model = Model(plan=[{**PLAN, "nodes": nodes}], mend=[operations(*ops)])
+    made = design(model, review=False)
+    assert (made.accepted, model.stages) == (True, ["plan", "mend"])
+    assert made.graph.by_id["3"].params == BUILT["nodes"]["3"]
+
+
 def test_operations_with_a_slip_in_their_json_are_done():
     def answer(task):
         form = json.loads(task.output_schema)["properties"]
