@@ -331,8 +331,13 @@ class Checker:
         """Report a reference to a node that is missing, on another level or not before, or to a wrong variable."""
         selector, where = reference.selector, self._param_path(node_id, reference.where)
         if selector.node not in self._by_id:
-            problem = f"{_describe_variable(selector)}: {self._missing(selector.node)}"
-            self._report("undefined-node", f"{where}: {problem}", node_id)
+            reversed_selector = Selector(selector.node, selector.variable)
+            if reversed_selector.node in self._by_id:
+                hint = f" (did you mean {_describe_variable(reversed_selector)}?)"
+                missing = f"there is no node {selector.node!r}{hint}"
+            else:
+                missing = self._missing(selector.node)
+            self._report("undefined-node", f"{where}: {_describe_variable(selector)}: {missing}", node_id)
             return
         containers = self.graph.around(node_id)
         if selector.node in containers:

@@ -116,7 +116,8 @@ def _selector(value: Any) -> Any:
     if isinstance(value, Mapping):
         given = cast("Mapping[str, Any]", value)
         return [given["variable"], given["node"]] if set(given) == {"variable", "node"} else given
-    node, dot, variable = value.partition(".") if isinstance(value, str) else ("", "", "")
+    text = value.removeprefix("{{#").removesuffix("#}}") if isinstance(value, str) else ""
+    node, dot, variable = text.partition(".")
     return [variable, node] if dot and node and variable else value
 
 

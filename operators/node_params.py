@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
@@ -185,11 +186,11 @@ def param_faults(error: ValidationError, params_type: type[BaseModel]) -> list[F
             continue  # the same value, compared with another branch of a union
         seen.add((loc, fault["type"] == "missing"))
         path = _path(loc)
-        name = str(loc[0]) if loc else ""
         if fault["type"] == "extra_forbidden":
-            known = list(params_type.model_fields)
-            usual = [key for key, field in params_type.model_fields.items() if ADVANCED not in field.metadata]
-            message = f"is not a parameter{did_you_mean(name, known)}; there are: {', '.join(usual) or 'none'}"
+            known = _names_at(params_type, loc[:-1])
+            usual = [key for key in known if len(loc) > 1 or ADVANCED not in params_type.model_fields[key].metadata]
+            kind, hint = "parameter" if len(loc) < 2 else "field", did_you_mean(str(fault["loc"][-1]), known)
+            message = f"is not a {kind}{hint}; there are: {', '.join(usual) or 'none'}"
             faults.append(Fault(path, message, "unknown-param"))
         elif fault["type"] in ("missing", "missing_argument"):
             faults.append(Fault(path, "is missing", "missing-param"))
@@ -197,12 +198,52 @@ def param_faults(error: ValidationError, params_type: type[BaseModel]) -> list[F
             faults.append(
                 Fault(path, f"must be a variable, id.variable, such as 3.text, not {short_json(fault['input'])}")
             )
+        elif _is_tuple_type(fault) and (names := _names_at(params_type, loc)):
+            form = f"[{', '.join(names)}], or an object with these keys"
+            faults.append(Fault(path, f"must be {form}, not {short_json(fault['input'])}"))
         elif fault["type"] == "string_too_short" and not fault["input"]:
             faults.append(Fault(path, "is empty"))
         else:
             message = f"{_lower(requirement(fault))}, not {short_json(fault['input'])}{nearest_choice(fault)}"
             faults.append(Fault(path, message))
     return faults
+
+
+def _is_tuple_type(fault: Mapping[str, Any]) -> bool:
+    """Return True if a value is not a named tuple, or has too many items for one."""
+    return fault["type"] == "named_tuple_type" or fault.get("ctx", {}).get("field_type") == "NamedTuple"
+
+
+def _names_at(params_type: type[BaseModel], loc: Sequence[Any]) -> list[str]:
+    """Return the names of the fields of the model or the named tuple at a location; empty if there is none."""
+    hint: Any = params_type
+    for step in loc:
+        fields = _fields(hint)
+        if fields and isinstance(step, int):
+            step = [*fields][step] if step < len(fields) else ""
+        inner = get_args(_bare(hint))
+        hint = fields.get(step) if fields else inner[-1] if inner else None
+    return list(_fields(hint))
+
+
+def _fields(hint: Any) -> Mapping[str, Any]:
+    """Return the types of the fields of a model or a named tuple by name; empty for another type."""
+    bare: Any = _bare(hint)
+    if not isinstance(bare, type):
+        return {}
+    if issubclass(bare, BaseModel):
+        return {name: field.annotation for name, field in bare.model_fields.items()}
+    named_tuple = cast("Any", bare)
+    return get_type_hints(named_tuple) if issubclass(bare, tuple) and hasattr(named_tuple, "_fields") else {}
+
+
+def _bare(hint: Any) -> Any:
+    """Return a type without annotations; of a union, the first type that has parts."""
+    if get_origin(hint) is Annotated:
+        return _bare(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        return next((bare for bare in map(_bare, get_args(hint)) if get_args(bare) or _fields(bare)), None)
+    return hint
 
 
 def _is_branch(step: str) -> bool:

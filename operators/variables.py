@@ -163,7 +163,7 @@ class Text(str):
 
 def _refuse_selector(value: object) -> object:
     match value:
-        case [str() as variable, str() as node]:
+        case [str() as variable, str() as node] if _REFERENCE.fullmatch(Selector(variable, node).in_text):
             raise ValueError(f"a text is needed; name the variable in it, {Selector(variable, node).in_text}")
         case _:
             return value

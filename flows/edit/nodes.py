@@ -119,7 +119,7 @@ class RemoveNode(Operation):
 
 
 class SetParam(Operation):
-    """Gives a parameter, or a part of one, a value."""
+    """Gives a parameter, or a part of one, a value; null removes a parameter that the type does not have."""
 
     op: Literal["set"] = "set"
     node: NodeId
@@ -135,6 +135,8 @@ class SetParam(Operation):
         yield from missing
         if not missing:
             try:
+                if self._removes(graph.by_id[self.node], types):
+                    return
                 name = str(steps_of(self.path)[0])
                 param_faults = list(unknown_params(types, graph.by_id[self.node].type, [name], "path"))
                 yield from param_faults
@@ -149,7 +151,14 @@ class SetParam(Operation):
 
     def _params(self, graph: NodeGraph, types: Types) -> Fields:
         spec = graph.by_id[self.node]
+        if self._removes(spec, types):
+            return {name: value for name, value in fields_of(spec.params).items() if name != self.path}
         return with_value(spec.params, _steps(spec, self.path, types), self.value)
+
+    def _removes(self, spec: NodeSpec, types: Types) -> bool:
+        """Return whether the operation removes a parameter that the type of its node does not have."""
+        is_unknown = spec.type in types and self.path not in types[spec.type].params_type.model_fields
+        return self.value is None and is_unknown and self.path in fields_of(spec.params)
 
 
 class ReplaceText(Operation):

@@ -182,15 +182,15 @@ def _shape_issues(data: Any) -> Iterator[Issue]:
     root = cast("Mapping[str, Any]", data)
     for key in ("nodes_info", "edges"):
         if not isinstance(root.get(key), list):
-            message = "must be a list" if key in root else f"is missing{did_you_mean(key, root)}"
-            yield Issue("format", message, key)
+            holder = next((name for name, value in root.items() if key in fields_of(value)), None)
+            hint = did_you_mean(key, root) if holder is None else f"; it is inside {holder!r}, and must be at the root"
+            yield Issue("format", "must be a list" if key in root else f"is missing{hint}", key)
     for number, node in enumerate(list_of(root.get("nodes_info"))):
         yield from _node_shape_issues(node, f"nodes_info[{number}]")
     for number, edge in enumerate(list_of(root.get("edges"))):
         if not _is_edge(edge):
-            yield Issue(
-                "misshapen-edge", f"must be [source, port, target], not {json.dumps(edge)[:80]}", f"edges[{number}]"
-            )
+            message = f'must be [source, port, target], not {json.dumps(edge)[:80]}; for example ["1", 0, "2"]'
+            yield Issue("misshapen-edge", message, f"edges[{number}]")
 
 
 def _node_shape_issues(node: Any, where: str) -> Iterator[Issue]:

@@ -12,6 +12,7 @@ A useless answer of a model does not end the run: the message gives the reason i
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
@@ -246,8 +247,13 @@ async def _ask_params(
         *parts,
         prompts.Part(prompts.FORM, f"{prompts.TEXT_FORM}\n{json.dumps(schema['properties']['nodes'])}"),
     ]
-    text = await ask(reasoner, task_of(job, parts_with_form, None, lessons))
-    return read_tagged(text)
+    for _ in range(MAX_TRIES - 1):
+        text = await ask(reasoner, task_of(job, parts_with_form, None, lessons))
+        try:
+            return read_tagged(text)
+        except AnswerError as error:
+            lessons = [*([lesson] if lesson else []), f"Your last answer was of no use: {error}"]
+    return read_tagged(await ask(reasoner, task_of(job, parts_with_form, None, lessons)))
 
 
 FORM_RULES = GENERATED & {rule.name for rule in RULES if rule.level in ("text", "shape")}
@@ -266,7 +272,9 @@ def read_tagged(said: str) -> Mapping[str, Mapping[str, Any]] | Repaired:
     if "<workflow>" in said:
         repaired = repair(said, rules=FORM_RULES)
         if repaired.graph is None:
-            raise AnswerError("the workflow between the tags cannot be read: " + "; ".join(repaired.lessons[:3]))
+            raise AnswerError(
+                f"the workflow between the tags cannot be read: {'; '.join(_by_kind(repaired.lessons)[:5])}"
+            )
         return repaired
     json_text = said.partition("<nodes>")[2].partition("</nodes>")[0] or said
     try:
@@ -278,6 +286,14 @@ def read_tagged(said: str) -> Mapping[str, Mapping[str, Any]] | Repaired:
     ):
         raise AnswerError("the answer holds no parameters of nodes: between <nodes> tags an object is wanted")
     return cast("dict[str, dict[str, Any]]", value)
+
+
+def _by_kind(lessons: Sequence[str]) -> list[str]:
+    """Return the first lesson of each kind with the number of others, as a slip is often made in every node."""
+    kinds: dict[str, list[str]] = {}
+    for lesson in lessons:
+        kinds.setdefault(re.sub(r"^\S*: |, not .*", "", lesson), []).append(lesson)
+    return [f"{same[0]} (and {len(same) - 1} more)" if same[1:] else same[0] for same in kinds.values()]
 
 
 def _latest_object(messages: Sequence[WorkflowMessage] | None, key: str) -> dict[str, Any] | None:

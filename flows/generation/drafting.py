@@ -139,11 +139,7 @@ def _declared_value(annotation: Any, value: Any, nodes: Collection[str]) -> Any:
     if annotation is Selector:
         return as_declared(value)
     if (fields := places(annotation)) and isinstance(value, Mapping):
-        given = cast("Mapping[str, Any]", value)
-        listed = [_declared_value(hint, given.get(name), nodes) for name, hint in fields.items()]
-        while listed and listed[-1] is None and _has_default(annotation, len(listed) - 1):
-            listed.pop()
-        return listed
+        return _declared_record(annotation, fields, cast("Mapping[str, Any]", value), nodes)
     if kind in (Union, python_types.UnionType):
         if _takes_variables_and_values(arguments) and not _is_variable(value, nodes):
             return value
@@ -159,6 +155,19 @@ def _declared_value(annotation: Any, value: Any, nodes: Collection[str]) -> Any:
             key: _declared_value(arguments[1], each, nodes) for key, each in cast("Mapping[str, Any]", value).items()
         }
     return cast("Any", value)
+
+
+def _declared_record(
+    annotation: Any, fields: Mapping[str, Any], given: Mapping[str, Any], nodes: Collection[str]
+) -> Any:
+    """Return the list that a named tuple is written as; a mapping without a required field is kept for the check."""
+    optional = {*annotation._field_defaults, *(name for name, hint in fields.items() if type(None) in get_args(hint))}
+    if not given.keys() >= fields.keys() - optional:
+        return given
+    listed = [_declared_value(hint, given.get(name), nodes) for name, hint in fields.items()]
+    while listed and listed[-1] is None and _has_default(annotation, len(listed) - 1):
+        listed.pop()
+    return listed
 
 
 def _records(item: Any, named: Mapping[str, Any]) -> Any:
@@ -207,6 +216,8 @@ def _drafted_value(annotation: Any, value: Any) -> Any:
     if (fields := places(annotation)) and isinstance(value, list | tuple):
         given = cast("Sequence[Any]", value)
         names = list(fields)
+        if len(given) > len(names):
+            return given
         if annotation is Condition:
             given = [*given, *[None] * (len(names) - len(given))]
         return {name: _drafted_value(fields[name], each) for name, each in zip(names, given, strict=False)}

@@ -113,6 +113,8 @@ class MendWorkflow(Stage):
             repairs = [*texts_in(drafted.outputs.get("repairs")), *map(str, repaired.repairs)]
         else:
             findings = texts_in(newest_message.outputs.get("findings")) or findings_in(call.lesson) or [call.lesson]
+            told = set(texts_in(newest_message.outputs.get("told")))
+            findings.sort(key=lambda finding: finding in told)  # of many, those that the model has not seen are first
             repaired, extra = await self._ask_operations(
                 call, newest_graph, base, allowed, findings, contested_in(newest_message)
             )

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from operad.flows.check import NodeType
+from operad.flows.edit.batch import read_operations
 from operad.flows.edit.paths import PathError, steps_of, value_at, with_value
 from operad.flows.formats.shapes import fields_of, is_selector
 from operad.flows.generation.drafting import as_declared, drafted, params_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.conditions import Case
+from operad.runtime.values.errors import InvalidError
 
 
 def declared_operations(
@@ -47,7 +49,17 @@ def declared_operations(
             case _:
                 pass
         declared.append(operation)
+        graph = _after(operation, graph, types)
     return declared
+
+
+def _after(operation: dict[str, Any], graph: NodeGraph, types: Mapping[str, NodeType]) -> NodeGraph:
+    """Return the workflow after an operation, which later ones build on; unchanged if the operation has faults."""
+    try:
+        [read] = read_operations(operation)
+    except InvalidError:
+        return graph
+    return graph if any(read.faults(graph, types)) else read.apply(graph, types)
 
 
 def _declared_set_fields(operation: Mapping[str, Any], graph: NodeGraph, node_type: NodeType | None) -> dict[str, Any]:

@@ -348,13 +348,13 @@ def _node_faults(node: PlannedNode, base: NodeGraph, plan: Plan, types: Mapping[
             "to have another type, drop it and add a new one"
         )
     if node.type not in types:
-        yield f"node {node.id!r}: {node.type!r} is not a node type{did_you_mean(node.type, types)}"
+        yield f"node {node.id!r}: {node.type!r} is not a node type{did_you_mean(node.type.lower(), types)}"
     if node.replace and node.change != "update":
         yield f"node {node.id!r}: only an update can `replace` words"
-    for predecessor in node.predecessors:
-        name = predecessor.node
-        if name not in known:
-            yield f"node {node.id!r} follows {name!r}, which is not there{did_you_mean(name, known)}"
+    for name in (predecessor.node for predecessor in node.predecessors if predecessor.node not in known):
+        source = name.rpartition(":")[0]
+        hint = f"; name a port by its number, as in '{source}:0'" if source in known else did_you_mean(name, known)
+        yield f"node {node.id!r} follows {name!r}, which is not there{hint}"
     if node.inside and node.inside not in known:
         yield f"node {node.id!r} runs inside {node.inside!r}, which is not there{did_you_mean(node.inside, known)}"
 

@@ -28,7 +28,9 @@ def selectors_in_texts(state: State) -> Iterator[Proposal]:
         match given:
             case _ if selector := as_selector(given, state.graph):
                 return selector.in_text
-            case [str(), inner] if selector := as_selector(inner, state.graph):  # a pair of a name and a selector
+            case [str(), [*_] as inner] if selector := as_selector(
+                inner, state.graph
+            ):  # a pair of a name and a selector
                 return selector.in_text
             case _:
                 return given

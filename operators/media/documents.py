@@ -256,18 +256,22 @@ def html_as_markdown(text: str) -> str:
     return markdown("HtmlConverter", text.encode("utf-8", errors="replace"))
 
 
+_SHOWN_HEADERS = ("From", "To", "Cc", "Date", "Subject")
+
+
 class _BoundedHeaders(email.policy.EmailPolicy):
     """Policy that refuses headers for which Python's parser, which takes quadratic time, would take minutes.
 
     Attributes:
-        squares: The sum of the squares of the lengths of all headers so far.
+        squares: The sum of the squares of the lengths of all headers so far that are parsed, because they are read.
     """
 
     squares: list[int] = []  # noqa: RUF012 - each policy is given its own
 
     def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
         """Return name and value of a header."""
-        self.squares[0] += sum(map(len, sourcelines)) ** 2
+        if sourcelines[0].partition(":")[0].lower().startswith((*map(str.lower, _SHOWN_HEADERS), "content-")):
+            self.squares[0] += sum(map(len, sourcelines)) ** 2
         if self.squares[0] > MAX_HEADER**2:
             raise InputError(f"has headers of more than the maximum of about {MAX_HEADER:,} characters")
         return super().header_source_parse(sourcelines)
@@ -277,7 +281,7 @@ def _eml(data: bytes, suffix: str) -> Iterator[str]:
     """Yield the headers, names of attachments, and text of an email."""
     policy = cast("Any", _BoundedHeaders)(squares=[0])
     message = cast("EmailMessage", email.message_from_bytes(data, policy=policy))
-    for name in ("From", "To", "Cc", "Date", "Subject"):
+    for name in _SHOWN_HEADERS:
         if message[name]:
             yield f"{name}: {message[name]}\n"
     attached = [part.get_filename() or "without a name" for part in message.iter_attachments()]

@@ -63,6 +63,11 @@ def test_both_forms_say_the_same(kind, lists, names):
     assert positional(declared, lists) == lists
 
 
+def test_a_variable_may_be_written_as_in_a_text():
+    declared = NODE_TYPES["end"].params_type
+    assert positional(declared, {"outputs": {"sum": "{{#3.text#}}"}}) == {"outputs": [["sum", ["text", "3"]]]}
+
+
 @pytest.mark.parametrize("kind", NODE_TYPES)
 def test_every_example_has_both_forms(kind):
     declared, lists = NODE_TYPES[kind].params_type, plain(NODE_TYPES[kind].example)

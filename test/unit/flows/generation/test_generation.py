@@ -213,6 +213,23 @@ def test_what_the_check_finds_cannot_be_contested(design):
     assert model.stages == ["plan", "build", "mend"]
 
 
+def test_findings_for_which_there_was_no_room_are_asked_for_before_those_that_the_model_was_told(design):
+    params = {
+        "1": {"variables": [["paper", "file"], ["language", "string"]]},
+        **BUILT["nodes"],
+        "4": {"outputs": ["sum"] * 7},
+    }
+    model = Model(
+        plan=[{**PLAN, "nodes": [{**each, "params": params[each["id"]]} for each in PLAN["nodes"]]}],
+        mend=[operations()],
+    )
+    made = design(model, review=False)
+    assert model.stages == ["plan", "mend", "mend"]
+    asked = [told.partition("### Findings")[2].partition("###")[0] for stage, told in model.asked if stage == "mend"]
+    assert all(any(finding in each for each in asked) for finding in made.findings)
+    assert asked[0] != asked[1]
+
+
 def test_a_plan_with_all_parameters_needs_no_build(design):
     nodes = [{**each, "params": BUILT["nodes"].get(each["id"], {})} for each in PLAN["nodes"]]
     model = Model(plan=[{**PLAN, "nodes": nodes}])
@@ -294,6 +311,33 @@ def test_what_rules_cannot_mend_is_asked_for_as_operations_and_nothing_else_runs
     assert "user: is empty" in told
     assert '"id":"3"' in told
     assert "llm: Asks a language model." in told, "the types concerned are told of"
+
+
+def test_operations_on_parts_of_one_parameter_are_all_done(design):
+    variables = [{"name": "paper", "type": "pdf"}, {"name": "language", "type": "str"}]
+    params = {**BUILT["nodes"], "1": {"variables": variables}}
+    ops = [
+        {"op": "set", "node": "1", "path": "variables[0].type", "value": "file"},
+        {"op": "set", "node": "1", "path": "variables[1].type", "value": "string"},
+    ]
+    nodes = [{**each, "gives": [], "params": params[each["id"]]} for each in PLAN["nodes"]]
+    model = Model(plan=[{**PLAN, "nodes": nodes}], mend=[operations(*ops)])
+    made = design(model, review=False)
+    assert (made.accepted, model.stages) == (True, ["plan", "mend"])
+    assert made.graph.by_id["1"].params == {"variables": [["paper", "file"], ["language", "string"]]}
+
+
+def test_a_parameter_that_a_type_does_not_have_can_be_removed(design):
+    nodes = [{**each, "params": BUILT["nodes"].get(each["id"], {})} for each in PLAN["nodes"]]
+    nodes[2]["params"] = {"system_prompt": "", "user": BUILT["nodes"]["3"]["user"]}
+    ops = [
+        {"op": "set", "node": "3", "path": "system", "value": ""},
+        {"op": "set", "node": "3", "path": "system_prompt", "value": None},
+    ]
+    model = Model(plan=[{**PLAN, "nodes": nodes}], mend=[operations(*ops)])
+    made = design(model, review=False)
+    assert (made.accepted, model.stages) == (True, ["plan", "mend"])
+    assert made.graph.by_id["3"].params == BUILT["nodes"]["3"]
 
 
 def test_operations_with_a_slip_in_their_json_are_done():
@@ -545,6 +589,34 @@ def test_repairs_of_the_form_of_a_whole_response_are_told(design):
 
     made = design(Whole(), structured=False)
     assert [repair for repair in made.repairs if repair.startswith("[json]")] != []
+
+
+def test_a_whole_response_that_cannot_be_read_is_asked_for_again_with_the_faults(design):
+    nodes = [
+        {"id": each["id"], "type": each["type"], "param": BUILT["nodes"].get(each["id"], {})} for each in PLAN["nodes"]
+    ]
+    nodes[0]["param"] = {"variables": [["paper", "file"], ["language", "string"]]}
+    edges = [["1", 0, "2"], ["2", 0, "3"], ["3", 0, "4"]]
+    slips = {
+        "nodes_info": [{**each, "id": int(each["id"])} for each in nodes],
+        "edges": [edges[0], [2, 0, 3], [3, 0, 4]],
+    }
+    texts = [f"<workflow>{json.dumps(each)}</workflow>" for each in (slips, {"nodes_info": nodes, "edges": edges})]
+
+    class Whole(Model):
+        def __call__(self, request):
+            told = "\n".join(str(message["content"]) for message in request["messages"])
+            stage = "plan" if "You plan" in told else "build"
+            self.asked.append((stage, told))
+            return Say(json.dumps(PLAN) if stage == "plan" else texts.pop(0))
+
+    model = Whole()
+    made = design(model, review=False, structured=False)
+    assert (made.accepted, model.stages) == (True, ["plan", "build", "build"])
+    assert (
+        "cannot be read: nodes_info[0]: id: must be a text (and 3 more); edges[1]: must be [source, port, target], "
+        'not [2, 0, 3]; for example ["1", 0, "2"] (and 1 more)'
+    ) in model.asked[2][1]
 
 
 def test_an_endpoint_that_breaks_down_leaves_what_was_made():

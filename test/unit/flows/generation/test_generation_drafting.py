@@ -78,3 +78,13 @@ def test_mappings_of_names_are_read_as_in_yaml():
         "outputs": outputs[:1]
     }
     assert params_of(NODE_TYPES["start"], {"variables": {"name": "string"}}) == {"variables": [["name", "string"]]}
+
+
+@pytest.mark.parametrize(
+    "outputs", [[{"variable": "sum", "value_selector": ["2", "text"]}], [["sum", "text", "2"]]], ids=["keys", "items"]
+)
+def test_values_of_another_form_are_kept_and_shown_as_the_model_wrote_them(outputs):
+    end = NODE_TYPES["end"]
+    declared = params_of(end, {"outputs": outputs})
+    assert declared == {"outputs": outputs}
+    assert drafted(end, declared) == {"outputs": outputs}

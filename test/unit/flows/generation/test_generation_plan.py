@@ -71,6 +71,8 @@ def test_a_plan_fits_its_schema_and_may_leave_out_what_is_empty(ids):
         (plan_of(LLM, END), "no node of type 'start'"),
         (plan_of(START, LLM, LLM, END), "planned twice"),
         (plan_of(START, planned("2", "llm", after=["1x"]), END), "follows '1x', which is not there"),
+        (plan_of(START, planned("2", "llm", after=["1:if"]), END), "not there; name a port by its number, as in '1:0'"),
+        (plan_of(START, planned("2", "LLM", after=["1"]), END), "'LLM' is not a node type (did you mean 'llm'?)"),
         (plan_of(START, planned("2", "llm", after=["3"]), planned("3", "end", after=["2"])), "none can begin"),
         (plan_of(START, planned("2", "llm", change="update", after=["1"]), END), "can only be planned as add"),
         (plan_of(START, planned("2", "lm", after=["1"]), END), "'lm' is not a node type"),

@@ -108,6 +108,8 @@ SWITCH = node("3", "if-else", cases=[[None, [[["text", "1"], "is", "x"]]]])
 ONE_PARAM = [
     ("texts", llm(system=None, user="{{#1.text#}}"), {"system": "", "user": "{{#1.text#}}"}),
     ("selectors-in-texts", llm(system="", user=["text", "1"]), {"system": "", "user": "{{#1.text#}}"}),
+    ("selectors-in-texts", llm(system="", user=["what it is", ["text", "1"]]), {"system": "", "user": "{{#1.text#}}"}),
+    ("selectors-in-texts", llm(system="", user=["Sum up:", "{{#1.text#}}"]), {"system": "", "user": ["Sum up:", "{{#1.text#}}"]}),
     ("references", llm(system="", user="{{#1.text}} {{9 }} {{#x#}}"), {"system": "", "user": "{{#1.text#}} {{9 }} {{#x#}}"}),
     ("references", llm(system="", user="{{1.text}} {{ 7.text }}"), {"system": "", "user": "{{#1.text#}} {{ 7.text }}"}),
     ("references", llm(system="", user="{{#text.1#}}"), {"system": "", "user": "{{#1.text#}}"}),

@@ -155,6 +155,11 @@ def test_a_mail_in_an_encoding_that_is_unknown_or_slow_is_read_as_utf_8(read, ch
     assert read("a.eml", text.encode() + b"-z" * 200_000).startswith("Café-z")
 
 
+def test_a_mail_with_long_headers_that_nothing_reads_is_read(read):
+    traces = "X-Microsoft-Exchange-Diagnostics: " + "(,;" * 100_000 + "\n" + f"Received: {'by a; ' * 1_000}\n" * 20
+    assert read("a.eml", f"{traces}Subject: Figs\n\nRipe.".encode()) == "Subject: Figs\n\nRipe."
+
+
 # What cannot be read
 
 

@@ -108,6 +108,31 @@ CASES = {
             'user: a text is needed; name the variable in it, {{#2.output#}}, not ["output", "2"]',
         ),
     ),
+    "two texts where one is needed": (
+        [START, TEXT, ("3", "llm", {"system": "", "user": ["Sum up:", "{{#2.output#}}"]}), END],
+        [*EDGES, ("2", "3")],
+        ("param", "3", 'user: must be text, not ["Sum up:", "{{#2.output#}}"]'),
+    ),
+    "a named value without its name": (
+        [START, TEXT, ("9", "end", {"outputs": ["out"]})],
+        EDGES,
+        ("param", "9", 'outputs[0]: must be [name, value], or an object with these keys, not "out"'),
+    ),
+    "a named value with too many items": (
+        [START, TEXT, ("9", "end", {"outputs": [["out", "output", "2"]]})],
+        EDGES,
+        ("param", "9", 'outputs[0]: must be [name, value], or an object with these keys, not ["out", "output", "2"]'),
+    ),
+    "a key that a named value does not have": (
+        [START, TEXT, ("9", "end", {"outputs": [{"name": "out", "value": ["output", "2"], "vlaue": 1}]})],
+        EDGES,
+        ("unknown-param", "9", "outputs[0].vlaue: is not a field (did you mean 'value'?); there are: name, value"),
+    ),
+    "a selector written the other way round": (
+        [START, TEXT, ("9", "end", {"outputs": [["out", ["2", "output"]]]})],
+        EDGES,
+        ("undefined-node", "9", "outputs[0].value: '2' of 'output': there is no node 'output' (did you mean 'output' of '2'?)"),
+    ),
     "undefined-node": (
         [START, TEXT, ("9", "end", {"outputs": [["out", ["output", "22"]]]})],
         EDGES,
@@ -645,13 +670,14 @@ def test_an_iteration_may_name_what_stands_after_it_as_its_result():
         ("[" * 100_000, "workflow", "is not JSON that can be read: "),
         ("[]", "", 'must be an object with "nodes_info" and "edges"'),
         ('{"nodes_inf": [], "edges": []}', "nodes_info", "is missing (did you mean 'nodes_inf'?)"),
+        ('{"plan": {"nodes_info": [], "edges": []}}', "nodes_info", "is missing; it is inside 'plan', and must be at the root"),
         ('{"nodes_info": {}, "edges": []}', "nodes_info", "must be a list"),
         ('{"nodes_info": [3], "edges": []}', "nodes_info[0]", "must be an object with id, type and param"),
         ('{"nodes_info": [{"id": 1, "type": "end"}], "edges": []}', "nodes_info[0]", "id: must be a text"),
         ('{"nodes_info": [{"id": "1", "kind": "end"}], "edges": []}', "nodes_info[0]", "type: is missing"),
         ('{"nodes_info": [{"id": "1", "type": "end", "param": []}], "edges": []}', "nodes_info[0]", "param: must be an object"),
         ('{"nodes_info": [{"id": "1", "type": "end", "params": {}}], "edges": []}', "nodes_info[0]", "params: is not a key of a node (did you mean 'param'?)"),
-        ('{"nodes_info": [], "edges": [["1", "2"]]}', "edges[0]", 'must be [source, port, target], not ["1", "2"]'),
+        ('{"nodes_info": [], "edges": [["1", "2"]]}', "edges[0]", 'must be [source, port, target], not ["1", "2"]; for example ["1", 0, "2"]'),
         ('{"nodes_info": [], "edges": [["1", true, "2"]]}', "edges[0]", 'must be [source, port, target], not ["1", true, "2"]'),
     ],
 )  # fmt: skip
