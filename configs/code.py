@@ -87,7 +87,6 @@ def is_trusted(trust: Trust, code: Code) -> bool:
 def code_of(file: str, says: object, folder: Path, parts: Iterable[Named | StdioServer]) -> Code:
     """Return the code that a file names.
 
-
     Args:
         file: The file, as the user named it.
         says: Content of the file, as plain values.
@@ -135,7 +134,10 @@ def code_of(file: str, says: object, folder: Path, parts: Iterable[Named | Stdio
 
 
 def named_in(spec: object) -> Iterator[Named | StdioServer]:
-    """Yield the classes, functions and commands that a part of a configuration names, at any depth."""
+    """Yield the classes, functions and commands that a part of a configuration names, at any depth.
+
+    Classes of operad are left out: they are part of the program, not of the file.
+    """
     if isinstance(spec, LocalToolSpec):
         yield Named(spec.module_path, spec.name)
     elif isinstance(spec, McpToolSpec):
