@@ -49,8 +49,8 @@ def edit(
 
     FILE is replaced as a whole, or the output is written.
     An operation is its name and its fields: `connect 3 4 port=1`, `set 3 system "Be brief."`. Changes are
-    printed, one per line; new issues go to stderr. Exit status: 0; 1 if there are new
-    issues, although the workflow is written; 2 if an operation was refused, and the workflow is not written.
+    printed, one per line; new issues go to stderr. Exit status: 0; 1 if there are new issues
+    except notes, although the workflow is written; 2 if an operation was refused, and the workflow is not written.
     """
     if as_schema:
         print(json.dumps(schema(), indent=2))

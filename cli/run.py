@@ -166,6 +166,10 @@ def run(
         ledger = open_ledger(db, lasting(source), workers=served, files=files, durable=runnable.durable)
         run_id = new_run_id(runnable.agent.workflow.name) if run_id is None else run_id
         if restart_from is not None:
+            if not missing:  # before the copy is made, which another job could not continue
+                from operad.runtime.durable.ledger import refuse_other_job
+
+                refuse_other_job(run_id, ledger.job(run_id), described)
             run_id = restart(ledger, run_id, restart_from, round_, runnable.agent)
         kept = Kept(ledger, run_id, db, lasting(source).base_url, trust=trust)
     port = port_of(view_, view_port)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -87,7 +89,6 @@ def is_trusted(trust: Trust, code: Code) -> bool:
 def code_of(file: str, says: object, folder: Path, parts: Iterable[Named | StdioServer]) -> Code:
     """Return the code that a file names.
 
-
     Args:
         file: The file, as the user named it.
         says: Content of the file, as plain values.
@@ -135,7 +136,10 @@ def code_of(file: str, says: object, folder: Path, parts: Iterable[Named | Stdio
 
 
 def named_in(spec: object) -> Iterator[Named | StdioServer]:
-    """Yield the classes, functions and commands that a part of a configuration names, at any depth."""
+    """Yield the classes, functions and commands that a part of a configuration names, at any depth.
+
+    Classes of operad are left out: they are part of the program, not of the file.
+    """
     if isinstance(spec, LocalToolSpec):
         yield Named(spec.module_path, spec.name)
     elif isinstance(spec, McpToolSpec):
@@ -202,15 +206,28 @@ def _command_description(server: StdioServer) -> str:
 def _script_digests(server: StdioServer, folder: Path) -> dict[str, str]:
     """Return the digests of files beside the configuration that a command or its variables name, such as a script."""
     found: dict[str, str] = {}
-    for argument in (server.command, *server.args, *server.env.values()):
+    for name in _names_of_files(server):
         try:
-            path = (folder / (server.cwd or "") / argument).resolve()
-            if path.is_relative_to(folder) and path.is_file():
+            path = folder / (server.cwd or "") / name
+            if path.is_file() and path.resolve().is_relative_to(folder):
                 with path.open("rb") as file:
-                    found[argument] = _file_sha256(file)
+                    found[name] = _file_sha256(file)
         except (OSError, ValueError):  # not a valid file name
             continue
     return found
+
+
+def _names_of_files(server: StdioServer) -> Iterator[str]:
+    """Yield what may be the name of a file: each argument and variable, the parts of those that hold several, such as
+    ``--require=./a.js`` or ``./a.so:./b.so``, and the file of a module that Python runs by ``-m``.
+    """
+    texts = (server.command, *server.args, *server.env.values())
+    for text in texts:
+        yield text
+        yield from (part for part in re.split(r"[\s:;,=]+", text) if part)
+    for option, module in pairwise(server.args):
+        if option == "-m":
+            yield from (f"{module.replace('.', '/')}{rest}" for rest in (".py", "/__main__.py"))
 
 
 def _file_sha256(file: Any) -> str:

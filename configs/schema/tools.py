@@ -19,7 +19,7 @@ def _tool_kind(value: Any) -> str:
     if isinstance(value, str):
         return "name"
     given = cast("dict[str, Any]", value).get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    return _READY if given in READY else str(given or "LOCAL_TOOL")
+    return _READY if isinstance(given, str) and given in READY else str(given or "LOCAL_TOOL")
 
 
 _APPROVE = "Ask a person before each call, and show the arguments."

@@ -33,17 +33,34 @@ def with_value(text: str, path: Sequence[Step], value: Any) -> str:
     for number, step in enumerate(path[:-1]):
         if (child := holder.child(step)) is None:
             raise InputError(f"{path_of(path[: number + 1])}: is not in the file; write it there first")
+        if child.kind == "alias":
+            raise _shared_error(path[: number + 1])
         holder = child
     old = holder.child(path[-1])
     if old is None:
         return _with_new_key(text, holder, path, value)
     is_alias = old.kind == "alias" and holder.kind == "map"
     if not is_alias and _is_shared(old):
-        raise InputError(f"{path_of(path)}: others share it by an anchor (& and *); edit it in the file")
+        raise _shared_error(path)
     column = old.column if holder.kind == "list" else holder.keys[0].column
     new = written(value, column + 2, in_flow=holder.flow or is_alias)
     rest = text[old.end :].removeprefix("\n") if new.endswith("\n") else text[old.end :]
-    return f"{text[: old.begin]}{new}{rest}"
+    return f"{text[: old.begin]}{_gap(text, holder, old)}{new}{rest}"
+
+
+def _gap(text: str, holder: Part, old: Part) -> str:
+    """Return the spaces that a new value needs before it: after the colon of an empty one, and in the lines of a list
+    whose dashes are below the key, as nothing else may be there.
+    """
+    if text[: old.begin].endswith((":", "-")):
+        return " "
+    begins_line = not text[text.rfind("\n", 0, old.begin) + 1 : old.begin].strip()
+    is_below_key = holder.kind == "map" and not holder.flow and old.column <= holder.keys[0].column
+    return "  " if begins_line and is_below_key else ""
+
+
+def _shared_error(path: Sequence[Step]) -> InputError:
+    return InputError(f"{path_of(path)}: others share it by an anchor (& and *); edit it in the file")
 
 
 def _is_shared(part: Part) -> bool:

@@ -425,6 +425,13 @@ def test_restart_from_does_an_operator_and_what_follows_anew(operad):
     assert "no operator has the path 'd'" in operad("runs", "resume", "one", "--restart-from", "d")[2]
 
 
+def test_restart_from_with_another_job_leaves_no_copy_behind(operad):
+    operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")
+    status, _, err = operad("run", "three.yaml", "--job", "Greet Bob.", "--run-id", "one", "--restart-from", "b")
+    assert (status, "run 'one' has another job: its goal differs" in err) == (2, True), err
+    assert [run["id"] for run in rows(operad("runs", "list")[1])] == ["one"]
+
+
 def test_a_changed_workflow_is_refused_but_from_the_change_on(operad, monkeypatch):
     monkeypatch.setenv("FAIL", "c")
     operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")

@@ -329,6 +329,26 @@ def test_the_variables_and_the_folder_of_a_command_are_shown_and_the_files_that_
     assert preview("expert.yaml").code.digest != digest
 
 
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("helper.py", "command: python, args: [-m, helper]"),
+        ("tools/__main__.py", "command: python, args: [-m, tools]"),
+        ("hook.js", "command: node, args: [--require=./hook.js, -v]"),
+        ("second.so", 'command: python, env: {LD_PRELOAD: "./first.so:./second.so"}'),
+        ("hook.js", 'command: node, env: {NODE_OPTIONS: "--require ./hook.js"}'),
+    ],
+)
+def test_a_file_that_a_part_of_an_argument_or_of_a_variable_names_counts_as_code(folder, file, command):
+    server = f"{{transport_type: STDIO, {command}}}"
+    (folder / "expert.yaml").write_text(PLAIN + f"tools: [{{name: s, type: MCP, mcp_transport_config: {server}}}]\n")
+    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / file).write_text("")
+    digest = preview("expert.yaml").code.digest
+    (folder / file).write_text("changed")
+    assert preview("expert.yaml").code.digest != digest
+
+
 def test_the_store_is_the_users_alone_and_lists_and_forgets(operad, folder):
     operad("trust", "expert.yaml")
     file = folder / "config" / "operad" / "trust.json"

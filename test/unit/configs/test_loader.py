@@ -375,6 +375,11 @@ def test_two_tools_of_one_name_are_an_error(write, tmp_path):
             "Greet.\n    tools: [{name: x, type: REMOTE}]",
             "unknown type 'REMOTE'; known: LOCAL_TOOL, MCP, WEB_READER, WEB_SEARCH, WIKIPEDIA, TIME",
         ),
+        (
+            "Greet.",
+            "Greet.\n    tools: [{name: x, type: [MCP]}]",
+            "unknown type \"['MCP']\" (did you mean 'MCP'?); known: LOCAL_TOOL, MCP, WEB_READER, WEB_SEARCH, WIKIPEDIA, TIME",
+        ),
     ],
 )
 def test_a_value_of_another_shape_is_said_in_plain_words(write, old, new, message):

@@ -247,6 +247,35 @@ def test_an_edit_that_cannot_be_is_refused_with_the_reason(edit, text, operation
     assert told in refused(edit, text, operation)
 
 
+BELOW = """\
+operators:
+- &a
+  instruction: Choose.
+  examples:
+  actions:
+  - name: look
+  retry: &twice {attempts: 2}
+- &b
+  instruction: Answer.
+  retry: *twice
+experts:
+- profile: {name: E}
+  workflow: [[*a, *b]]
+"""
+
+
+def test_an_empty_value_and_a_list_below_its_key_are_replaced(edit):
+    text, _ = edit(BELOW, {"op": "set", "node": "a", "path": "examples", "value": []})
+    assert text == BELOW.replace("examples:", "examples: []")
+    text, _ = edit(BELOW, {"op": "set", "node": "a", "path": "actions", "value": [{"name": "find"}]})
+    assert text == BELOW.replace("  - name: look", '    [{"name": "find"}]')
+
+
+def test_a_part_of_a_value_that_an_alias_stands_for_is_refused_with_the_reason(edit):
+    told = refused(edit, BELOW, {"op": "set", "node": "b", "path": "retry.attempts", "value": 3})
+    assert told == "operators[1].retry: others share it by an anchor (& and *); edit it in the file"
+
+
 def test_what_an_edge_can_lead_to_is_told_with_the_reasons(edit):
     (edit.studio.folder / "file.yaml").write_text(ROUTED)
     edit.studio.open("file.yaml")
