@@ -44,6 +44,7 @@ class Rule(NamedTuple):
 MEANING_RULES: dict[str, Mending] = {
     "aggregator-groups": aggregators.aggregator_groups,
     "pairs": params.pairs,
+    "swapped-selectors": params.swapped_selectors,
     "cases": params.cases,
     "selectors-in-texts": references.selectors_in_texts,
     "texts": params.texts,

@@ -38,6 +38,24 @@ def pairs(state: State) -> Iterator[Proposal]:
                 yield Proposal(node.id, "named values are written [name, value]", "the format has them so", graph)
 
 
+def swapped_selectors(state: State) -> Iterator[Proposal]:
+    """Write ``[node id, variable]``, Dify's order, as ``[variable, node id]``, if only the first text is a node's id."""
+    ids = state.graph.by_id
+
+    def to_selector(wanted: Any, given: Any) -> Any:
+        match given:
+            case [str() as node, str() as variable] if wanted is Selector and node in ids and variable not in ids:
+                return [variable, node]
+            case _:
+                return given
+
+    for node in state.graph.nodes:
+        mended = changed(node, to_selector)
+        if mended != node.params:
+            graph = with_params(state.graph, node, mended)
+            yield Proposal(node.id, "a variable is written [variable, node id]", "no node has the other id", graph)
+
+
 def texts(state: State) -> Iterator[Proposal]:
     """Write null as an empty text, and an object as lines of ``name: value``, where a text of these is needed."""
     for node in state.graph.nodes:

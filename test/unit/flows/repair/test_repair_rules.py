@@ -428,3 +428,14 @@ def test_the_page_gives_rules_of_each_level_as_examples():
         named = re.findall(r"`([a-z-]+)`", examples)
         assert named
         assert {levels.get(name) for name in named} == {level}
+
+
+def test_a_variable_in_the_order_of_dify_is_turned_round_unless_both_words_are_ids():
+    swapped = flow(START, LLM, node("9", "end", outputs=[["out", ["2", "text"]]]))
+    result = mended(swapped, "swapped-selectors")
+    assert (param(result, "9"), [each.rule for each in result.repairs]) == (
+        {"outputs": [["out", ["text", "2"]]]},
+        ["swapped-selectors"],
+    )
+    both = flow(node("text", "start", variables=[["text", "string"]]), LLM, swapped["nodes_info"][2])
+    assert not mended(both, "swapped-selectors").repairs
