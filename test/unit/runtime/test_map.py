@@ -689,7 +689,7 @@ async def test_a_function_in_a_blamed_map_gets_the_item_and_not_the_verdict(chai
         return judge.upper()
 
     judge = Judge(fault("better", "each"), PRAISE)
-    await run(chain(Map("each", improve, over="items"), judge=judge, max_rounds=2), items=["a", "b"])
+    await run(chain(Map("each", improve, over="items", concurrency=1), judge=judge, max_rounds=2), items=["a", "b"])
 
     assert seen == [("a", 0), ("b", 1)] * 2
 
