@@ -107,7 +107,7 @@ def test_all_of_many_runs_end_though_calls_are_refused_and_hang():
     assert moody.most == limits.concurrency
     assert not tasks
     assert live_runs(workflow) == 0
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads  # a thread of an earlier test may end meanwhile
 
 
 @pytest.mark.slow
