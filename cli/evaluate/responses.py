@@ -29,7 +29,7 @@ class NamedResponse(NamedTuple):
     subtask: Subtask
 
     def described(self) -> dict[str, Any]:
-        """Return what a result tells of the response."""
+        """Return the fields that identify the response in a result."""
         return {
             "file": str(self.run.path),
             "run": self.name,

@@ -182,24 +182,15 @@ def test_its_name_and_its_inputs_are_those_of_awel(engine: type[Workflow]) -> No
     assert call(node, "abc") == "ABC3"
 
 
-def test_a_workflow_alone_takes_what_it_is_called_with(engine: type[Workflow]) -> None:
+@pytest.mark.parametrize("given", [{"n": 1}, {"n": 1, "unread": 2}])
+def test_a_workflow_alone_takes_what_it_is_called_with(engine: type[Workflow], given: dict[str, int]) -> None:
     @operator
     def read(n: int) -> int:
         return n + 1
 
     with DAG("alone"):
         node = engine(read).as_awel()
-    assert call(node, {"n": 1}) == 2
-
-
-def test_a_workflow_may_leave_outputs_of_awel_operators_unread(engine: type[Workflow]) -> None:
-    @operator
-    def read(n: int) -> int:
-        return n + 1
-
-    with DAG("alone"):
-        node = engine(read).as_awel()
-    assert call(node, {"n": 1, "m": 2}) == 2
+    assert call(node, given) == 2
 
 
 @pytest.mark.parametrize("stream", [False, True])
