@@ -12,7 +12,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.knowledge.knowledge import KnowledgeBase
 from operad.runtime.models.model import Model
 from operad.runtime.policies.policy import Policy, Retry
-from operad.runtime.reasoning.reasoner import Reasoner, ask_until_read
+from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.reasoning.task import Example
 from operad.runtime.tools.toolkit import Action, Toolkit, Tools
 from operad.runtime.values.arguments import known_arguments
@@ -111,38 +111,31 @@ class Evaluator(Operator):
             AnswerError: No answer can be parsed as a verdict.
             InputError: The model is too small.
         """
-        thinker = self.thinker(call.reasoner)
-        self.check_reasoner(thinker)
+        self.check_reasoner(self.thinker(call.reasoner))
         judged, previous, steps = call.messages, call.previous, call.transcript or transcript()
         operators = [step.operator_id for step in steps] or [message.operator_id for message in judged]
         statuses = _statuses(has_previous=bool(previous), can_split=isinstance(call.job, SubJob))
         schema = verdict_schema([*operators, *(message.operator_id for message in previous)], statuses)
+        # A model may say what is not offered: that the job is too much for the operators.
+        accepted = {*statuses, WorkflowStatus.JOB_TOO_COMPLICATED_ERROR}
+        status_schema = {"enum": [status.value for status in WorkflowStatus if status in accepted]}
+        needed = {
+            **schema,
+            "properties": {**schema["properties"], "status": status_schema},
+            "required": ["evaluation", "status"],
+            "additionalProperties": True,
+        }
         operator_id = self.get_id()
-        async with self._connections() as opened:
-            task = (await self._build_task(call, opened)).model_copy(
-                update={
-                    "instruction": _instruction(self.config.instruction, statuses),
-                    "output_schema": json.dumps(schema),
-                    "transcript": steps,
-                }
-            )
-            # A model may say what is not offered: that the job is too much for the operators.
-            accepted = {*statuses, WorkflowStatus.JOB_TOO_COMPLICATED_ERROR}
-            status_schema = {"enum": [status.value for status in WorkflowStatus if status in accepted]}
-            needed = {
-                **schema,
-                "properties": {**schema["properties"], "status": status_schema},
-                "required": ["evaluation", "status"],
-                "additionalProperties": True,
-            }
-            verdict = await ask_until_read(
-                thinker,
-                task,
-                partial(validate, needed),
-                who=f"evaluator {operator_id!r}",
-                wanted="verdict",
-                operator_id=operator_id,
-            )
+        verdict = await self._ask_until_read(
+            call,
+            partial(validate, needed),
+            operator_id,
+            "verdict",
+            f"evaluator {operator_id!r}",
+            instruction=_instruction(self.config.instruction, statuses),
+            output_schema=json.dumps(schema),
+            transcript=steps,
+        )
         return WorkflowMessage(
             scratchpad="\n\n".join(message.scratchpad for message in judged),
             status=WorkflowStatus(verdict["status"]),

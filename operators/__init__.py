@@ -1,7 +1,8 @@
 """Operators and typed nodes."""
 
+from operad.operators.config import OperatorConfig
 from operad.operators.node import NodeOperator, NodeParams
-from operad.operators.operator import Operator, OperatorConfig
+from operad.operators.operator import Operator
 from operad.operators.services import Services
 from operad.operators.variables import Selector, Text, VariableType
 

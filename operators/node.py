@@ -30,9 +30,10 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import JsonValue, ValidationError
 
+from operad.operators.config import IMPORTED, OperatorConfig
 from operad.operators.named_params import named_place
 from operad.operators.node_params import ADVANCED, Failure, Fault, NodeParams, Reference, param_faults, references_in
-from operad.operators.operator import IMPORTED, Operator, OperatorConfig
+from operad.operators.operator import Operator
 from operad.operators.services import Services
 from operad.operators.variables import (
     Selector,

@@ -6,29 +6,22 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import nullcontext
 from copy import copy
 from functools import cached_property, partial
-from itertools import zip_longest
-from typing import Annotated, Any, ClassVar, Literal, cast, overload
+from typing import Any, ClassVar, Literal, cast, overload
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    JsonValue,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
-from typing_extensions import TypeVar
+from pydantic import JsonValue
+from typing_extensions import TypeVar, Unpack
 
+from operad.operators.answers import PORT, message_with_port, message_without_port, routing_schema
+from operad.operators.config import OperatorConfig
+from operad.operators.operator_arguments import ConfigOptions, TextOptions, check_knowledge_base, config_of, policy_of
 from operad.runtime.events import InsightsRecalled, KnowledgeRetrieved, current_scope, emit
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import Answer, BaseOperator, refusing_jobs
 from operad.runtime.knowledge.insights import about, relevant
-from operad.runtime.knowledge.knowledge import NO_KNOWLEDGE, Insight, Knowledge, KnowledgeBase, Passage
+from operad.runtime.knowledge.knowledge import NO_KNOWLEDGE, Insight, Knowledge, KnowledgeBase, interleaved
 from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import cache_key
@@ -36,111 +29,21 @@ from operad.runtime.policies.policy import Policy, Retry
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, ask_until_read, reasoner_of
 from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.tools.connections import Connections, connections
-from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource, as_tools
+from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource
 from operad.runtime.tools.toolkit import Action, Recommendation, Toolkit, Tools
-from operad.runtime.values.arguments import known_arguments, short_repr
+from operad.runtime.values.arguments import known_arguments
 from operad.runtime.values.errors import InputError, InvalidError, Issue
 from operad.runtime.values.fingerprint import fingerprint, name_of
-from operad.runtime.values.ids import id_fault, settled_id, slug
+from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import ANY_TEXT, Output
-from operad.runtime.values.schema import Schema, parse_output_schema, validate
-from operad.runtime.values.value import Value, wrong_arguments
+from operad.runtime.values.schema import Schema, parse_output_schema
 
 T = TypeVar("T", default=Any, covariant=True)
+R = TypeVar("R")
 
 _logger = logging.getLogger(__name__)
 
 _NO_CONNECTIONS = nullcontext()
-
-IMPORTED = "imported"
-"""Validation context for ids of typed nodes: files of other platforms may contain ``/`` in them."""
-
-PORT = "port"
-"""Key of an answer for the port that is taken."""
-
-ANSWER = "answer"
-"""Key for the rest of an answer with a port, if the rest is not an object."""
-
-
-def _as_schema(declared: Any) -> Any:
-    """Return a declared type as the text of its JSON Schema; an empty text if any text is permitted."""
-    if isinstance(declared, str):
-        return "" if declared.strip() in ANY_TEXT else declared
-    return Output.of(declared).schema
-
-
-class OperatorConfig(Value):
-    """Configuration of an operator (Chat2Graph, Workflow module, section 2.1).
-
-        config = OperatorConfig(instruction="List what the text claims.", id="facts", output_schema="{claims: [string]}")
-        facts = Operator(config)
-
-    Attributes:
-        instruction: Role, aim and style of the operator, for the reasoner. Not empty.
-        actions: Actions of the operator.
-        examples: Inputs with correct answers, for the reasoner.
-        output_schema: Form of the answer: a JSON Schema, an example in YAML or JSON, or a description; or a type, which
-            is replaced by its JSON Schema.
-        ports: Ports of the operator, of which the reasoner takes one; see `Port`. None by default.
-        threshold: Minimum score, from 0 to 1, of the edges of the toolkit that lead to recommended actions and tools.
-        hops: Maximum number of edges in the toolkit between the operator's actions and a recommended one.
-        id: Id of the operator in a workflow; by default the first words of the instruction.
-        tools: Tools and functions that the operator may call, besides those of its actions.
-        memory: True if the operator receives the earlier turns of a conversation; see `Job.turns`.
-    """
-
-    instruction: str = Field(kw_only=False)
-    actions: Annotated[Sequence[Action], AfterValidator(tuple)] = ()
-    examples: Annotated[Sequence[Example], AfterValidator(tuple)] = ()
-    output_schema: Annotated[str, BeforeValidator(_as_schema)] = ""
-    ports: Annotated[Sequence[str], AfterValidator(tuple)] = ()
-    threshold: float = Field(default=0.5, ge=0, le=1)
-    hops: int = Field(default=0, ge=0)
-    id: str = Field(default="", min_length=1)
-    tools: Annotated[Tools, BeforeValidator(as_tools)] = ()
-    memory: bool = True
-
-    _positional: ClassVar[str] = "instruction"
-
-    def fingerprint(self) -> dict[str, JsonValue]:
-        """Return plain values that are equal for equal configurations; see `Value.fingerprint`."""
-        later = {
-            "tools": (),
-            "memory": True,
-        }  # defaults of newer fields, left out so that older fingerprints remain valid
-        return {
-            name: value
-            for name, value in super().fingerprint().items()
-            if getattr(self, name, None) != later.get(name, ...)
-        }
-
-    @model_validator(mode="after")
-    def _set_default_id(self) -> OperatorConfig:
-        if "id" not in self.model_fields_set:
-            vars(self)["id"] = slug(self.instruction)
-        return self
-
-    @field_validator("id")
-    @classmethod
-    def _check_id(cls, operator_id: str, info: ValidationInfo) -> str:
-        if info.context != IMPORTED and (fault := id_fault(operator_id)):
-            raise ValueError(fault)
-        return operator_id
-
-    @field_validator("ports")
-    @classmethod
-    def _check_ports(cls, ports: Sequence[str]) -> Sequence[str]:
-        if len(set(ports)) < len(ports) or not all(port.strip() for port in ports):
-            raise ValueError("ports must have distinct, non-empty names")
-        return ports
-
-    @field_validator("instruction")
-    @classmethod
-    def _check_instruction(cls, instruction: str) -> str:
-        if not instruction.strip():
-            raise ValueError("the instruction is empty: say what the operator is to do")
-        return instruction
 
 
 class Operator(BaseOperator[T]):
@@ -178,70 +81,15 @@ class Operator(BaseOperator[T]):
     """Names of parameters that are paths; in YAML, they are relative to the folder of the YAML file."""
 
     @overload
-    def __init__(
-        self,
-        instruction: OperatorConfig,
-        *,
-        toolkit: Toolkit | None = None,
-        knowledge_base: KnowledgeBase | None = None,
-        model: Model | Reasoner | str | None = None,
-        policy: Policy | None = None,
-        retry: Retry | int | Literal[False] | None = None,
-    ) -> None: ...
+    def __init__(self, instruction: OperatorConfig, **options: Unpack[ConfigOptions]) -> None: ...
+    @overload
+    def __init__(self, instruction: str, *, output: type[T], **options: Unpack[TextOptions]) -> None: ...
     @overload
     def __init__(
-        self,
-        instruction: str,
-        *,
-        id: str = "",
-        output: type[T],
-        tools: Tools = (),
-        actions: Sequence[Action] = (),
-        examples: Sequence[Example] = (),
-        ports: Sequence[str] = (),
-        model: Model | Reasoner | str | None = None,
-        policy: Policy | None = None,
-        retry: Retry | int | Literal[False] | None = None,
-        memory: bool = True,
-        toolkit: Toolkit | None = None,
-        knowledge_base: KnowledgeBase | None = None,
+        self: Operator[str], instruction: str, *, output: None = None, **options: Unpack[TextOptions]
     ) -> None: ...
     @overload
-    def __init__(
-        self: Operator[str],
-        instruction: str,
-        *,
-        id: str = "",
-        output: None = None,
-        tools: Tools = (),
-        actions: Sequence[Action] = (),
-        examples: Sequence[Example] = (),
-        ports: Sequence[str] = (),
-        model: Model | Reasoner | str | None = None,
-        policy: Policy | None = None,
-        retry: Retry | int | Literal[False] | None = None,
-        memory: bool = True,
-        toolkit: Toolkit | None = None,
-        knowledge_base: KnowledgeBase | None = None,
-    ) -> None: ...
-    @overload
-    def __init__(
-        self: Operator[Any],
-        instruction: str,
-        *,
-        id: str = "",
-        output: object,
-        tools: Tools = (),
-        actions: Sequence[Action] = (),
-        examples: Sequence[Example] = (),
-        ports: Sequence[str] = (),
-        model: Model | Reasoner | str | None = None,
-        policy: Policy | None = None,
-        retry: Retry | int | Literal[False] | None = None,
-        memory: bool = True,
-        toolkit: Toolkit | None = None,
-        knowledge_base: KnowledgeBase | None = None,
-    ) -> None: ...
+    def __init__(self: Operator[Any], instruction: str, *, output: object, **options: Unpack[TextOptions]) -> None: ...
     @known_arguments
     def __init__(
         self,
@@ -260,24 +108,12 @@ class Operator(BaseOperator[T]):
         toolkit: Toolkit | None = None,
         knowledge_base: KnowledgeBase | None = None,
     ) -> None:
-        arguments: dict[str, Any] = {
-            "id": id,
-            "output": output,
-            "tools": tools,
-            "actions": actions,
-            "examples": examples,
-        }
-        arguments |= {"ports": ports} if memory else {"ports": ports, "memory": False}
-        config, self._output = _configuration(type(self).__name__, instruction, arguments)
-        if knowledge_base is not None and not callable(getattr(knowledge_base, "retrieve", None)):
-            issue = Issue(
-                "knowledge-base", f"has no method retrieve(query): {knowledge_base!r}; see Documents", config.id
-            )
-            raise InvalidError("an operator's knowledge base cannot be used", [issue])
-        if not isinstance(policy, Policy | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"operator {config.id!r}: policy: expected a Policy, got {short_repr(policy)}")
+        arguments: dict[str, Any] = {"id": id, "output": output, "tools": tools, "actions": actions}
+        arguments |= {"examples": examples, "ports": ports} | ({} if memory else {"memory": False})
+        config, self._output = config_of(type(self).__name__, instruction, arguments)
+        check_knowledge_base(knowledge_base, config.id)
         self.config = config
-        self.policy = policy if retry is None else _with_retry(policy, retry, config.id)
+        self.policy = policy_of(policy, retry, config.id)
         self._settled = "id" in config.model_fields_set
         self._own_reasoner = None if model is None else reasoner_of(model)
         if self._own_reasoner is not None:
@@ -316,10 +152,8 @@ class Operator(BaseOperator[T]):
     def settle_id(self, is_taken: Callable[[str], bool]) -> None:
         """Make the default id unique among the taken ids. A given id, and one that was settled before, is unchanged."""
         if not self._settled:
-            self.config, self._settled = (
-                self.config.model_copy(update={"id": settled_id(self.config.id, is_taken)}),
-                True,
-            )
+            self.config = self.config.model_copy(update={"id": settled_id(self.config.id, is_taken)})
+            self._settled = True
 
     @property
     def answer_type(self) -> Any:
@@ -382,13 +216,8 @@ class Operator(BaseOperator[T]):
         except InvalidError as error:
             return [Issue(issue.code, f"output_schema: {issue.message}", self.get_id()) for issue in error.issues]
         if self.ports and schema and PORT in schema.get("properties", {}):
-            return [
-                Issue(
-                    "port-twice",
-                    f"its output_schema has a field {PORT!r}, which is reserved for the chosen port",
-                    self.get_id(),
-                )
-            ]
+            reserved = f"its output_schema has a field {PORT!r}, which is reserved for the chosen port"
+            return [Issue("port-twice", reserved, self.get_id())]
         return []
 
     def fingerprint(self) -> dict[str, JsonValue]:
@@ -450,39 +279,35 @@ class Operator(BaseOperator[T]):
         Raises:
             AnswerError: No answer fits the operator's type, or none chooses one of the operator's ports.
         """
-        output, operator_id, ports = self._output, self.get_id(), self.ports
-        read: Callable[[str], WorkflowMessage] = partial(self._message_without_port, call.job, operator_id)
-        routed: Schema = {}
-        if ports:
+        output, operator_id = self._output, self.get_id()
+        changes: dict[str, Any] = {}
+        if ports := self.ports:
             routed = routing_schema(self.schema, self.config.output_schema, ports)
-            read = partial(self._message_with_port, call.job, operator_id, routed)
+            changes["output_schema"] = json.dumps(routed, ensure_ascii=False)
+            read = partial(message_with_port, self.schema, routed, operator_id, call.job.id)
+        else:
+            read = partial(message_without_port, bool(self.config.output_schema), operator_id, call.job.id)
 
         def fitting(text: str) -> WorkflowMessage:
             message = read(text)
             output.read(message)
             return message
 
-        async with self._connections() as opened:
+        reads = read if output.type is str else fitting
+        who = f"operator {operator_id!r}"
+        return await self._ask_until_read(call, reads, operator_id, output.called, who, **changes)
+
+    async def _ask_until_read(
+        self, call: OperatorCall, read: Callable[[str], R], operator_id: str, wanted: str, who: str, **changes: Any
+    ) -> R:
+        """Build the task, with changes of its fields, and ask until an answer can be read; see `ask_until_read`."""
+        has_tools = self.config.actions or self.config.tools
+        async with connections() if has_tools else _NO_CONNECTIONS as opened:
             task = await self._build_task(call, opened)
-            if ports:
-                task = task.model_copy(update={"output_schema": json.dumps(routed, ensure_ascii=False)})
-            return await ask_until_read(
-                self.thinker(call.reasoner),
-                task,
-                read if output.type is str else fitting,
-                who=f"operator {operator_id!r}",
-                wanted=output.called,
-                operator_id=operator_id,
-            )
-
-    def _connections(self) -> AbstractAsyncContextManager[Connections | None]:
-        """Return the connections of the run; a context with None for an operator without tools."""
-        return connections() if self.config.actions or self.config.tools else _NO_CONNECTIONS
-
-    def _message_without_port(self, job: Job, operator_id: str, text: str) -> WorkflowMessage:
-        """Return the message for an answer without a port."""
-        outputs = _outputs_from(text) if self.config.output_schema else {}
-        return WorkflowMessage.of_text(text, operator_id, job.id, outputs=outputs)
+            if changes:
+                task = task.model_copy(update=changes)
+            thinker = self.thinker(call.reasoner)
+            return await ask_until_read(thinker, task, read, who=who, wanted=wanted, operator_id=operator_id)
 
     def thinker(self, reasoner: Reasoner) -> Reasoner:
         """Return the reasoner with the operator's own model, if it has one, otherwise the given reasoner of the run."""
@@ -511,25 +336,6 @@ class Operator(BaseOperator[T]):
         freed._own_reasoner = None
         return freed
 
-    def _message_with_port(self, job: Job, operator_id: str, schema: Schema, text: str) -> WorkflowMessage:
-        """Return the message for an answer with a port: as JSON, or the name of the port alone."""
-        one_word = self.schema is None and text.strip() in self.ports
-        answer: dict[str, Any] = {PORT: text.strip()} if one_word else validate(schema, text)
-        port = answer.pop(PORT)
-        content: Any = answer
-        if self.schema is None:
-            content, answer = answer.get(ANSWER, port), {}
-        elif self.schema.get("type") != "object":
-            content = answer[ANSWER]
-            answer = {"output": content}
-        return WorkflowMessage(
-            scratchpad=content if isinstance(content, str) else json.dumps(content, ensure_ascii=False),
-            outputs=answer,
-            ports=(port,),
-            job_id=job.id,
-            operator_id=operator_id,
-        )
-
     def get_knowledge(self, job: Job) -> Knowledge:
         """Return the passages of the knowledge base for the job's goal and context.
 
@@ -543,15 +349,14 @@ class Operator(BaseOperator[T]):
         previous = next((turn.text for turn in reversed(job.turns) if turn.role == "user"), "") if self.memory else ""
         if not previous.strip():
             return knowledge
-        return _interleaved(knowledge, self._knowledge_base.retrieve(f"{previous}\n{query}"))
+        return interleaved(knowledge, self._knowledge_base.retrieve(f"{previous}\n{query}"))
 
     async def _search_knowledge(self, job: Job) -> Knowledge:
         """Search the knowledge base in a thread, and emit an event with the passages found."""
         knowledge = await asyncio.to_thread(self.get_knowledge, job)  # may read files
         if not isinstance(knowledge, Knowledge):  # pyright: ignore[reportUnnecessaryIsInstance] - of a user's class
-            raise InputError(
-                f"operator {self.get_id()!r}: its knowledge base gave {type(knowledge).__name__}, not Knowledge"
-            )
+            kind = type(knowledge).__name__
+            raise InputError(f"operator {self.get_id()!r}: its knowledge base gave {kind}, not Knowledge")
         passages = knowledge.passages
         emit(KnowledgeRetrieved(sources=tuple(p.source for p in passages), scores=tuple(p.score for p in passages)))
         return knowledge
@@ -617,11 +422,9 @@ class Operator(BaseOperator[T]):
         if not config.actions:
             return Recommendation(tools=self._own_tools)
         recommendation = self._used_toolkit.recommend(config.actions, threshold=config.threshold, hops=config.hops)
-        return (
-            recommendation.model_copy(update={"tools": (*recommendation.tools, *self._own_tools)})
-            if self._own_tools
-            else recommendation
-        )
+        if not self._own_tools:
+            return recommendation
+        return recommendation.model_copy(update={"tools": (*recommendation.tools, *self._own_tools)})
 
     async def _build_task(self, call: OperatorCall, opened: Connections | None) -> Task:
         """Return the task for the reasoner: configuration, recommendation, knowledge and insights for a call."""
@@ -645,89 +448,3 @@ class Operator(BaseOperator[T]):
             lesson=call.lesson or "",
             files=job.files,
         )
-
-
-def _interleaved(alone: Knowledge, together: Knowledge) -> Knowledge:
-    """Return the passages of two results alternately, without repetitions, as many as the longer result has.
-
-    A passage in both results gets the higher score.
-    """
-    best: dict[tuple[str, str], Passage] = {}
-    for pair in zip_longest(alone.passages, together.passages):
-        for passage in filter(None, pair):
-            key = (passage.source, passage.text)
-            best[key] = max(best.get(key, passage), passage, key=lambda each: each.score)
-    size = max(len(alone.passages), len(together.passages))
-    return Knowledge(passages=tuple(best.values())[:size])
-
-
-def _configuration(
-    class_name: str, config: OperatorConfig | str, arguments: Mapping[str, Any]
-) -> tuple[OperatorConfig, Output[Any]]:
-    """Return the configuration from the arguments of an operator, and the type of its answers."""
-    if isinstance(config, OperatorConfig):
-        if given := [name for name, value in arguments.items() if value is not None and value not in ("", (), [])]:
-            raise InputError(
-                f"{class_name}(config): {', '.join(given)} belong in the OperatorConfig; or give the instruction as "
-                f"text: {class_name}('…', {given[0]}=…)"
-            )
-        return config, Output(str) if not config.output_schema else Output(None, config.output_schema)
-    if not isinstance(config, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(
-            f"{class_name}(…) expects an instruction as text, or an OperatorConfig; got {short_repr(config)}"
-        )
-    output = Output.of(arguments["output"])
-    fields = {name: value for name, value in arguments.items() if name != "output" and (name != "id" or value)}
-    if isinstance(arguments["ports"], str):
-        raise InputError(f"{class_name}(…): ports: expected a list of names, got {short_repr(arguments['ports'])}")
-    try:
-        return OperatorConfig.model_validate({"instruction": config, "output_schema": output.schema, **fields}), output
-    except ValidationError as error:
-        raise wrong_arguments(error, f"{class_name}(…)", list(arguments)) from error
-
-
-def _with_retry(policy: Policy | None, retry: Retry | int | Literal[False], operator_id: str) -> Policy:
-    """Return a policy with these retries.
-
-    Raises:
-        InputError: The policy has retries already, or they are invalid.
-    """
-    if policy is not None and policy.retry is not None:
-        raise InputError(f"operator {operator_id!r}: retry: the policy has one, too; give it in one of the two")
-    try:
-        return Policy(retry=retry).or_else(policy)
-    except InvalidError as error:
-        wheres = [issue.where.replace("Policy.retry", "Retry.").partition(".")[2] for issue in error.issues]
-        faults = [
-            f"{where}: {issue.message}" if where else issue.message
-            for where, issue in zip(wheres, error.issues, strict=True)
-        ]
-        raise InputError(f"operator {operator_id!r}: retry: {'; '.join(faults)}") from error
-
-
-def routing_schema(schema: Schema | None, words: str, ports: Sequence[str]) -> Schema:
-    """Return the JSON Schema of an answer that also chooses a port.
-
-    Args:
-        schema: JSON Schema of the answer; None for text.
-        words: Description of an answer without schema; empty for an answer that only chooses.
-        ports: Ports to choose from.
-    """
-    port = {"type": "string", "enum": list(ports), "description": "The one that fits best."}
-    if schema is not None and schema.get("type") == "object":
-        properties: dict[str, Any] = {**schema.get("properties", {}), PORT: port}
-        return {**schema, "properties": properties, "required": [*schema.get("required", []), PORT]}
-    properties = {PORT: port}
-    if schema is not None:
-        properties = {ANSWER: schema, **properties}
-    elif words.strip():
-        properties = {ANSWER: {"type": "string", "description": words}, **properties}
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-def _outputs_from(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):  # with a description as schema, the answer need not be JSON
-        return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {"output": value}

@@ -20,7 +20,8 @@ from operad.operators.comfyui.prompt import assign_values
 from operad.operators.comfyui.server import ComfyUIServer
 from operad.operators.comfyui.work import MAX_BYTES as MAX_MADE
 from operad.operators.comfyui.work import ComfyUIWork, Made, run_comfyui, time_limit
-from operad.operators.operator import Operator, OperatorConfig
+from operad.operators.config import OperatorConfig
+from operad.operators.operator import Operator
 from operad.operators.services import Services
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator

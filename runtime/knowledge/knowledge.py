@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Protocol
 
 from operad.runtime.values.value import Value
@@ -36,6 +37,20 @@ class Knowledge(Value):
 
 NO_KNOWLEDGE = Knowledge()
 """Knowledge without passages."""
+
+
+def interleaved(first: Knowledge, second: Knowledge) -> Knowledge:
+    """Return the passages of two results alternately, without repetitions, as many as the longer result has.
+
+    A passage in both results gets the higher score.
+    """
+    best: dict[tuple[str, str], Passage] = {}
+    for pair in zip_longest(first.passages, second.passages):
+        for passage in filter(None, pair):
+            key = (passage.source, passage.text)
+            best[key] = max(best.get(key, passage), passage, key=lambda each: each.score)
+    size = max(len(first.passages), len(second.passages))
+    return Knowledge(passages=tuple(best.values())[:size])
 
 
 class Insight(Value):

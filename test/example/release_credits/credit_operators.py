@@ -20,7 +20,7 @@ from changelog import (
     sentences,
 )
 
-from operad.operators.operator import Operator, OperatorConfig
+from operad.operators import Operator, OperatorConfig
 from operad.runtime import events
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import Reasoner, ask

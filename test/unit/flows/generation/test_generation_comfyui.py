@@ -28,7 +28,7 @@ from operad.flows.generation.comfyui.findings import findings
 from operad.flows.generation.comfyui.rules import mend
 from operad.flows.generation.prompts import CHARACTERS_A_TOKEN
 from operad.flows.node_graph import NodeGraph
-from operad.operators.operator import OperatorConfig
+from operad.operators.config import OperatorConfig
 from operad.runtime import Job, WorkflowStatus
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.values.errors import AnswerError, InputError

@@ -1,0 +1,103 @@
+"""Configuration of an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    JsonValue,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from operad.runtime.reasoning.task import Example
+from operad.runtime.tools.tool import as_tools
+from operad.runtime.tools.toolkit import Action, Tools
+from operad.runtime.values.ids import id_fault, slug
+from operad.runtime.values.output import ANY_TEXT, Output
+from operad.runtime.values.value import Value
+
+IMPORTED = "imported"
+"""Validation context for ids of typed nodes: files of other platforms may contain ``/`` in them."""
+
+
+def _as_schema(declared: Any) -> Any:
+    """Return a declared type as the text of its JSON Schema; an empty text if any text is permitted."""
+    if isinstance(declared, str):
+        return "" if declared.strip() in ANY_TEXT else declared
+    return Output.of(declared).schema
+
+
+class OperatorConfig(Value):
+    """Configuration of an operator (Chat2Graph, Workflow module, section 2.1).
+
+        config = OperatorConfig(instruction="List what the text claims.", id="facts", output_schema="{claims: [string]}")
+        facts = Operator(config)
+
+    Attributes:
+        instruction: Role, aim and style of the operator, for the reasoner. Not empty.
+        actions: Actions of the operator.
+        examples: Inputs with correct answers, for the reasoner.
+        output_schema: Form of the answer: a JSON Schema, an example in YAML or JSON, or a description; or a type, which
+            is replaced by its JSON Schema.
+        ports: Ports of the operator, of which the reasoner takes one; see `Port`. None by default.
+        threshold: Minimum score, from 0 to 1, of the edges of the toolkit that lead to recommended actions and tools.
+        hops: Maximum number of edges in the toolkit between the operator's actions and a recommended one.
+        id: Id of the operator in a workflow; by default the first words of the instruction.
+        tools: Tools and functions that the operator may call, besides those of its actions.
+        memory: True if the operator receives the earlier turns of a conversation; see `Job.turns`.
+    """
+
+    instruction: str = Field(kw_only=False)
+    actions: Annotated[Sequence[Action], AfterValidator(tuple)] = ()
+    examples: Annotated[Sequence[Example], AfterValidator(tuple)] = ()
+    output_schema: Annotated[str, BeforeValidator(_as_schema)] = ""
+    ports: Annotated[Sequence[str], AfterValidator(tuple)] = ()
+    threshold: float = Field(default=0.5, ge=0, le=1)
+    hops: int = Field(default=0, ge=0)
+    id: str = Field(default="", min_length=1)
+    tools: Annotated[Tools, BeforeValidator(as_tools)] = ()
+    memory: bool = True
+
+    _positional: ClassVar[str] = "instruction"
+
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """Return plain values that are equal for equal configurations; see `Value.fingerprint`."""
+        later = {"tools": (), "memory": True}  # defaults of newer fields, left out: older fingerprints remain valid
+        return {
+            name: value
+            for name, value in super().fingerprint().items()
+            if getattr(self, name, None) != later.get(name, ...)
+        }
+
+    @model_validator(mode="after")
+    def _set_default_id(self) -> OperatorConfig:
+        if "id" not in self.model_fields_set:
+            vars(self)["id"] = slug(self.instruction)
+        return self
+
+    @field_validator("id")
+    @classmethod
+    def _check_id(cls, operator_id: str, info: ValidationInfo) -> str:
+        if info.context != IMPORTED and (fault := id_fault(operator_id)):
+            raise ValueError(fault)
+        return operator_id
+
+    @field_validator("ports")
+    @classmethod
+    def _check_ports(cls, ports: Sequence[str]) -> Sequence[str]:
+        if len(set(ports)) < len(ports) or not all(port.strip() for port in ports):
+            raise ValueError("ports must have distinct, non-empty names")
+        return ports
+
+    @field_validator("instruction")
+    @classmethod
+    def _check_instruction(cls, instruction: str) -> str:
+        if not instruction.strip():
+            raise ValueError("the instruction is empty: say what the operator is to do")
+        return instruction

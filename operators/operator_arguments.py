@@ -1,0 +1,101 @@
+"""Arguments of `Operator`, and their checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import ValidationError
+from typing_extensions import TypedDict
+
+from operad.operators.config import OperatorConfig
+from operad.runtime.knowledge.knowledge import KnowledgeBase
+from operad.runtime.models.model import Model
+from operad.runtime.policies.policy import Policy, Retry
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.reasoning.task import Example
+from operad.runtime.tools.toolkit import Action, Toolkit, Tools
+from operad.runtime.values.arguments import short_repr
+from operad.runtime.values.errors import InputError, InvalidError, Issue
+from operad.runtime.values.output import Output
+from operad.runtime.values.value import wrong_arguments
+
+
+class ConfigOptions(TypedDict, total=False):
+    """Options of an operator that is given an `OperatorConfig`."""
+
+    toolkit: Toolkit | None
+    knowledge_base: KnowledgeBase | None
+    model: Model | Reasoner | str | None
+    policy: Policy | None
+    retry: Retry | int | Literal[False] | None
+
+
+class TextOptions(ConfigOptions, total=False):
+    """Options of an operator that is given its instruction as text, except its `output`."""
+
+    id: str
+    tools: Tools
+    actions: Sequence[Action]
+    examples: Sequence[Example]
+    ports: Sequence[str]
+    memory: bool
+
+
+def config_of(
+    class_name: str, config: OperatorConfig | str, arguments: Mapping[str, Any]
+) -> tuple[OperatorConfig, Output[Any]]:
+    """Return the configuration from the arguments of an operator, and the type of its answers."""
+    if isinstance(config, OperatorConfig):
+        if given := [name for name, value in arguments.items() if value is not None and value not in ("", (), [])]:
+            raise InputError(
+                f"{class_name}(config): {', '.join(given)} belong in the OperatorConfig; or give the instruction as "
+                f"text: {class_name}('…', {given[0]}=…)"
+            )
+        return config, Output(str) if not config.output_schema else Output(None, config.output_schema)
+    if not isinstance(config, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(
+            f"{class_name}(…) expects an instruction as text, or an OperatorConfig; got {short_repr(config)}"
+        )
+    output = Output.of(arguments["output"])
+    fields = {name: value for name, value in arguments.items() if name != "output" and (name != "id" or value)}
+    if isinstance(arguments["ports"], str):
+        raise InputError(f"{class_name}(…): ports: expected a list of names, got {short_repr(arguments['ports'])}")
+    try:
+        return OperatorConfig.model_validate({"instruction": config, "output_schema": output.schema, **fields}), output
+    except ValidationError as error:
+        raise wrong_arguments(error, f"{class_name}(…)", list(arguments)) from error
+
+
+def check_knowledge_base(given: Any, operator_id: str) -> None:
+    """Check that an operator's knowledge base, if it has one, can be searched.
+
+    Raises:
+        InvalidError: The object has no method ``retrieve``.
+    """
+    if given is not None and not callable(getattr(given, "retrieve", None)):
+        issue = Issue("knowledge-base", f"has no method retrieve(query): {given!r}; see Documents", operator_id)
+        raise InvalidError("an operator's knowledge base cannot be used", [issue])
+
+
+def policy_of(policy: Any, retry: Retry | int | Literal[False] | None, operator_id: str) -> Policy | None:
+    """Return the policy of an operator, with the retries that are given besides.
+
+    Raises:
+        InputError: The policy has another type, or retries of its own; or the retries are invalid.
+    """
+    if not isinstance(policy, Policy | None):
+        raise InputError(f"operator {operator_id!r}: policy: expected a Policy, got {short_repr(policy)}")
+    if retry is None:
+        return policy
+    if policy is not None and policy.retry is not None:
+        raise InputError(f"operator {operator_id!r}: retry: the policy has one, too; give it in one of the two")
+    try:
+        return Policy(retry=retry).or_else(policy)
+    except InvalidError as error:
+        wheres = [issue.where.replace("Policy.retry", "Retry.").partition(".")[2] for issue in error.issues]
+        faults = [
+            f"{where}: {issue.message}" if where else issue.message
+            for where, issue in zip(wheres, error.issues, strict=True)
+        ]
+        raise InputError(f"operator {operator_id!r}: retry: {'; '.join(faults)}") from error
