@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from operad.runtime.graph.edges import is_executable
 from operad.runtime.graph.engine import Step
 from operad.runtime.graph.fallbacks import with_fallbacks
 from operad.runtime.graph.graph import WorkflowGraph
@@ -28,6 +27,7 @@ class Node:
         operator: The operator.
         policy: Its policy.
         is_evaluator: True for an evaluator.
+        has_tools: True if the operator offers tools to a model.
         used_ports: Ports of the operator that edges of the workflow use.
         places: Limiter of the number of operators of the workflow that run at once; None for no limit.
     """
@@ -35,6 +35,7 @@ class Node:
     operator: BaseOperator
     policy: Policy = NO_POLICY
     is_evaluator: bool = False
+    has_tools: bool = False
     used_ports: Collection[str] = ()
     places: Limiter | None = None
 
@@ -83,6 +84,7 @@ class Build:
                 operator,
                 self.graph.policies.get(self.plan.ids[number], NO_POLICY),
                 is_evaluator=number >= len(operators),
+                has_tools=operator.has_tools,
                 used_ports=self.plan.used_ports.get(number, ()),
                 places=self.places,
             )
@@ -154,31 +156,23 @@ class Build:
         Args:
             is_first: False if operators of workflows around this one come before it.
         """
-        read = self._inputs_read_first if is_first else self._inputs_read_later
-        if read is None or not self.containers:
-            return read
-        inside = [self._inputs_read_by(operator, is_first) for operator in self.containers]
-        return None if None in inside else read.union(*(names or () for names in inside))
+        if is_first not in self._inputs_read:  # operators that run no workflows are asked once
+            others = [node.operator for node in self.nodes if not node.operator.runs_workflows]
+            has_fallbacks = len(self._with_fallbacks) > len(self.nodes)  # which may read other inputs
+            self._inputs_read[is_first] = None if has_fallbacks else self._read_by(others, is_first)
+        read = self._inputs_read[is_first]
+        inside = None if read is None else self._read_by(self.containers, is_first)
+        return None if read is None or inside is None else read | inside
 
     @cached_property
-    def _inputs_read_first(self) -> frozenset[str] | None:
-        return self._inputs_read_here(is_first=True)
+    def _inputs_read(self) -> dict[bool, Set[str] | None]:
+        return {}
 
-    @cached_property
-    def _inputs_read_later(self) -> frozenset[str] | None:
-        return self._inputs_read_here(is_first=False)
-
-    def _inputs_read_here(self, is_first: bool) -> frozenset[str] | None:
-        """Return the result of `inputs_read` without the operators in other workflows."""
-        if any(is_executable(policy.fallback) for policy in self.graph.policies.values()):
-            return None
-        operators = [node.operator for node in self.nodes if not node.operator.runs_workflows]
-        read = [self._inputs_read_by(operator, is_first) for operator in operators]
+    def _read_by(self, operators: Iterable[BaseOperator], is_first: bool) -> Set[str] | None:
+        """Return the names of the inputs that some of the operators read; None if one of them may read any input."""
+        before = self.graph.before
+        read = [each.inputs_read(is_first and not before.get(each.get_id(), True)) for each in operators]
         return None if None in read else frozenset(name for names in read for name in names or ())
-
-    def _inputs_read_by(self, operator: BaseOperator, is_first: bool) -> Collection[str] | None:
-        """Return the names of the inputs that an operator or evaluator reads; None if it may read any input."""
-        return operator.inputs_read(is_first and not self.graph.before.get(operator.get_id(), True))
 
     @cached_property
     def before(self) -> Mapping[str, tuple[str, ...]]:

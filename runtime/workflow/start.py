@@ -15,6 +15,7 @@ from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.models.model import NoModelError
+from operad.runtime.policies.policy import NO_POLICY
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean, shorten
 from operad.runtime.values.message import Job
@@ -52,8 +53,9 @@ def check_start(
         InvalidError: An operator reads the messages of an operator that is not in the workflow.
         InputError: A model is not configured, the deps are missing, or no operator reads an input of the job.
     """
-    _check_reads(build)
-    if unfinished is None:
+    if build.reads:
+        _check_reads(build)
+    if call.job.inputs and unfinished is None:
         _check_inputs(build, call.job)
     check_resume(build, call, unfinished, has_workers=has_workers)
 
@@ -72,9 +74,8 @@ def _check_inputs(build: Build, job: Job) -> None:
     """Raise InputError if the job has inputs that no operator reads, such as a misspelt one."""
     read = None
     with suppress(InvalidError):  # an edit broke a nested workflow; its run reports it
-        read = build.inputs_read() if job.inputs and not job._of_data else None  # pyright: ignore[reportPrivateUsage]
-    unread = [] if read is None else [name for name in job.inputs if name not in read]
-    if unread and read is not None:
+        read = None if job._of_data else build.inputs_read()  # pyright: ignore[reportPrivateUsage]
+    if read is not None and (unread := [name for name in job.inputs if name not in read]):
         named = ", ".join(f"{name!r}{did_you_mean(name, sorted(read - job.inputs.keys()))}" for name in unread)
         raise InputError(
             f"workflow {build.name!r}: no operator reads these inputs of the job: {named}; inputs that are read: "
@@ -95,10 +96,8 @@ def _check_deps(build: Build, unfinished: Collection[BaseOperator] | None) -> No
     """
     taking, to_visit = build.taking_deps, [*build.containers]
     if unfinished is not None:
-        operators, policies = build.graph.operators, build.graph.policies
-        to_visit = with_fallbacks(
-            unfinished, (policy for key, policy in policies.items() if operators.get(key) in unfinished)
-        )
+        policies = [build.graph.policies.get(operator.get_id(), NO_POLICY) for operator in unfinished]
+        to_visit = with_fallbacks(unfinished, policies)
         taking = next((each for each in to_visit if each.deps_type), None)
     seen = set[int]()
     while to_visit and taking is None:

@@ -167,15 +167,9 @@ class Steps:
             if message is not None
         )
 
-    def _keep_tool_calls(self, node: int, calls: ToolCalls | None) -> None:
-        """Keep the tool calls of an operator that has finished; unknown ones are noted in the enclosing operators, too."""
-        self._tool_calls[node] = calls
-        if calls is not None and calls.cached and self._outer and self._build.nodes[node].operator.has_tools:
-            self._outer.add_tool_call(CACHED)
-
     def _tool_calls_of(self, node: int) -> tuple[str, ...] | None:
         """Return the tool calls of an operator that has finished; None if it has no tools."""
-        calls, has_tools = self._tool_calls[node], self._build.nodes[node].operator.has_tools
+        calls, has_tools = self._tool_calls[node], self._build.nodes[node].has_tools
         if calls is not None and (has_tools or not calls.cached):
             return calls.lines
         return () if has_tools else None
@@ -217,13 +211,10 @@ class Steps:
             if isinstance(error, BudgetError) or not _is_failure(error):
                 raise
             return self._record_fault(number, error, scope)
-        self._keep_tool_calls(number, scope.tool_calls)
         if log.heard:
             finished = events.OperatorFinished(seconds=log.now() - began, message=message)
             log.write(finished, path, node_id, round_, scope.attempt)
-        if run.finished is not None:
-            run.finished["/".join(path)] = message
-        return self._advance(number, message, run)
+        return self._advance(number, message, scope)
 
     def _perform(self, node: Node, call: OperatorCall, scope: Scope) -> Awaitable[WorkflowMessage]:
         """Run an operator, with its policy and the run's journal if there are any."""
@@ -267,11 +258,16 @@ class Steps:
             return messages[0]
         return join_verdicts(messages) if self._build.graph.evaluators else joined_tails(messages, self._call.job)
 
-    def _advance(self, node: int, message: WorkflowMessage, run: RunInProgress) -> list[int] | None:
+    def _advance(self, node: int, message: WorkflowMessage, scope: Scope) -> list[int] | None:
         """Store the message of a node; return the nodes that may start now, or None when the round ends."""
-        self.results[node] = message
-        if self._outer:
-            self._outer.sign_of_life()
+        run, calls, outer = scope.run, scope.tool_calls, self._outer
+        self.results[node], self._tool_calls[node] = message, calls
+        if run.finished is not None:
+            run.finished["/".join(scope.path)] = message
+        if outer:
+            outer.sign_of_life()
+            if calls is not None and calls.cached and self._build.nodes[node].has_tools:
+                outer.add_tool_call(CACHED)  # the calls are unknown to the enclosing operators, too
         ready = self._progress.finish(node, message.ports)
         self.active += len(ready) - 1
         end = self._build.end
