@@ -218,7 +218,7 @@ async def run_events(
         await live.cancel()
         await asyncio.wait([end])
         raise
-    finally:  # as in `Workflow._outcome`
+    finally:  # as in `runner.outcome_of`
         if live.task.done():
             streamed.live = None
         del live, end

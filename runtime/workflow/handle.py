@@ -112,7 +112,7 @@ class RunHandle(Generic[T]):
         try:
             return self._make(await self._live.outcome())
         finally:
-            del self  # as in `Workflow._outcome`
+            del self  # as in `runner.outcome_of`
 
     async def _events(self) -> AsyncGenerator[Event, None]:
         self._readers += 1

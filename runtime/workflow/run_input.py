@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from operad.runtime.graph.call import OperatorCall
 from operad.runtime.models.model import Model
-from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
+from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue, shorten
 from operad.runtime.values.json_like import JsonLike, as_json, json_value
-from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.message import Job
 from operad.runtime.values.questions import Question
 
 JobLike = Job | str | Mapping[str, JsonLike] | BaseModel
@@ -20,31 +19,6 @@ JobLike = Job | str | Mapping[str, JsonLike] | BaseModel
 
 ReasonerLike = Reasoner | Model | str | None
 """Reasoner of a run: a reasoner, a model or its name; None for the workflow's own."""
-
-
-def call_of(
-    job: JobLike,
-    reasoner: ReasonerLike,
-    messages: Sequence[WorkflowMessage] | None,
-    lesson: str | None,
-    own_reasoner: Reasoner,
-    deps: object = None,
-) -> OperatorCall:
-    """Return the call of a workflow.
-
-    Args:
-        job: The job.
-        reasoner: The reasoner; by default `own_reasoner`.
-        messages: The messages of earlier experts.
-        lesson: Lesson from an earlier attempt.
-        own_reasoner: The workflow's reasoner.
-        deps: The deps of the run.
-
-    Raises:
-        InputError: The job has another type, or the model cannot be used.
-    """
-    chosen = own_reasoner if reasoner is None else reasoner_of(reasoner)
-    return OperatorCall(chosen, job_of(job), previous=tuple(messages or ()), lesson=lesson, deps=deps)
 
 
 def one_of(reasoner: ReasonerLike, model: ReasonerLike) -> ReasonerLike:

@@ -1,41 +1,21 @@
-"""Start of a run: its insights, and the checks before it."""
+"""Checks before a run starts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
-from operad.runtime.events import Listener, Scope
 from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.graph.build import Build
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.fallbacks import with_fallbacks
 from operad.runtime.graph.graph import asking
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.knowledge.insights import Insights
-from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.models.model import NoModelError
 from operad.runtime.policies.policy import NO_POLICY
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean, shorten
 from operad.runtime.values.message import Job
-
-
-def with_insights(
-    store: Insights | None, listeners: tuple[Listener, ...], outer: Scope | None
-) -> tuple[RunInsights | None, tuple[Listener, ...]]:
-    """Return the insights and the listeners of a run.
-
-    New insights become the first listener. Insights of the same store that an enclosing run has are used as they are.
-    """
-    if store is None:
-        return None, listeners
-    for scope in outer.outwards() if outer else ():
-        existing = scope.run.insights
-        if isinstance(existing, RunInsights) and existing.store is store:
-            return existing, listeners
-    insights = RunInsights(store)
-    return insights, (insights, *listeners)
 
 
 def check_start(
