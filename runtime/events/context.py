@@ -201,9 +201,14 @@ class Scope(Struct, kw_only=True, eq=False):
             yield scope
             scope = scope.run.outer
 
-    def operators_around(self) -> frozenset[str]:
-        """Return the ids of this operator and of all operators that contain it, also in another process."""
-        return frozenset(name for scope in self.outwards() for name in (scope.operator_id, *scope.around))
+    def is_inside(self, operator_id: str) -> bool:
+        """Return True if an operator is this one, or contains it, also in another process."""
+        scope: Scope | None = self
+        while scope is not None:
+            if operator_id == scope.operator_id or operator_id in scope.around:
+                return True
+            scope = scope.run.outer
+        return False
 
     def sign_of_life(self) -> None:
         """Restart the idle timers of this scope and the enclosing ones."""

@@ -28,13 +28,11 @@ from operad.runtime.values.ids import as_name, checked_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import Output, field_names, is_class, name
 from operad.runtime.values.sync import in_function_thread
+from operad.runtime.workflow.answers import answers_by_id, item_in
 from operad.runtime.workflow.parameters import (
     Parameter,
     Special,
-    as_value,
-    before_own,
     bindings,
-    item_in,
     message_of,
     misfits,
     parameters_of,
@@ -347,11 +345,9 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             and message.operator_id in before
         ):
             return {text: message.scratchpad}  # a shortcut for the common case of one text
-        answers: dict[str, WorkflowMessage] = {}
-        for message in before_own(messages, scope, before):
-            answers.setdefault(message.operator_id, as_value(message, scope))
         if not before and (item := item_in(messages, scope)) is not None:
-            return values_for_item(self._free, item, answers, self._others)
+            return values_for_item(self._free, item, messages, scope, self._others)
+        answers = answers_by_id(messages, scope, before)
         if not before:
             before = tuple(answers)
         if not before:

@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, is_dataclass
-from itertools import pairwise
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
@@ -18,14 +17,13 @@ from typing_extensions import is_typeddict
 
 from operad.runtime.events import Scope
 from operad.runtime.events.run_context import RunContext
-from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import FaultError, InputError, did_you_mean, shorten
 from operad.runtime.values.ids import as_name
-from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import Output, is_class
 from operad.runtime.values.output import name as name_of_type
-from operad.runtime.workflow.nested import Within, plain_reader
+from operad.runtime.workflow.answers import answers_by_id, with_output
 
 Special = Literal["job", "reasoner", "context"]
 
@@ -275,7 +273,8 @@ def unknown_beside_item(free: Sequence[Parameter], before: Iterable[str]) -> lis
 def values_for_item(
     free: Sequence[Parameter],
     item: WorkflowMessage,
-    answers: Mapping[str, WorkflowMessage],
+    messages: Sequence[WorkflowMessage],
+    scope: Scope | None,
     others: Parameter | None = None,
 ) -> dict[str, Any]:
     """Return the values of the parameters of a map's body; see `unknown_beside_item`.
@@ -283,20 +282,22 @@ def values_for_item(
     Args:
         free: The parameters that take answers.
         item: The message with which the map passes the item.
-        answers: The messages of the operators before the map, by id.
+        messages: The messages that the body gets: the item, and the messages of the operators before the map.
+        scope: The operator's context in the run.
         others: The parameter that takes the other answers; None without one.
 
     Raises:
         InputError: A required parameter has no value.
     """
     if len(free) == 1 and others is None:
-        return {free[0].name: free[0].value(_with_output(item, "item"))}
-    before = {operator_id: answer for operator_id, answer in answers.items() if operator_id != item.operator_id}
+        return {free[0].name: free[0].value(with_output(item, "item"))}
+    before = answers_by_id(messages, scope)
+    before.pop(item.operator_id, None)
     if faults := unknown_beside_item(free, before):
         raise InputError("; ".join(faults))
     ids = _by_name(list(before))
-    named = {"index": _with_output(item, "index")} | {each: before[source] for each, source in ids.items()}
-    named[_taking_item(free, named)] = _with_output(item, "item")
+    named = {"index": with_output(item, "index")} | {each: before[source] for each, source in ids.items()}
+    named[_taking_item(free, named)] = with_output(item, "item")
     values = {parameter.name: parameter.value(named[parameter.name]) for parameter in free if parameter.name in named}
     if others is not None:
         values |= values_of_others(others, before, [ids.get(parameter.name) for parameter in free])
@@ -365,77 +366,6 @@ def _taking_item(free: Sequence[Parameter], known: Collection[str]) -> str:
     if "item" in names or len(names) == 1:
         return "item" if "item" in names else names[0]
     return next((name for name in names if name not in known), "")
-
-
-def as_value(message: WorkflowMessage, scope: Scope | None) -> WorkflowMessage:
-    """Return a message whose output is the answer: of a map, its list; of a map around this workflow, the item.
-
-    The outputs for a nested workflow with several last operators are their answers by id. Other messages are returned
-    unchanged.
-    """
-    if message.outputs.keys() == {"items"} and (message.parts or _is_of_map(message, scope)):
-        return _with_output(message, "items")
-    if len(message.parts) > 1 and isinstance(nested := _operator_of(message, scope), Within):
-        answers = plain_reader(nested.body.graph())(message)
-        return message.changed(outputs=answers) if isinstance(answers, dict) else message
-    return message if not _is_item_around(message, scope) else _with_output(message, "item")
-
-
-def _is_of_map(message: WorkflowMessage, scope: Scope | None) -> bool:
-    """Return True if a message without parts is that of a map: its list was empty, or all its items failed."""
-    operator = _operator_of(message, scope)
-    return operator is not None and operator.gives_items
-
-
-def _operator_of(message: WorkflowMessage, scope: Scope | None) -> BaseOperator | None:
-    """Return the operator of a message in the workflow of a scope, or in those around it."""
-    for outer in scope.outwards() if scope else ():
-        run: Any = outer.run  # a `Run`
-        operator: BaseOperator | None = run.build.graph.operators.get(message.operator_id)
-        if operator is not None:
-            return operator
-    return None
-
-
-def item_in(messages: Sequence[WorkflowMessage], scope: Scope | None) -> WorkflowMessage | None:
-    """Return the message with which the map around this workflow passes its item; None if there is no such map."""
-    return next((message for message in messages if _is_item_around(message, scope)), None)
-
-
-def before_own(
-    messages: Sequence[WorkflowMessage], scope: Scope | None, before: Sequence[str] = ()
-) -> Sequence[WorkflowMessage]:
-    """Return the messages of predecessors, without the operator's own earlier messages and the verdicts on them.
-
-    A blamed operator, or the first operators of a blamed workflow or map, get their earlier messages, each followed by
-    the verdict on it, after the messages of their predecessors.
-
-    Args:
-        messages: The messages that the operator gets.
-        scope: The operator's context in the run.
-        before: Ids of the predecessors; by default those in the run.
-    """
-    for index, (message, verdict) in enumerate(pairwise(messages)):
-        if scope is not None and verdict.status is not WorkflowStatus.SUCCESS and not is_item(message):
-            run: Any = scope.run  # a `Run`
-            own_ids = scope.operators_around().difference(before or run.build.before.get(scope.operator_id, ()))
-            if message.operator_id in own_ids:
-                return messages[:index]
-    return messages
-
-
-def is_item(message: WorkflowMessage) -> bool:
-    """Return True for a message with which a map passes an item to its body."""
-    return message.over is not None
-
-
-def _is_item_around(message: WorkflowMessage, scope: Scope | None) -> bool:
-    """Return True if a message passes an item of a map that contains the current scope."""
-    return is_item(message) and scope is not None and message.operator_id in scope.operators_around()
-
-
-def _with_output(message: WorkflowMessage, name: str) -> WorkflowMessage:
-    return message.changed(outputs={"output": message.outputs[name]}, over=None)
 
 
 def message_of(value: Any, ports: tuple[str, ...] | None = None) -> WorkflowMessage:

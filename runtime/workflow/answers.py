@@ -1,0 +1,94 @@
+"""Answers in the messages that an operator gets: of its predecessors, of maps, and the item of a map around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from operad.runtime.events import Scope
+from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
+from operad.runtime.workflow.nested import Within, plain_reader
+
+
+def answers_by_id(
+    messages: Sequence[WorkflowMessage], scope: Scope | None, before: Sequence[str] = ()
+) -> dict[str, WorkflowMessage]:
+    """Return the messages of predecessors by id, with the answers as outputs; see `before_own` and `_as_value`."""
+    answers: dict[str, WorkflowMessage] = {}
+    for message in before_own(messages, scope, before):
+        answers.setdefault(message.operator_id, _as_value(message, scope))
+    return answers
+
+
+def _as_value(message: WorkflowMessage, scope: Scope | None) -> WorkflowMessage:
+    """Return a message whose output is the answer: of a map, its list; of a map around this workflow, the item.
+
+    The outputs for a nested workflow with several last operators are their answers by id. Other messages are returned
+    unchanged.
+    """
+    if message.outputs.keys() == {"items"} and (message.parts or _is_of_map(message, scope)):
+        return with_output(message, "items")
+    if len(message.parts) > 1 and isinstance(nested := _operator_of(message, scope), Within):
+        answers = plain_reader(nested.body.graph())(message)
+        return message.changed(outputs=answers) if isinstance(answers, dict) else message
+    return message if not _is_item_around(message, scope) else with_output(message, "item")
+
+
+def _is_of_map(message: WorkflowMessage, scope: Scope | None) -> bool:
+    """Return True if a message without parts is that of a map: its list was empty, or all its items failed."""
+    operator = _operator_of(message, scope)
+    return operator is not None and operator.gives_items
+
+
+def _operator_of(message: WorkflowMessage, scope: Scope | None) -> BaseOperator | None:
+    """Return the operator of a message in the workflow of a scope, or in those around it."""
+    for outer in scope.outwards() if scope else ():
+        run: Any = outer.run  # a `Run`
+        operator: BaseOperator | None = run.build.graph.operators.get(message.operator_id)
+        if operator is not None:
+            return operator
+    return None
+
+
+def item_in(messages: Sequence[WorkflowMessage], scope: Scope | None) -> WorkflowMessage | None:
+    """Return the message with which the map around this workflow passes its item; None if there is no such map."""
+    return next((message for message in messages if _is_item_around(message, scope)), None)
+
+
+def before_own(
+    messages: Sequence[WorkflowMessage], scope: Scope | None, before: Sequence[str] = ()
+) -> Sequence[WorkflowMessage]:
+    """Return the messages of predecessors, without the operator's own earlier messages and the verdicts on them.
+
+    A blamed operator, or the first operators of a blamed workflow or map, get their earlier messages, each followed by
+    the verdict on it, after the messages of their predecessors.
+
+    Args:
+        messages: The messages that the operator gets.
+        scope: The operator's context in the run.
+        before: Ids of the predecessors; by default those in the run.
+    """
+    for index, (message, verdict) in enumerate(pairwise(messages)):
+        if scope is not None and verdict.status is not WorkflowStatus.SUCCESS and not is_item(message):
+            run: Any = scope.run  # a `Run`
+            before = before or run.build.before.get(scope.operator_id, ())
+            if message.operator_id not in before and scope.is_inside(message.operator_id):
+                return messages[:index]
+    return messages
+
+
+def is_item(message: WorkflowMessage) -> bool:
+    """Return True for a message with which a map passes an item to its body."""
+    return message.over is not None
+
+
+def _is_item_around(message: WorkflowMessage, scope: Scope | None) -> bool:
+    """Return True if a message passes an item of a map that contains the current scope."""
+    return is_item(message) and scope is not None and scope.is_inside(message.operator_id)
+
+
+def with_output(message: WorkflowMessage, name: str) -> WorkflowMessage:
+    """Return a message whose answer is one of its outputs."""
+    return message.changed(outputs={"output": message.outputs[name]}, over=None)
