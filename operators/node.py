@@ -349,9 +349,8 @@ class NodeOperator(Operator, Generic[ParamsT]):
         if failure is None:
             return
         if failure.then == "branch" and list(self.ports) != [DONE, FAILED]:
-            yield Fault(
-                "failure.then", f"a node of type {self.type!r} has ports of its own, and cannot have one for failures"
-            )
+            problem = f"a node of type {self.type!r} has ports of its own, and cannot have one for failures"
+            yield Fault("failure.then", problem)
         declared = self.outputs(type_of)
         for name, value in failure.values.items():
             if name in declared and not fits(value, declared[name]):
