@@ -6,7 +6,7 @@
 
 The corpus consists of the docstrings of the standard library. A query is the summary of a docstring, and the passage to
 be found is the rest, without the name of its function. The summary is also used inside questions and instructions, as in
-the jobs of operators. For questions on other subjects, the best result is no passage.
+the jobs of operators. For questions on other subjects, the best result is an empty list.
 
 `Documents` uses full text, and with embeddings both; embeddings alone are measured for comparison.
 """

@@ -292,7 +292,7 @@ def failing() -> list[events.Event]:
         try:
             json.loads("{")
         except ValueError as error:
-            raise OperadError("ledger.json: line 3 is no entry:\n  it is cut off; send the file again") from error
+            raise OperadError("ledger.json: line 3 is not an entry:\n  it is cut off; send the file again") from error
         return ""
 
     async def run(heard: list[events.Event]) -> None:
