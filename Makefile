@@ -1,23 +1,23 @@
-# make run, make test, make test-all, make test-pythons, make release-check, make check, make docs, make reference, make studio, make chaos, make bench, make conformance, make fuzz.
-# PYTHON=python3.12 chooses the interpreter, WORKERS=4 the processes of the tests, SEED=17 their order.
+# CONTRIBUTING.md lists the targets. PYTHON=python3.12 selects the interpreter, WORKERS=4 the number of test processes,
+# SEED=17 the order of the tests.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 INTERPRETER := $(shell $(PYTHON) -c 'import sys; print(sys.executable)')
-# what users need; and what tests and checks need besides
+# packages for users; further packages for tests and checks
 READY := $(VENV)/.ready-$(VERSION)
 DEV_READY := $(VENV)/.ready-dev-$(VERSION)
 
-# more processes than the two cores that the suite is tuned for: some tests wait
+# more processes than cores (the suite is tuned for two), because some tests wait
 WORKERS ?= 4
 SEED := $(or $(SEED),$(shell date +%s))
 
 BENCH := .venv-bench
 BENCH_READY := $(BENCH)/.ready-$(VERSION)
 
-# uv where it is, pip otherwise; without dependencies, for the lock names them all: the same set everywhere; and not
-# compiled, for most of it is never imported
+# uv if installed, otherwise pip; without dependencies, because the lock lists all packages; without compiling, because
+# most modules are never imported
 ifneq ($(shell command -v uv 2>/dev/null),)
 INSTALLER := uv
 CREATE = uv venv --quiet --python $(INTERPRETER)
@@ -39,22 +39,22 @@ run: $(READY)
 	@$(BIN)/operad run test/example/release_credits/release_credits.yaml --trust --file test/example/data/NEWS
 
 test: SELECTED = -m "not slow"
-# compiled files are kept: collecting takes half the time, and each process that a test begins reads them
+# compiled files are kept: they halve the time of collection, and processes started by tests read them
 test test-all: export PYTHONDONTWRITEBYTECODE =
 test test-all: $(DEV_READY)
 	@start=$$(date +%s); $(BIN)/python -m pytest -n $(WORKERS) --randomly-seed=$(SEED) $(SELECTED) $(TESTS); status=$$?; \
-	  echo "make $@: $$(( $$(date +%s) - start )) s; the same order again: make $@ SEED=$(SEED)"; exit $$status
+	  echo "make $@: $$(( $$(date +%s) - start )) s; to repeat this order: make $@ SEED=$(SEED)"; exit $$status
 
 PYTHONS := $(foreach v,3.10 3.11 3.12 3.13,$(or $(lastword $(wildcard $(HOME)/.pyenv/versions/$(v).*/bin/python$(v))),python$(v)))
 
-test-pythons: # on every other Python that is installed, each in an environment of its own
+test-pythons: # on every other installed Python, each in its own environment
 	@failed=; for python in $(filter-out %python$(VERSION),$(PYTHONS)); do \
 	  if $$python -V >/dev/null 2>&1; \
 	  then echo "$$python:"; $(MAKE) --no-print-directory test PYTHON=$$python VENV=.venv-$${python##*python} TESTS="$(TESTS)" || failed="$$failed $$python"; \
-	  else echo "$$python is not installed: left out"; fi; \
+	  else echo "$$python is not installed: skipped"; fi; \
 	done; if [ -n "$$failed" ]; then echo "failed on:$$failed" >&2; exit 1; fi
 
-release-check: $(DEV_READY) # the wheel and the sdist, in empty environments of every Python that is installed
+release-check: $(DEV_READY) # the wheel and the sdist, in empty environments of every installed Python
 	@$(BIN)/python test/release_check.py $(PYTHONS)
 
 check: $(DEV_READY)
@@ -65,24 +65,24 @@ check: $(DEV_READY)
 	$(BIN)/python docs/make/prose.py
 	$(MAKE) --no-print-directory docs
 
-docs: $(DEV_READY) # the site, into build/docs
+docs: $(DEV_READY) # builds the site in build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-reference: $(DEV_READY) # docs/reference, from the declarations
+reference: $(DEV_READY) # writes docs/reference from the declarations
 	$(BIN)/python docs/make/reference.py
 
-studio: # the bundle of the studio's page, from its sources; needs Node.js
+studio: # builds the studio's page from its sources; needs Node.js
 	cd server/studio/web && npm ci --no-audit --no-fund && npm run build
 	$(PYTHON) server/studio/web/digest.py
 
-chaos: $(DEV_READY) # an hour of kills
+chaos: $(DEV_READY) # injects faults into durable runs for an hour
 	$(BIN)/python test/durability/chaos.py --page docs/fault_injection.md
 
-bench: $(BENCH_READY) # all, in an environment of its own, for the field beside ours is large; a ratio that got worse by a fifth fails
+bench: $(BENCH_READY) # in its own environment, because other frameworks are large; fails if a ratio got worse by a fifth
 	@failed=; while read -r each; do $(BENCH)/bin/python test/benchmark/$$each </dev/null || failed="$$failed $${each%% *}"; done \
 	  < test/benchmark/all.txt; if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
-conformance: $(DEV_READY) $(DIFY)/.ready $(PHOENIX)/.ready # Dify's engine and Phoenix need Python 3.12, and are kept apart
+conformance: $(DEV_READY) $(DIFY)/.ready $(PHOENIX)/.ready # Dify's engine and Phoenix need Python 3.12, in environments of their own
 	$(BIN)/python test/benchmark/conformance.py --dify-python $(DIFY)/bin/python $(RECORDED)
 	$(BIN)/python test/benchmark/conformance_dify.py --dify-python $(DIFY)/bin/python
 	$(BIN)/python test/benchmark/conformance_phoenix.py --phoenix $(PHOENIX)/bin/phoenix
@@ -110,12 +110,12 @@ $(DEV_READY): requirements-dev.lock $(READY)
 	@$(INSTALL) -r $<
 	@touch $@
 
-fuzz: $(DEV_READY) # hostile inputs for every loader and parser, for ten minutes
+fuzz: $(DEV_READY) # fuzzes every loader and parser for ten minutes
 	$(BIN)/python test/fuzz/fuzz.py --seconds 600
 
 COMPILE := uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-lock: # needs uv; honours the overrides in pyproject.toml, writes versions only
+lock: # needs uv; applies the overrides in pyproject.toml; writes versions only
 	$(COMPILE) --python-version 3.10 --all-extras --group dev --group awel pyproject.toml -o requirements-dev.lock
 	$(COMPILE) --python-version 3.10 --extra embedded --group awel --constraints requirements-dev.lock pyproject.toml -o requirements.lock
 	$(COMPILE) --python-version 3.10 --extra documents --extra durable --extra evaluate --extra media --extra web --group dev --group awel --group bench \

@@ -23,7 +23,7 @@ from operad.cli.formats import (
     target_format,
     write_file,
 )
-from operad.cli.generate_events import Told
+from operad.cli.generate_events import DesignListener
 from operad.cli.generate_run import run_design, services_for
 from operad.cli.generate_targets import check_targets
 from operad.cli.options import BaseUrl, ModelName, named_values
@@ -139,19 +139,19 @@ def generate(
         )
     expert = trusting(lambda trusted: make(model_name=model, base_url=base_url, trust=trusted), trust)
     _refuse_embedded(expert.expert.reasoner)
-    told = Told()
-    expert.expert.workflow.add_listener(told.hear)
+    listener = DesignListener()
+    expert.expert.workflow.add_listener(listener.hear)
     output_file = _OutputFile(file, wanted, read_file(base) if base and found is wanted else None)
     unchanged_message = _unchanged_message(file, base)
     try:
         if instruction is None:
-            design = _converse(expert, graph, lines, told, output_file)
+            design = _converse(expert, graph, lines, listener, output_file)
         else:
-            design = _design_once(expert, instruction, graph, lines, told, output_file)
+            design = _design_once(expert, instruction, graph, lines, listener, output_file)
             output_file.write(design)
     except (BudgetError, OperatorError) as error:
         raise OperadError(f"{error}\n  {unchanged_message}") from error
-    _print_result(design, wanted, output_file, told, explain=explain, written=file, as_json=as_json)
+    _print_result(design, wanted, output_file, listener, explain=explain, written=file, as_json=as_json)
     if design.made and picture:
         write_file(picture, draw(design.graph, picture_kind(picture, "--picture"), design.changes.status))
     if not design.accepted:
@@ -204,7 +204,12 @@ class _OutputFile:
 
 
 def _design_once(
-    designer: Designer, instruction: str, base: NodeGraph, lines: Lines, told: Told, output_file: _OutputFile
+    designer: Designer,
+    instruction: str,
+    base: NodeGraph,
+    lines: Lines,
+    listener: DesignListener,
+    output_file: _OutputFile,
 ) -> Design:
     job = designer.job(instruction, base)
 
@@ -212,8 +217,8 @@ def _design_once(
         try:
             return await follow(designer.expert, job, [], {}, None, lines, brief=True)
         except asyncio.CancelledError:
-            if told.drafted is not None and told.drafted.job_id == job.id and not base.nodes:
-                output_file.write(result(told.drafted, job, base))  # no existing workflow is overwritten
+            if listener.drafted is not None and listener.drafted.job_id == job.id and not base.nodes:
+                output_file.write(result(listener.drafted, job, base))  # no existing workflow is overwritten
             raise
 
     try:
@@ -223,7 +228,9 @@ def _design_once(
     return result(message, job, base)
 
 
-def _converse(designer: Designer, base: NodeGraph, lines: Lines, told: Told, output_file: _OutputFile) -> Design:
+def _converse(
+    designer: Designer, base: NodeGraph, lines: Lines, listener: DesignListener, output_file: _OutputFile
+) -> Design:
     """Change a workflow by the instructions of a conversation, until an empty line; return the final design.
 
     Each change is shown, and `undo` takes the last one back.
@@ -243,14 +250,14 @@ def _converse(designer: Designer, base: NodeGraph, lines: Lines, told: Told, out
             _undo(designs, output_file, console)
             continue
         try:
-            design = _design_once(designer, instruction, current, lines, told, output_file)
+            design = _design_once(designer, instruction, current, lines, listener, output_file)
         except (BudgetError, OperatorError) as error:
             if not designs:
                 raise
             say(console, f"operad: {error}")
             say(console, "nothing was changed; ask again, or end")
             continue
-        _print_design(design, told, console)
+        _print_design(design, listener, console)
         if design.made:
             designs.append(design)
             output_file.write(design)
@@ -275,21 +282,21 @@ def _undo(designs: list[Design], output_file: _OutputFile, console: Console) -> 
     say(console, f"taken back; {remaining} left")
 
 
-def _print_design(design: Design, told: Told, console: Console) -> None:
+def _print_design(design: Design, listener: DesignListener, console: Console) -> None:
     if design.made:
         _print_outline(design.graph, design.changes.status, console)
     for line in str(design.changes).splitlines():
         say(console, line)
-    _print_remarks(design, told, console)
+    _print_remarks(design, listener, console)
     if not design.accepted:
         _print_findings(design, console)
 
 
-def _print_remarks(design: Design, told: Told, console: Console) -> None:
+def _print_remarks(design: Design, listener: DesignListener, console: Console) -> None:
     """Print remarks on a design: automatic repairs, corrected findings, notes, warnings, and unused parts."""
     remarks = {
         "mended": design.repairs,
-        "found and corrected": told.corrected(design),
+        "found and corrected": listener.corrected(design),
         "note": design.notes,
         "dropped note": design.dropped_notes,
         "warning": design.warnings,
@@ -322,7 +329,7 @@ def _print_result(
     design: Design,
     wanted: Format,
     output_file: _OutputFile,
-    told: Told,
+    listener: DesignListener,
     *,
     explain: bool,
     written: str | None,
@@ -333,19 +340,23 @@ def _print_result(
     lost = wanted.losses(design.graph) if design.made else []
     if as_json:
         text = output_file.data(design.graph).decode() if design.made and not written else None
-        put(json.dumps(_as_json(design, wanted, lost, told if explain else None, text), indent=2, ensure_ascii=False))
+        put(
+            json.dumps(
+                _as_json(design, wanted, lost, listener if explain else None, text), indent=2, ensure_ascii=False
+            )
+        )
     elif written:
         _print_changes(design, console)
     elif design.made:
         write_file(STDOUT, output_file.data(design.graph))
-    for line in told.lines() if explain and not as_json else ():
+    for line in listener.lines() if explain and not as_json else ():
         say(console, line)
     for issue in lost:
         say(console, issue_line(placed(issue, written or ""), written or ""))
     for needed in cast("Sequence[Any]", design.message.outputs.get("files", ())):
         say(console, f"needed: {needed}")
     if not as_json:
-        _print_remarks(design, told, console)
+        _print_remarks(design, listener, console)
     if not design.accepted:
         _print_findings(design, console)
 
@@ -359,7 +370,7 @@ def _print_changes(design: Design, console: Console) -> None:
 
 
 def _as_json(
-    design: Design, wanted: Format, lost: Sequence[Issue], told: Told | None, text: str | None
+    design: Design, wanted: Format, lost: Sequence[Issue], listener: DesignListener | None, text: str | None
 ) -> dict[str, Any]:
     return {
         "accepted": design.accepted,
@@ -375,7 +386,7 @@ def _as_json(
         "format": wanted.name,
         "losses": [{"where": loss.where, "message": loss.message} for loss in lost],
         "tokens": design.message.usage.tokens,
-        **({"explained": list(told.lines())} if told else {}),
+        **({"explained": list(listener.lines())} if listener else {}),
         **({"workflow": text} if text is not None else {}),
     }
 

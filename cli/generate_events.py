@@ -29,7 +29,7 @@ class _Stage(NamedTuple):
     used: int
 
 
-class Told:
+class DesignListener:
     """Listener of a design's run that collects the sizes of prompts, the usage and the findings.
 
     Attributes:
@@ -68,8 +68,8 @@ class Told:
         """Yield a line on each stage, and one on all stages."""
         for name, parts, used in self._stages:
             listed = ", ".join(f"{part} {size:,}" for part, size in parts.items())
-            told = f"told about {sum(parts.values()):,} tokens ({listed}), " if parts else ""
-            yield f"{name}: {told}used {used:,}"
-        told = sum(sum(stage.parts.values()) for stage in self._stages)
+            prompt = f"told about {sum(parts.values()):,} tokens ({listed}), " if parts else ""
+            yield f"{name}: {prompt}used {used:,}"
+        prompt = sum(sum(stage.parts.values()) for stage in self._stages)
         used = sum(stage.used for stage in self._stages)
-        yield f"all: told about {told:,} tokens, used {used:,}; the paper's prompt alone has about {PAPER_TOKENS:,} an attempt"
+        yield f"all: told about {prompt:,} tokens, used {used:,}; the paper's prompt alone has about {PAPER_TOKENS:,} an attempt"

@@ -240,7 +240,7 @@ def line_for(event: Event) -> str:
         case events.InsightsRecalled() if event.texts:
             insights = "1 insight" if len(event.texts) == 1 else f"{len(event.texts)} insights"
             texts = "; ".join(short_line(text, LONGEST_TOLD) for text in event.texts)
-            return f"told {insights} of earlier runs: {texts}"
+            return f"recalled {insights} of earlier runs: {texts}"
         case events.PassagesEmbedded() if event.done == event.total:
             return f"passages embedded with {event.model}: {event.total:,}"
         case _:

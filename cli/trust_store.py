@@ -115,17 +115,17 @@ class TrustStore:
             raise InputError(f"{self.path}: cannot be written: {error.strerror or error}") from error
 
 
-def trusting(load: Callable[[Trust], T], given: bool) -> T:
+def trusting(load: Callable[[Trust], T], trusted: bool) -> T:
     """Load files whose code the user trusts; at a terminal, ask for missing trust, and keep the decision.
 
     Args:
         load: Function that loads the files, given a trust decision.
-        given: True if the command was given ``--trust``.
+        trusted: True if the command has the option ``--trust``.
 
     Raises:
         InputError: The code is not trusted, and the user refused or cannot be asked.
     """
-    if given:
+    if trusted:
         return load(True)
     while True:
         try:

@@ -29,15 +29,15 @@ class ComfyDesignEvaluator(Evaluator, KnowsClasses):
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Judge the last message; the reasoner is not asked."""
         judged = (call.messages or [WorkflowMessage()])[-1]
-        asked = self.asked(call.job)
+        request = self.request_of(call.job)
         try:
-            draft = self.drafted(judged.outputs, asked.base.graph)
+            draft = self.drafted(judged.outputs, request.base.graph)
         except AnswerError as error:
             return self._verdict(call.job, judged, 0, [f"there is no workflow: {error}"], ())
         if draft is None:
             failure = str(judged.outputs.get("failure") or "nothing was written")
             return self._verdict(call.job, judged, 0, [f"there is no workflow: {failure}"], ())
-        found = await asyncio.to_thread(findings, draft, asked.known)
+        found = await asyncio.to_thread(findings, draft, request.known)
         return self._verdict(call.job, judged, 1 if draft.unread else 2, found, (judged.operator_id,) if found else ())
 
     def _verdict(

@@ -16,7 +16,7 @@ from operad.flows.generation.mending import CONTESTABLE, contested_in
 from operad.flows.generation.offer import Offer, read_offer
 from operad.flows.generation.plan import read_plan
 from operad.flows.generation.prompts import MOST_FINDINGS, shown, to_judge
-from operad.flows.generation.stage import OFFER, REVIEW, asked
+from operad.flows.generation.stage import OFFER, REVIEW, request_of
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair import repair_graph
 from operad.flows.repair.hints import hints_on
@@ -76,7 +76,7 @@ class DesignEvaluator(Evaluator):
 
     async def _assess(self, call: OperatorCall, judged: WorkflowMessage, graph: NodeGraph) -> _Assessment:
         """Return the findings of the first stage that has any."""
-        base, rounds, *_ = asked(call.job)
+        base, rounds, *_ = request_of(call.job)
         contested = contested_in(judged)
         notes = _texts(judged, "notes")
         known_issues = set(repair_graph(base, rules=()).lessons) if base.nodes else set[str]()
@@ -121,7 +121,7 @@ class DesignEvaluator(Evaluator):
         outdated: Collection[int],
     ) -> _Review:
         """Return the findings of the reasoner, its notes for the user, and the notes that it found wrong."""
-        base, rounds, _, earlier_notes, titles = asked(call.job)
+        base, rounds, _, earlier_notes, titles = request_of(call.job)
         shown_notes = [*(note for number, note in enumerate(earlier_notes, 1) if number not in outdated), *notes]
         parts = to_judge(
             graph,

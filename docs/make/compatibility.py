@@ -1,4 +1,4 @@
-"""The page of what files of other platforms do here, from the outcomes of files of our own in the tests."""
+"""Page of the compatibility with other platforms, from the recorded outcomes of test files."""
 
 from __future__ import annotations
 

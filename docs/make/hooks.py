@@ -37,7 +37,7 @@ THEMES = {"light": "default", "dark": "dark"}
 
 
 def slug(heading: str, separator: str = "-") -> str:
-    """A heading's anchor, as GitHub makes it."""
+    """Return the anchor of a heading, as on GitHub."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", separator)
 
 
@@ -73,7 +73,7 @@ def example_page(path: str, program: str) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links and pictures into what the site has."""
+    """Replace links and diagrams by those of the site."""
     uri = page.file.src_uri
     place = PurePosixPath() if uri in GENERATED.values() else PurePosixPath("docs", uri).parent
     parts: list[str] = []
@@ -89,22 +89,22 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _links(text: str, place: PurePosixPath, uri: str) -> str:
-    """Links to pages as the site has them, those to other files of the repository as their paths."""
+    """Return the text with links to pages of the site; links to other files become paths."""
 
-    def changed(link: re.Match[str]) -> str:
+    def replace(link: re.Match[str]) -> str:
         target = os.path.normpath(place / link["path"])
         own = LINKED.get(target) or (target.removeprefix("docs/") if target.startswith("docs/") else "")
         if own:
             return f"[{link['label']}]({os.path.relpath(own, PurePosixPath(uri).parent)}{link['anchor'] or ''})"
         if not (ROOT / target).exists() or target.startswith(".."):
-            return link[0]  # which MkDocs refuses
+            return link[0]  # MkDocs reports it
         return f"`{target}`" if link["label"].strip("`") == target else f"{link['label']} (`{target}`)"
 
-    return LINK.sub(changed, text)
+    return LINK.sub(replace, text)
 
 
 def _pictures(code: str, name: str, uri: str, config: MkDocsConfig, files: Files) -> str:
-    """A Mermaid block as two pictures, for a light page and a dark one, and its code for whom neither helps."""
+    """Return a Mermaid block as pictures for the light and the dark theme, and its code for readers without pictures."""
     renderer: Any = import_module("mermaid_render")
     shown: list[str] = []
     for theme, palette in THEMES.items():

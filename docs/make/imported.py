@@ -30,7 +30,7 @@ Fields that are not listed are lossy as well. Node types that are not listed are
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     of_dify = {"Around the nodes": dify.FILE, "Every node: data": dify.ANY_NODE, "Every node: around data": dify.AROUND,
                "Edges": dify.EDGE} | {f"`{name}`": each for name, each in dify.NODES.items()}  # fmt: skip
     of_coze = {"Every node": coze.AROUND | Table(None, {"parameters": coze.ANY_NODE}), "Plugins": coze.PLUGIN}

@@ -11,15 +11,15 @@ from architecture import LAYERS, ROOT
 NAMED = {
     "configs/faults.py: *explain(problem, self._spec)": ("unknown-key", "missing-key", "value"),
     "runtime/policies/policy.py: name": ("retry", "timeout", "cache"),
-    "operators/comfyui/server.py: code": (),  # a server's own
+    "operators/comfyui/server.py: code": (),  # codes of a server
     "runtime/workflow/map.py: code": ("unknown-output", "not-a-list"),
-    "runtime/durable/codec.py: *map(str, fields)": (),  # one that was there before
+    "runtime/durable/codec.py: *map(str, fields)": (),  # a code that existed before
 }
 """Possible codes of an expression that is neither a text nor passed on, by file and expression."""
 
 
 def codes(root: Path = ROOT) -> set[str]:
-    """All codes.
+    """Return all codes.
 
     Args:
         root: The folder of the layers.
@@ -52,7 +52,7 @@ def _codes_of(path: Path, file: str) -> Iterator[str]:
         else {"Issue": 0, "Fault": 2, "FormFault": 2, "invalid_schema": 0}
     )
     passed: set[str] = set()
-    for node in [*nodes, *nodes]:  # twice: a function may pass its code on to one further down
+    for node in [*nodes, *nodes]:  # twice: a function may pass its code on to a later one
         if isinstance(node, ast.FunctionDef) and "code" in (
             names := [arg.arg for arg in node.args.args if arg.arg != "self"]
         ):

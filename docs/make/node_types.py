@@ -47,7 +47,7 @@ Chat2Workflow paper.
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     rows = [
         f"| [`{name}`](#{name}) | {'20' if name in CHAT2WORKFLOW_TYPES else ''} | {_summary(each)} | "
         + " | ".join("yes" if not _losses(each, carrier) else "in part" for carrier in CARRIERS)
@@ -84,7 +84,7 @@ def _section(node_type: NodeType) -> str:
 
 
 def _example(node_type: NodeType) -> str:
-    """The node with the parameters of its example, as in a file."""
+    """Return the node with the parameters of its example, as in a file."""
     nodes = [NodeSpec("4", node_type.type, dict(node_type.example))]
     return (
         dump(NodeGraph(nodes, [])).decode().partition("nodes:\n")[2].rstrip().replace("\n  ", "\n").removeprefix("  ")
@@ -96,7 +96,7 @@ def _summary(node_type: NodeType) -> str:
 
 
 def _type(field: Any) -> str:
-    """The form of a parameter in words, with the types of variables that it takes."""
+    """Return the form of a parameter in words, with the accepted types of variables."""
     accepts = next((each.types for each in field.metadata if isinstance(each, Accepts)), None)
     named = [f"`{kind.value}`" for kind in accepts or () if kind is not VariableType.ANY]
     written = form(field.rebuild_annotation())
@@ -106,7 +106,7 @@ def _type(field: Any) -> str:
 
 def _words(kind: Any) -> str:
     if kind is Selector:
-        return "variable `[variable, id]`"  # beside texts and values, where id.variable is a text
+        return "variable `[variable, id]`"  # if texts are accepted as well, id.variable is a text
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Literal:
         return " or ".join(f"`{each}`" for each in arguments)

@@ -1,8 +1,7 @@
 """Check the wording of docstrings, comments, messages and pages: `python docs/make/prose.py`.
 
 The first line of a docstring starts with a noun or an imperative, the title and the first word of a paragraph of a page
-name a subject, and a few phrasings that readers stumble over are not used at all. Files that were written before this check are listed in `prose_pending.txt` with their number of findings.
-That number may only fall: `python docs/make/prose.py --shrink` writes the lower ones.
+name a subject, and a few phrasings that readers stumble over are not used at all.
 """
 
 from __future__ import annotations
@@ -12,14 +11,24 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("cli", "configs", "docs/make", "evaluators", "flows", "operators", "runtime", "server")
-PENDING = Path(__file__).with_name("prose_pending.txt")
+FOLDERS = (
+    "cli",
+    "configs",
+    "docs/make",
+    "evaluators",
+    "flows",
+    "operators",
+    "runtime",
+    "server",
+    "test/benchmark",
+    "test/durability",
+    "test/support",
+)
 
 FORBIDDEN_STARTS = frozenset("What Who Whose Whom Whether Nothing Nobody That Those How Where When Which Why".split())
 """Words that no docstring starts with."""
@@ -114,48 +123,22 @@ def _comments(source: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
-def all_findings() -> Mapping[str, Sequence[Finding]]:
-    """Return the findings of every file that has any, by path."""
+def all_findings() -> Sequence[Finding]:
+    """Return the findings of all files."""
     files = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py")) if file != Path(__file__)]
     paths = [file.relative_to(ROOT).as_posix() for file in files]
     found = [each for path in paths for each in findings_in((ROOT / path).read_text(encoding="utf-8"), path)]
     for page in (page for pattern in PAGES for page in sorted(ROOT.glob(pattern))):
         found += findings_in_page(page.read_text(encoding="utf-8"), page.relative_to(ROOT).as_posix())
-    return {path: list(each) for path, each in groupby(found, key=lambda one: one.file)}
+    return found
 
 
-def read_pending() -> Mapping[str, int]:
-    """Return the number of findings allowed in each file that is not rewritten yet."""
-    lines = [line.split() for line in PENDING.read_text(encoding="utf-8").splitlines()]
-    return {path: int(number) for number, path in lines}
-
-
-def compare(found: Mapping[str, Sequence[Finding]], pending: Mapping[str, int]) -> Iterator[str]:
-    """Yield a line per finding of a file that has more than it may, and per entry of the list that is too high."""
-    for path, each in found.items():
-        if len(each) > pending.get(path, 0):
-            yield from map(str, each)
-    for path, number in pending.items():
-        if (left := len(found.get(path, ()))) < number:
-            yield f"docs/make/prose_pending.txt: {path} has {left} findings, not {number}: run docs/make/prose.py --shrink"
-
-
-def shrink(found: Mapping[str, Sequence[Finding]], pending: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the list with the lower numbers; files without findings leave it, and no file is added."""
-    lower = {path: min(number, len(found.get(path, ()))) for path, number in pending.items()}
-    return {path: number for path, number in sorted(lower.items()) if number}
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Print what must change; with ``--shrink``, lower the numbers of the list first."""
-    found, pending = all_findings(), read_pending()
-    if "--shrink" in arguments:
-        pending = shrink(found, pending)
-        PENDING.write_text("".join(f"{number} {path}\n" for path, number in pending.items()), encoding="utf-8")
-    wrong = list(compare(found, pending))
-    print("\n".join([*wrong, f"{sum(pending.values())} findings in {len(pending)} files not rewritten yet"]))
-    return 1 if wrong else 0
+def main() -> int:
+    """Print the findings; return 1 if there are any."""
+    found = all_findings()
+    print("\n".join([*map(str, found), f"{len(found)} findings"]))
+    return 1 if found else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

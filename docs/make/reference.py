@@ -34,7 +34,7 @@ NOTE = "<!-- Written by docs/make/reference.py from {}. -->"
 
 
 def errors() -> str:
-    """`errors.md`.
+    """Return `errors.md`.
 
     Raises:
         ValueError: An error or a code has no words of its own in `meanings`, or there is no such one.
@@ -93,7 +93,7 @@ def _errors() -> Iterator[type[OperadError]]:
 
 
 def command() -> str:
-    """`cli.md`."""
+    """Return `cli.md`."""
     head = [
         "# Command line",
         "",
@@ -135,7 +135,7 @@ def _default(value: Any) -> str:
 
 
 def packages() -> str:
-    """`architecture.md`."""
+    """Return `architecture.md`."""
     found = architecture.modules()
     lines = [
         "# Architecture",

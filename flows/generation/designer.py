@@ -37,7 +37,7 @@ from operad.flows.generation.motifs import nearest
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer
 from operad.flows.generation.plan import PlannedNode, draft_schema, faults_of, plan_schema, read_plan, with_base
-from operad.flows.generation.stage import EXAMPLE, MAX_TRIES, Stage, asked, keeps_to_schemas, task_of
+from operad.flows.generation.stage import EXAMPLE, MAX_TRIES, Stage, keeps_to_schemas, request_of, task_of
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair import RULES, Repaired, repair
 from operad.operators.nodes import NODE_TYPES
@@ -64,7 +64,7 @@ class PlanWorkflow(Stage):
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask the model for a plan; if the plan has faults, ask again with the faults as a lesson."""
-        base, rounds, contract, notes, titles = asked(call.job)
+        base, rounds, contract, notes, titles = request_of(call.job)
         offer = self._offer(call.job, base)
         example = _job_example_part(call.job)
         one_call = (
@@ -139,7 +139,7 @@ class BuildWorkflow(Stage):
             outputs = call.messages[-1].outputs if call.messages else {}
             failure = str(outputs.get("failure") or "there is no plan")
             return self._message(call.job, failure, failure=failure)
-        base, rounds, contract, *_ = asked(call.job)
+        base, rounds, contract, *_ = request_of(call.job)
         offer = self._offer(call.job, base)
         types = offer.types
         plan = read_plan(answer)
@@ -260,7 +260,7 @@ FORM_RULES = GENERATED & {rule.name for rule in RULES if rule.level in ("text", 
 """Rules for reading a whole workflow. `MendWorkflow` applies those on its meaning, without changing kept nodes."""
 
 
-def read_tagged(said: str) -> Mapping[str, Mapping[str, Any]] | Repaired:
+def read_tagged(answer: str) -> Mapping[str, Mapping[str, Any]] | Repaired:
     """Read a model's answer between tags: parameters of nodes by id, or a whole response of Chat2Workflow's form.
 
     Returns:
@@ -269,14 +269,14 @@ def read_tagged(said: str) -> Mapping[str, Mapping[str, Any]] | Repaired:
     Raises:
         AnswerError: The answer is neither.
     """
-    if "<workflow>" in said:
-        repaired = repair(said, rules=FORM_RULES)
+    if "<workflow>" in answer:
+        repaired = repair(answer, rules=FORM_RULES)
         if repaired.graph is None:
             raise AnswerError(
                 f"the workflow between the tags cannot be read: {'; '.join(_by_kind(repaired.lessons)[:5])}"
             )
         return repaired
-    json_text = said.partition("<nodes>")[2].partition("</nodes>")[0] or said
+    json_text = answer.partition("<nodes>")[2].partition("</nodes>")[0] or answer
     try:
         value = read_json(json_text.strip(), "nodes")
     except InvalidError:

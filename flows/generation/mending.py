@@ -19,7 +19,7 @@ from operad.flows.generation.draft import grouped
 from operad.flows.generation.graph_json import to_json, workflow_of
 from operad.flows.generation.operations import declared_operations
 from operad.flows.generation.plan import read_plan
-from operad.flows.generation.stage import MAX_TRIES, WORKFLOW, Stage, asked, task_of, texts_in
+from operad.flows.generation.stage import MAX_TRIES, WORKFLOW, Stage, request_of, task_of, texts_in
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair import PROFILES, Repaired, repair_graph
 from operad.flows.repair.state import State
@@ -98,7 +98,7 @@ class MendWorkflow(Stage):
         if drafted is None or graph is None:
             failure = str(drafted.outputs.get("failure", "there is no workflow")) if drafted else "there is no workflow"
             return self._message(call.job, failure, failure=failure)
-        base = asked(call.job).base
+        base = request_of(call.job).base
         plan: dict[str, Any] = drafted.outputs.get("plan") or {}
         allowed = _allowed(base, graph, plan)
         drafted_as = drafted.outputs[WORKFLOW]
@@ -113,8 +113,8 @@ class MendWorkflow(Stage):
             repairs = [*texts_in(drafted.outputs.get("repairs")), *map(str, repaired.repairs)]
         else:
             findings = texts_in(newest_message.outputs.get("findings")) or findings_in(call.lesson) or [call.lesson]
-            told = set(texts_in(newest_message.outputs.get("told")))
-            findings.sort(key=lambda finding: finding in told)  # of many, those that the model has not seen are first
+            shown_before = set(texts_in(newest_message.outputs.get("told")))
+            findings.sort(key=lambda finding: finding in shown_before)  # findings that the model has not seen are first
             repaired, extra = await self._ask_operations(
                 call, newest_graph, base, allowed, findings, contested_in(newest_message)
             )
@@ -156,7 +156,7 @@ class MendWorkflow(Stage):
         findings = list(found[: prompts.MOST_FINDINGS])
         named_ids = nodes_in(findings, before)
         allowed = None if allowed is None else {*allowed, *named_ids, *(before.by_id.keys() - base.by_id.keys())}
-        parts = prompts.to_mend(before, findings, named_ids, offer, allowed=allowed, titles=asked(call.job).titles)
+        parts = prompts.to_mend(before, findings, named_ids, offer, allowed=allowed, titles=request_of(call.job).titles)
         lessons: list[str] = []
         extra: dict[str, JsonValue] = {
             "asked": list[JsonValue](findings),
@@ -179,7 +179,9 @@ class MendWorkflow(Stage):
                 break
             except InvalidError as error:
                 issues = "\n".join(f"- {issue}" for issue in error.issues)
-                lessons = [f"Nothing was changed. Your operations:\n{_said(answer)}\nTheir faults:\n{issues}"]
+                lessons = [
+                    f"Nothing was changed. Your operations:\n{_fenced_operations(answer)}\nTheir faults:\n{issues}"
+                ]
                 extra["refused"] = str(error)
                 continue
             repaired = repair_draft(changed, base, allowed)
@@ -188,13 +190,13 @@ class MendWorkflow(Stage):
             remaining = "\n".join(f"- {lesson}" for lesson in repaired.lessons[: prompts.MOST_FINDINGS])
             lessons = [
                 "Nothing was changed, because your operations do not improve the workflow. Your operations:\n"
-                f"{_said(answer)}\nFindings with them:\n{remaining}"
+                f"{_fenced_operations(answer)}\nFindings with them:\n{remaining}"
             ]
             extra["refused"] = "the operations make it no better"
         return repair_graph(before, rules=()), {**extra, "contested": [list(pair) for pair in contested]}
 
 
-def _said(answer: Mapping[str, Any]) -> str:
+def _fenced_operations(answer: Mapping[str, Any]) -> str:
     return prompts.fence(prompts.compact(answer["operations"]))
 
 

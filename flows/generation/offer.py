@@ -198,15 +198,15 @@ async def offer_of(services: Services, format_name: str = "operad") -> Offer:
     return offer_for(format_name, tools=tools, models=list(services.models), knowledge=list(services.knowledge))
 
 
-def read_offer(said: Any) -> Offer:
+def read_offer(value: Any) -> Offer:
     """Return the offer that the JSON of `Offer.as_json` describes; without JSON, `CHAT2WORKFLOW_OFFER`.
 
         assert read_offer(offer_for("operad").as_json()) == offer_for("operad")
 
     Args:
-        said: The JSON.
+        value: The JSON.
     """
-    fields = fields_of(said)
+    fields = fields_of(value)
     if not fields:
         return CHAT2WORKFLOW_OFFER
     tools = {

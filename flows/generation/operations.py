@@ -16,7 +16,7 @@ from operad.runtime.values.errors import InvalidError
 
 
 def declared_operations(
-    said: Sequence[Mapping[str, Any]], graph: NodeGraph, types: Mapping[str, NodeType]
+    operations: Sequence[Mapping[str, Any]], graph: NodeGraph, types: Mapping[str, NodeType]
 ) -> list[dict[str, Any]]:
     """Return operations with parameters in declared form, from drafted ones; other operations are not changed.
 
@@ -24,13 +24,13 @@ def declared_operations(
     the drafted form, such as ``outputs[0].value``; then the operation sets the whole parameter.
 
     Args:
-        said: The operations.
+        operations: The operations.
         graph: The workflow that the operations change.
         types: Node types by name.
     """
     types_by_id = {spec.id: spec.type for spec in graph.nodes}
     declared: list[dict[str, Any]] = []
-    for item in said:
+    for item in operations:
         operation = dict(item)
         match operation.get("op"):
             case "add_node" | "insert_between":

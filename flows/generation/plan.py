@@ -174,15 +174,15 @@ def draft_schema(there: Collection[str], *, noted: bool = False) -> Schema:
     }
 
 
-def with_base(said: Mapping[str, Any], base: NodeGraph) -> dict[str, Any]:
+def with_base(answer: Mapping[str, Any], base: NodeGraph) -> dict[str, Any]:
     """Return the JSON of a plan with the fields that it may leave out: the type and the change of each node.
 
     Args:
-        said: Answer of a model that fits the schema of a plan.
+        answer: Answer of a model that fits the schema of a plan.
         base: The existing workflow.
     """
-    nodes = [cast("Mapping[str, Any]", node) for node in said["nodes"]]
-    return {**said, "nodes": [_node_with_base(node, base) for node in nodes]}
+    nodes = [cast("Mapping[str, Any]", node) for node in answer["nodes"]]
+    return {**answer, "nodes": [_node_with_base(node, base) for node in nodes]}
 
 
 def _node_with_base(node: Mapping[str, Any], base: NodeGraph) -> dict[str, Any]:
@@ -198,16 +198,16 @@ def _node_with_base(node: Mapping[str, Any], base: NodeGraph) -> dict[str, Any]:
     }
 
 
-def read_plan(said: Mapping[str, Any]) -> Plan:
+def read_plan(answer: Mapping[str, Any]) -> Plan:
     """Return the plan in a model's answer that fits the schema of a plan."""
-    nodes = [cast("Mapping[str, Any]", node) for node in said.get("nodes", [])]
+    nodes = [cast("Mapping[str, Any]", node) for node in answer.get("nodes", [])]
     ports = {str(node["id"]).strip(): _named_ports(node) for node in nodes}
     return Plan(
         nodes=tuple(_read_node(node, ports) for node in nodes[: MOST_NODES + 1]),
-        drop=tuple(map(str, said.get("drop", []))),
-        reasoning=str(said.get("reasoning", "")),
-        notes=tuple(line for note in said.get("notes", []) if (line := " ".join(str(note).split()))),
-        outdated=tuple(int(number) for number in said.get("outdated", [])),
+        drop=tuple(map(str, answer.get("drop", []))),
+        reasoning=str(answer.get("reasoning", "")),
+        notes=tuple(line for note in answer.get("notes", []) if (line := " ".join(str(note).split()))),
+        outdated=tuple(int(number) for number in answer.get("outdated", [])),
     )
 
 

@@ -28,7 +28,7 @@ MAX_TRIES = 2
 """Maximum number of questions of a stage to the model; then the evaluator judges the result."""
 
 
-class Asked(NamedTuple):
+class DesignRequest(NamedTuple):
     """Request of a job.
 
     Attributes:
@@ -46,12 +46,12 @@ class Asked(NamedTuple):
     titles: Mapping[str, str] = MappingProxyType({})
 
 
-def asked(job: Job) -> Asked:
+def request_of(job: Job) -> DesignRequest:
     """Read the request of a job."""
     rounds = [*texts_in(job.inputs.get(ROUNDS)), job.goal]
     base = from_json(job.inputs.get(WORKFLOW) or {})
     titles = {node_id: str(title) for node_id, title in fields_of(job.inputs.get(TITLES)).items()}
-    return Asked(base, rounds, read_contract(rounds), texts_in(job.inputs.get(NOTES)), titles)
+    return DesignRequest(base, rounds, read_contract(rounds), texts_in(job.inputs.get(NOTES)), titles)
 
 
 class Stage(Operator):

@@ -104,20 +104,20 @@ def chat_routes(runs: Runs) -> APIRouter:
             **refusals(404, 409, 502, 503, 504),
         },
     )
-    async def chat(asked_for: ChatRequest, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def chat(body: ChatRequest, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
         """Continue a conversation with an expert. The run ends if the client disconnects."""
-        offer = find_offer(runs.offers, asked_for.model, "model")
-        refuse_faults(faults_of(asked_for))
-        asked = read_conversation(asked_for.messages)
-        going_on = await answered_run(runs, asked)
+        offer = find_offer(runs.offers, body.model, "model")
+        refuse_faults(faults_of(body))
+        turn = read_conversation(body.messages)
+        going_on = await answered_run(runs, turn)
         if going_on is None:
-            job = offer.job(asked.goal, asked.context, {}, asked.turns)
+            job = offer.job(turn.goal, turn.context, {}, turn.turns)
             run, wrong = (await runs.begin(offer, job))[0], ""
         else:
             run, wrong = going_on
-        reply = _Reply(run, asked_for.model, wrong)
-        if asked_for.stream:
-            usage = bool(asked_for.stream_options and asked_for.stream_options.include_usage)
+        reply = _Reply(run, body.model, wrong)
+        if body.stream:
+            usage = bool(body.stream_options and body.stream_options.include_usage)
             return EventStream(until_closed(runs, run, reply.chunks(runs.bounds.beat, usage=usage)))
         if not await while_connected(request, run.pause_or_end()):
             await runs.cancel(run, GONE)

@@ -114,7 +114,7 @@ def not_text(where: str, kind: str, wanted: str, what: str) -> tuple[str, str]:
     return where, f"is {kind[:60]!r}, but only {what} of the type {wanted!r} are accepted; write it as text"
 
 
-Said = tuple[str, str]
+RoleAndText = tuple[str, str]
 """Role and text of a message."""
 
 
@@ -148,32 +148,37 @@ def read_conversation(messages: Sequence[ChatMessage]) -> ChatTurn:
     return request_in([(message.role, _text(message)) for message in messages], "messages")
 
 
-def request_in(said: Sequence[Said], param: str, before: Sequence[Turn] = ()) -> ChatTurn:
+def request_in(messages: Sequence[RoleAndText], param: str, before: Sequence[Turn] = ()) -> ChatTurn:
     """Return the request in messages, given as roles and texts.
 
     Args:
-        said: The messages.
+        messages: The messages.
         param: The field of the request that holds them.
         before: The turns before all of them.
 
     Raises:
         RefusedError: No message of a user has text.
     """
-    goal = next((n for n in reversed(range(len(said))) if said[n][0] == "user" and said[n][1].strip()), None)
+    goal = next(
+        (n for n in reversed(range(len(messages))) if messages[n][0] == "user" and messages[n][1].strip()), None
+    )
     if goal is None:
         raise RefusedError(
             400, f"{param}: none of the role 'user' has text; give one that says what is to be done", param=param
         )
-    earlier, later = said[:goal], said[goal + 1 :]
+    earlier, later = messages[:goal], messages[goal + 1 :]
     instructions = [text for role, text in earlier if role in ("system", "developer") and text]
     others = [f"{role}: {text}" for role, text in earlier if role == "tool" and text]
     others += [f"{role}, after the message: {text}" for role, text in later if text]
-    return ChatTurn(said[goal][1], "\n\n".join([*instructions, *others]), tuple(_turns(before, earlier)))
+    return ChatTurn(messages[goal][1], "\n\n".join([*instructions, *others]), tuple(_turns(before, earlier)))
 
 
-def _turns(before: Sequence[Turn], said: Sequence[Said]) -> Iterator[Turn]:
+def _turns(before: Sequence[Turn], messages: Sequence[RoleAndText]) -> Iterator[Turn]:
     """Yield the turns, with consecutive ones of the same role merged, as some models require."""
-    turns = [*before, *(Turn(role=role, text=text) for role, text in said if role in ("user", "assistant") and text)]
+    turns = [
+        *before,
+        *(Turn(role=role, text=text) for role, text in messages if role in ("user", "assistant") and text),
+    ]
     for number, turn in enumerate(turns):
         if number and turns[number - 1].role == turn.role:
             continue
@@ -198,13 +203,13 @@ def question_text(run: ServedRun, question: Question, wrong: str = "") -> str:
     return f"{again}{question.text}{form}\n\n(run {run.id} asks under {question.id}; say the answer)"
 
 
-async def answered_run(runs: Runs, asked_for: ChatTurn) -> tuple[ServedRun, str] | None:
+async def answered_run(runs: Runs, turn: ChatTurn) -> tuple[ServedRun, str] | None:
     """Return the run whose question a conversation answers, and the fault of the answer; None if it answers none.
 
     Raises:
         RefusedError: The run is not known.
     """
-    note = _QUESTION_NOTE.search(asked_for.before)
+    note = _QUESTION_NOTE.search(turn.before)
     if note is None:
         return None
     run_id, question_id = note.groups()
@@ -212,7 +217,7 @@ async def answered_run(runs: Runs, asked_for: ChatTurn) -> tuple[ServedRun, str]
     question = next((open_question for open_question in run.questions if open_question.id == question_id), None)
     if question is None:
         return run, ""  # the same turn was sent before: the run's result is sent again
-    return run, await answer_question(runs, run, question, asked_for.goal)
+    return run, await answer_question(runs, run, question, turn.goal)
 
 
 async def answer_question(runs: Runs, run: ServedRun, question: Question, answer: str) -> str:

@@ -116,14 +116,14 @@ class ExpertTools:
             if name not in self._names:
                 hint = did_you_mean(name[:200], self._names)
                 raise RefusedError(404, f"no tool is called {name[:200]!r}{hint}; there are: {', '.join(self._names)}")
-            offer, asked = self._names[name], ToolArguments.model_validate(arguments)
+            offer, validated = self._names[name], ToolArguments.model_validate(arguments)
             if offer.start is None and "goal" not in arguments:
                 raise RefusedError(400, f"the arguments of {name!r}: goal: is missing; say what is to be done")
         except ValidationError as error:
             schema = AnswerArguments if name == ANSWER else ToolArguments
             faults = [f"{'.'.join(map(str, each['loc']))}: {value_fault(each, schema)}" for each in error.errors()]
             raise RefusedError(400, f"the arguments of {name!r}: {'; '.join(faults)}") from error
-        run, _ = await self._runs.begin(offer, offer.job(asked.goal, asked.context, asked.inputs))
+        run, _ = await self._runs.begin(offer, offer.job(validated.goal, validated.context, validated.inputs))
         return run
 
     async def _answer(self, given: AnswerArguments) -> ServedRun:

@@ -252,20 +252,20 @@ class PlainDoor:
 
     async def begin_run(
         self,
-        asked: RunRequest,
+        body: RunRequest,
         idempotency_key: Annotated[
             str | None,
             Header(description="The same as `id` in the body.", min_length=1, max_length=100, pattern=RUN_ID),
         ] = None,
     ) -> Response:
         """Start a run. It continues without followers."""
-        if asked.id is not None and idempotency_key is not None and asked.id != idempotency_key:
+        if body.id is not None and idempotency_key is not None and body.id != idempotency_key:
             raise RefusedError(409, "the body's id and Idempotency-Key differ; give one of them", param="id")
-        if not asked.model_fields_set & {"goal", "inputs"}:
+        if not body.model_fields_set & {"goal", "inputs"}:
             raise RefusedError(400, "goal: is missing; say what is to be done, or give inputs", param="goal")
-        offer = find_offer(self._runs.offers, asked.expert, "expert")
-        job = offer.job(asked.goal, asked.context, asked.inputs)
-        run, begun = await self._runs.begin(offer, job, asked.id or idempotency_key, asked.answers)
+        offer = find_offer(self._runs.offers, body.expert, "expert")
+        job = offer.job(body.goal, body.context, body.inputs)
+        run, begun = await self._runs.begin(offer, job, body.id or idempotency_key, body.answers)
         location = f"runs/{run.id}"  # relative, because a proxy may add a prefix
         return json_reply(view(run), 202 if begun else 200, {"Location": location})
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.message import Turn
 from operad.runtime.values.valid_json import to_json
-from operad.server.api.conversation import Said, answer_question, answered_run, not_text, request_in
+from operad.server.api.conversation import RoleAndText, answer_question, answered_run, not_text, request_in
 from operad.server.api.experts import find_offer
 from operad.server.api.plain import EVENTS, operation_id, refusals
 from operad.server.api.replies import EventStream, json_reply, while_connected
@@ -49,14 +49,14 @@ def response_routes(runs: Runs) -> APIRouter:
             **refusals(404, 409, 502, 503, 504),
         },
     )
-    async def respond(asked_for: ResponseRequest, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def respond(body: ResponseRequest, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
         """Continue a conversation with an expert. The run ends if the client disconnects."""
-        find_offer(runs.offers, asked_for.model, "model")
-        refuse_faults(_faults_of(asked_for))
-        run, wrong = await _run_for(runs, asked_for)
+        find_offer(runs.offers, body.model, "model")
+        refuse_faults(_faults_of(body))
+        run, wrong = await _run_for(runs, body)
         reply = _Reply(run, wrong)
-        forgets = asked_for.store is False
-        if asked_for.stream:
+        forgets = body.store is False
+        if body.stream:
             return EventStream(
                 _then_forget(runs, run, until_closed(runs, run, reply.events(runs.bounds.beat)), forgets)
             )
@@ -90,26 +90,26 @@ def response_routes(runs: Runs) -> APIRouter:
     return router
 
 
-async def _run_for(runs: Runs, asked_for: ResponseRequest) -> tuple[ServedRun, str]:
+async def _run_for(runs: Runs, body: ResponseRequest) -> tuple[ServedRun, str]:
     """Return the run of a response, and the fault of the answer if the input answers a question.
 
     Raises:
         RefusedError: The input cannot be used, or the conversation cannot be continued.
     """
-    offer = find_offer(runs.offers, asked_for.model, "model")
+    offer = find_offer(runs.offers, body.model, "model")
     previous, before = None, tuple[Turn, ...]()
-    if asked_for.previous_response_id is not None:
-        previous = await _find_run(runs, asked_for.previous_response_id, "previous_response_id")
+    if body.previous_response_id is not None:
+        previous = await _find_run(runs, body.previous_response_id, "previous_response_id")
         before = _conversation(previous)
-    instructions = [("system", asked_for.instructions)] if asked_for.instructions else []
-    asked = request_in([*instructions, *_messages_of(asked_for.input)], "input", before)
+    instructions = [("system", body.instructions)] if body.instructions else []
+    turn = request_in([*instructions, *_messages_of(body.input)], "input", before)
     if previous is not None and previous.questions:
-        return previous, await answer_question(runs, previous, previous.questions[0], asked.goal)
-    answered = await answered_run(runs, asked)
+        return previous, await answer_question(runs, previous, previous.questions[0], turn.goal)
+    answered = await answered_run(runs, turn)
     if answered is not None:
         return answered
     session = previous.job.session_id if previous else None
-    job = offer.job(asked.goal, asked.context, {}, asked.turns, session)
+    job = offer.job(turn.goal, turn.context, {}, turn.turns, session)
     return (await runs.begin(offer, job, previous=previous))[0], ""
 
 
@@ -148,7 +148,7 @@ async def _find_run(runs: Runs, response_id: str, param: str) -> ServedRun:
     )
 
 
-def _messages_of(given: str | Sequence[InputMessage | OtherInput]) -> list[Said]:
+def _messages_of(given: str | Sequence[InputMessage | OtherInput]) -> list[RoleAndText]:
     """Return the messages of an input, which holds only text."""
     if isinstance(given, str):
         return [("user", given)]

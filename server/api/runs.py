@@ -321,11 +321,11 @@ class Runs:
                 elif isinstance(event, events.RunFinished):
                     run.message, run.usage, run.state = event.message, event.message.usage + memory_usage, "finished"
 
-    async def _give_known_answer(self, run: ServedRun, asked: events.Interrupted) -> None:
+    async def _give_known_answer(self, run: ServedRun, event: events.Interrupted) -> None:
         try:
-            await run.offer.agent.workflow.answer(run.id, {asked.interrupt_id: run.answers[asked.interrupt_id]})
+            await run.offer.agent.workflow.answer(run.id, {event.interrupt_id: run.answers[event.interrupt_id]})
         except InvalidError as error:
-            raise InputError(f"answers.{asked.interrupt_id}: {error}; it was asked: {asked.question}") from error
+            raise InputError(f"answers.{event.interrupt_id}: {error}; it was asked: {event.question}") from error
 
     def _stop(self, run: ServedRun, why: str) -> None:
         if run.task is not None and run.ended is None:

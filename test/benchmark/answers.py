@@ -1,7 +1,7 @@
-"""An endpoint that answers chat completions after a set time, in a process of its own.
+"""An endpoint in its own process that answers chat completions after a set time.
 
-It is as lean as can be, for it shares two cores with what is measured: it reads of a request no more
-than where it ends, and says the same to all.
+It shares two cores with the measured process, so it does as little as possible: it finds the end of each request, and
+sends every client the same answer.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ SAID = "Nothing of note was found here."
 
 @dataclass(frozen=True)
 class Endpoint:
-    """How it answers.
+    """Behaviour of an endpoint.
 
     Attributes:
-        seconds: After how long, with errors too.
-        errors: The share of requests that it refuses with HTTP 500 or 503.
-        hangs: The share of requests that it never answers.
-        seed: Decides which requests those are.
+        seconds: The delay of each answer and error.
+        errors: The share of requests that get HTTP 500 or 503.
+        hangs: The share of requests that get no answer.
+        seed: The seed that selects these requests.
     """
 
     seconds: float = 0.1
@@ -40,14 +40,14 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Served:
-    """What an endpoint has done so far.
+    """Counters of an endpoint.
 
     Attributes:
         answers: Requests answered.
         errors: Requests refused.
         hangs: Requests left without an answer.
         connections: Connections opened to it.
-        taken: Seconds that it really took, over all that it answered or refused: on a busy machine it is late.
+        taken: Seconds that all answers and errors really took, which is more than `seconds` on a busy machine.
         cpu: CPU seconds.
     """
 
@@ -64,7 +64,7 @@ class Served:
 
 
 class Serving:
-    """An endpoint that is being served; it is asked through a pipe what it has done."""
+    """Running endpoint, whose counters are read through a pipe."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -77,7 +77,7 @@ class Serving:
 
 @contextmanager
 def serving(endpoint: Endpoint) -> Iterator[Serving]:
-    """Serve it on this machine, until the block ends."""
+    """Serve the endpoint on this machine until the block ends."""
     spawning = multiprocessing.get_context("spawn")
     ours, theirs = spawning.Pipe()
     process = spawning.Process(target=_serve, args=(endpoint, theirs), daemon=True)
@@ -124,7 +124,7 @@ def _fates(endpoint: Endpoint) -> Iterator[str]:
 
 
 class _Exchange(asyncio.Protocol):
-    """A connection on which one request follows the answer to another."""
+    """Connection that carries one request after another."""
 
     def __init__(self, seconds: float, fates: Iterator[str], counts: dict[str, Any]) -> None:
         self._seconds, self._fates, self._counts = seconds, fates, counts
@@ -159,7 +159,7 @@ def _length(head: bytes) -> int:
 
 
 def _streamed() -> bytes:
-    """The whole answer as the protocol streams it: a chunk for each word, the end, what it cost."""
+    """Return the whole streamed answer: a chunk for each word, the end, the usage."""
     start = {"id": "load", "object": "chat.completion.chunk", "created": 0, "model": "load"}
     deltas: list[dict[str, str]] = [{"content": f"{word} "} for word in SAID.split()]
     choices = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in deltas]

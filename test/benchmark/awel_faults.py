@@ -1,6 +1,6 @@
-"""The faults of AWEL's default runner, row by row, and what ours does in its place.
+"""Compare faults of AWEL's default runner with the behaviour of Operad's.
 
-Each row is a function of the runner that says what happened, run in a process of its own.
+Each row is a function that takes the runner and returns what happened; it runs in its own process.
 
     python test/benchmark/awel_faults.py
 """
@@ -26,7 +26,7 @@ RUNNERS = ("stock", "ours")
 
 
 def maps_and_join(runner: Any, functions: Sequence[Callable[..., Any]]) -> Any:
-    """A trigger, a map for each function, and a join of them all."""
+    """Return a trigger, a map for each function, and a join of all maps."""
     awel = import_awel()
     with awel.DAG("row"):
         source, end = awel.TriggerOperator(runner=runner), awel.JoinOperator(lambda *x: x, runner=runner)
@@ -194,7 +194,7 @@ TOO_LONG = {("1,000 diamonds in a row", "stock"): "would not end: it walks 2^100
 
 
 def faults() -> dict[str, dict[str, str]]:
-    """Per row, what happens under each runner."""
+    """Return the behaviour of each runner by row."""
     return {row: {runner: in_own_process(row, runner) for runner in RUNNERS} for row in ROWS}
 
 
@@ -221,9 +221,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--row", choices=ROWS, help=argparse.SUPPRESS)
     parser.add_argument("--runner", choices=RUNNERS, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.row:
-        run_row(asked.row, asked.runner)
+    args = parser.parse_args()
+    if args.row:
+        run_row(args.row, args.runner)
     for row, said in faults().items():
         print(f"{row}: {said['stock']}; ours: {said['ours']}")
 

@@ -1,4 +1,4 @@
-"""How long a run takes to end once it is cancelled, wherever it is, and what it leaves behind.
+"""Measure how long a cancelled run takes to end, at various places, and what it leaves behind.
 
 python test/benchmark/bench_cancel.py
 """
@@ -16,7 +16,7 @@ from operad.runtime.testing import CallTools, Hang, ScriptedModel
 
 JOB = Job(goal="nothing", inputs={"items": list("abcdef")})
 UNDER_WAY = 0.5
-"""Seconds after which a run is where it is to be cancelled."""
+"""Seconds from the start of a run to its cancellation."""
 
 
 class Do:
@@ -38,7 +38,7 @@ async def sleep() -> str:
 
 
 def block() -> str:
-    """Sleep in a thread, which goes on when nobody waits for it any more."""
+    """Sleep in a thread, which continues after the run was cancelled."""
     time.sleep(2)
     return ""
 

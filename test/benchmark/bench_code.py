@@ -1,14 +1,14 @@
-"""Code nodes of recorded workflows, run here and by CPython: the share of calls that end the same.
+"""Measure the share of recorded code nodes that give the same result in the sandbox and in CPython.
 
     python test/benchmark/bench_code.py [RUN.json…] [--differences] [--pages]
 
-Every distinct code node of the recorded Chat2Workflow responses (those of ../shared where none is named) is called
-with several made-up sets of arguments, as a code node is, and by CPython in a limited process, twice where it may differ. A call ends the
-same where both return equal dicts, or fail with the same error; what CPython says otherwise since 3.14, whose words the
-sandbox has, counts as the same. Calls of which CPython's own two ends differ (the time, chance) are left out. Snippets
-that import a package run in a limited process, as if the user had named it, and are also counted apart. With `pyeryx`
-installed, CPython in WebAssembly is measured, too. With --pages, the figures are written into the pages of docs. Exit
-status 1 below 99%.
+Every distinct code node of the recorded Chat2Workflow responses (default: those of ../shared) is called with several
+made-up sets of arguments, as a code node and by CPython in a limited process. Two results are the same if both calls
+return equal dicts or fail with the same error; messages that CPython 3.14 reworded count as the same. Snippets that may
+differ by time or chance run twice in CPython, and are left out if these two results differ. Snippets that import a
+package run in a limited process, as if the user had allowed it, and are also counted separately. With `pyeryx` installed,
+CPython in WebAssembly is measured, too. With --pages, the figures are written into the pages of docs. The exit status is
+1 below 99%.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ BY_KIND: Mapping[str, Sequence[Any]] = {
 
 
 def snippets(paths: Sequence[Path]) -> list[str]:
-    """The distinct snippets of the recorded code nodes that can be read and have a `main`."""
+    """Return the distinct, readable snippets of the recorded code nodes with a `main`."""
     found: dict[str, None] = {}
     for path in paths:
         for record in json.loads(path.read_text(encoding="utf-8")):
@@ -79,7 +79,7 @@ def snippets(paths: Sequence[Path]) -> list[str]:
 
 
 def calls(code: str) -> Iterator[tuple[Snippet, dict[str, Any]]]:
-    """The snippet, read, with each set of arguments; none where it is not valid Python or has no `main`."""
+    """Return the snippet with each set of arguments, or an empty list if it is not valid Python or has no `main`."""
     try:
         snippet = read(code)
     except CodeError:
@@ -110,7 +110,7 @@ def _annotations(code: str) -> dict[str, str]:
 
 
 async def here(code: str, arguments: Mapping[str, Any]) -> str:
-    """How the call ends in a code node."""
+    """Return the result of the call in a code node."""
     try:
         return json.dumps(await call_code(code, arguments, LIMITS))
     except (CodeError, InputError) as error:
@@ -118,14 +118,14 @@ async def here(code: str, arguments: Mapping[str, Any]) -> str:
 
 
 def ending(error: str) -> str:
-    """The error without the words around it."""
+    """Return the error without the text around it."""
     if "returned a value that JSON cannot represent" in error:
         return "not JSON"
     return "error: " + error.partition("`: ")[2] if "`: " in error else f"error: {error}"
 
 
 def told(said: Mapping[str, Any]) -> str:
-    """How a call ended by what CPython's driver says."""
+    """Return the result that CPython's driver printed."""
     if "error" in said:
         return "not JSON" if said.get("returned") else f"error: {said['error']}"
     kind = said["kind"]
@@ -136,7 +136,7 @@ def told(said: Mapping[str, Any]) -> str:
 
 
 async def by_cpython(snippet: Snippet, arguments: Mapping[str, Any]) -> str:
-    """How the call ends in CPython."""
+    """Return the result of the call in CPython."""
     try:
         packages = snippet.of_packages(LIMITS.packages)
         return told(await run_in_process(task_of(snippet, json.dumps(arguments), packages), LIMITS))
@@ -160,11 +160,11 @@ class Wasm:
         self.start = time.perf_counter() - begun
 
     def sandbox(self) -> Any:
-        """A fresh one."""
+        """Start a new sandbox."""
         return self._eryx.Sandbox(resource_limits=self._limits)
 
     def __call__(self, snippet: Snippet, arguments: Mapping[str, Any]) -> str:
-        """How the call ends."""
+        """Return the result of the call."""
         given = (snippet.source, json.dumps(arguments), list(snippet.by_position), snippet.awaited)
         code = (
             f"{self._driver}\nimport io, sys\n_out, sys.stdout = sys.stdout, io.StringIO()\n"
@@ -179,18 +179,18 @@ class Wasm:
 
 
 CHANGES = re.compile(r"random|time|uuid|\bset\b|\bid\(|hash\(")
-"""What may end otherwise in each call."""
+"""Names in snippets whose result may differ between calls."""
 
 REWORDED = (
     (r"too many values to unpack \(expected (\d+), got \d+\)", r"too many values to unpack (expected \1)"),
     (r"cannot use '\w+' as a (?:dict key|set element) \((unhashable type: '\w+')\)", r"\1"),
     (r"(argument of type '\w+' is not) a container or iterable", r"\1 iterable"),
 )
-"""Messages of CPython 3.14, and what they were before."""
+"""Messages that CPython 3.14 changed, with their earlier forms."""
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two ends are the same."""
+    """Return whether two results are the same."""
     for new, old in REWORDED:
         one, other = re.sub(new, old, one), re.sub(new, old, other)
     if one.startswith("{") and other.startswith("{"):
@@ -200,7 +200,7 @@ def same(one: str, other: str) -> bool:
 
 @dataclass
 class Tally:
-    """What came of the calls."""
+    """Counts of the calls."""
 
     calls: int = 0
     packages: int = 0
@@ -235,7 +235,7 @@ async def compare(paths: Sequence[Path], wasm: Wasm | None) -> Tally:
 
 
 def figures_of(tally: Tally) -> dict[str, str]:
-    """The figures of the pages."""
+    """Return the figures of the pages."""
     equal, calls_ = tally.equal["sandbox"] + tally.equal["limited process"], tally.calls
     return {
         "code.equal": f"{equal} of {calls_} calls ({equal / calls_:.1%})",

@@ -1,12 +1,12 @@
-"""Faults made in ComfyUI's official workflows, and which of ComfyFlow's metrics notice each.
+"""Measure which metrics of ComfyFlow detect faults seeded into ComfyUI's official workflows.
 
     python test/benchmark/bench_comfyflow.py [--data ../shared/data] [--rounds 3]
 
-Every workflow is broken in every way that fits it, as a server runs it and as code, at places that a seed chooses.
-Printed is, for each way, how many were made, how many were noticed by every metric that must notice them, how many by
-one that must not, and by which metrics that may, as a consequence. Exit status 1 where a fault is not noticed, or is by
-a metric that must not notice it. With the extra `evaluate`, also the F1 of each workflow against itself, its nodes in
-another order and under other ids: each must be 1.
+Each kind of fault is seeded into every workflow that it fits, in the API format and as code, at places that a seed
+selects. The table shows, for each kind: the number of faults, how many were detected by all metrics that must detect
+them, how many by a metric that must not, and which other metrics detected them as a consequence. The exit status is 1 if
+a fault is not detected, or is detected by a metric that must not. With the extra `evaluate`, each workflow is also
+compared with a copy whose nodes are reordered and renumbered: F1 must be 1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DATA = Path(__file__).resolve().parents[3] / "shared/data"
 ALL: frozenset[str] = frozenset(get_args(Metric))
 END = frozenset({"terminal", "terminal_but_outputs"})
 LOST = END | {"connected"}
-"""What a link that is lost may entail: its source ends the workflow, or the workflow falls in parts."""
+"""Metrics that a lost link may affect: its source becomes terminal, or the workflow falls into parts."""
 
 Nodes = dict[str, Any]
 """A workflow as a server runs it."""
@@ -50,12 +50,12 @@ class Link(NamedTuple):
 
 @dataclass
 class Broken:
-    """What a fault is made in, and with.
+    """Workflow into which a fault is seeded.
 
     Attributes:
-        nodes: The workflow, to be changed.
+        nodes: The workflow, which the fault changes.
         definitions: The classes.
-        chance: Chooses.
+        chance: The random generator that selects the place.
     """
 
     nodes: Nodes
@@ -72,11 +72,11 @@ class Broken:
         ]
 
     def choose(self, among: Sequence[Any]) -> Any:
-        """One of them; None of none."""
+        """Return a random item, or None for an empty list."""
         return self.chance.choice(among) if among else None
 
     def is_required(self, target: str, name: str) -> bool:
-        """Whether a class lists an input as required."""
+        """Return whether a class requires an input."""
         found = self.definition(target).inputs.get(name)
         return found is not None and found.required and not found.is_dynamic
 
@@ -85,7 +85,7 @@ class Broken:
         return self.definitions.classes[self.nodes[node]["class_type"]]
 
     def after(self, node: str) -> set[str]:
-        """What takes something from a node, and from that, and so on."""
+        """Return all nodes that depend on a node, directly or indirectly."""
         found: set[str] = set()
         waiting = [node]
         links = self.links()
@@ -97,7 +97,7 @@ class Broken:
         return found
 
     def set(self, link: Link, value: Any) -> bool:
-        """Set what a link fills to something else."""
+        """Replace the link of an input by another value."""
         self.nodes[link.target]["inputs"][link.input] = value
         return True
 
@@ -106,25 +106,25 @@ class Broken:
 
 
 def missing_link(broken: Broken) -> bool:
-    """A required input that a link filled is gone."""
+    """Remove the link of a required input."""
     link = broken.choose([each for each in broken.links() if broken.is_required(each.target, each.input)])
     return link is not None and broken.nodes[link.target]["inputs"].pop(link.input) is not None
 
 
 def dangling_source(broken: Broken) -> bool:
-    """A link leads from a node that is not there."""
+    """Let a link begin at a missing node."""
     link = broken.choose(broken.links())
     return link is not None and broken.set(link, ["no-such-node", link.port])
 
 
 def bad_slot(broken: Broken) -> bool:
-    """A link leads from an output that the class does not have."""
+    """Let a link begin at an output that its class lacks."""
     link = broken.choose(broken.links())
     return link is not None and broken.set(link, [link.source, 99])
 
 
 def wrong_type(broken: Broken) -> bool:
-    """A link leads from an output of another type: of the same node, or of one that does not come later."""
+    """Let a link begin at an output of another type, of the same node or of one that is not later."""
     found: list[tuple[Link, str, int]] = []
     for link in broken.links():
         fills = broken.definition(link.target).inputs.get(link.input)
@@ -142,19 +142,19 @@ def wrong_type(broken: Broken) -> bool:
 
 
 def unknown_class(broken: Broken) -> bool:
-    """A node is of a class that nobody knows."""
+    """Give a node an unknown class."""
     broken.nodes[broken.choose(list(broken.nodes))]["class_type"] += "Deluxe"
     return True
 
 
 def illegal_parameter(broken: Broken) -> bool:
-    """A node has a parameter that its class does not."""
+    """Give a node a parameter that its class lacks."""
     broken.nodes[broken.choose(list(broken.nodes))]["inputs"]["quality_boost"] = 1
     return True
 
 
 def missing_parameter(broken: Broken) -> bool:
-    """A required value is gone."""
+    """Remove a required value."""
     found = [
         (node, name)
         for node, said in broken.nodes.items()
@@ -168,7 +168,7 @@ def missing_parameter(broken: Broken) -> bool:
 
 
 def no_output(broken: Broken) -> bool:
-    """All nodes that are outputs are gone."""
+    """Remove all output nodes."""
     ends = [node for node in broken.nodes if broken.definition(node).output_node]
     used = {link.source for link in broken.links()}
     if used & set(ends):
@@ -179,7 +179,7 @@ def no_output(broken: Broken) -> bool:
 
 
 def cycle(broken: Broken) -> bool:
-    """A node takes something from one that takes something from it."""
+    """Link two nodes in a cycle."""
     found = [
         (link, node)
         for link in broken.links()
@@ -191,7 +191,7 @@ def cycle(broken: Broken) -> bool:
 
 
 def second_part(broken: Broken) -> bool:
-    """The whole workflow stands there twice, with nothing between the two."""
+    """Add an unconnected copy of the whole workflow."""
     for node, said in list(broken.nodes.items()):
         inputs = {
             name: [f"{value[0]}x2", value[1]] if isinstance(value, list) else value
@@ -202,7 +202,7 @@ def second_part(broken: Broken) -> bool:
 
 
 def stray_node(broken: Broken) -> bool:
-    """A node that gives something stands there by itself."""
+    """Add an unconnected node with outputs."""
     linked = {link.target for link in broken.links()}
     node = broken.choose(
         [each for each in broken.nodes if each not in linked and not broken.definition(each).output_node]
@@ -216,7 +216,7 @@ def stray_node(broken: Broken) -> bool:
 
 
 def cut_off(text: str, chance: random.Random) -> str | None:
-    """The text ends early: at the bracket of a call, or before the last brace."""
+    """Truncate the text: at the bracket of a call, or before the last brace."""
     if text.startswith("{"):
         return text[: chance.randrange(1, text.rindex("}"))]
     calls = list(re.finditer(r"^[^(#]*\(", text, re.MULTILINE))
@@ -224,7 +224,7 @@ def cut_off(text: str, chance: random.Random) -> str | None:
 
 
 def renamed_variable(text: str, chance: random.Random) -> str | None:
-    """A variable is used under a name that nobody assigned."""
+    """Rename a variable where it is used."""
     uses = list(re.finditer(r"(?<==)[A-Z]\w*_\d+(?=[,)\[}])", text))
     if not uses:
         return None
@@ -233,7 +233,7 @@ def renamed_variable(text: str, chance: random.Random) -> str | None:
 
 
 def late_variable(text: str, chance: random.Random) -> str | None:
-    """A call that others take from stands after them."""
+    """Move a call behind the calls that use its result."""
     lines = text.splitlines(keepends=True)
     found = [
         place
@@ -252,15 +252,15 @@ def late_variable(text: str, chance: random.Random) -> str | None:
 
 @dataclass(frozen=True)
 class Fault:
-    """A way to break a workflow, and what follows.
+    """Kind of fault.
 
     Attributes:
-        name: What it is called.
-        must: The metrics that must notice it.
-        may: Those that may, and why that is right.
-        nodes: How it is made in nodes; or else `text`.
-        text: How it is made in text: None where it cannot be.
-        forms: In which forms.
+        name: Its name.
+        must: The metrics that must detect it.
+        may: Other metrics that may detect it, with the reason.
+        nodes: Seeds the fault into nodes; or else `text`.
+        text: Seeds the fault into a text; returns None if it does not fit.
+        forms: The forms of workflows that it applies to.
     """
 
     name: str
@@ -291,14 +291,14 @@ FAULTS = (
 
 
 class Case(NamedTuple):
-    """A workflow with a fault.
+    """Workflow with a fault.
 
     Attributes:
         fault: The fault.
-        form: The form that it was made in.
-        file: The workflow that it was made in.
-        text: What came of that.
-        before: The metrics by which the workflow was at fault before.
+        form: The form of the workflow.
+        file: The file of the workflow.
+        text: The text with the fault.
+        before: The metrics that the workflow failed without the fault.
     """
 
     fault: Fault
@@ -309,13 +309,13 @@ class Case(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What was made of a case.
+    """Result of a case.
 
     Attributes:
         case: The case.
-        unnoticed: The metrics that had to notice it and did not.
-        wrongly: Those that changed and must not.
-        also: Those that changed and may.
+        unnoticed: The metrics that must detect the fault and did not.
+        wrongly: The metrics that must not detect it and did.
+        also: The metrics that may detect it and did.
     """
 
     case: Case
@@ -325,24 +325,24 @@ class Finding(NamedTuple):
 
 
 def failed(found: ComfyScore) -> frozenset[str]:
-    """The metrics by which a workflow is at fault."""
+    """Return the metrics that a workflow fails."""
     right = {"format", "connected", "sound"}
     return frozenset(name for name in ALL if getattr(found, name) is not (name in right))
 
 
 def classes_of(data: Path) -> Definitions:
-    """The classes that all is judged by."""
+    """Return the node classes."""
     return read_definitions((data / "comfyui/object_info.json").read_text(encoding="utf-8"))
 
 
 def workflows(data: Path, definitions: Definitions) -> Iterator[tuple[Path, Nodes]]:
-    """The workflows as a server runs them."""
+    """Return the workflows in the API format."""
     for file in sorted((data / "comfyui/workflows").iterdir()):
         yield file, json.loads(dump_api(executable(load(file.read_bytes()), definitions)))
 
 
 def cases(data: Path, rounds: int, definitions: Definitions, seed: int = 20260706) -> Iterator[Case]:
-    """Every fault in every workflow that it fits and that none of its metrics found at fault before."""
+    """Yield each fault in each workflow that it fits and that passed all of its metrics before."""
     for file, nodes in workflows(data, definitions):
         before = failed(score(json.dumps(nodes), definitions))
         for fault in FAULTS:
@@ -355,7 +355,7 @@ def cases(data: Path, rounds: int, definitions: Definitions, seed: int = 2026070
 
 
 def finding(case: Case, definitions: Definitions) -> Finding:
-    """What is made of a case."""
+    """Return the result of a case."""
     after = failed(score(case.text, definitions))
     changed = case.before ^ after
     return Finding(case, case.fault.must - after, changed - case.fault.must - case.fault.may, changed & case.fault.may)
@@ -371,7 +371,7 @@ def _broken(fault: Fault, form: str, nodes: Nodes, definitions: Definitions, cha
 
 
 def renumbered(nodes: Nodes, chance: random.Random) -> Nodes:
-    """The same workflow, its nodes in another order and under other ids."""
+    """Return the workflow with its nodes reordered and renumbered."""
     ids = list(nodes)
     chance.shuffle(ids)
     new = {old: f"n{place}" for place, old in enumerate(ids)}
@@ -403,7 +403,7 @@ def _print_faults(found: Sequence[Finding]) -> None:
 
 
 def f1_of_itself(data: Path, definitions: Definitions) -> Mapping[str, tuple[float | None, float | None]]:
-    """Node and graph F1 of each workflow whose nodes were renumbered, against itself."""
+    """Return node and graph F1 of each workflow, compared with its renumbered copy."""
     found: dict[str, tuple[float | None, float | None]] = {}
     for file, nodes in workflows(data, definitions):
         other = renumbered(nodes, random.Random(file.name))  # noqa: S311 - a seed
@@ -413,7 +413,7 @@ def f1_of_itself(data: Path, definitions: Definitions) -> Mapping[str, tuple[flo
 
 
 def main() -> int:
-    """Break the workflows and print what was noticed."""
+    """Seed the faults and print which were detected."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,11 +1,11 @@
-"""Slips seeded in the code of official ComfyUI workflows, and how many of them rules mend without a model.
+"""Measure how many slips seeded into the code of official ComfyUI workflows the rules repair without a model.
 
     python test/benchmark/bench_comfyui_repair.py [--data ../shared/data] [--seed 0] [--each 5]
 
 Each workflow is written as code, as a model would be asked for it, with one slip: a class or an input that is misspelt
 (two letters swapped, one doubled or left out, capitals changed), a value or a link that is dropped, a variable that is
-misspelt. `seen` counts those that change what is found, `clean` those of which nothing more is found after the rules than of the code without slips, `exact`
-those that are the very workflow again. What is dropped comes back as the default, and so seldom exactly.
+misspelt. `seen` counts the slips that cause issues, `clean` those without additional issues after the repair, and `exact` those
+whose workflow is the original again. A dropped value is replaced by its default, and so is seldom exact.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def workflows(data: Path, definitions: Definitions) -> Iterator[NodeGraph]:
 
 
 def meaning(graph: NodeGraph) -> object:
-    """What a workflow runs."""
+    """Return the parts of a workflow that affect a run."""
     nodes = {spec.id: (spec.type, spec.params) for spec in graph.nodes}
     return nodes, sorted((edge.source, edge.port, edge.target, edge.input) for edge in graph.edges)
 
@@ -143,7 +143,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--each", type=int, default=5, help="slips of each kind a workflow")
+    parser.add_argument("--each", type=int, default=5, help="the number of slips of each kind per workflow")
     options = parser.parse_args()
     definitions = read_definitions((options.data / "comfyui/object_info.json").read_text(encoding="utf-8"))
     graphs = list(workflows(options.data, definitions))

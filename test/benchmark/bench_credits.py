@@ -1,4 +1,4 @@
-"""How often the embedded model, with its evaluator, credits the right persons on changelogs that nobody here wrote.
+"""Measure how often the embedded model, with its evaluator, finds the credited people in changelogs of Debian packages.
 
     python test/benchmark/bench_credits.py [--set unseen] [--root /] [--json]
 
@@ -10,7 +10,7 @@ documentation. To read them without installing anything, unpack the packages and
     python test/benchmark/bench_credits.py --root unpacked
 
 Each entry holds two or more names or things written like names; somebody of this project read it and
-wrote down who is credited. Prompt and rules were tuned on all sets but ``unseen``.
+wrote down the credited people. Prompt and rules were tuned on all sets but ``unseen``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ GOLD = Path(__file__).with_name("credits_gold.json")
 
 
 class GivenEntries(Operator):
-    """Stands in the place of the operator that reads a release."""
+    """Operator that replaces the one that reads a release."""
 
     def __init__(self, config: Any, entries: list[str]) -> None:
         super().__init__(config)
@@ -50,26 +50,26 @@ class GivenEntries(Operator):
 
 
 async def credit(entries: list[str]) -> tuple[list[list[set[str]]], int]:
-    """After each round, the persons found per entry; and how many entries were asked about."""
+    """Return the people found per entry after each round, and the number of model calls."""
     workflow = load(EXAMPLE / "release_credits.yaml", trust=True).expert().workflow
     read, asking, *_ = workflow.get_operators()
     workflow.update_operator(GivenEntries(read.config, entries))  # type: ignore[attr-defined]
     reasoner = load(EXAMPLE / "release_credits.yaml", trust=True).expert().reasoner
     rounds: list[list[set[str]]] = []
-    asked = 0
+    calls = 0
     async with aclosing(workflow.stream(Job(goal="credits"), reasoner)) as stream:
         async for event in stream:
             if isinstance(event, events.Progress):
-                asked += 1
+                calls += 1
                 print(f"\rround {event.round}: {event.done}/{event.total} ", end="", file=sys.stderr)
             if isinstance(event, events.OperatorFinished) and event.operator_id == asking.get_id():
                 rounds.append([set(found["persons"]) for found in event.message.outputs["credits"]])
     print(file=sys.stderr)
-    return rounds, asked
+    return rounds, calls
 
 
 def read_gold(root: Path, which: str | None) -> tuple[list[dict[str, Any]], list[str]]:
-    """The gold whose entries are found below `root`, and those entries."""
+    """Return the gold whose entries exist below `root`, and these entries."""
     gold = [item for item in json.loads(GOLD.read_text()) if which in (None, item["set"])]
     texts: dict[str, str] = {}
     for path in sorted({item["path"] for item in gold}):
@@ -98,7 +98,7 @@ def main() -> None:
     if not gold:
         sys.exit("no entry of the gold was found")
     began = perf_counter()
-    rounds, asked = asyncio.run(credit(entries))
+    rounds, calls = asyncio.run(credit(entries))
     seconds = perf_counter() - began
     guesses = {
         "every name": [set(name_candidates(entry)) for entry in entries],
@@ -115,7 +115,7 @@ def main() -> None:
             for name, guess in guesses.items()
         },
         "seconds": round(seconds, 1),
-        "seconds_per_call": round(seconds / asked, 2),
+        "seconds_per_call": round(seconds / calls, 2),
     }
     if options.json:
         print(json.dumps(result))
@@ -123,7 +123,7 @@ def main() -> None:
     print(f"persons exactly right in {result['entries']} entries of {result['packages']} packages:")
     for name, right in result["right"].items():
         print(f"  {right:4}  {right / len(gold):4.0%}  {name}")
-    print(f"{asked} calls, {seconds:.0f} s, {seconds / asked:.2f} s a call")
+    print(f"{calls} calls, {seconds:.0f} s, {seconds / calls:.2f} s per call")
 
 
 if __name__ == "__main__":

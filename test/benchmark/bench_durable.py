@@ -1,10 +1,10 @@
-"""What it costs to keep runs in a database: milliseconds an operator, beside the engine that keeps nothing.
+"""Measure the milliseconds per operator of durable runs, compared with runs without a database.
 
     python test/benchmark/bench_durable.py
 
-An operator does nothing but make its message. Workers are this machine's, in processes of their own. "polling" is the
-same without wake-ups. Beside them: steps of dbos alone, and one commit. All are measured in turns and the least counts;
-on a busy machine only the ratios say anything.
+An operator only creates its message. Workers are processes on this machine; "polling" is the same without wake-ups. For
+comparison, steps of dbos alone and single commits are measured. The measurements take turns, and the minimum counts; on
+a busy machine, only the ratios are meaningful.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def with_workers(url: str, graph: Graph) -> float:
 
 
 def steps_of_dbos(url: str, graph: Graph) -> float:
-    """A workflow of dbos alone, with a step for each operator, one after another or all at once."""
+    """Run a workflow of dbos alone, with a step for each operator, in sequence or concurrently."""
     from dbos import DBOS, SetWorkflowID
 
     Store(database_url(url)).close()  # which sets the journal of SQLite for all
@@ -126,7 +126,7 @@ _launched: list[Any] = []
 
 
 def commits(url: str, graph: Graph) -> float:
-    """A row written and committed for each operator."""
+    """Write and commit a row for each operator."""
     Store(database_url(url)).close()
     engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
     with engine.begin() as connection:
@@ -159,7 +159,7 @@ class NoWakeups:
 
 
 def poll() -> None:
-    """Have this process do without wake-ups."""
+    """Disable wake-ups in this process."""
     dispatch.wakeups = worker.wakeups = NoWakeups
 
 
@@ -171,7 +171,7 @@ def seconds_of(workflow: Workflow) -> float:
 
 @contextmanager
 def working(url: str, shape: str, count: int, polling: bool) -> Iterator[list[int]]:
-    """Workers, while this lasts; their process ids."""
+    """Run workers until the block ends; yield their process ids."""
     command = [sys.executable, __file__, "--work", json.dumps([url, shape, polling])]
     workers = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(count)]
     try:
@@ -189,7 +189,7 @@ async def work(url: str, shape: str, polling: bool) -> None:
 
 
 def in_one_process(url: str, name: str, workers: int, polling: bool, turns: int) -> dict[str, float]:
-    """Per shape, the least seconds; the first turn makes the tables, and does not count."""
+    """Return the minimum seconds by shape; the first turn creates the tables and does not count."""
     if polling:
         poll()
     costs: dict[str, float] = {}
@@ -201,13 +201,13 @@ def in_one_process(url: str, name: str, workers: int, polling: bool, turns: int)
 
 
 def apart(url: str, name: str, turns: int, *, workers: int = 0, polling: bool = False) -> dict[str, float]:
-    """The same in a process of its own, as one has one database."""
+    """Measure in a new process, because a process has one database."""
     command = [sys.executable, __file__, "--measure", json.dumps([url, name, workers, polling, turns])]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def idle(url: str, polling: bool) -> float:
-    """What part of a core a worker without work uses."""
+    """Return the share of a core that an idle worker uses."""
     with working(url, next(iter(SHAPES)), 1, polling) as (pid,):
         sleep(IDLE_AFTER)
         before = processor_seconds(pid)
@@ -216,7 +216,7 @@ def idle(url: str, polling: bool) -> float:
 
 
 def processor_seconds(pid: int) -> float:
-    """What a process has used; not known where there is no ``/proc``."""
+    """Return the processor seconds of a process; needs ``/proc``."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -233,7 +233,7 @@ def table_of(measured: Mapping[str, Mapping[str, float]]) -> Table:
 
 
 def rows(kind: Any, turns: int) -> Iterator[tuple[str, dict[str, float]]]:
-    """Everything in one kind of database."""
+    """Yield all measurements of one kind of database."""
     yield f"{kind.name}, a commit each", apart(kind.new(), "commits", turns)
     yield f"{kind.name}, steps of dbos", apart(kind.new(), "steps_of_dbos", turns)
     yield kind.name, apart(kind.new(), "kept", turns)
@@ -251,29 +251,29 @@ def main() -> None:
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     parser.add_argument("--work", help=argparse.SUPPRESS)
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the table between the marks of this file")
-    asked = parser.parse_args()
-    if asked.work:
-        asyncio.run(work(*json.loads(asked.work)))
+    args = parser.parse_args()
+    if args.work:
+        asyncio.run(work(*json.loads(args.work)))
         return
-    if asked.measure:
-        print(json.dumps(in_one_process(*json.loads(asked.measure))))
+    if args.measure:
+        print(json.dumps(in_one_process(*json.loads(args.measure))))
         return
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         kinds = [Sqlite(folder), *([stack.enter_context(postgres())] if has_postgres() else [])]
-        measured = {PLAIN: apart("", "plainly", asked.turns)}
+        measured = {PLAIN: apart("", "plainly", args.turns)}
         for kind in kinds:
-            measured.update(rows(kind, asked.turns))
+            measured.update(rows(kind, args.turns))
     Console().print(table_of(measured))
-    if asked.page:
+    if args.page:
         text = markdown([table_of(measured)], "python test/benchmark/bench_durable.py")
         worse = worsened(
-            asked.page,
+            args.page,
             text,
             "durable",
             [where for where in measured if not where.endswith(("steps of dbos", "a commit each"))],
         )
-        write_into(asked.page, text, "durable")
+        write_into(args.page, text, "durable")
         end(worse)
 
 

@@ -1,8 +1,8 @@
-"""The embedded model: its start, its memory, how fast it reads and writes, and calls at once.
+"""Measure the embedded model: start, memory, speed of reading and generating, concurrent calls.
 
     python test/benchmark/bench_embedded.py --page docs/models.md
 
-Prompts are numbered words of which none has been read before. The model runs in this process, and begins with the first call.
+Prompts are numbered words that no earlier prompt contained. The model runs in this process and starts with the first call.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ SHORT, LONG, TURNS = 20, 700, 3
 
 
 def prompt(number: int, words: int) -> list[dict[str, str]]:
-    """A question after so many words; no other number's prompt begins like it."""
+    """Return a prompt of so many words and a question; each number gives another beginning."""
     text = " ".join(f"harbour {number} {each}" for each in range(words // 3))
     return [{"role": "user", "content": f"{number}: {text}. Tell me a long story about this harbour."}]
 
 
 async def timed(number: int, words: int, answer: int) -> tuple[float, int, int]:
-    """The seconds of a call, and the tokens that it read and wrote."""
+    """Return the seconds of a call, and its prompt and completion tokens."""
     began = time.perf_counter()
     completion = await EmbeddedModel().complete(prompt(number, words), max_tokens=answer)
     usage = completion.usage
@@ -54,23 +54,23 @@ async def measure() -> Table:
     at_once = time.perf_counter() - began
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     table = Table("embedded model", "measured")
-    table.add_row("first call of the process, with its start", f"{start:.1f} s")
+    table.add_row("first call of the process, including start", f"{start:.1f} s")
     table.add_row("memory", f"{memory:.0f} MB")
     table.add_row("reading a prompt", f"{min(reading):.0f} to {max(reading):.0f} tokens/s")
-    table.add_row("writing an answer", f"{min(writing):.0f} to {max(writing):.0f} tokens/s")
-    table.add_row("8 short calls, one after the other", f"{in_turn:.1f} s")
-    table.add_row("8 short calls at once: they take turns", f"{at_once:.1f} s")
+    table.add_row("generating an answer", f"{min(writing):.0f} to {max(writing):.0f} tokens/s")
+    table.add_row("8 short calls in sequence", f"{in_turn:.1f} s")
+    table.add_row("8 short calls at once (they queue)", f"{at_once:.1f} s")
     return table
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the table between the marks of this file")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     table = asyncio.run(measure())
     Console().print(table)
-    if asked.page:
-        write_into(asked.page, markdown([table], "python test/benchmark/bench_embedded.py"), "embedded")
+    if args.page:
+        write_into(args.page, markdown([table], "python test/benchmark/bench_embedded.py"), "embedded")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What the engines cost, beside a loop written by hand on the standard library and beside the field.
+"""Measure the overhead of the engines, compared with a hand-written loop and with other frameworks.
 
-    make bench                                          # everything; its table goes into the README
-    python test/benchmark/bench_engine.py --quick       # ours and the loop by hand
+    make bench                                          # everything; writes the table of the README
+    python test/benchmark/bench_engine.py --quick       # Operad and the hand-written loop only
     python test/benchmark/bench_engine.py --json FILE   # all figures, in seconds
 
-All engines are measured in turns and the medians count; on a busy machine only the ratios say
-anything. A node does nothing but make its message, so what is measured is the engine.
+The engines take turns, and the medians count; on a busy machine, only the ratios are meaningful. A node only creates its
+message, so the time is that of the engine.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SHAPES: Mapping[str, Graph] = {
 SLEEPING = layered(10, 10, parents=2)
 SMALL = layered(6, 3)
 FUNCTIONS = 300
-"""Operators of the chain of functions."""
+"""Number of operators in the chain of functions."""
 
 FEW = chain(5)
 SIZES = (1_000, 10_000, 100_000)
@@ -67,7 +67,7 @@ Costs = Mapping[str, "Cost | str"]
 
 
 def overhead(engines: Sequence[Process], turns: int) -> tuple[dict[str, Costs], dict[str, Costs]]:
-    """Per shape, what operators cost that never suspend, and such as suspend once."""
+    """Return the costs by shape, of operators that never suspend and of operators that suspend once."""
     never: dict[str, Costs] = {}
     once: dict[str, Costs] = {}
     for shape, graph in SHAPES.items():
@@ -79,7 +79,7 @@ def overhead(engines: Sequence[Process], turns: int) -> tuple[dict[str, Costs], 
 
 
 def makespan(engines: Sequence[Process]) -> dict[str, float | str]:
-    """In critical paths: 10 layers of 10 nodes that sleep 10 ms, one in five 80 ms."""
+    """Measure the duration in critical paths: 10 layers of 10 nodes that sleep 10 ms, one in five 80 ms."""
     chance = random.Random(0)  # noqa: S311
     sleeps = {node: 0.08 if chance.random() < 0.2 else 0.01 for node in SLEEPING}
     ideal = critical_path(SLEEPING, sleeps)
@@ -101,7 +101,7 @@ def one_after_another(engines: Sequence[Process]) -> Costs:
 
 
 def scale(engines: Sequence[Process], sizes: Sequence[int]) -> dict[str, Costs]:
-    """Per number of operators, what it costs to build, check and run them."""
+    """Return the costs to build, check and run workflows, by number of operators."""
     costs: dict[str, Costs] = {}
     for size in sizes:
         costs[f"{size:,}"] = by_hand_once(in_turns(Case(layered(size // 10, 10)), engines, turns=3))
@@ -121,7 +121,7 @@ def memory(engines: Sequence[Process]) -> dict[str, Growth | str]:
 
 
 def by_hand_once(costs: Costs) -> Costs:
-    """The faster of the two loops by hand in the place of both."""
+    """Replace the two hand-written loops by the faster one."""
     loops = [cost for loop in STDLIB if isinstance(cost := costs[loop], Cost)]
     others = {name: cost for name, cost in costs.items() if name not in STDLIB}
     return {BY_HAND: min(loops, key=lambda cost: cost.run), **others}
@@ -273,7 +273,7 @@ def markdown(measured: Mapping[str, Any]) -> str:
 
 
 def figures_of(measured: Mapping[str, Any]) -> Mapping[str, str]:
-    """The ratios that sentences of other pages name: from the least to the most over all shapes."""
+    """Return the ratios in sentences of other pages: minimum and maximum over all shapes."""
     costs = measured["never suspends"]
 
     def span(engine: str) -> str:
@@ -295,45 +295,45 @@ def release(engine: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--quick", action="store_true", help="measure ours and the loop by hand only")
+    parser.add_argument("--quick", action="store_true", help="measure only Operad and the hand-written loop")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there, in seconds")
     parser.add_argument("--markdown", action="store_true", help="print the README's table instead of all tables")
     parser.add_argument(
         "--readme", type=Path, nargs="+", default=[], metavar="FILE", help="write that table between the marks of these"
     )
     parser.add_argument("--page", type=Path, metavar="FILE", help="write all tables between the marks of this file")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     with ExitStack() as stack:
         own = processes_of(list(OURS), stack)
         by_hand = processes_of(STDLIB, stack)
-        all_engines = [*by_hand, *own, *processes_of([] if asked.quick else list(FIELD), stack)]
+        all_engines = [*by_hand, *own, *processes_of([] if args.quick else list(FIELD), stack)]
         quiet = [engine for engine in own if "events" not in engine.engine]
-        never, once = overhead(all_engines, turns=4 if asked.quick else 9)
+        never, once = overhead(all_engines, turns=4 if args.quick else 9)
         measured: dict[str, Any] = {
             "never suspends": never,
             "suspends once": once,
             "makespan / critical path": makespan(all_engines),
             "1,000 at once": a_thousand_at_once(all_engines),
             "one after another": one_after_another(all_engines),
-            "scale": scale([*by_hand, *quiet], SIZES[:-1] if asked.quick else SIZES),
-            "memory": memory(quiet[:1] if asked.quick else own),
+            "scale": scale([*by_hand, *quiet], SIZES[:-1] if args.quick else SIZES),
+            "memory": memory(quiet[:1] if args.quick else own),
             "functions": functions(),
         }
-    if not asked.quick:
+    if not args.quick:
         measured["awel"] = faults()
-    if asked.json:
-        asked.json.write_text(json.dumps(measured, default=asdict, indent=2) + "\n", encoding="utf-8")
-    for readme in asked.readme:
+    if args.json:
+        args.json.write_text(json.dumps(measured, default=asdict, indent=2) + "\n", encoding="utf-8")
+    for readme in args.readme:
         write_into(readme, markdown(measured))
-    if asked.readme and not asked.quick:
+    if args.readme and not args.quick:
         write_figures(figures_of(measured))
     worse: list[str] = []
-    if asked.page:
-        command = f"python test/benchmark/bench_engine.py{' --quick' if asked.quick else ''}"
+    if args.page:
+        command = f"python test/benchmark/bench_engine.py{' --quick' if args.quick else ''}"
         text = for_page(tables(measured), command)
-        worse = worsened(asked.page, text, "engine", OURS)
-        write_into(asked.page, text, "engine")
-    if asked.markdown:
+        worse = worsened(args.page, text, "engine", OURS)
+        write_into(args.page, text, "engine")
+    if args.markdown:
         print(markdown(measured))
     else:
         console = Console(width=max(150, Console().width))

@@ -1,12 +1,12 @@
-"""Files of every format, read and written back: which come back exactly, and what is said to be lost.
+"""Read files of every format and write them back; count exact round trips and listed losses.
 
     python test/benchmark/bench_formats.py [DIR] [--data ../shared/data]
 
-Reads all of the shared data: recorded Chat2Workflow responses, ComfyUI workflows, WorFBench's golds. Prints, for each
-way that is taken, the files read, those that come back the same, and the losses that were listed beforehand. With DIR,
-the JSON files of comfyui-workflow-templates-json (where it is installed, no need to say), also the seconds that it takes to load, check and convert all of
-these from the page's form to the server's, to code and back, on one core. Exit status 1 where a file without a listed
-loss does not come back the same.
+Reads the shared data: recorded Chat2Workflow responses, ComfyUI workflows, WorFBench's gold workflows. The table shows,
+for each conversion, the files read, the exact round trips, and the listed losses. With DIR, the JSON files of
+comfyui-workflow-templates-json (found by itself if installed), it also shows the seconds to load, check and convert these
+from the page's format to the server's, to code and back, on one core. The exit status is 1 if a file without a listed
+loss changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DATA = Path(__file__).resolve().parents[3] / "shared/data"
 
 @dataclass
 class Row:
-    """What came of a way that files were taken."""
+    """Counts of a conversion."""
 
     way: str
     files: int = 0
@@ -43,7 +43,7 @@ class Row:
     unsaid: int = 0
 
     def add(self, exact: bool, losses: int) -> None:
-        """One file more."""
+        """Count a file."""
         self.files += 1
         self.read += 1
         self.exact += exact
@@ -52,7 +52,7 @@ class Row:
 
 
 def normal(graph: NodeGraph) -> Any:
-    """What a graph means, up to the form that Coze's module declares normal: no order, references without quotes."""
+    """Return a graph in the normal form of Coze's module: no order, references without quotes."""
 
     def text(value: Any) -> Any:
         if isinstance(value, str):
@@ -72,14 +72,14 @@ def normal(graph: NodeGraph) -> Any:
 
 
 def responses(data: Path) -> Iterator[Mapping[str, Any]]:
-    """The recorded responses of models."""
+    """Return the recorded responses of models."""
     for path in sorted(data.glob("chat2workflow/*/*.json")):
         if path.parent.name != "dataset":
             yield from json.loads(path.read_text(encoding="utf-8"))
 
 
 def chat2workflow(data: Path) -> Iterator[Row]:
-    """Responses, as JSON and as a whole, and through other formats."""
+    """Convert responses: as JSON, as a whole, and through other formats."""
     ours = FORMATS["chat2workflow"]
     plain, whole = Row("chat2workflow (JSON) → same"), Row("chat2workflow (response) → same")
     ways = {name: Row(f"chat2workflow → {name} → back") for name in ("dify", "coze", "operad")}
@@ -118,7 +118,7 @@ def chat2workflow(data: Path) -> Iterator[Row]:
 
 
 def comfyui(data: Path, definitions: Definitions) -> Iterator[Row]:
-    """The page's files, and what a real server took of them."""
+    """Convert files of ComfyUI's page, and compare them with what a real server received."""
     page, server, code = formats(definitions)
     same, to_server, back, through = (
         Row("comfyui → same"),
@@ -143,7 +143,7 @@ def comfyui(data: Path, definitions: Definitions) -> Iterator[Row]:
 
 
 def worfbench(data: Path) -> Iterator[Row]:
-    """The golds."""
+    """Convert the gold workflows."""
     ours = FORMATS["worfbench"]
     graphs, letters = Row("worfbench → same graph"), Row("worfbench → same text, letter by letter")
     for path in sorted(data.glob("worfbench/*.json")):
@@ -158,7 +158,7 @@ def worfbench(data: Path) -> Iterator[Row]:
 
 
 def templates(folder: Path, definitions: Definitions) -> Iterator[Row]:
-    """All templates: page → server → code → server, each checked."""
+    """Convert and check all templates: page → server → code → server."""
     page, server, code = formats(definitions)
     same, back = Row("templates: comfyui → same"), Row("templates: comfyui → api → code → api")
     began, issues, nodes = perf_counter(), 0, 0
@@ -197,13 +197,13 @@ def _value(content: bytes) -> str:
 
 
 def installed() -> Path | None:
-    """Where comfyui-workflow-templates-json has its files, if it is installed."""
+    """Return the folder of comfyui-workflow-templates-json, if it is installed."""
     package = find_spec("comfyui_workflow_templates_json")
     return Path(package.origin).parent if package and package.origin else None
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table; 1 where something was lost in silence."""
+    """Print the table; return 1 if an unlisted loss occurred."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("templates", nargs="?", type=Path, metavar="DIR", default=installed())
     parser.add_argument("--data", type=Path, default=DATA)

@@ -1,9 +1,9 @@
-"""Designs with a scripted model: the ways in which the loop of plan, build, mend and judge went wrong, each as a scenario.
+"""Run the generation loop (plan, build, mend, judge) with a scripted model, in scenarios of known faults.
 
     python test/benchmark/bench_generate_scripted.py [--json]
 
-Of each scenario: the calls, the tokens as a character count makes them, the result, and whether it is as it must be. No
-endpoint is asked. Exit status 1 where one is not as it must be.
+The table shows for each scenario the calls, the tokens estimated from characters, the result, and whether it is as
+expected. No endpoint is asked. The exit status is 1 if a result is not as expected.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ CHARACTERS_A_TOKEN = 4
 
 
 def node(id: str, type: str, after: Sequence[str], **said: Any) -> dict[str, Any]:
-    """A node of a plan."""
+    """Return a node of a plan."""
     return {"id": id, "type": type, "after": list(after), **said}
 
 
 def plan(*nodes: Answer, **said: Any) -> Answer:
-    """An answer that plans."""
+    """Return the answer of the plan stage."""
     return {"reasoning": "", "nodes": list(nodes), **said}
 
 
 def finding(node_id: str, problem: str) -> Answer:
-    """A finding of the judge."""
+    """Return a finding of the judge stage."""
     return {"evaluation": "", "findings": [{"node": node_id, "problem": problem, "change": "Correct this."}]}
 
 
@@ -72,17 +72,17 @@ LIMITED = plan(
 
 
 class Scenario(NamedTuple):
-    """A scenario.
+    """Scenario.
 
     Attributes:
-        name: What goes wrong, or might.
-        answers: The answers of each stage, in order; the last one again and again.
-        calls: The stages that must be asked, in order.
+        name: The fault that occurs or might occur.
+        answers: The answers of each stage, in order; the last one is repeated.
+        calls: The expected stages, in order.
         accepted: Whether the design must be accepted.
         says: Words that must be among the findings, warnings and notes.
-        instruction: What is asked for.
+        instruction: The instruction.
         change: A second instruction, whose calls count; empty for none.
-        edit: The answers to the second one.
+        edit: The answers to the second instruction.
     """
 
     name: str
@@ -114,7 +114,7 @@ SCENARIOS = (
     Scenario("the judge blames after a mend: nothing paid for is lost", {"plan": [EMPTY], "mend": [SET, LONGER], "judge": [finding("3", "The length is open."), CONTENT]}, ["plan", "mend", "judge", "mend", "judge"]),
     Scenario("the judge blames the whole workflow", {"plan": [RIGHT], "judge": [finding("", "The length is open."), CONTENT], "mend": [LONGER]}, ["plan", "judge", "mend", "judge"]),
     Scenario("the same is found again: the loop ends", {"plan": [RIGHT], "judge": [finding("3", "The length is open.")], "mend": [LONGER]}, ["plan", "judge", "mend", "judge"], accepted=False, says="The length is open."),
-    Scenario("mend does nothing: nobody is asked again", {"plan": [RIGHT], "judge": [finding("3", "The length is open.")], "mend": [IDLE]}, ["plan", "judge", "mend"], accepted=False, says="The length is open."),
+    Scenario("mend does nothing: the model is not asked again", {"plan": [RIGHT], "judge": [finding("3", "The length is open.")], "mend": [IDLE]}, ["plan", "judge", "mend"], accepted=False, says="The length is open."),
     Scenario("a contested finding of the judge is a warning", {"plan": [RIGHT], "judge": [finding("4", "summary is missing.")], "mend": [WRONG]}, ["plan", "judge", "mend"], says="it is there"),
     Scenario("a contested name is a warning, and nothing is removed", {"plan": [plan(*RIGHT["nodes"][:3], {**END, "params": {"outputs": [{"name": "digest", "value": "3.text"}]}})], "mend": [WRONG]}, ["plan", "mend", "judge"], says="it is there"),
     Scenario("“Give me a table (variable table)” is an output", {"plan": [TASKS]}, ["plan"], instruction=TABLE),
@@ -123,7 +123,7 @@ SCENARIOS = (
     Scenario("an edit is one call", {"plan": [RIGHT]}, ["plan"], change="Also output it in French (variable french).", edit={"plan": [FRENCH]}),
     Scenario("a small edit of a text is a replacement", {"plan": [RIGHT]}, ["plan"], change="Ten words are enough.", edit={"plan": [SMALL]}),
 )  # fmt: skip
-"""What must come of each."""
+"""Scenarios with their expected results."""
 
 
 class Model:
@@ -149,7 +149,7 @@ class Model:
 
 
 def played(scenario: Scenario) -> dict[str, Any]:
-    """What comes of a scenario."""
+    """Run a scenario and return its result."""
     design, model = _designed(scenario.answers, scenario.instruction)
     if scenario.change:
         design, model = _designed(scenario.edit, scenario.change, design)

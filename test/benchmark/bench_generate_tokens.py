@@ -1,11 +1,11 @@
-"""Tokens of `operad generate` beside those of one plain prompt that asks for a Dify file, for the same requests.
+"""Compare the tokens of `operad generate` with those of a plain prompt for a Dify file, for the same requests.
 
     python test/benchmark/bench_generate_tokens.py [--json] [--review]
 
-The answers are those of `generate_requests.json`, which a careful reader wrote from the prompts alone; no endpoint is
-asked. A token is four characters. Ours are all messages, the forms of the answers and the answers, of all calls. Plain
-are a prompt of two sentences with the request, and the same workflow as a Dify file, as operad writes it; for a change,
-the prompt holds the file before. The result of a plain prompt is not checked. Exit status 1 where a design is not accepted.
+The answers are those of `generate_requests.json`, written by hand from the prompts alone; no endpoint is asked. A token
+is four characters. The count of Operad includes all messages, answer schemas and answers of all calls. The plain prompt
+has two sentences and the request, and is answered by the same workflow as a Dify file, as Operad writes it; for a change,
+it includes the file before. The result of a plain prompt is not checked. The exit status is 1 if a design is not accepted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from operad.runtime.testing import Say, ScriptedModel
 
 CHARACTERS_A_TOKEN = 4
 FIRST_AIM, CHANGE_AIM = 1.3, 0.33
-"""Tokens of a first draft and of a change, as shares of the plain prompt's."""
+"""Maximum tokens of a first draft and of a change, relative to the plain prompt."""
 
 REQUESTS = Path(__file__).resolve().with_name("generate_requests.json")
 PLAIN = "Write a workflow for Dify that does the following. Answer with the YAML file alone.\n\n{request}"
@@ -34,7 +34,7 @@ CONTENT = {"evaluation": "As asked.", "findings": []}
 
 
 class Model:
-    """Answers from a list, reviews with content, and counts."""
+    """Scripted model that answers from a list, accepts reviews, and counts calls."""
 
     def __init__(self, answers: Sequence[Mapping[str, Any]]) -> None:
         self._left = list(answers)
@@ -53,17 +53,17 @@ class Model:
 
 
 def compact(value: Any) -> str:
-    """A value as JSON without blanks."""
+    """Return a value as JSON without spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def dify(graph: NodeGraph) -> str:
-    """A workflow as a Dify file, without what operad keeps in it for itself."""
+    """Return a workflow as a Dify file, without Operad's own data in it."""
     return DIFY.dump(replace(graph, instructions=(), notes=())).decode()
 
 
 def measured(name: str, said: Mapping[str, Any], base: Design | None, *, review: bool) -> tuple[dict[str, Any], Design]:
-    """The calls and tokens of a request, beside those of a plain prompt."""
+    """Return the calls and tokens of a request, and the tokens of a plain prompt."""
     model = Model(said["answers"])
     with ScriptedModel(model) as scripted:
         design = Designer(scripted.model, review=review).design(said["request"], base.graph if base else NOTHING)
@@ -75,7 +75,7 @@ def measured(name: str, said: Mapping[str, Any], base: Design | None, *, review:
 
 
 def results(*, review: bool) -> list[dict[str, Any]]:
-    """All requests, each with its change."""
+    """Return the results of all requests, each with its change."""
     listed: list[dict[str, Any]] = []
     for each in json.loads(REQUESTS.read_text(encoding="utf-8")):
         row, design = measured(each["name"], each, None, review=review)

@@ -1,11 +1,11 @@
-"""What insights save, and whom they disturb: families of jobs, each with a pitfall of its own.
+"""Measure what insights save, and which jobs they disturb, on families of jobs that share a pitfall.
 
     python test/benchmark/bench_insights.py                # rounds, executions and words read, with and without
     python test/benchmark/bench_insights.py --similarity   # how the threshold was chosen
 
-No model is asked: a scripted one avoids a family's pitfall only where its lesson or its insights
-name it, and an evaluator in code blames whoever fell into it. So the figures say what the mechanism
-does, not what a model makes of it; they are the same in every run.
+No model is asked: a scripted one avoids a family's pitfall only if its lesson or its insights name it, and an evaluator
+in code blames the operators that did not avoid it. So the figures measure the mechanism, not a model, and are the same in
+every run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PITFALLS: Mapping[str, tuple[str, str]] = {
     "papers": ("write", "Quote the sentence that each remark is about."),
     "周报": ("write", "未完成的任务也要写进去。"),
 }
-"""Of each family: who falls into its pitfall, and the lesson that helps."""
+"""Pitfall of each family: the operator that it catches, and the lesson that helps."""
 
 FAMILY = {goal: family for family, goals in FAMILIES.items() for goal in goals}
 
@@ -50,20 +50,20 @@ MISLED = [
     f"Write a poem about {what} for our club's newsletter."
     for what in ("rain", "tea", "bees", "snow", "trains", "fog", "cats", "stars", "rivers", "bread", "hills", "clocks")
 ]
-"""Jobs whose evaluator gives a lesson that is of use in the next round, and of none to the next job."""
+"""Jobs whose lesson helps in the next round, but not for the next job."""
 OF_NO_USE = "Do it again, with more feeling."
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What one job took.
+    """Figures of one job.
 
     Attributes:
-        goal: The job.
-        rounds: How many rounds.
-        executions: How often an operator ran.
-        words: How many words the prompts held.
-        insights: How many insights were shown, over all prompts.
+        goal: The goal of the job.
+        rounds: The number of rounds.
+        executions: The number of executions of operators.
+        words: The number of words in all prompts.
+        insights: The number of insights in all prompts.
         prompts: The prompts.
     """
 
@@ -76,7 +76,7 @@ class Figures:
 
 
 class Judge(Evaluator):
-    """Finds the words that the scripted model writes where it fell into a pitfall."""
+    """Evaluator that finds the words that the scripted model writes for a pitfall."""
 
     async def execute(
         self,
@@ -98,7 +98,7 @@ class Judge(Evaluator):
 
 
 def answer(task: Task) -> str:
-    """What the scripted model says: who is at fault, if somebody is."""
+    """Return the answer of the scripted model: the name of the pitfall that it did not avoid, or none."""
     goal = task.job.goal
     before = "".join(message.scratchpad for message in task.workflow_messages if message.operator_id == "outline")
     if goal in MISLED:
@@ -133,7 +133,7 @@ async def run(goals: Iterable[str], insights: Insights | None) -> list[Figures]:
 
 
 def in_turns() -> list[str]:
-    """All jobs: the first of each family, then the second of each, and so on; in between, one of no family."""
+    """Return all jobs: the first of each family, then the second of each, and so on, mixed with jobs of no family."""
     most = max(len(goals) for goals in FAMILIES.values())
     turns = [[goals[turn] for goals in FAMILIES.values() if turn < len(goals)] for turn in range(most)]
     return [goal for turn in range(most) for goal in [*turns[turn], *OTHERS[turn::most]]]
@@ -185,7 +185,7 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
 
 
 def print_misled(console: Console, figures: Sequence[Figures]) -> None:
-    """The life of an insight that does not help."""
+    """Print how often an insight that does not help is shown."""
     table = Table(title="an insight that does not help")
     for column in ("job", "rounds", "insights shown"):
         table.add_column(column, justify="right")
@@ -199,13 +199,13 @@ THRESHOLDS = (0.2, 0.25, 0.3, 0.35, 0.4, 0.5)
 
 @dataclass(frozen=True)
 class Reach:
-    """What a threshold does to jobs that come when all others have taught something.
+    """Effect of a threshold on a job, if all other jobs have stored a lesson.
 
     Attributes:
-        helped: Share of jobs that are like one of their own family.
-        disturbed: Share of jobs that are like one of another family, or of none.
-        same: Share of pairs of one family that are alike.
-        other: Share of all other pairs that are alike.
+        helped: Share of jobs that are similar to one of their own family.
+        disturbed: Share of jobs that are similar to one of another family, or of none.
+        same: Share of similar pairs within a family.
+        other: Share of similar pairs among all others.
     """
 
     helped: float
@@ -215,7 +215,7 @@ class Reach:
 
 
 def reach(families: Mapping[str, Sequence[str]], others: Sequence[str], threshold: float) -> Reach:
-    """What a threshold does to families of jobs, and jobs of no family."""
+    """Return the effect of a threshold on families of jobs and jobs of no family."""
     family = {goal: name for name, goals in families.items() for goal in goals}
     goals = [*family, *others]
     same: dict[str, list[bool]] = {goal: [] for goal in family}
@@ -235,7 +235,7 @@ def reach(families: Mapping[str, Sequence[str]], others: Sequence[str], threshol
 
 
 def print_similarity(console: Console) -> None:
-    """What thresholds do to the families that the one in use was chosen on, and to later ones."""
+    """Print the effect of thresholds on the families used to choose the threshold, and on later ones."""
     for title, families in {"looked at": FAMILIES, "not seen before": UNSEEN}.items():
         table = Table(title=f"{title}: {', '.join(families)}")
         for column in ("threshold", "jobs helped", "jobs disturbed", "pairs of a family", "other pairs"):

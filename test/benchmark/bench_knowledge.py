@@ -1,15 +1,14 @@
-"""How well engines find a passage by what it is about, and what that costs.
+"""Measure how well search engines find passages, and their costs.
 
-    make bench                                            # with everything beside ours
-    python test/benchmark/bench_knowledge.py              # with what is installed
+    make bench                                            # with all engines
+    python test/benchmark/bench_knowledge.py              # with the installed engines
     python test/benchmark/bench_knowledge.py --queries 200
 
-The corpus is on every machine: the docstrings of the standard library. A query is the summary of
-one, the passage to be found is the rest of it, without the name of what it is about. The summary
-also stands in questions and instructions, as in the jobs of operators; and there are questions on
-other subjects, for which the best answer is no passage.
+The corpus consists of the docstrings of the standard library. A query is the summary of a docstring, and the passage to
+be found is the rest, without the name of its function. The summary is also used inside questions and instructions, as in
+the jobs of operators. For questions on other subjects, the best result is an empty list.
 
-`Documents` finds by words; given embeddings, by words and by meaning. What meaning finds alone stands beside.
+`Documents` uses full text, and with embeddings both; embeddings alone are measured for comparison.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ SHAPES: Mapping[str, str] = {
     "luck finding one; which approach do you recommend?",
     "German *": "Mein Kollege fragt sich, wie man Folgendes erledigt, und bittet um einen kurzen Hinweis: {summary}",
 }
-"""What is asked: the summary, or the same as a task. Those with a star were written when the list of
-`operad.runtime.knowledge.stopwords` was done, which was not changed since."""
+"""Forms of a query: the summary alone or inside other text. Those with a star were written after the list in
+`operad.runtime.knowledge.stopwords` was final."""
 
 OTHER_SUBJECTS = (
     "Who is the president of France?",
@@ -82,7 +81,7 @@ OTHER_SUBJECTS = (
 
 
 def corpus() -> tuple[list[str], list[str]]:
-    """Queries, and for each the passage that answers it; no text is there twice."""
+    """Return queries and the passage for each; no text occurs twice."""
     queries: list[str] = []
     passages: list[str] = []
     seen: set[str] = set()
@@ -100,12 +99,12 @@ def corpus() -> tuple[list[str], list[str]]:
 
 
 def asking(shape: str, summary: str) -> str:
-    """A query of that shape."""
+    """Return the query in a form."""
     return SHAPES[shape].format(summary=summary, task=summary[0].lower() + summary[1:].rstrip("."))
 
 
 def docstrings(folder: Path) -> Iterator[tuple[str, str]]:
-    """Of public functions, methods and classes: name and docstring. Nothing is imported."""
+    """Yield names and docstrings of public functions, methods and classes, without importing them."""
     for file in sorted(folder.rglob("*.py")):
         if NOT_LIBRARY & set(file.relative_to(folder).parts):
             continue
@@ -122,7 +121,7 @@ def docstrings(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 class Engine(Protocol):
-    """What finds passages by number. It is made in a folder that it may write to."""
+    """Search engine that returns the numbers of passages; it may write to the given folder."""
 
     def add(self, passages: Sequence[str]) -> None: ...
 
@@ -132,7 +131,7 @@ class Engine(Protocol):
 
 
 class Operad:
-    """The index of `Documents`: FTS5 with stems, and of a query the rarest words, function words left out."""
+    """Index of `Documents`: FTS5 with stems; of a query, the rarest words without stopwords."""
 
     def __init__(self, folder: Path, without: frozenset[str] | None = None) -> None:
         self._stopwords = stopwords() if without is None else without
@@ -157,7 +156,7 @@ class Operad:
 
 
 class Meaning(Operad):
-    """Its vectors, of all-MiniLM-L6-v2, by themselves."""
+    """Search by the vectors of `Documents` alone, of all-MiniLM-L6-v2."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -189,14 +188,14 @@ class Meaning(Operad):
 
 
 class Hybrid(Meaning):
-    """What `Documents` with embeddings does: the scores of words and vectors are added."""
+    """Hybrid search of `Documents`: the sum of the scores of words and vectors."""
 
     def _found(self, query: str) -> list[Hit]:
         return self._nearest(query, words=query)
 
 
 class Fts5:
-    """SQLite's full-text search by itself."""
+    """Full-text search of SQLite alone."""
 
     def __init__(self, folder: Path, tokenizer: str) -> None:
         self._connection = sqlite3.connect(folder / f"{tokenizer}.sqlite", isolation_level=None)
@@ -221,7 +220,7 @@ class Fts5:
 
 
 class Bm25s:
-    """bm25s with its own tokens. It has no way to change an index but to make it again."""
+    """Search by bm25s with its own tokenizer; an index can only be changed by building it again."""
 
     def __init__(self, folder: Path) -> None:
         self._bm25s: Any = import_module("bm25s")
@@ -247,7 +246,7 @@ class Bm25s:
 
 
 class Lance:
-    """LanceDB on embeddings of all-MiniLM-L6-v2, searched exactly."""
+    """Exact search by LanceDB with embeddings of all-MiniLM-L6-v2."""
 
     def __init__(self, folder: Path) -> None:
         self._database: Any = import_module("lancedb").connect(folder / "lance")
@@ -287,17 +286,17 @@ ENGINES: Mapping[str, tuple[Callable[[Path], Engine], tuple[str, ...]]] = {
     "bm25s": (Bm25s, ("bm25s", "numpy")),
     "LanceDB, MiniLM": (Lance, ("lancedb", "pyarrow", *_MINILM)),
 }
-"""How to make each, and the distributions that it takes beyond Python."""
+"""Constructor of each engine, and the distributions that it needs."""
 
 
 # Measuring
 
 
 def installed_bytes(distributions: Sequence[str]) -> int:
-    """What they take on disk.
+    """Return the size on disk of distributions.
 
     Raises:
-        PackageNotFoundError: One is not there.
+        PackageNotFoundError: A distribution is not installed.
     """
     files = [Path(str(file.locate())) for name in distributions for file in distribution(name).files or ()]
     return sum(file.stat().st_size for file in files if file.is_file())
@@ -360,7 +359,7 @@ def replacing(engine: Engine, number: int, passage: str) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--queries", type=int, default=0, metavar="N", help="ask so many only, chosen by chance")
+    parser.add_argument("--queries", type=int, default=0, metavar="N", help="use only N random queries")
     wanted = parser.parse_args().queries
     queries, passages = corpus()
     asked = list(range(len(queries)))

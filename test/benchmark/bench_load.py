@@ -1,19 +1,18 @@
-"""Many runs at once against an endpoint that answers slowly, refuses and hangs.
+"""Run many workflows at once against an endpoint that answers slowly, returns errors and hangs.
 
-    python test/benchmark/bench_load.py              # 1,000 runs of 10 operators, all begun at once
-    python test/benchmark/bench_load.py --long       # 50,000 runs, a day's work in minutes
-    python test/benchmark/bench_load.py --client     # what a call of a model costs, beside openai's own client
+    python test/benchmark/bench_load.py              # 1,000 runs of 10 operators, all started at once
+    python test/benchmark/bench_load.py --long       # 50,000 runs, in minutes
+    python test/benchmark/bench_load.py --client     # the cost of a model call, compared with the openai client
 
-The endpoint is a real one on this machine, in a process of its own: it answers chat completions after
-`--seconds`, refuses one in a hundred with HTTP 500 or 503, and never answers another one in a hundred.
+The endpoint is a real one in its own process on this machine: it answers chat completions after `--seconds`, one in a
+hundred with HTTP 500 or 503, and does not answer another one in a hundred.
 The operators, the reasoner and the model client are the real ones, with a `Retry`, a `Timeout` and
 `Limits(concurrency=)`.
 
-The ideal is the time that the endpoint itself makes one wait: what each request takes, hangs until their
-time limit included, divided by the concurrency; and no less than the longest way through a run. It
-ends with status 1 where a run does not succeed, or something is left behind. Where the CPU seconds
-and those for which a processor was waited come near to the seconds measured, it is the processor that was
-measured: lower the concurrency, or wait until the machine is quiet.
+The ideal is the waiting time that the endpoint itself causes: the time of all requests, including hangs until their time
+limit, divided by the concurrency, but at least the longest path through a run. The exit status is 1 if a run does not
+succeed, or if something is left behind. If CPU seconds and seconds of waiting for a processor are close to the measured
+seconds, the processor was the limit: lower the concurrency, or wait until the machine is idle.
 """
 
 from __future__ import annotations
@@ -53,18 +52,18 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 SILENCE = 10.0
-"""The time limit of an attempt, in times that an answer takes; and no less than a second: a busy machine is late."""
+"""Time limit of an attempt, in multiples of the time of an answer, but at least a second, for a busy machine."""
 
 WARM_UP = 20
-"""Runs before anything is measured: what is imported, built and started once is then there."""
+"""Runs before the measurement, which import, build and start everything once."""
 
 CALLS, TURNS = 400, 7
-"""How many calls are measured together, and how often."""
+"""Number of calls of a measurement, and of measurements."""
 
 LEFT = ("tasks", "runs", "threads", "open files")
 
 SAMPLES = 50
-"""How often memory is looked at, over all runs."""
+"""Number of samples of the memory over all runs."""
 
 REPORT: Graph = {
     "question": [],
@@ -78,12 +77,12 @@ REPORT: Graph = {
     "review": ["draft"],
     "answer": ["draft", "review"],
 }
-"""A report from a question: branches that part and meet, and a chain at the end."""
+"""Workflow of a report: branches that join, and a chain at the end."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What is asked of it: so many runs of so many operators, so many runs and calls at once."""
+    """Size of the load: runs, operators per run, concurrent runs and calls."""
 
     runs: int
     operators: int
@@ -93,13 +92,13 @@ class Load:
 
     @property
     def silence(self) -> float:
-        """Seconds without a sign of life after which an attempt is given up."""
+        """Return the seconds without activity after which an attempt ends."""
         return max(1.0, SILENCE * self.endpoint.seconds)
 
 
 @dataclass
 class Memory:
-    """What the process holds, looked at again and again: runs ended, and MiB resident."""
+    """Samples of the memory: runs ended, and MiB resident."""
 
     samples: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
 
@@ -107,7 +106,7 @@ class Memory:
         self.samples.append((ended, resident()))
 
     def per_thousand(self, after: float) -> float:
-        """KiB that a thousand runs add, after that share of the runs: the slope of a straight line through the rest."""
+        """Return the KiB that a thousand runs add: the slope of a line through the samples after that share of the runs."""
         late = [sample for sample in self.samples if sample[0] >= after * self.samples[-1][0]]
         middle, level = (sum(each) / len(late) for each in zip(*late, strict=True))
         spread = sum((ended - middle) ** 2 for ended, _ in late)
@@ -116,7 +115,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Held:
-    """What a process holds while no event loop runs; objects are those of our own classes, by class."""
+    """Objects of a process while no event loop runs: those of Operad's classes, by class."""
 
     threads: int
     files: int
@@ -135,17 +134,17 @@ class Held:
 
 @dataclass
 class Course:
-    """How the runs went.
+    """Figures of all runs.
 
     Attributes:
-        outcomes: How often runs ended so.
-        retried: How many attempts were made again.
-        memory: What the process held meanwhile.
-        seconds: From the first run's beginning to the last one's end.
-        cpu: CPU seconds of the process meanwhile.
-        starved: Seconds in which it could have worked, and other processes had the processors.
-        tasks: Those left when all runs had ended.
-        live: Runs that the workflow still knew then.
+        outcomes: The number of runs by outcome.
+        retried: The number of retries.
+        memory: The samples of the memory.
+        seconds: Seconds from the start of the first run to the end of the last one.
+        cpu: CPU seconds of the process.
+        starved: Seconds in which the process was ready while other processes had the processors.
+        tasks: Tasks left after all runs.
+        live: Runs that the workflow still knew after all runs.
     """
 
     outcomes: Counter[str] = field(default_factory=Counter[str])
@@ -163,7 +162,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Measured:
-    """What came of a load; `left` is what is there that was not there before."""
+    """Result of a load; `left` counts what was not there before."""
 
     load: Load
     course: Course
@@ -177,7 +176,7 @@ class Measured:
 
     @property
     def ideal_here(self) -> float:
-        """The same with the time that the endpoint really took, which comes late on a busy machine."""
+        """Return the ideal with the time that the endpoint really took, which is more on a busy machine."""
         return self._ideal(self.served.taken)
 
     def _ideal(self, taken: float) -> float:
@@ -198,7 +197,7 @@ def workflow_of(graph: Graph, policy: Policy, heard: Any) -> BuiltinWorkflow:
 
 
 def graph_of(operators: int) -> Graph:
-    """The report, shortened; or one report after another, lengthened."""
+    """Return the report graph, cut or repeated to the number of operators."""
     whole: dict[str, Sequence[str]] = {}
     last: list[str] = []
     for number in range(-(-operators // len(REPORT))):
@@ -264,12 +263,12 @@ def since(before: Served, after: Served) -> Served:
 
 
 def waited_for_processors() -> float:
-    """Seconds in which this thread, that of the event loop, was ready and did not run."""
+    """Return the seconds in which the thread of the event loop was ready and did not run."""
     return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
 
 
 def resident() -> float:
-    """MiB of the process in memory."""
+    """Return the resident memory of the process in MiB."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
@@ -282,7 +281,7 @@ ASKED: Any = [{"role": "user", "content": "Report on the harbour. " * 20}]
 
 
 async def per_call(serving: Serving, concurrency: int) -> dict[str, list[float]]:
-    """CPU seconds of a call, in turns, by who makes it."""
+    """Measure the CPU seconds of a call by client, in turns."""
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
     direct = DefaultAsyncHttpxClient(trust_env=False)
@@ -308,7 +307,7 @@ async def per_call(serving: Serving, concurrency: int) -> dict[str, list[float]]
 
 
 async def by_openai(client: AsyncOpenAI) -> str:
-    """As its documentation shows it."""
+    """Call the openai client as its documentation shows it."""
     options: Any = {"stream": True, "stream_options": {"include_usage": True}}
     text = ""
     async with await client.chat.completions.create(model="load", messages=ASKED, **options) as stream:
@@ -387,37 +386,37 @@ def faults(measured: Measured) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--runs", type=int, help="1,000, or 50,000 with --long")
-    parser.add_argument("--operators", type=int, help="of a run: 10, or 2 with --long")
-    parser.add_argument("--at-once", type=int, help="runs: all, or 1,000 with --long")
-    parser.add_argument("--concurrency", type=int, help="calls of the model at once: 10, or 20 with --long")
-    parser.add_argument("--seconds", type=float, help="that an answer takes: 0.1, or 0.02 with --long")
+    parser.add_argument("--runs", type=int, help="runs: 1,000, or 50,000 with --long")
+    parser.add_argument("--operators", type=int, help="operators per run: 10, or 2 with --long")
+    parser.add_argument("--at-once", type=int, help="concurrent runs: all, or 1,000 with --long")
+    parser.add_argument("--concurrency", type=int, help="concurrent model calls: 10, or 20 with --long")
+    parser.add_argument("--seconds", type=float, help="seconds per answer: 0.1, or 0.02 with --long")
     parser.add_argument("--long", action="store_true", help="50,000 runs")
-    parser.add_argument("--client", action="store_true", help="what a call costs")
+    parser.add_argument("--client", action="store_true", help="measure the cost of a call")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the table between the marks of this file")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     logging.getLogger("operad").setLevel(logging.ERROR)
     console = Console(width=max(120, Console().width))
-    if asked.client:
+    if args.client:
         with serving(Endpoint(seconds=0.02, errors=0, hangs=0)) as served:
-            console.print(costs_table(asyncio.run(per_call(served, asked.concurrency or 20))))
+            console.print(costs_table(asyncio.run(per_call(served, args.concurrency or 20))))
         return
-    runs = asked.runs or (50_000 if asked.long else 1000)
+    runs = args.runs or (50_000 if args.long else 1000)
     load = Load(
         runs=runs,
-        operators=asked.operators or (2 if asked.long else 10),
-        at_once=asked.at_once or (min(runs, 1000) if asked.long else runs),
-        concurrency=asked.concurrency or (20 if asked.long else 10),
-        endpoint=Endpoint(seconds=asked.seconds or (0.02 if asked.long else 0.1)),
+        operators=args.operators or (2 if args.long else 10),
+        at_once=args.at_once or (min(runs, 1000) if args.long else runs),
+        concurrency=args.concurrency or (20 if args.long else 10),
+        endpoint=Endpoint(seconds=args.seconds or (0.02 if args.long else 0.1)),
     )
     with serving(load.endpoint) as served:
         measured = measure(load, served)
-    if asked.json:
-        asked.json.write_text(json.dumps(asdict(measured), indent=2) + "\n", encoding="utf-8")
+    if args.json:
+        args.json.write_text(json.dumps(asdict(measured), indent=2) + "\n", encoding="utf-8")
     console.print(table_of(measured))
-    if asked.page:
-        write_into(asked.page, markdown([table_of(measured)], "python test/benchmark/bench_load.py"), "load")
+    if args.page:
+        write_into(args.page, markdown([table_of(measured)], "python test/benchmark/bench_load.py"), "load")
     if found := list(faults(measured)):
         sys.exit("\n".join(found))
 

@@ -1,9 +1,9 @@
-"""Time and memory of a map per item, compared with a loop by hand.
+"""Measure time and memory of a map per item, compared with a hand-written loop.
 
     python test/benchmark/bench_map.py [--items 100000]
 
-Processor time in microseconds per item, each in a process of its own, the least of three turns. The loop starts a task for each item behind a
-semaphore and gathers the results. The maps run an operator that only returns a text: over a list, whose results are
+The table shows the processor time in microseconds per item, each in its own process, the minimum of three turns. The
+loop starts a task for each item behind a semaphore and gathers the results. The maps run an operator that only returns a text: over a list, whose results are
 kept, and over a generator, whose results are not.
 """
 
@@ -65,7 +65,7 @@ LOOPS = {"semaphore loop": loop, "map over a list": over_list, "map over a gener
 
 
 def measure(name: str, items: int) -> tuple[float, int]:
-    """Seconds of processor time, and KiB by which the process has grown at most."""
+    """Return the seconds of processor time, and the maximum growth of the process in KiB."""
     asyncio.run(LOOPS[name](100))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = process_time()
@@ -74,7 +74,7 @@ def measure(name: str, items: int) -> tuple[float, int]:
 
 
 def table_of(items: int, turns: int) -> Table:
-    """Measure in turns; the least counts, as other programs only add to it."""
+    """Measure in turns; the minimum counts, because other programs only add time."""
     least: dict[str, tuple[float, int]] = dict.fromkeys(LOOPS, (math.inf, 0))
     for _ in range(turns):
         for name in LOOPS:
@@ -93,13 +93,13 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the table between the marks of this file")
-    asked = parser.parse_args()
-    table = table_of(asked.items, asked.turns)
+    args = parser.parse_args()
+    table = table_of(args.items, args.turns)
     Console().print(table)
-    if asked.page:
+    if args.page:
         text = markdown([table], "python test/benchmark/bench_map.py")
-        worse = worsened(asked.page, text, "map", [*LOOPS])
-        write_into(asked.page, text, "map")
+        worse = worsened(args.page, text, "map", [*LOOPS])
+        write_into(args.page, text, "map")
         end(worse)
 
 

@@ -1,10 +1,10 @@
-"""What a typed node costs, and how near an iteration comes to its ideal.
+"""Measure the overhead of typed nodes, and of an iteration compared with its ideal.
 
     python test/benchmark/bench_nodes.py
 
-Microseconds a node, in chains of 100 of a type, each after a warm-up, the best of five runs; and as a ratio to
-a chain of 100 operators that do nothing, in the same run. Then an iteration over 1,000 items, ten at
-once, whose body waits 10 ms: its ideal is one second; a loop by hand is beside it.
+The first table shows microseconds per node in chains of 100 nodes of a type, the best of five runs after a warm-up, and
+the ratio to a chain of 100 operators that do nothing. The second is an iteration over 1,000 items, ten at once, whose
+body waits 10 ms: the ideal is one second. A hand-written loop is measured for comparison.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Wait(NodeOperator[NodeParams]):
 
 
 def chain_of(kind: str) -> Workflow:
-    """A chain of nodes of a type, between start and end."""
+    """Return a chain of nodes of a type, between start and end."""
     start = NodeSpec(
         "s", "start", {"variables": [["text", "string"], ["number", "number"], ["words", "array[string]"]]}
     )
@@ -83,7 +83,7 @@ def chain_of(kind: str) -> Workflow:
 
 
 def chain_of_nothing() -> Workflow:
-    """As many operators that do nothing."""
+    """Return a chain of operators that do nothing."""
     workflow = BuiltinWorkflow()
     operators = [Nothing(str(n)) for n in range(NODES)]
     for operator, before in zip(operators, [None, *operators], strict=False):
@@ -92,7 +92,7 @@ def chain_of_nothing() -> Workflow:
 
 
 def iteration() -> Workflow:
-    """An iteration whose body waits."""
+    """Return an iteration whose body waits."""
     nodes = (
         NodeSpec("s", "start", {"variables": [["words", "array[string]"]]}),
         NodeSpec(
@@ -110,7 +110,7 @@ def iteration() -> Workflow:
 
 
 async def seconds(workflow: Workflow, inputs: Mapping[str, Any]) -> float:
-    """The best of several runs."""
+    """Return the minimum seconds of several runs."""
     best = float("inf")
     for _ in range(RUNS + 1):
         began = perf_counter()
@@ -120,7 +120,7 @@ async def seconds(workflow: Workflow, inputs: Mapping[str, Any]) -> float:
 
 
 async def by_hand(turns: Iterator[int]) -> None:
-    """What a loop by hand does for the items: it waits."""
+    """Wait for each item in a hand-written loop."""
     for _ in turns:
         await asyncio.sleep(WAIT)
 

@@ -1,11 +1,11 @@
-"""How soon a search finds the best member of a family: by UCB1, by the best so far, and by lot.
+"""Measure how soon a search finds the best member of a family: by UCB1, by the best so far, and at random.
 
     python test/benchmark/bench_optimise.py                # the table
     python test/benchmark/bench_optimise.py --json FILE    # all figures
 
-The tree and the choice are the real ones; members, scores and proposals are those of `optimise_families.py`, whose
-best member is known. All choosers see the same proposals: the nth change of a node is drawn by the seed, the node's
-parts and n. In a round, up to three are drawn until one is new. No model is asked.
+The search tree and its choice are the real ones; members, scores and proposals are those of `optimise_families.py`,
+whose best member is known. All methods see the same proposals: the nth change of a node depends on the seed, the node's
+parts and n. In a round, up to three changes are drawn until one is new. No model is asked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def by_ucb1(exploration: float) -> Chooser:
 
 
 def by_the_best(tree: Tree, seed: int) -> int:
-    """The best score so far, of equal ones by lot."""
+    """Choose the node with the best score, at random among equal ones."""
     best = max(node.score for node in tree.nodes)
     return _lot(tree, seed).choice([number for number, node in enumerate(tree.nodes) if node.score == best])
 
@@ -60,7 +60,7 @@ CHOOSERS = {
 
 
 def found_after(family: Family, choose: Chooser, seed: int, rounds: int) -> int | None:
-    """In which round the best member was found; None if in none."""
+    """Return the round in which the best member was found, or None."""
     members, tree = [FIRST], Tree.of(family.score(FIRST))
     expanded: dict[int, int] = {}
     for done in range(1, rounds + 1):

@@ -1,11 +1,11 @@
-"""How the pass rate's verdicts agree with recorded ones, what its conversion rules rest on, and what soundness foretells.
+"""Compare the verdicts of the pass rate with recorded ones; print the counts behind its rules, and what soundness predicts.
 
     python test/benchmark/bench_pass.py [RUN.json…] [--dataset DIR] [--json] [--page FILE]
 
 Each run is a list of records of Chat2Workflow with ``fail_step``, and ``test1`` to ``test3`` where it was executed.
-Printed are Markdown tables: agreement per run; how often each rule finds a fault where the recorded program could and
-could not convert the workflow; test cases resolved, by what the static check says; and every disagreement with what
-the recorded judge said. Exit status 1 where fewer than 98.5% agree on steps 1 to 3.
+The output is Markdown tables: the agreement per run; how often each rule finds a fault in workflows that the recorded
+program could and could not convert; resolved test cases by the result of the static check; and all disagreements with the
+recorded judge. The exit status is 1 if less than 98.5% agree on steps 1 to 3.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from operad.runtime.values.errors import InvalidError
 AIM = 0.985
 DATA = Path(__file__).resolve().parents[3] / "shared/data/chat2workflow"
 _TOLD = 160
-"""Characters of what a judge said last that are shown."""
+"""Characters of the end of a judge's reason that are shown."""
 
 
 class Judged(NamedTuple):
@@ -39,12 +39,12 @@ class Judged(NamedTuple):
 
     @property
     def ours(self) -> str:
-        """The step that failed here; those that the record's judge is asked for are one, with having passed."""
+        """The step that failed here; step 4 and a pass count as one, because the recorded judge decides them."""
         return _without_model(self.verdict.fail_step)
 
     @property
     def recorded(self) -> str:
-        """The same of the record."""
+        """The step that failed in the record, in the same form."""
         return _without_model(self.record.fail_step)
 
 
@@ -76,7 +76,7 @@ def _agreement(judged: Sequence[Judged]) -> str:
 
 
 def _rules(judged: Sequence[Judged]) -> str:
-    """For each fault of a conversion: how often it is found where the recorded program failed, alone, and where not."""
+    """Return for each fault of a conversion how often it occurs where the recorded program failed, alone, and elsewhere."""
     failed, alone, passed = Counter[str](), Counter[str](), Counter[str]()
     total: Counter[bool] = Counter()
     for each in judged:
@@ -107,7 +107,7 @@ def _kinds(workflow: object) -> Iterator[str]:
 
 
 def _not_asked(judged: Sequence[Judged]) -> str:
-    """For each fault of the static check: workflows with it that were taken and that failed."""
+    """Return for each fault of the static check the numbers of workflows that were converted and that failed."""
     failed, passed = Counter[str](), Counter[str]()
     for each in judged:
         if each.record.fail_step != "1_1":
@@ -156,7 +156,7 @@ def _disagreements(judged: Sequence[Judged]) -> str:
 def main() -> int:
     """Print the tables, or the JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="*", type=Path, help="recorded runs; those of ../shared where none is named")
+    parser.add_argument("runs", nargs="*", type=Path, help="recorded runs; default: those of ../shared")
     parser.add_argument("--dataset", type=Path, default=DATA / "dataset")
     parser.add_argument("--json", action="store_true")
     parser.add_argument(

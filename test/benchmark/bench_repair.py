@@ -1,12 +1,12 @@
-"""What becomes of recorded responses by repair, without a model: raw, with the paper's four repairs, with all that need
-no instruction, and aligned to what the instruction states.
+"""Measure the effect of repair on recorded responses, without a model: raw, with the paper's four repairs, with all rules
+that need no instruction, and with all rules.
 
     python test/benchmark/bench_repair.py [--json] [--ablation] [RUN.json …]
 
-Of each column: how many pass, steps 1 to 4 of Chat2Workflow's Algorithm 1 (operad.evaluators.chat2workflow.judge), how
-many are sound, how many are both, and how many of the sound ones a dry run brings to their end. What passed before and
-does no longer is broken. The answer key is read by the judge, and by nothing that repairs. Exit status 1 where
-something is broken, or fewer pass than AIMS says.
+Each column shows how many responses pass steps 1 to 4 of Chat2Workflow's Algorithm 1
+(operad.evaluators.chat2workflow.judge), how many are sound, how many are both, and how many of the sound ones finish a dry
+run. A response that passed before the repair and fails after it is broken. Only the judge reads the answer key. The exit
+status is 1 if a response is broken, or if fewer pass than AIMS states.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from operad.flows.formats.chat2workflow import load
 from operad.flows.repair import ALIGNED, FORMAT, PAPER, read_contract, repair
 
 AIMS = {"passed": 0.72, "sound of the passed": 0.95, "ended of the sound": 0.98}
-"""Shares of the responses in the last column."""
+"""Minimum shares of the responses in the last column."""
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parents[2] / "shared/data/chat2workflow"
@@ -49,7 +49,7 @@ COLUMNS: Mapping[str, Collection[str] | None] = {
 
 
 class Said(NamedTuple):
-    """A recorded response: who wrote it, in which run, and what it answers."""
+    """Recorded response, with its model, run, task and round."""
 
     model: str
     run: str
@@ -58,19 +58,19 @@ class Said(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Run, task and round."""
+        """Return run, task and round as text."""
         return f"{self.run} {self.record.key}"
 
 
 class Outcome(NamedTuple):
-    """What came of a response in one column.
+    """Result of a response in one column.
 
     Attributes:
-        said: The response as it was recorded.
-        response: The response as it was judged.
-        rules: The rules that mended something.
-        verdict: What the judge said.
-        stopped: What stopped its dry run; empty where it ended; None where it is not sound, and not run.
+        said: The recorded response.
+        response: The response that was judged.
+        rules: The rules that repaired something.
+        verdict: The verdict of the judge.
+        stopped: The error of its dry run; empty if it finished; None if it is not sound, and was not run.
     """
 
     said: Said
@@ -81,12 +81,12 @@ class Outcome(NamedTuple):
 
 
 async def column(found: Sequence[Said], rules: Collection[str] | None, known: dict[str, str]) -> list[Outcome]:
-    """Every response, repaired with some rules, judged and run.
+    """Repair, judge and run every response.
 
     Args:
         found: The responses.
         rules: The rules; None for no repair.
-        known: What dry runs came to so far, by response.
+        known: The results of dry runs so far, by response.
     """
     outcomes: list[Outcome] = []
     for each in found:
@@ -103,7 +103,7 @@ async def column(found: Sequence[Said], rules: Collection[str] | None, known: di
 
 
 def mended(said: Said, rules: Collection[str] | None) -> tuple[Response, frozenset[str]]:
-    """A response after repair, and the rules that mended something."""
+    """Return a response after repair, and the rules that repaired something."""
     response = said.record.response
     if rules is None:
         return response, frozenset()
@@ -112,21 +112,21 @@ def mended(said: Said, rules: Collection[str] | None) -> tuple[Response, frozens
 
 
 async def what_stops(response: Response, subtask: Subtask) -> str:
-    """What stops a dry run with the inputs of the first test case; empty where it ends."""
+    """Return the error of a dry run with the inputs of the first test case; empty if it finishes."""
     case = {name: _named(value) for name, value in subtask.cases[0].inputs.items()}
     done = await dry_run(load(response.text), case)
     return done.skipped_reason or "; ".join(map(str, done.issues))
 
 
 def _named(value: Any) -> Any:
-    """A value of a test case; of files, what tells their kinds."""
+    """Return a value of a test case; for files, their types."""
     if isinstance(value, tuple):
         return [_named(each) for each in value]
     return {"value": value.name} if isinstance(value, CaseFile) else value
 
 
 def contracts(rounds: Iterable[tuple[Subtask, Sequence[str]]]) -> dict[str, int]:
-    """Of how many instructions the inputs that are read are those of the answer key, and of how many the outputs."""
+    """Return the numbers of instructions whose inputs and whose outputs are read as in the answer key."""
     counts = Counter({"instructions": 0, "inputs": 0, "outputs": 0})
     for key, texts in rounds:
         read = read_contract(texts)
@@ -137,7 +137,7 @@ def contracts(rounds: Iterable[tuple[Subtask, Sequence[str]]]) -> dict[str, int]
 
 
 def all_contracts(dataset: Dataset) -> dict[str, dict[str, int]]:
-    """Those of the instructions as they are, and of the ones that were said in other words."""
+    """Return these numbers for the original instructions, and for the paraphrased ones."""
     again: Mapping[str, str] = json.loads((HERE / "paraphrased.json").read_text(encoding="utf-8"))
     every = dataset.subtasks
     kept = [(each, each.instructions) for each in every.values()]
@@ -154,7 +154,7 @@ def all_contracts(dataset: Dataset) -> dict[str, dict[str, int]]:
 
 
 def ablation(full: Sequence[Outcome]) -> dict[str, dict[str, int]]:
-    """For each rule that mended something: how many responses it mended, and how many pass only with it."""
+    """Return for each rule that repaired something how many responses it repaired, and how many pass only with it."""
     result: dict[str, dict[str, int]] = {}
     for rule in sorted({name for each in full for name in each.rules}):
         touched = [each for each in full if rule in each.rules]
@@ -165,7 +165,7 @@ def ablation(full: Sequence[Outcome]) -> dict[str, dict[str, int]]:
 
 
 def figures(made: Sequence[Outcome]) -> dict[str, dict[str, int]]:
-    """How many there are, passed, are sound, are both, and ended, by model."""
+    """Return the numbers of responses, passed, sound, both, and finished, by model."""
     groups: dict[str, list[Outcome]] = {}
     for each in made:
         groups.setdefault(each.said.model, []).append(each)
@@ -183,7 +183,7 @@ def figures(made: Sequence[Outcome]) -> dict[str, dict[str, int]]:
 
 
 def shares(aligned: Mapping[str, int]) -> dict[str, float]:
-    """The shares that there are aims for."""
+    """Return the shares that have an aim."""
     return {
         "passed": aligned["passed"] / max(aligned["responses"], 1),
         "sound of the passed": aligned["both"] / max(aligned["passed"], 1),
@@ -192,7 +192,7 @@ def shares(aligned: Mapping[str, int]) -> dict[str, float]:
 
 
 async def measured(found: Sequence[Said], dataset: Dataset, *, by_rule: bool) -> dict[str, Any]:
-    """All figures."""
+    """Return all figures."""
     known: dict[str, str] = {}
     columns = {name: await column(found, rules, known) for name, rules in COLUMNS.items()}
     raw, aligned = columns["raw"], columns["aligned"]
@@ -252,10 +252,12 @@ def _table(result: Mapping[str, Any]) -> Iterator[str]:
 def main() -> int:
     """Print the tables, or the JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="*", type=Path, help="recorded runs; those of ../shared where none is named")
+    parser.add_argument("runs", nargs="*", type=Path, help="recorded runs; default: those of ../shared")
     parser.add_argument("--data", type=Path, default=DATA, help="the folder with the benchmark's dataset/")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--ablation", action="store_true", help="say of each rule what only it mends; takes a while")
+    parser.add_argument(
+        "--ablation", action="store_true", help="show for each rule how many responses only it repairs; takes a while"
+    )
     options = parser.parse_args()
     runs = options.runs or sorted([*options.data.glob("may/*.json"), *options.data.glob("apr/*.json")])
     if not runs:

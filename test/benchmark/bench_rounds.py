@@ -1,18 +1,17 @@
-"""What a lesson costs until the work is right: blame and a partial re-run, beside running all of it again.
+"""Measure the cost until SUCCESS of blame and a partial re-run, compared with running everything again.
 
-    make bench                                          # this, after the engines
+    make bench                                          # this, among others
     python test/benchmark/bench_rounds.py --json FILE   # all figures
-    python test/benchmark/bench_rounds.py --pages       # and writes those that README and docs name
+    python test/benchmark/bench_rounds.py --pages       # write the figures in README and docs
 
-One operator makes a mistake until it has heard so many lessons, and all after it pass the mistake
-on. An evaluator sees it in the end. Ours names who made it; the one beside it names nobody, so that
-the whole workflow runs again, as Chat2Graph does. The operators and the evaluator are the real
-ones; only the model is played. Words of a prompt and of its answer count as tokens: the job comes
-with 200 words that all read, and an answer has some 40. To tell who made the mistake, our evaluator
-reads what every operator said; where that saves no execution, ours is the dearer way.
+One operator makes a mistake until it has received a number of lessons, and its successors pass the mistake on. The
+evaluator at the end blames the operator; in the comparison it blames none, so that the whole workflow runs again, as in
+Chat2Graph. Operators and evaluator are real, and the model is scripted. Words of prompts and answers count as tokens: the
+job has 200 words, which all operators read, and an answer has about 40. To find the operator at fault, the evaluator reads
+the output of every operator; if blame saves no execution, it therefore costs more.
 
-The executions are compared with what they should be: the blamed operator and all that depends on it
-in every round, the rest once. It ends with status 1 where they differ.
+The executions are compared with the expected ones: in every round, the blamed operator and all that depend on it; the
+others once. The exit status is 1 if they differ.
 """
 
 from __future__ import annotations
@@ -50,20 +49,20 @@ SHAPES: Mapping[str, tuple[Graph, Mapping[str, str]]] = {
     "fan 50": (fan(50), {"head": "source", "middle": "25", "tail": "join"}),
     "layered 10x5": (layered(10, 5), {"head": "input", "middle": "5_2", "tail": "tail"}),
 }
-"""Each graph, and who makes the mistake."""
+"""Graphs, each with the operators that make the mistake."""
 
 
 class Played:
-    """A reasoner that plays all parts, and charges for the words read and written.
+    """Scripted reasoner of all operators, which counts the words read and written as tokens.
 
     Args:
         culprit: The operator that makes the mistake.
-        lessons: How many lessons it needs.
-        blames: Whether the evaluator says who it was. If not, it is not shown who did what, and
-            nobody is shown their earlier answers: these are ours, and Chat2Graph does without.
+        lessons: The number of lessons that it needs.
+        blames: Whether the evaluator blames the operator. If not, the evaluator is not shown the operators, and no operator
+            is shown its earlier answer, because Chat2Graph has neither.
 
     Attributes:
-        executions: How often each operator ran.
+        executions: The number of executions by operator.
     """
 
     def __init__(self, culprit: str, lessons: int, *, blames: bool) -> None:
@@ -104,7 +103,7 @@ class Played:
 
 @dataclass(frozen=True)
 class Cost:
-    """What it took until SUCCESS: the executions and tokens of operators, and the tokens with the evaluator's."""
+    """Cost until SUCCESS: executions and tokens of operators, and tokens including the evaluator's."""
 
     executions: int
     operator_tokens: int
@@ -113,7 +112,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Measured:
-    """One mistake, mended in both ways; `aims` are the executions that each should take."""
+    """Costs of one mistake with both methods; `aims` are the expected executions."""
 
     shape: str
     operators: int
@@ -147,7 +146,7 @@ async def measure(graph: Graph, reasoner: Played, lessons: int) -> Cost:
 
 
 def following(graph: Graph, node: str) -> set[str]:
-    """The node and all that depends on it."""
+    """Return the node and all nodes that depend on it."""
     found = {node}
     while more := {after for after, before in graph.items() if found & set(before)} - found:
         found |= more
@@ -173,7 +172,12 @@ async def measure_all() -> Sequence[Measured]:
 
 
 def table_of(all_measured: Sequence[Measured]) -> Table:
-    table = Table("graph", "mistake at", "lessons", title="Until SUCCESS: blame and a partial re-run, beside all again")
+    table = Table(
+        "graph",
+        "mistake at",
+        "lessons",
+        title="Until SUCCESS: blame and a partial re-run, compared with running everything again",
+    )
     for column in ("executions", "aim", "all again", "ratio"):
         table.add_column(column, justify="right")
     for column in ("operators' tokens", "all again", "ratio", "all tokens", "all again", "ratio"):
@@ -200,7 +204,7 @@ def beside(ours: int, whole: int) -> tuple[str, str, str]:
 
 
 def figures_of(all_measured: Sequence[Measured]) -> Mapping[str, str]:
-    """Of ten operators in a chain, one lesson: the figures that README and docs name."""
+    """Return the figures in README and docs: ten operators in a chain, one lesson."""
     chains = {each.place: each for each in all_measured if each.shape == "chain 10" and each.lessons == 1}
     late, first = chains["tail"], chains["head"]
     spent = late.ours.tokens / late.all_again.tokens
@@ -221,13 +225,13 @@ def wrong(all_measured: Sequence[Measured]) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
-    parser.add_argument("--pages", action="store_true", help="write the figures that README and docs name")
-    asked = parser.parse_args()
+    parser.add_argument("--pages", action="store_true", help="write the figures in README and docs")
+    args = parser.parse_args()
     all_measured = asyncio.run(measure_all())
-    if asked.json:
+    if args.json:
         figures = [asdict(each) for each in all_measured]
-        asked.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    if asked.pages:
+        args.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    if args.pages:
         write_figures(figures_of(all_measured))
     console = Console(width=max(160, Console().width))
     console.print(table_of(all_measured))

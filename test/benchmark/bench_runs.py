@@ -1,9 +1,9 @@
 # ruff: noqa: S608 - the statements are our own
-"""What kept runs cost once there are many: bytes a run, listing them, deleting them, and how long writers wait meanwhile.
+"""Measure a database with many runs: bytes per run, listing, deletion, and how long writers wait meanwhile.
 
     python test/benchmark/bench_runs.py --runs 100000 --delete 7800 --pages
 
-One run of six operators is kept, and its rows are copied. Commands are timed as a shell would see them.
+One run of six operators is stored, and its rows are copied. Commands are timed as from a shell.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OPERAD = (sys.executable, "-c", "from operad.cli.entry import main; main()")
 
 
 def timed(name: str, path: Path, *arguments: str) -> float:
-    """Run a command; print its seconds and the memory that it took at most, and return its seconds of CPU."""
+    """Run a command, print its seconds and its maximum memory, and return its CPU seconds."""
     began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     environment = {**os.environ, "OPERAD_DB": str(path)}
     done = subprocess.run([*OPERAD, "runs", *arguments], env=environment, capture_output=True, text=True, check=False)
@@ -43,7 +43,7 @@ def timed(name: str, path: Path, *arguments: str) -> float:
 
 
 class Writer:
-    """Writes into the file again and again, and knows how long that took at most."""
+    """Thread that writes to the file repeatedly and records the longest time."""
 
     def __init__(self, path: Path) -> None:
         self.worst = 0.0
@@ -74,7 +74,7 @@ def size(path: Path) -> int:
 
 
 def queries(path: Path) -> dict[str, float]:
-    """Time what a list asks of the database, in this process; the milliseconds of each."""
+    """Time the queries of a list in this process; return the milliseconds of each."""
     from operad.runtime.durable import Ledger
 
     found: dict[str, float] = {}
@@ -98,18 +98,18 @@ def _seconds(ask: object) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--runs", type=int, default=100_000)
-    parser.add_argument("--delete", type=int, default=7_800, help="how many of the oldest to delete")
-    parser.add_argument("--pages", action="store_true", help="write the figures that docs/durable.md names")
-    asked = parser.parse_args()
+    parser.add_argument("--delete", type=int, default=7_800, help="the number of runs to delete, the oldest first")
+    parser.add_argument("--pages", action="store_true", help="write the figures in docs/durable.md")
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "runs.sqlite"
         kept_before.execute(path, "finished")
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         empty = size(path)
-        kept_before.fill(path, asked.runs)
-        each = (size(path) - empty) / asked.runs
-        print(f"{asked.runs:,} runs of 6 operators: {each:,.0f} bytes a run")
+        kept_before.fill(path, args.runs)
+        each = (size(path) - empty) / args.runs
+        print(f"{args.runs:,} runs of 6 operators: {each:,.0f} bytes a run")
         timed("operad runs list", path, "list")
         timed("operad runs --help, for comparison", path, "--help")
         took = queries(path)
@@ -117,19 +117,19 @@ def main() -> None:
         with closing(sqlite3.connect(path)) as connection, connection:  # the oldest are old
             connection.execute(
                 "UPDATE operad_runs SET updated = 0 WHERE run_id IN "
-                f"(SELECT run_id FROM operad_runs WHERE run_id <> 'finished' ORDER BY created LIMIT {asked.delete})"
+                f"(SELECT run_id FROM operad_runs WHERE run_id <> 'finished' ORDER BY created LIMIT {args.delete})"
             )
         with Writer(path) as writer:
-            cpu = timed(f"deleting {asked.delete:,} runs", path, "delete", "--older-than", "9999d")
+            cpu = timed(f"deleting {args.delete:,} runs", path, "delete", "--older-than", "9999d")
         print(f"  another's {writer.writes} writes took {1000 * writer.worst:.0f} ms at most")
         print(f"  the file: {before:,} bytes before, {size(path):,} after")
-        if asked.pages:
+        if args.pages:
             write_figures(
                 {
                     "runs.bytes": f"{each / 1000:,.0f} kB",
                     "runs.query": f"{took['50 runs']:.0f} ms",
-                    "runs.deleted": f"{asked.delete:,} of {asked.runs:,}",
-                    "runs.cpu": f"{1000 * cpu / asked.delete:.1f} s",
+                    "runs.deleted": f"{args.delete:,} of {args.runs:,}",
+                    "runs.cpu": f"{1000 * cpu / args.delete:.1f} s",
                     "runs.delay": f"{writer.worst:.2f} s",
                     "runs.freed": f"{(before - size(path)) / 1e6:.0f} MB",
                     "runs.measured": f"{date.today():%d %B %Y}, {machine().rstrip('.')}",

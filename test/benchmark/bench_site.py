@@ -1,9 +1,9 @@
-"""The weight of the documentation's pages, and when their first text is painted, in Chromium.
+"""Measure the size of the documentation's pages, and the time to their first paint, in Chromium.
 
     make docs && python test/benchmark/bench_site.py
 
-The site is served by this process, compressed as servers do it, and each page is opened in a new context without a cache,
-five times; the median counts. It ends with status 1 where a page asks another host.
+This process serves the site with compression. Each page is opened five times in a new context without a cache; the median
+counts. The exit status is 1 if a page sends a request to another host.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TIMES = 5
 
 
 class Site(SimpleHTTPRequestHandler):
-    """Files, compressed where they are text."""
+    """Server of files, which compresses text."""
 
     def log_message(self, format: str, *args: object) -> None: ...
 
@@ -51,11 +51,11 @@ class Site(SimpleHTTPRequestHandler):
 
 
 def measure(browser: Browser, base: str, page: str) -> tuple[float, int, list[str]]:
-    """The milliseconds to the first contentful paint, the bytes over the wire, and the requests to other hosts."""
+    """Return the milliseconds to the first contentful paint, the bytes transferred, and the requests to other hosts."""
     context = browser.new_context()
     tab = context.new_page()
-    asked: list[str] = []
-    tab.on("request", lambda request: asked.append(request.url))
+    requests: list[str] = []
+    tab.on("request", lambda request: requests.append(request.url))
     tab.goto(f"{base}/{page}", wait_until="networkidle")
     painted: float = tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
     weight: int = tab.evaluate(
@@ -63,20 +63,20 @@ def measure(browser: Browser, base: str, page: str) -> tuple[float, int, list[st
         ".reduce((sum, each) => sum + each.encodedBodySize, 0)"
     )
     context.close()
-    return painted, weight, [url for url in asked if not url.startswith((base, "data:", "blob:"))]
+    return painted, weight, [url for url in requests if not url.startswith((base, "data:", "blob:"))]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--site", type=Path, default=ROOT / "build/docs", help="the built site")
-    asked = parser.parse_args()
-    if not (asked.site / "index.html").is_file():
-        sys.exit(f"{asked.site} holds no site; make docs builds it")
+    args = parser.parse_args()
+    if not (args.site / "index.html").is_file():
+        sys.exit(f"{args.site} holds no site; make docs builds it")
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Site, directory=str(asked.site)))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Site, directory=str(args.site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     base = f"http://127.0.0.1:{server.server_port}"
-    table = Table("page", "first paint, ms", "weight, kB", title="Pages of the documentation, without a cache")
+    table = Table("page", "first paint, ms", "size, kB", title="Pages of the documentation, without a cache")
     elsewhere: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])

@@ -1,11 +1,11 @@
-"""How long the command and the imports take to start, beside the imports of other frameworks.
+"""Measure the start-up of the command and of imports, compared with other frameworks.
 
-    make bench                                          # this, after the engines
+    make bench                                          # this, among others
     python test/benchmark/bench_startup.py --times 21 --page docs/performance.md
 
-Each row is a whole process, from its start to its end; `operad run` ends where its first operator begins. The rows take
-turns, so that a busy moment meets all of them. The least time is what a quiet machine takes. The engine of
-`operad run` is AWEL, for which DB-GPT is imported, or the built-in one.
+Each row is a process, from its start to its end; `operad run` ends when its first operator starts. The rows take turns, so
+that other load affects all of them alike. The minimum is the time of an idle machine. The engine of `operad run` is AWEL,
+which imports DB-GPT, or the built-in one.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ OTHERS = ("langgraph.graph", "pydantic_ai", "prefect")
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="Measure how long the command and the imports take to start.")
-    parser.add_argument("--times", type=int, default=11, help="How often each is started.")
+    parser.add_argument("--times", type=int, default=11, help="the number of starts of each")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the table between the marks of this file")
-    asked = parser.parse_args()
-    times: int = asked.times
+    args = parser.parse_args()
+    times: int = args.times
     there = [name for name in OTHERS if find_spec(name.partition(".")[0])]
     rows = {**ROWS, **{f"import {name}": [sys.executable, "-c", f"import {name}"] for name in there}}
     with tempfile.TemporaryDirectory() as folder:
@@ -78,12 +78,12 @@ def main() -> None:
         if name not in there:
             table.add_row(f"import {name}", "not installed", "", "")
     Console().print(table)
-    if asked.page:
-        write_into(asked.page, markdown([table], "python test/benchmark/bench_startup.py"), "startup")
+    if args.page:
+        write_into(args.page, markdown([table], "python test/benchmark/bench_startup.py"), "startup")
 
 
 def _started(command: Sequence[str], folder: str) -> tuple[float, float]:
-    """Seconds and CPU seconds of a process."""
+    """Return the seconds and CPU seconds of a process."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # what is compiled
     begun = time.perf_counter()
     process = subprocess.Popen(

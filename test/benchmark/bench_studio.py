@@ -1,11 +1,11 @@
-"""What the studio takes: operations a second through the check, the page's size, time to the canvas, frames a second.
+"""Measure the studio: operations per second, size of the page, time to the canvas, frames per second.
 
     python test/benchmark/bench_studio.py
 
-Operations are `set` on workflows of 12, 100 and 300 nodes, as the browser sends them: done, written to the file, kept in
-the history, checked, and answered with the whole document; in this process and over HTTP. The page is loaded in headless
-Chromium: from the begin of the navigation until the first node is visible, the best of three loads. Then a canvas of 300
-nodes is dragged by mouse for two seconds.
+Operations are `set` on workflows of 12, 100 and 300 nodes, as the browser sends them: applied, written to the file,
+stored in the history, checked, and answered with the whole document; in this process and over HTTP. The page is loaded
+in headless Chromium: from the start of the navigation until the first node is visible, the best of three loads. Then a
+canvas of 300 nodes is dragged by mouse for two seconds.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ FRAMES = """
 
 
 def flow(nodes: int) -> NodeGraph:
-    """A workflow of so many nodes: rows of five, each of which reads one of the row before."""
+    """Return a workflow of rows of five nodes, each of which reads one node of the row before."""
     specs = [NodeSpec("1", "start", {"variables": [["topic", "string"]]})]
     edges: list[Edge] = []
     for number in range(2, nodes):
@@ -75,12 +75,12 @@ def flow(nodes: int) -> NodeGraph:
 
 
 def operation(number: int) -> dict[str, Any]:
-    """A change of a prompt."""
+    """Return a change of a prompt."""
     return {"op": "set", "node": "3", "path": "system", "value": f"You write on harbours, {number}."}
 
 
 def per_second(work: Callable[[int], object], seconds: float = 2.0) -> tuple[float, float]:
-    """How often work is done in a second, after a warm-up; and how many milliseconds of a processor it takes."""
+    """Return how often a function runs per second after a warm-up, and its milliseconds of processor time."""
     for number in range(3):
         work(number)
     count, begin, used = 3, perf_counter(), process_time()
@@ -91,7 +91,7 @@ def per_second(work: Callable[[int], object], seconds: float = 2.0) -> tuple[flo
 
 
 def of_operations(folder: Path, histories: Path) -> None:
-    """Print operations a second."""
+    """Print operations per second."""
     for nodes in SIZES:
         name = f"flow{nodes}.yaml"
         (folder / name).write_bytes(OPERAD.dump(flow(nodes)))
@@ -119,7 +119,7 @@ def of_operations(folder: Path, histories: Path) -> None:
 
 
 def post(url: str, path: str, said: Mapping[str, Any]) -> Any:
-    """The answer to a request."""
+    """Return the answer to a request."""
     data = json.dumps(said).encode()
     request = urllib.request.Request(f"{url}data/{path}", data, {"content-type": "application/json"})  # noqa: S310
     with OPENER.open(request) as answer:
@@ -127,7 +127,7 @@ def post(url: str, path: str, said: Mapping[str, Any]) -> Any:
 
 
 def of_bundle() -> None:
-    """Print the compressed size of what is loaded at first, and of all."""
+    """Print the compressed size of the files loaded first, and of all files."""
     html = (BUNDLE / "index.html").read_text(encoding="utf-8")
     named = re.findall(r'(?:src|href)="\./(assets/[^"]+)"', html)
     first = sum(len(gzip.compress((BUNDLE / name).read_bytes(), 9)) for name in named)
@@ -138,7 +138,7 @@ def of_bundle() -> None:
 
 
 def of_browser(folder: Path, histories: Path, chromium: str) -> None:
-    """Print the time to the first canvas, and frames a second."""
+    """Print the time to the first canvas, and frames per second."""
     from playwright.sync_api import sync_playwright
 
     with PageServer(Studio(Folder(folder), histories)) as server, sync_playwright() as playwright:
@@ -163,7 +163,7 @@ def of_browser(folder: Path, histories: Path, chromium: str) -> None:
 
 
 def dragged(tab: Any) -> float:
-    """Frames a second while the canvas is dragged by mouse."""
+    """Return the frames per second while the canvas is dragged by mouse."""
     tab.wait_for_timeout(1_000)
     tab.evaluate(FRAMES)
     tab.mouse.move(700, 820)
@@ -178,12 +178,12 @@ def dragged(tab: Any) -> float:
 
 
 def aimed(bound: str, aim: float | None, unit: str = "") -> str:
-    """An aim, beside a figure; nothing where there is none."""
+    """Return the aim of a figure as text, or an empty text."""
     return "" if aim is None else f"; aim: {bound} {aim}{unit}"
 
 
 def shown(seconds: Sequence[float]) -> str:
-    """Times in the order in which they were measured."""
+    """Return the times as text, in the order in which they were measured."""
     return ", ".join(f"{each:.2f}" for each in seconds)
 
 

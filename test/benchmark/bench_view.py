@@ -1,6 +1,6 @@
-"""What the page's server holds in memory, and how soon a browser has something to show.
+"""Measure the memory of the run page's server, and the time until a browser shows the run.
 
-Runs of a workflow in layers of ten are kept as files of events; `operad view` shows each, in a process of its own.
+Runs of a workflow in layers of ten operators are stored as event files; `operad view` shows each, in its own process.
 
 python test/benchmark/bench_view.py
 """
@@ -34,7 +34,7 @@ OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @dataclass(frozen=True)
 class Shown:
-    """How it is shown: seconds until the page answers with its first picture and with the whole, and MiB."""
+    """Figures of a file: seconds until the page sends its first picture and the whole run, and MiB."""
 
     first: float
     whole: float
@@ -43,7 +43,7 @@ class Shown:
 
 
 def run_of(operators: int) -> list[Event]:
-    """The events of a real run of so many operators, with a scripted model."""
+    """Return the events of a real run of so many operators, with a scripted model."""
     happened: list[Event] = []
     workflow = BuiltinWorkflow(name="layers", listeners=[happened.append])
     before: list[Operator] = []
@@ -61,7 +61,7 @@ def run_of(operators: int) -> list[Event]:
 
 
 def streamed(happened: Sequence[Event], total: int) -> Iterator[Event]:
-    """The same, with as many tokens in it as make so many events."""
+    """Return these events with additional tokens, up to a number of events."""
     asked = sum(isinstance(event, events.ModelAsked) for event in happened)
     each, more = divmod(total - len(happened), asked)
     for event in happened:

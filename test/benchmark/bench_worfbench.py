@@ -1,10 +1,10 @@
-"""How long WorFEval takes for the gold workflows of WorFBench, and what they score.
+"""Measure time and scores of WorFEval on the gold workflows of WorFBench.
 
     python test/benchmark/bench_worfbench.py
     python test/benchmark/bench_worfbench.py --data ../shared/data/worfbench --similarity exact
 
-First each workflow against a copy with mistakes, made by chance, but the same ones each time: nodes dropped, doubled,
-reworded and moved, edges dropped and added. Then each against itself. Sentences are embedded before the clock starts.
+Each workflow is first compared with a copy with mistakes, chosen by a fixed seed: nodes dropped, doubled, reworded and
+moved, edges dropped and added. Then it is compared with itself. Sentences are embedded before the measurement.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DATA = Path(__file__).parents[3] / "shared" / "data" / "worfbench"
 
 
 def gold_workflows(folder: Path) -> dict[str, list[str]]:
-    """The texts of the gold workflows by data set."""
+    """Return the texts of the gold workflows by data set."""
     return {
         file.stem: [item["conversations"][-1]["content"] for item in json.loads(file.read_text())]
         for file in sorted(folder.glob("*.json"))
@@ -39,7 +39,7 @@ def gold_workflows(folder: Path) -> dict[str, list[str]]:
 
 
 def with_mistakes(graph: NodeGraph, rng: random.Random) -> NodeGraph:
-    """A copy with one to four mistakes, numbered anew."""
+    """Return a renumbered copy with one to four mistakes."""
     tasks = [node for node in graph.nodes if node.type == "task"]
     edges = {(edge.source, edge.target) for edge in graph.edges}
     for mistake in rng.choices(("drop", "double", "reword", "move", "cut", "join"), k=rng.randint(1, 4)):

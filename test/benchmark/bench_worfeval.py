@@ -1,11 +1,11 @@
-"""What the exact algorithms under WorFEval cost: matching, node chain and common subgraph, on one core.
+"""Measure the exact algorithms of WorFEval on one core: matching, node chain and common subgraph.
 
     python test/benchmark/bench_worfeval.py [--seconds 3]
 
-Random acyclic graphs, listed in a topological order, with so many labels; the prediction is the gold graph after some
-of its edges were dropped and as many drawn anew, its nodes numbered anew. Nodes may stand for each other whose labels
-are equal. Prints for each case the milliseconds, the size found, and whether it is proven to be the largest; "yes" also
-where a bound shows it without a search. SciPy and OR-tools are imported before. Seeds are fixed.
+The gold graphs are random acyclic graphs in topological order, with a number of labels. The prediction is the gold graph
+with some edges replaced by random ones, and its nodes renumbered. Nodes with equal labels match. The table shows for each
+case the milliseconds, the size found, and whether it is proven to be the largest, by a search or a bound. SciPy and
+OR-tools are imported before. Seeds are fixed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Edges = set[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Case:
-    """A gold workflow and a prediction, as the algorithms take them."""
+    """Gold workflow and prediction, in the form of the algorithms."""
 
     name: str
     size: int
@@ -36,7 +36,7 @@ class Case:
 
     @staticmethod
     def drawn(name: str, size: int, *, labels: int | None, degree: float, changed: float) -> Case:
-        """Labels None: each node has its own. `degree` edges a node, of which the share `changed` are drawn anew."""
+        """Return a random case: `labels` None gives each node its own; `degree` is the number of edges per node, of which the share `changed` is replaced."""
         draw = Random(f"{name} {size} {labels} {degree} {changed}")  # noqa: S311
         gold = edges(draw, size, round(degree * size))
         kept = {edge for edge in sorted(gold) if draw.random() >= changed}
@@ -56,7 +56,7 @@ class Case:
 
 
 def edges(draw: Random, size: int, count: int) -> Edges:
-    """So many edges, each from a node to a later one."""
+    """Return random edges, each from a node to a later one."""
     found: Edges = set()
     while len(found) < min(count, size * (size - 1) // 2):
         start, end = sorted(draw.sample(range(size), 2))
@@ -65,7 +65,7 @@ def edges(draw: Random, size: int, count: int) -> Edges:
 
 
 def row(name: str, run: Callable[[], Alignment]) -> None:
-    """Run it and print what came of it."""
+    """Run a case and print the result."""
     start = perf_counter()
     found = run()
     took = (perf_counter() - start) * 1000
@@ -73,7 +73,7 @@ def row(name: str, run: Callable[[], Alignment]) -> None:
 
 
 def subgraphs(seconds: float) -> None:
-    """The graph score."""
+    """Measure the graph score."""
     cases = [
         Case.drawn("its own label each, 10% of edges changed", 100, labels=None, degree=1.5, changed=0.1),
         Case.drawn("its own label each, 30% of edges changed", 100, labels=None, degree=1.5, changed=0.3),
@@ -103,7 +103,7 @@ def subgraphs(seconds: float) -> None:
 
 
 def chains(seconds: float) -> None:
-    """The node chain."""
+    """Measure the node chain."""
     cases = [
         Case.drawn("its own label each", 100, labels=None, degree=1.5, changed=0),
         Case.drawn("50 labels", 100, labels=50, degree=1.5, changed=0),
@@ -120,7 +120,7 @@ def chains(seconds: float) -> None:
 
 
 def matchings() -> None:
-    """All pairs of the matchings of the highest weight; "proven" says whether all are listed."""
+    """Measure the matchings of the highest weight; "proven" means that all are listed."""
     np = import_module("numpy")
     draw = np.random.default_rng(0)
     for size in (100, 1000, 5000):
@@ -137,7 +137,7 @@ def matchings() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=3, help="that a search may take (default 3)")
+    parser.add_argument("--seconds", type=float, default=3, help="time limit of a search (default 3)")
     seconds = parser.parse_args().seconds
     for module in ("scipy.optimize", "scipy.sparse.csgraph", "ortools.sat.python.cp_model"):
         import_module(module)

@@ -1,11 +1,11 @@
-"""Workflows, written as Dify files, in Dify's own engine (graphon) and in ours: the same outputs, the same nodes?
+"""Compare outputs and executed nodes of Dify files in Dify's own engine (graphon) and in Operad.
 
     make conformance
     python test/benchmark/conformance.py --dify-python .venv-dify/bin/python ../shared/data/chat2workflow/*/*.json
 
-Runs workflows of this file, and of the recorded Chat2Workflow responses given those that need no files, no tools and
-no web. Models say back what they are told in both engines; code runs in our sandbox in both, so that what is
-compared is what the engines make of it. Prints a table; exit status 1 on any difference.
+Runs the workflows in this file, and those of the given Chat2Workflow responses that need no files, tools or web. In both
+engines, models repeat their prompt and code runs in Operad's sandbox, so that only the engines differ. Prints a table; the
+exit status is 1 on any difference.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ PICKS = (0, 1)
 
 @dataclass(frozen=True)
 class Run:
-    """What an engine made of a workflow.
+    """Result of a workflow in an engine.
 
     Attributes:
         outputs: The outputs of its end nodes.
-        ran: How often each node ran, by our ids.
-        error: What ended it.
+        ran: The number of executions of each node, by Operad's ids.
+        error: The error that ended the run.
     """
 
     outputs: Mapping[str, Any] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Sample:
-    """A workflow and what it is given."""
+    """Workflow with its inputs."""
 
     graph: NodeGraph
     inputs: Mapping[str, Any]
@@ -72,7 +72,7 @@ class Sample:
 
 
 class _Sandbox(BaseHTTPRequestHandler):
-    """Runs code for the other process."""
+    """Server that runs code for the other process."""
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -92,7 +92,7 @@ class _Sandbox(BaseHTTPRequestHandler):
 
 @contextmanager
 def sandbox() -> Iterator[str]:
-    """The address of a sandbox for code."""
+    """Yield the address of a sandbox for code."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Sandbox)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -121,12 +121,12 @@ def _value(name: str, schema: Mapping[str, Any]) -> Any:
 
 
 def counted(graph: NodeGraph) -> set[str]:
-    """The nodes whose runs are counted: not those that begin what runs inside another, of which Dify tells nothing."""
+    """Return the nodes whose executions are counted: all but the starts of containers, which Dify does not report."""
     return {spec.id for spec in graph.nodes if not spec.type.endswith("-start")}
 
 
 async def run_here(sample: Sample) -> Run:
-    """Run it in our engine."""
+    """Run a workflow in Operad."""
 
     def answer(task: Any) -> str:
         if not task.output_schema:
@@ -158,7 +158,7 @@ async def run_here(sample: Sample) -> Run:
 
 
 def run_there(samples: Sequence[Sample], python: str) -> list[Run]:
-    """Run them in Dify's engine."""
+    """Run workflows in Dify's engine."""
     with sandbox() as address:
         process = subprocess.Popen(
             [python, str(RUNNER), address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -181,7 +181,7 @@ def run_there(samples: Sequence[Sample], python: str) -> list[Run]:
 
 
 def difference(here: Run, there: Run) -> str:
-    """In what two runs differ; empty where in nothing."""
+    """Return the difference of two runs; empty if there is none."""
     if bool(here.error) is not bool(there.error):
         return f"ours: {here.error[:300] or 'ends'}; theirs: {there.error[:300] or 'ends'}"
     if here.error:
@@ -192,7 +192,7 @@ def difference(here: Run, there: Run) -> str:
 
 
 def _plain(outputs: Mapping[str, Any]) -> Any:
-    """Outputs as JSON, without those that are nothing, and without the empty ``files`` of their answers."""
+    """Return outputs as JSON, without empty ones and without the empty ``files`` of Dify's answers."""
     there = {key: value for key, value in outputs.items() if value is not None}
     if "answer" in there:
         there.pop("files", None)
@@ -209,7 +209,7 @@ def _shown(outputs: Mapping[str, Any]) -> str:
 def _graph(
     title: str, inputs: Sequence[tuple[str, str]], nodes: Sequence[NodeSpec], edges: str, **outputs: list[str]
 ) -> NodeGraph:
-    """A workflow from 1, its start, to 9, its end, along edges ``1>2 2.1>3``."""
+    """Return a workflow from its start 1 to its end 9 with edges ``1>2 2.1>3``."""
     start = NodeSpec("1", "start", {"variables": [list(each) for each in inputs]})
     end = [NodeSpec("9", "end", {"outputs": [[key, value] for key, value in outputs.items()]})] if outputs else []
     made: list[Edge] = []
@@ -293,7 +293,7 @@ ITEM = {"item": ["item", "5"], "index": ["index", "5"]}
 
 
 def own() -> list[Sample]:
-    """Workflows of this file."""
+    """Return the workflows of this file."""
     samples = [
         Sample(
             _graph(
@@ -578,7 +578,7 @@ def own() -> list[Sample]:
 
 
 def recorded(paths: Sequence[Path]) -> list[Sample]:
-    """The recorded workflows that are sound and need nothing outside."""
+    """Return the recorded workflows that are sound and need no services."""
     samples: list[Sample] = []
     for path in paths:
         for record in json.loads(path.read_text(encoding="utf-8")):

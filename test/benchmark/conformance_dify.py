@@ -1,10 +1,11 @@
-"""Dify files of our own (`dify_cases.py`) in Dify's own engine and in ours: the same outputs, and the same nodes?
+"""Compare outputs and executed nodes of the files of `dify_cases.py` in Dify's own engine and in Operad.
 
     python test/benchmark/conformance_dify.py --dify-python .venv-dify/bin/python [--write] [NAME …]
 
-Runs the files as they are; those that Dify's server changes before its engine gets them, as it changes them. Models say back what they are told, message for message; code runs in our sandbox in both;
-requests go to a server of this process. Prints a line per file; exit status 1 on any difference. With --write, the
-files and what came of them are written to test/unit/data/dify_cases, where the tests find them.
+Runs the files unchanged, except those that Dify's server changes before its engine gets them: these run as the server
+changes them. In both engines, models repeat their messages, code runs in Operad's sandbox, and requests go to a server of
+this process. Prints a line per file; the exit status is 1 on any difference. With --write, the files and their results are
+written to test/unit/data/dify_cases, where the tests find them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ DATA = Path(__file__).parents[1] / "unit" / "data" / "dify_cases"
 
 
 def run_there(cases: Sequence[Case], texts: Sequence[bytes], python: str, base: str) -> list[Run]:
-    """Run them in Dify's engine."""
+    """Run the files in Dify's engine."""
     with sandbox() as address:
         process = subprocess.Popen(
             [python, str(RUNNER), address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -65,9 +66,9 @@ def run_there(cases: Sequence[Case], texts: Sequence[bytes], python: str, base: 
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="the beginnings of names of files; none for all")
+    parser.add_argument("names", nargs="*", help="the beginnings of file names; default: all files")
     parser.add_argument("--dify-python", default=".venv-dify/bin/python", help="a Python with graphon")
-    parser.add_argument("--write", action="store_true", help="write the files and what came of them")
+    parser.add_argument("--write", action="store_true", help="write the files and their results")
     options = parser.parse_args()
     chosen = [each for each in cases() if not options.names or each.name.startswith(tuple(options.names))]
     texts = [yaml.safe_dump(each.file, allow_unicode=True, sort_keys=True, width=110).encode() for each in chosen]

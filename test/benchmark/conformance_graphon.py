@@ -1,9 +1,8 @@
 # pyright: reportMissingImports=false
-"""Runs Dify files in Dify's own engine: a process of its own, in an environment of its own, that `conformance.py` starts.
+"""Run Dify files in Dify's own engine, in a process and an environment that `conformance.py` starts.
 
 Reads a line of JSON per run, ``{"file", "inputs", "pick", "turns", "roles"}``, and writes one, ``{"outputs", "ran",
-"error"}``. Models are scripted as there; code goes back to this machine's sandbox, at the address that is the first
-argument.
+"error"}``. Models are scripted as in `conformance.py`; code is sent to its sandbox, whose address is the first argument.
 """
 
 import json
@@ -30,7 +29,7 @@ from jinja2 import ChainableUndefined, Environment
 
 PICK = {"number": 0}
 RUN = {"turns": (), "roles": False, "failed": {}}
-"""The run at hand: the conversation before it, whether models say who said what, and how often which prompt failed."""
+"""State of the current run: the conversation before it, whether models repeat roles, and failures by prompt."""
 
 VALUES = {
     "string": lambda name: f"<{name}>",
@@ -44,7 +43,7 @@ VALUES = {
 
 
 class History:
-    """The conversation before a run."""
+    """Conversation before a run."""
 
     def get_history_prompt_messages(self, max_token_limit=2000, message_limit=None):
         kinds = {"user": UserPromptMessage, "assistant": AssistantPromptMessage}
@@ -53,14 +52,14 @@ class History:
 
 
 class Jinja:
-    """The templates of Dify's sandbox."""
+    """Templates as in Dify's sandbox."""
 
     def render_template(self, template, variables):
         return Environment(undefined=ChainableUndefined).from_string(template).render(**variables)  # noqa: S701
 
 
 class Scripted:
-    """A model that says back what it is told."""
+    """Model that repeats its prompt."""
 
     stop = None
     provider = model_name = "scripted"
@@ -123,7 +122,7 @@ class Scripted:
 
 
 class Sandbox:
-    """Runs code in the sandbox of `conformance.py`."""
+    """Client of the sandbox of `conformance.py`."""
 
     def execute(self, *, language, code, inputs):
         inputs = {name: getattr(value, "to_object", lambda value=value: value)() for name, value in inputs.items()}
@@ -140,7 +139,7 @@ class Sandbox:
 
 
 def plausible(schema):
-    """A value of a schema, as in `conformance.py`."""
+    """Return a value that fits a schema, as in `conformance.py`."""
     if "enum" in schema:
         return schema["enum"][0]
     match schema.get("type"):
@@ -157,7 +156,7 @@ def plausible(schema):
 
 
 def roles(said):
-    """Who says what, the system first: here its messages are one, at the top."""
+    """Return messages with their roles; the system messages are joined into one, the first."""
     system = "\n\n".join(text for role, text in said if role == "system")
     rest = [f"{role}: {text}" for role, text in said if role != "system"]
     return "\n".join([f"system: {system}", *rest] if system and rest else rest or [f"user: {system}"])

@@ -1,10 +1,10 @@
-"""Are our spans what Arize Phoenix understands? Phoenix itself says: a process of its own, asked for what it has received.
+"""Check that Arize Phoenix understands Operad's spans: query a real server for the spans that it received.
 
     make conformance
     python test/benchmark/conformance_phoenix.py --phoenix .venv-phoenix/bin/phoenix
 
 `operad run FILE --trace http://127.0.0.1:PORT` runs a workflow with a scripted model, once to its end, in two rounds and
-with a tool, and once into an error. Prints what Phoenix has of it; exit status 1 where anything is missing or wrong.
+with a tool, and once into an error. Prints the spans in Phoenix; the exit status is 1 if anything is missing or wrong.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def free_port() -> int:
 
 @contextmanager
 def phoenix(program: Path, folder: Path) -> Iterator[str]:
-    """Phoenix on this machine, keeping all that it keeps in a folder, and telling nobody else; its address."""
+    """Run Phoenix on this machine with its data in a folder and without telemetry; yield its address."""
     port = free_port()
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("PHOENIX_", "OTEL_", "PYTHON"))},
@@ -136,7 +136,7 @@ def phoenix(program: Path, folder: Path) -> Iterator[str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End it with all that it has started."""
+    """End a process and its children."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:
             os.killpg(process.pid, number)
@@ -155,7 +155,7 @@ def _is_up(address: str) -> bool:
 
 
 def received(address: str, run_id: str, count: int) -> list[dict[str, Any]]:
-    """What Phoenix has of a run, once it is that many spans."""
+    """Wait for a number of spans of a run in Phoenix, and return them."""
     end = time.monotonic() + ARRIVED
     path = f"/v1/projects/default/spans?limit=1000&trace_id={trace_id_of(run_id):032x}"
     while True:
@@ -172,7 +172,7 @@ def received(address: str, run_id: str, count: int) -> list[dict[str, Any]]:
 
 
 def run(folder: Path, address: str, run_id: str, script: Sequence[Any]) -> tuple[int, str]:
-    """Run the workflow as a user does: exit status, and the model's name."""
+    """Run the workflow from the command line; return the exit status and the name of the model."""
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "OPERAD_", "OTEL_"))},
         "PYTHONPATH": os.pathsep.join([str(folder), *sys.path]),
@@ -194,7 +194,7 @@ def run(folder: Path, address: str, run_id: str, script: Sequence[Any]) -> tuple
 
 
 def drawn(spans: Sequence[Mapping[str, Any]]) -> str:
-    """The spans as a tree: kind, status, and the name, below the one around it."""
+    """Yield the spans as an indented tree with kind, status and name."""
     inside: dict[str | None, list[Mapping[str, Any]]] = {}
     for span in spans:
         inside.setdefault(span["parent_id"], []).append(span)
@@ -208,7 +208,7 @@ def drawn(spans: Sequence[Mapping[str, Any]]) -> str:
 
 
 def checks(good: list[dict[str, Any]], bad: list[dict[str, Any]], model: str) -> Iterator[tuple[str, object, object]]:
-    """What is compared: its name, what is wanted, what Phoenix has."""
+    """Yield the checks: name, expected value, value in Phoenix."""
     yield "tree of the run that succeeded", TREE.strip().replace("MODEL", model), drawn(good)
     yield "tree of the run that failed", FAILED.strip().replace("MODEL", model), drawn(bad)
     root = next(span for span in good if span["parent_id"] is None)["attributes"]
@@ -234,7 +234,7 @@ def checks(good: list[dict[str, Any]], bad: list[dict[str, Any]], model: str) ->
 
 
 def _below(prefix: str, said: Mapping[str, Any]) -> dict[str, Any]:
-    """What Phoenix has made of JSON in an attribute."""
+    """Return the value that Phoenix made of JSON in an attribute."""
     return {name.removeprefix(prefix): value for name, value in said.items() if name.startswith(prefix)}
 
 
@@ -244,9 +244,9 @@ def _last_role(said: Mapping[str, Any]) -> object:
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    asked.add_argument("--phoenix", type=Path, default=Path(".venv-phoenix/bin/phoenix"))
-    program = asked.parse_args().phoenix
+    args = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    args.add_argument("--phoenix", type=Path, default=Path(".venv-phoenix/bin/phoenix"))
+    program = args.parse_args().phoenix
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "writer.yaml").write_text(FILE)

@@ -3,9 +3,9 @@
     python test/benchmark/count_calls.py            # the totals, and the files with most calls
     python test/benchmark/count_calls.py --each     # every call, indented, in order
 
-The run has two operators and two rounds: the evaluator finds fault with the first one. Recorded answers take the
-place of a model's. Calls of the standard library and of other packages are not counted; a call counts as a move where the nearest
-caller in Operad is in another file.
+The run has two operators and two rounds: the evaluator rejects the first round. Recorded answers replace a model. Calls of
+the standard library and of other packages are not counted. A call counts as a move if its nearest caller in Operad is in
+another file.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ ANSWERS = ("one", "two", json.dumps(VERDICTS[0]), "one more", "two more", json.d
 
 
 class Recorded(Reasoner):
-    """A reasoner that gives recorded answers, in turn."""
+    """Reasoner that returns recorded answers in order."""
 
     def __init__(self) -> None:
         self._answers = iter(ANSWERS)
 
     async def infer(self, task: Task) -> str:
-        """Give the next one."""
+        """Return the next answer."""
         return next(self._answers)
 
 
 class Calls:
-    """The calls of functions in Operad's own files, as `sys.setprofile` tells them.
+    """Profiler that records the calls of functions in Operad's files.
 
     Attributes:
-        each: Per call how deep it is, the file, the function, and whether its caller is in another file.
+        each: Depth, file and function of each call, and whether its caller is in another file.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Calls:
         self._resumed: set[FrameType] = set()
 
     def __call__(self, frame: FrameType, event: str, arg: object) -> None:
-        """Note a call; a coroutine or generator that goes on is no new one."""
+        """Record a call; resuming a coroutine or generator is not a call."""
         if event != "call" or frame in self._resumed or not (file := own_file(frame)):
             return
         if frame.f_code.co_flags & GENERATORS:  # entered once more whenever it goes on
@@ -80,19 +80,19 @@ class Calls:
 
 @cache
 def own(filename: str) -> str:
-    """A file's path from the top of the repository, where it is one of Operad's; else nothing."""
+    """Return a file's path in the repository, or an empty text if it is not one of Operad's."""
     path = Path(filename).resolve()
     inside = path.relative_to(ROOT) if path.is_relative_to(ROOT) else Path()
     return str(inside) if inside.parts[:1] and inside.parts[0] in LAYERS else ""
 
 
 def own_file(frame: FrameType) -> str:
-    """The same, of the file that a frame is in."""
+    """Return the path of a frame's file in the repository, or an empty text."""
     return own(frame.f_code.co_filename)
 
 
 def counted() -> Calls:
-    """The calls of one run, after one that is not counted."""
+    """Return the calls of one run, after a first one that is not counted."""
     first, second = Operator("Say it.", id="first"), Operator("Say it again.", id="second")
     workflow = BuiltinWorkflow(first >> second, max_rounds=2, evaluator=Evaluator("It is said."))
     calls = Calls()
@@ -113,10 +113,10 @@ def counted() -> Calls:
 def main() -> None:
     """Print them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--each", action="store_true", help="every call, in order")
-    asked = parser.parse_args()
+    parser.add_argument("--each", action="store_true", help="print every call, in order")
+    args = parser.parse_args()
     calls = counted()
-    if asked.each:
+    if args.each:
         for depth, file, function, moved in calls.each:
             print(f"{'  ' * depth}{function}  {file if moved else ''}")
     moves = sum(moved for *_, moved in calls.each)

@@ -1,4 +1,4 @@
-"""Workflows of our own in Dify's format, one or more for each feature; `conformance_dify.py` runs them in both engines."""
+"""Test workflows in Dify's format, at least one for each feature; `conformance_dify.py` runs them in both engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workflows of our own in Dify's format: answers and failures."""
+"""Test workflows in Dify's format: answers and failures."""
 
 from __future__ import annotations
 

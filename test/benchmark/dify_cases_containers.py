@@ -1,4 +1,4 @@
-"""Workflows of our own in Dify's format: iterations and loops."""
+"""Test workflows in Dify's format: iterations and loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workflows of our own in Dify's format: models."""
+"""Test workflows in Dify's format: models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workflows of our own in Dify's format: requests."""
+"""Test workflows in Dify's format: requests."""
 
 from __future__ import annotations
 

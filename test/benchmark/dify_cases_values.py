@@ -1,4 +1,4 @@
-"""Workflows of our own in Dify's format: variables, aggregators, lists and conditions."""
+"""Test workflows in Dify's format: variables, aggregators, lists and conditions."""
 
 from __future__ import annotations
 

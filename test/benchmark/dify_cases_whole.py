@@ -1,4 +1,4 @@
-"""Workflows of our own in Dify's format: whole files, apps, and what is not done as at home."""
+"""Test workflows in Dify's format: whole files, apps, and features that run differently in Operad."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dify files from compact declarations: what every file has around what one is about is filled in here."""
+"""Build Dify files from compact declarations, by adding the parts that all files have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLUGIN = "langgenius/tongyi:0.1.13@10cbfe85"
 
 @dataclass(frozen=True)
 class Case:
-    """A Dify file and what it is run with.
+    """Dify file with the arguments of its run.
 
     Attributes:
         name: The name of the file.
@@ -22,12 +22,12 @@ class Case:
         inputs: The inputs of its start node; `sys.query` and the like by these names.
         turns: The conversation before, oldest turn first, as (role, text).
         pick: The number of the class that classifiers choose.
-        differs: What runs differently here, where that is known and said by `operad check`; empty for nothing.
-        refused: What `operad check` says of a file that cannot run here; empty for one that can.
+        differs: The known difference that `operad check` reports; empty for none.
+        refused: The issues that `operad check` reports for a file that cannot run; empty for one that can.
         alone: Reason for which Dify's engine, as it is installed from PyPI, cannot run the file as it is; empty if it can.
-        as_given: The file as Dify's server hands it to its engine, which runs this one instead; empty if none.
-        given_inputs: And the inputs that the server fills in.
-        expects: The outputs, where the engine cannot tell.
+        as_given: The file as Dify's server passes it to its engine, which runs it instead; empty if unchanged.
+        given_inputs: The inputs that the server adds.
+        expects: The expected outputs, if the engine cannot run the file.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Case:
 
     @property
     def is_proved(self) -> bool:
-        """True if Dify's engine says what comes of it."""
+        """True if Dify's engine runs the file."""
         return not (self.refused or self.differs) and (not self.alone or bool(self.as_given))
 
     @property
@@ -121,7 +121,7 @@ def template(node_id: str, text: str, parent: str = "", /, **variables: str) -> 
 
 
 def code(node_id: str, body: str, outputs: Mapping[str, str], parent: str = "", /, **variables: Any) -> Fields:
-    """A code node whose function has this body; what is no ``name="node.variable"`` is data of the node."""
+    """A code node whose function has this body; other keywords than ``name="node.variable"`` are data of the node."""
     own = ("error_strategy", "default_value", "retry_config")
     more = {name: value for name, value in variables.items() if name in own}
     given = {name: value for name, value in variables.items() if name not in more}

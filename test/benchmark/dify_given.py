@@ -1,4 +1,4 @@
-"""What several workflows of `dify_cases.py` have in common."""
+"""Common parts of several workflows of `dify_cases.py`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The engines measured: each function makes a graph of naps ready, and returns what runs it once.
+"""Engines to measure: each function prepares a graph of naps and returns a function that runs it once.
 
-The field is imported where it is used: the line of an engine that is not installed says so, and the
-rest is measured. Each is used as its documentation shows; whatever it builds or compiles, it does here.
+Other frameworks are imported when used, so that a missing one is reported and the others are measured. Each is used as its
+documentation shows, and builds or compiles the graph here.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def ours_with_events(kind: type[Workflow], graph: Graph, naps: Naps) -> Go:
 
 
 def by_waiting(graph: Graph, naps: Naps) -> Go:
-    """Wait for the first of all running tasks."""
+    """Run the graph by waiting for the first of all running tasks."""
 
     async def go() -> None:
         said: dict[str, WorkflowMessage] = {}
@@ -73,7 +73,7 @@ def by_waiting(graph: Graph, naps: Naps) -> Go:
 
 
 def by_queue(graph: Graph, naps: Naps) -> Go:
-    """Each task reports to a queue."""
+    """Run the graph with tasks that report to a queue."""
 
     async def go() -> None:
         said: dict[str, WorkflowMessage] = {}
@@ -99,7 +99,7 @@ def by_queue(graph: Graph, naps: Naps) -> Go:
 
 
 def in_awel(graph: Graph, naps: Naps) -> Go:
-    """AWEL's operators under AWEL's runner: maps, joins where there are several parents."""
+    """Build AWEL operators for AWEL's runner: maps, and joins for several parents."""
     awel = import_awel()
     runner = awel.DefaultWorkflowRunner()
     with awel.DAG("bench"):
@@ -122,7 +122,7 @@ def import_awel() -> Any:
 
 
 def in_langgraph(graph: Graph, naps: Naps) -> Go:
-    """A state of all messages with a reducer; an edge from several nodes waits for them all."""
+    """Build a state of all messages with a reducer; an edge from several nodes waits for all of them."""
     langgraph = import_module("langgraph.graph")
 
     class State(TypedDict):
@@ -141,10 +141,10 @@ def in_langgraph(graph: Graph, naps: Naps) -> Go:
 
 
 def in_pydantic_graph(graph: Graph, naps: Naps) -> Go:
-    """Steps, with a broadcast after each, and a join before each that has several parents.
+    """Build steps with a broadcast after each, and a join before each step with several parents.
 
-    Its joins bring together what one fork has parted. In other graphs a join may open early, depending
-    on which node is done first; a run in which that happens is no figure.
+    Joins of pydantic-graph belong to one fork. In other graphs a join may open early, depending on which node finishes
+    first; such a run is not counted.
     """
     pydantic_graph = import_module("pydantic_graph")
     builder = pydantic_graph.GraphBuilder()
@@ -170,10 +170,10 @@ def in_pydantic_graph(graph: Graph, naps: Naps) -> Go:
 
 
 def in_llama_index(graph: Graph, naps: Naps) -> Go:
-    """One step for all nodes, and an event for each node that is ready.
+    """Build one step for all nodes, and send an event for each node that is ready.
 
-    A step per node that collects its parents' events is what short flows are written as; at a hundred
-    nodes it costs five times as much.
+    Short flows are usually written as one step per node, which collects the events of its parents; with a hundred nodes,
+    that costs five times as much.
     """
     workflows, events = import_module("workflows"), import_module("workflows.events")
     children: dict[str, list[str]] = {name: [] for name in graph}
@@ -208,7 +208,7 @@ def in_llama_index(graph: Graph, naps: Naps) -> Go:
 
 
 def in_haystack(graph: Graph, naps: Naps) -> Go:
-    """A component per node, with an input for each node before it."""
+    """Build a component per node, with an input for each predecessor."""
     haystack = import_module("haystack")
 
     @haystack.component
@@ -240,7 +240,7 @@ def last(graph: Graph) -> str:
 
 
 STDLIB = ("graphlib, waiting", "graphlib, queue")
-"""Two honest loops; the faster counts."""
+"""Two hand-written loops, of which the faster counts."""
 
 OURS: Mapping[str, Engine] = {
     "BuiltinWorkflow": partial(ours, BuiltinWorkflow),

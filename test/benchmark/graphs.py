@@ -1,4 +1,4 @@
-"""The graphs that every engine runs, as the ids of the nodes before each node, and what a node does."""
+"""Graphs that every engine runs, as predecessors by node, and the work of a node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fan(size: int) -> Graph:
 
 
 def layered(layers: int, width: int, parents: int = 3, seed: int = 0) -> Graph:
-    """An input, layers of nodes with parents drawn from the layer above, and a tail after all that is left."""
+    """Return an input, layers of nodes with random parents in the layer above, and a tail after all nodes without successors."""
     chance = random.Random(seed)  # noqa: S311
     before: dict[str, Sequence[str]] = {"input": []}
     last = ["input"]
@@ -38,7 +38,7 @@ def layered(layers: int, width: int, parents: int = 3, seed: int = 0) -> Graph:
 
 
 class Nap:
-    """An operator that does nothing, or sleeps so many seconds; 0 suspends it for one turn of the event loop."""
+    """Operator that does nothing, or sleeps some seconds; 0 suspends it for one turn of the event loop."""
 
     def __init__(self, op_id: str) -> None:
         self._id = op_id
@@ -68,14 +68,14 @@ Naps = Mapping[str, Nap]
 
 
 class WrongRunError(Exception):
-    """An engine did not do what it was given to do, and is not measured."""
+    """An engine ran a graph wrongly, and is not measured."""
 
 
 def check_runs(runs: int, graph: Graph, naps: Naps) -> None:
-    """Every node ran so many times, the last time with the messages of the nodes before it.
+    """Check that every node ran a number of times, the last time with the messages of its predecessors.
 
     Raises:
-        WrongRunError: Not so.
+        WrongRunError: A node did not.
     """
     for node, before in graph.items():
         nap = naps[node]

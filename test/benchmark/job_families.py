@@ -1,8 +1,8 @@
-"""Jobs as people write them: families that share a pitfall, and jobs that belong to no family.
+"""Jobs as people write them: families that share a pitfall, and jobs of no family.
 
-How words weigh in `operad.runtime.knowledge.similarity`, and the threshold of `operad.runtime.knowledge.insights`, were chosen by looking at
-the first of these; the second were written when that was done. ``python test/benchmark/bench_insights.py --similarity``
-shows both.
+The weights of `operad.runtime.knowledge.similarity` and the threshold of `operad.runtime.knowledge.insights` were chosen
+on the first families; the families in `UNSEEN` were written afterwards. ``python test/benchmark/bench_insights.py
+--similarity`` shows both.
 """
 
 from __future__ import annotations
@@ -123,4 +123,4 @@ UNSEEN: dict[str, list[str]] = {
         "From this nginx log: how many requests per minute did the checkout get on Friday?",
     ],
 }
-"""Written after everything was settled."""
+"""Families that were written after all parameters were chosen."""

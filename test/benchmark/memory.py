@@ -1,4 +1,4 @@
-"""Whether runs leave anything behind: what a process holds before and after thousands of them.
+"""Measure the growth of a process over thousands of runs.
 
 A third of the runs succeed, a third fail, a third are cancelled half-way.
 """
@@ -25,7 +25,7 @@ WARM_UP, RUNS = 1000, 5000
 
 @dataclass(frozen=True)
 class Growth:
-    """What `RUNS` runs have added: objects that the garbage collector knows, bytes allocated, KiB resident."""
+    """Growth over `RUNS` runs: objects of the garbage collector, bytes allocated, KiB resident."""
 
     objects: int
     allocated: int
@@ -33,7 +33,7 @@ class Growth:
 
 
 class Moody(Nap):
-    """Works, fails or waits for ever."""
+    """Operator that works, fails or waits forever."""
 
     mood = 0
 

@@ -1,7 +1,7 @@
-"""Families of workflows whose best member is known: what a member scores is a function of its parts.
+"""Families of workflows whose best member is known, because the score of a member is a function of its parts.
 
-A member is the set of its parts: hints in an instruction, an operator that checks, bad advice. A proposer draws changes
-by seed, good and bad ones.
+A member is a set of parts: hints in an instruction, an operator that checks, bad advice. A proposer draws good and bad
+changes by a seed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ BEST: Member = frozenset((*HINTS, CHECK))
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Members and what they score.
+    """Family of workflows.
 
     Attributes:
-        score: A member's score, from 0 to 1.
-        parts: What a proposer may add, a part as often as it is likely.
+        score: Returns the score of a member, from 0 to 1.
+        parts: The parts that a proposer may add, repeated by their probability.
     """
 
     score: Callable[[Member], float]
@@ -33,17 +33,17 @@ class Family:
 
 
 def _hill(member: Member) -> float:
-    """Each part helps a little."""
+    """Return a score to which each part adds a little."""
     return 0.1 + 0.13 * len(member & set(HINTS)) + 0.25 * (CHECK in member) - 0.15 * len(member & set(BAD))
 
 
 def _trap(member: Member) -> float:
-    """A shortcut helps at once, and with it nothing else does."""
+    """Return a score in which a shortcut helps at once and makes all other parts useless."""
     return 0.55 - 0.15 * len(member & set(BAD)) if SHORTCUT in member else _hill(member)
 
 
 def _valley(member: Member) -> float:
-    """The check does harm until the hints are there."""
+    """Return a score in which the check does harm without the hints."""
     return _hill(member) - (0.4 if CHECK in member and len(member & set(HINTS)) < len(HINTS) else 0)
 
 
@@ -59,7 +59,7 @@ FAMILIES: Mapping[str, Family] = {
 
 
 def changed(member: Member, family: Family, lot: random.Random) -> Member:
-    """A member with one more part, or, one time in five, one fewer; a shortcut once taken stays."""
+    """Return a member with one more part, or, one time in five, one part fewer; a shortcut is never removed."""
     there = sorted(member - {SHORTCUT})
     missing = [part for part in family.parts if part not in member]
     if there and (not missing or lot.random() < 0.2):

@@ -1,4 +1,4 @@
-"""Figures as Markdown, put where a page has marks for them.
+"""Write figures as Markdown between the marks of a page.
 
 Tables stand between ``<!-- bench NAME -->`` and ``<!-- /bench NAME -->``; single figures of sentences between
 ``<!-- figure NAME -->`` and ``<!-- /figure -->``, in the READMEs and in any page of docs.
@@ -18,12 +18,12 @@ from rich.text import Text
 
 
 def machine() -> str:
-    """What was measured on."""
+    """Return a description of the machine."""
     return f"Python {platform.python_version()}, {platform.system()}, {os.cpu_count()} cores."
 
 
 def markdown(tables: Iterable[Table], command: str) -> str:
-    """Tables of the terminal as Markdown, with the command that printed them, the day, how busy the machine was, and which it is."""
+    """Return tables as Markdown, with the command that printed them, the date, the load average and the machine."""
     parts: list[str] = []
     for table in tables:
         heads = [Text.from_markup(str(column.header)).plain for column in table.columns]
@@ -36,7 +36,7 @@ def markdown(tables: Iterable[Table], command: str) -> str:
 
 
 def write_into(page: Path, text: str, name: str = "") -> None:
-    """Put a text between the marks of that name.
+    """Write a text between the marks of a name.
 
     Raises:
         SystemExit: The page has no such marks.
@@ -50,17 +50,17 @@ def write_into(page: Path, text: str, name: str = "") -> None:
 
 
 WORSE = 1.2
-"""Ratio of a new ratio to that on the page from which it is worse."""
+"""A new ratio counts as worse if it is higher than that on the page by this factor."""
 
 
 def worsened(page: Path, text: str, name: str, ours: Collection[str]) -> list[str]:
-    """Return the ratios of our rows that are higher by a fifth than those on the page now.
+    """Return the ratios of Operad that are higher by a fifth than those on the page.
 
     Args:
         page: The page, before the text is written into it.
         text: The new tables.
         name: The name of the marks.
-        ours: First cells of the rows that count.
+        ours: First cells of the rows to compare.
     """
     _, _, below = page.read_text(encoding="utf-8").partition(f"<!-- bench {name} -->")
     was, now = (_ratios(each, ours) for each in (below.partition(f"<!-- /bench {name} -->")[0], text))
@@ -72,17 +72,17 @@ def worsened(page: Path, text: str, name: str, ours: Collection[str]) -> list[st
 
 
 def end(worse: Sequence[str]) -> None:
-    """End with status 1 where something is worse.
+    """End with status 1 if a ratio is worse.
 
     Raises:
-        SystemExit: It is.
+        SystemExit: A ratio is worse.
     """
     if worse:
-        raise SystemExit("\n".join([f"worse by more than {WORSE - 1:.0%} than the page said:", *worse]))
+        raise SystemExit("\n".join([f"worse than on the page by more than {WORSE - 1:.0%}:", *worse]))
 
 
 def _ratios(text: str, ours: Collection[str]) -> dict[tuple[str, str, str], float]:
-    """The ratios in tables, as in ``(1.52x)``, by title, row and column."""
+    """Return the ratios in tables, as in ``(1.52x)``, by title, row and column."""
     found: dict[tuple[str, str, str], float] = {}
     title, heads = "", list[str]()
     for line in text.splitlines():
@@ -99,10 +99,10 @@ def _ratios(text: str, ours: Collection[str]) -> dict[tuple[str, str, str], floa
 
 
 def write_figures(figures: Mapping[str, str], root: Path = Path(__file__).parents[2]) -> None:
-    """Write each figure wherever a README or a page of docs has its marks.
+    """Write each figure between its marks in the READMEs and the pages of docs.
 
     Raises:
-        SystemExit: A figure stands nowhere.
+        SystemExit: A figure has no marks.
     """
     missing = set(figures)
     marked = re.compile(r"(<!-- figure ([\w.]+) -->).*?(<!-- /figure -->)")

@@ -1,11 +1,11 @@
-"""Recorded Chat2Workflow responses that passed, resolved on their test cases: how often ours end as they did when recorded.
+"""Run recorded Chat2Workflow responses that passed on their test cases, and compare the results with the recorded ones.
 
     python test/benchmark/resolve_recorded.py [RUN.json…] [--own-only] [--json]
 
-Models answer what fits the schema that they are asked for, as in a dry run, and the judge always says yes, so
-that what is compared is the execution and the files, steps 2.1 and 2.2. Files of test cases are small generated ones of
-the same kind; with --own-only, test cases that need files are left out. A record says that a case came through these
-steps where it was resolved, or where a judge gave a reason.
+Models answer with values that fit their schema, as in a dry run, and the judge accepts everything, so that only execution
+and files, steps 2.1 and 2.2, are compared. Files of test cases are replaced by small generated files of the same types;
+with --own-only, test cases that need files are left out. In a record, a case passed these steps if it was resolved, or if
+a judge gave a reason.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from operad.runtime.values.errors import InvalidError
 
 DATA = Path(__file__).resolve().parents[3] / "shared/data/chat2workflow"
 LONGEST_RUN = 60.0
-"""Seconds that a workflow may take."""
+"""Time limit of a workflow in seconds."""
 
 YES = json.dumps({"reason": "It is not looked at.", "resolved": True})
 
 
 async def make_files(data: Dataset, folder: Path) -> Path:
-    """A folder with a small file for each that the test cases name."""
+    """Return a folder with a small file for each file of the test cases."""
     folder.mkdir()
     made: dict[str, bytes] = {}
     for subtask in data.subtasks.values():
@@ -49,7 +49,7 @@ async def make_files(data: Dataset, folder: Path) -> Path:
 
 
 def about(text: str) -> dry_run_services.Answers:
-    """Answers for the workflow of a response."""
+    """Return the scripted answers for the workflow of a response."""
     try:
         return dry_run_services.Answers.for_workflow(graph_of(text))
     except InvalidError:
@@ -57,12 +57,12 @@ def about(text: str) -> dry_run_services.Answers:
 
 
 def came_through(case: RecordedCase) -> bool:
-    """Whether a case ran and gave the right files when it was recorded."""
+    """Return whether a case ran and gave the right files when it was recorded."""
     return case.passed is True or case.reason is not None
 
 
 async def run_all(paths: Sequence[Path], data: Dataset, folder: Path, own_only: bool) -> list[dict[str, Any]]:
-    """What became of every test case of the responses that passed."""
+    """Run every test case of the responses that passed."""
     files = await make_files(data, folder / "files")
     judge = ScriptedReasoner(lambda task: YES)
     found: list[dict[str, Any]] = []
@@ -97,7 +97,7 @@ def _told(name: str, verdict: CaseVerdict, recorded: bool) -> dict[str, Any]:
 def main() -> int:
     """Print the tables, or the JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="*", type=Path, help="recorded runs; those of ../shared where none is named")
+    parser.add_argument("runs", nargs="*", type=Path, help="recorded runs; default: those of ../shared")
     parser.add_argument("--dataset", type=Path, default=DATA / "dataset")
     parser.add_argument("--own-only", action="store_true", help="leave out test cases that need files")
     parser.add_argument("--json", action="store_true")

@@ -1,8 +1,7 @@
-"""Runs to look at: real workflows, with models that say what is written here and take as long as is written here.
+"""Sample runs for screenshots: real workflows with scripted answers and durations.
 
-`brief()` has a bit of everything: rounds with lessons, a map, a workflow in a workflow, a retry, a question, a way not
-taken, an answer from the cache. `failing()` ends with an error, `hostile()` says what would break a careless page, and
-`large(n)` has n operators.
+`brief()` has most features: rounds with lessons, a map, a nested workflow, a retry, a question, a skipped branch, a cached
+answer. `failing()` ends with an error, `hostile()` contains attacks on the page, and `large(n)` has n operators.
 """
 
 from __future__ import annotations
@@ -61,12 +60,12 @@ HOSTILE = (
 
 
 class Model:
-    """A reasoner that answers by the instruction, after a time; it says of each call what a real one would.
+    """Scripted reasoner that answers by the instruction after some time, and emits the events of a real model.
 
     Args:
-        answers: Per instruction, the answers in turn, the last one for ever.
-        seconds: How long a call takes, at least.
-        price: What a token costs.
+        answers: The answers by instruction, in order; the last one is repeated.
+        seconds: The minimum duration of a call.
+        price: The price of a token.
     """
 
     def __init__(self, answers: dict[str, list[str]], seconds: float = 1.0, price: float = 0.000004) -> None:
@@ -117,7 +116,7 @@ class Model:
 
 
 class Code:
-    """Code as an operator: `work(job, messages, lesson)` after some seconds."""
+    """Operator that calls `work(job, messages, lesson)` after some seconds."""
 
     def __init__(self, name: str, work: Callable[..., Any] = lambda *_: "done", seconds: float = 0.5, ports=()) -> None:
         self._name, self._work, self._seconds = name, work, seconds
@@ -134,7 +133,7 @@ class Code:
 
 
 class Judge(Code):
-    """An evaluator: what it says in turn."""
+    """Evaluator that returns scripted verdicts in order."""
 
     def __init__(self, name: str, *verdicts: WorkflowMessage, seconds: float = 0.8) -> None:
         left = list(verdicts)
@@ -142,7 +141,7 @@ class Judge(Code):
 
 
 def ask(name: str, instruction: str, **more: Any) -> Operator:
-    """An operator that asks the model."""
+    """Return an operator that asks the model."""
     return Operator(OperatorConfig(id=name, instruction=instruction, **more))
 
 
@@ -152,7 +151,7 @@ def search(query: str) -> str:
 
 
 def recorded(run: Callable[[list[events.Event]], Coroutine[Any, Any, Any]]) -> list[events.Event]:
-    """The events of a run, on a clock that waits for nobody."""
+    """Return the events of a run on a fake clock."""
     heard: list[events.Event] = []
 
     async def to_end() -> None:
@@ -164,7 +163,7 @@ def recorded(run: Callable[[list[events.Event]], Coroutine[Any, Any, Any]]) -> l
 
 
 def brief() -> list[events.Event]:
-    """A run of twelve operators with a bit of everything."""
+    """Return a run of twelve operators with most features."""
     return recorded(_brief)
 
 
@@ -287,13 +286,13 @@ async def _brief(heard: list[events.Event]) -> None:
 
 
 def failing() -> list[events.Event]:
-    """A run that an operator ends with an error whose cause has a cause; another is stopped."""
+    """Return a run that ends with an error with chained causes, and in which another operator is cancelled."""
 
     def fail(*_: object) -> str:
         try:
             json.loads("{")
         except ValueError as error:
-            raise OperadError("ledger.json: line 3 is no entry:\n  it is cut off; send the file again") from error
+            raise OperadError("ledger.json: line 3 is not an entry:\n  it is cut off; send the file again") from error
         return ""
 
     async def run(heard: list[events.Event]) -> None:
@@ -310,7 +309,7 @@ def failing() -> list[events.Event]:
 
 
 def hostile() -> list[events.Event]:
-    """A run in which names, instructions, answers, lessons and errors are attacks on the page."""
+    """Return a run whose names, instructions, answers, lessons and errors are attacks on the page."""
 
     async def run(heard: list[events.Event]) -> None:
         workflow = BuiltinWorkflow(name=HOSTILE[1], max_rounds=2, listeners=[heard.append])
@@ -336,7 +335,7 @@ def hostile() -> list[events.Event]:
 
 
 def large(operators: int, layers: int = 12) -> list[events.Event]:
-    """A run of that many operators, in layers, each after one to three of the layer before."""
+    """Return a run of layers of operators, each after one to three of the layer before."""
     chance = random.Random(7)  # noqa: S311 - the same graph each time
 
     async def run(heard: list[events.Event]) -> None:
@@ -358,7 +357,7 @@ def large(operators: int, layers: int = 12) -> list[events.Event]:
 
 
 def many_spans(spans: int) -> list[events.Event]:
-    """A run with a map over so many items that it has about that many spans."""
+    """Return a run with a map that has about a number of spans."""
 
     async def run(heard: list[events.Event]) -> None:
         body = BuiltinWorkflow(name="item")

@@ -1,7 +1,7 @@
-"""Pictures of the page, to be looked at, and what it takes: `python test/benchmark/screenshots.py OUTDIR`.
+"""Take pictures of the run page, and measure it: `python test/benchmark/screenshots.py OUTDIR`.
 
-Prints, per run, the milliseconds from going to the page until the graph is painted, the largest of five, and the
-memory that the page's scripts use then; and how many requests it made to anybody else.
+Prints, for each run, the milliseconds until the graph is painted, the maximum of five, the memory of the page's scripts,
+and the number of requests to other hosts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RUNS = {
 
 
 def click(*selectors: str) -> Callable[[Page], None]:
-    """Click on these in turn."""
+    """Click on elements in order."""
 
     def act(tab: Page) -> None:
         for selector in selectors:
@@ -41,13 +41,13 @@ def click(*selectors: str) -> Callable[[Page], None]:
 
 
 def unfold(tab: Page) -> None:
-    """Unfold what is folded."""
+    """Unfold all workflows and maps."""
     for name in tab.locator(".caret").evaluate_all("all => all.map(each => each.ariaLabel)"):
         tab.get_by_role("button", name=name).click()
 
 
 def at(share: int) -> Callable[[Page], None]:
-    """Set the slider, in thousandths."""
+    """Set the slider, in thousandths of its length."""
 
     def act(tab: Page) -> None:
         tab.locator("#slider").fill(str(share))
@@ -92,7 +92,7 @@ PICTURES: Sequence[tuple[str, str, Literal["light", "dark"], ViewportSize, Seque
 
 
 def measured(browser: Browser, address: str) -> tuple[float, float]:
-    """Milliseconds until the graph is painted, the largest of five; and megabytes of the scripts' memory."""
+    """Return the milliseconds until the graph is painted, the maximum of five, and the megabytes of the scripts."""
     times, memory = list[float](), 0.0
     for _ in range(5):
         tab = browser.new_page(viewport=WIDE)
@@ -145,7 +145,7 @@ def main(out: Path) -> None:
 
 
 def in_a_thread(run: Callable[[], Any]) -> Any:
-    """What it returns; run where the browser's event loop is not."""
+    """Run a function in a thread without the browser's event loop, and return its result."""
     with ThreadPoolExecutor(1) as elsewhere:
         return elsewhere.submit(run).result()
 

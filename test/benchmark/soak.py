@@ -1,12 +1,12 @@
-"""Whether a process that executes workflows for long grows: 20,000 mixed executions, and what the process holds.
+"""Measure whether a long-running process grows over 20,000 mixed executions.
 
     python test/benchmark/soak.py
     python test/benchmark/soak.py --executions 2000 --kept 0
 
-In turn an execution succeeds, fails, is cancelled as it begins, in its midst or as it ends, takes too long, is tried
-again, works in a thread, fails in a thread, and asks a person who answers. Every 200th is kept in an SQLite file.
-At intervals it prints the memory of the process, its threads, open files, tasks of the event loop, objects of Python,
-and runs that the workflow holds as under way.
+Executions succeed, fail, are cancelled at their start, in their middle or at their end, time out, are retried, work in a
+thread, fail in a thread, and ask a person who answers, in turn. Every 200th is stored in an SQLite file. At intervals it
+prints the memory of the process, its threads, open files, tasks of the event loop, Python objects, and the runs that the
+workflow counts as in progress.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def ask() -> str:
 
 
 class Do:
-    """An operator that does this."""
+    """Operator that calls a function."""
 
     def __init__(self, name: str, work: Callable[[], Awaitable[str]] = succeed) -> None:
         self._name, self._work = name, work
@@ -94,7 +94,7 @@ MAPPED: list[tuple[str, Callable[[], Awaitable[str]], Policy, int | None]] = [
     ("fails in a thread", fail_in_thread, NOTHING, None),
     ("asks a person", ask, NOTHING, None),
 ]
-"""What happens, the operator's work, its policy, and after how many turns of the event loop it is cancelled."""
+"""Kinds of executions: name, work of the operator, its policy, and the turns of the event loop until it is cancelled."""
 
 
 def workflow_of(work: Callable[[], Awaitable[str]], policy: Policy) -> Workflow:
@@ -109,7 +109,7 @@ def workflow_of(work: Callable[[], Awaitable[str]], policy: Policy) -> Workflow:
 
 
 async def execute(workflow: Workflow, turns: int | None, run_id: str) -> str:
-    """Execute it, and cancel it after so many turns; what came of it."""
+    """Execute a workflow, cancel it after a number of turns, and return its outcome."""
     task = asyncio.ensure_future(workflow.aexecute(JOB, None, run_id=run_id))  # type: ignore[arg-type]
     if turns is not None:
         for _ in range(turns):
@@ -161,13 +161,13 @@ async def soak(executions: int, kept: int, every: int, ledger: Ledger) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--executions", type=int, default=20_000)
-    parser.add_argument("--kept", type=int, default=200, help="every so manieth is kept; 0 for none")
-    parser.add_argument("--every", type=int, default=2_000, help="how often to print")
-    asked = parser.parse_args()
+    parser.add_argument("--kept", type=int, default=200, help="store every nth execution; 0 for none")
+    parser.add_argument("--every", type=int, default=2_000, help="print after every n executions")
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         ledger = Ledger(Path(folder) / "runs.sqlite")
         with suppress(KeyboardInterrupt):
-            asyncio.run(soak(asked.executions, asked.kept, asked.every, ledger))
+            asyncio.run(soak(args.executions, args.kept, args.every, ledger))
         ledger.close()
 
 

@@ -1,6 +1,6 @@
-"""The pictures of docs/studio.md: `python test/benchmark/studio_picture.py OUTDIR`.
+"""Take the pictures of docs/studio.md: `python test/benchmark/studio_picture.py OUTDIR`.
 
-A scripted model stands in for a real one; the shipped example of letters is run, and then looked at.
+They show the included example of letters after a run with a scripted model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LETTER = "The figs that you sent me arrived broken, for the second time this yea
 
 
 def answer(request: Any) -> Say:
-    """The class of the letter, or the answer to it."""
+    """Return the class of the letter, or the answer to it."""
     if "response_format" in request:
         return Say('{"port": "A complaint"}')
     return Say("We are sorry about the figs. Fresh ones are on their way, and these are on us.")

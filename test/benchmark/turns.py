@@ -1,7 +1,6 @@
-"""Engines measured in turns, so that a busy machine slows them alike, and the median counts.
+"""Measure engines in turns, so that other load affects all of them alike; the median counts.
 
-Each engine has a process of its own: what hangs is ended, what crashes is only said, and none pays
-for what another has imported.
+Each engine has its own process: a hanging one is ended, a crash is reported, and imports of one do not affect another.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ ALL_TURNS_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Case:
-    """A graph, how long its nodes sleep (None: they never suspend), and how many runs of it there are at once."""
+    """Graph, the seconds that its nodes sleep (None: they never suspend), and the number of concurrent runs."""
 
     graph: Graph
     sleeps: Mapping[str, float] | float | None = None
@@ -39,18 +38,18 @@ class Case:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds a run takes, and what was to do once before: to build, to check."""
+    """Seconds of a run, and of the preparation: building and checking."""
 
     run: float
     build: float
 
 
 class Unable(Exception):  # noqa: N818 - it is what the table says
-    """Why there is no figure."""
+    """Reason for a missing figure."""
 
 
 class Process:
-    """An engine in a process of its own, started when it is first asked something."""
+    """Engine in its own process, started when it is first used."""
 
     def __init__(self, engine: str) -> None:
         self.engine = engine
@@ -70,15 +69,15 @@ class Process:
         self._process = None
 
     def build(self, case: Case) -> float:
-        """Seconds; 0.0 where the last case had the same graph."""
+        """Return the seconds of building; 0.0 if the last case had the same graph."""
         return self._ask("build", case, seconds=BUILD_SECONDS)
 
     def first_run(self) -> float:
-        """Seconds of one run, in which the engine may still build and check."""
+        """Return the seconds of the first run, in which the engine may still build and check."""
         return self._ask("first_run", seconds=RUN_SECONDS)
 
     def run(self, times: int) -> float:
-        """Seconds a run takes, on average."""
+        """Return the mean seconds of a run."""
         return self._ask("run", times, seconds=RUN_SECONDS * times)
 
     def growth(self) -> Growth:
@@ -107,7 +106,7 @@ class Process:
 
 
 class Trial:
-    """A case in the process of an engine."""
+    """Case in the process of an engine."""
 
     def __init__(self, process: Process, case: Case) -> None:
         self._process = process
@@ -140,7 +139,7 @@ class Trial:
 
 
 def in_turns(case: Case, processes: Sequence[Process], turns: int) -> dict[str, Cost | str]:
-    """What the case costs each engine, or why that cannot be said. A slow one has fewer turns."""
+    """Return the cost of a case for each engine, or the reason for a missing figure; slow engines take fewer turns."""
     trials = {process.engine: Trial(process, case) for process in processes}
     for _ in range(turns):
         for trial in trials.values():

@@ -1,9 +1,9 @@
-"""Kill, stop and starve the processes and databases of runs, many times, and see that all come out right.
+"""Inject faults into the processes and databases of durable runs, and check the result of each run.
 
-    make chaos                                                      # 50 of each, an hour; writes docs/fault_injection.md
+    make chaos                                                      # 50 trials per fault, an hour; writes docs/fault_injection.md
     python test/durability/chaos.py --trials 5 --only "two drivers"
 
-It prints a table and ends with 1 when anything is wrong.
+It prints a table of the faults. The exit code is 1 if a run went wrong.
 """
 
 from __future__ import annotations
@@ -21,84 +21,86 @@ from time import monotonic
 from databases import Databases, Sqlite, has_postgres, postgres
 from rich.console import Console
 from rich.table import Table
-from scenarios import SCENARIOS, UnableError, carry_out
-from trial import Found
+from scenarios import SCENARIOS, UnsupportedError, run_scenario
+from trial import TrialResult
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmark"))
 
 from page import markdown, write_figures, write_into  # pyright: ignore[reportMissingImports]
 
 
-def rows(asked: argparse.Namespace, databases: Sequence[Databases], folder: Path) -> tuple[Table, list[str]]:
-    """The table, and what is wrong."""
+def measure(args: argparse.Namespace, databases: Sequence[Databases], folder: Path) -> tuple[Table, list[str]]:
+    """Run the trials; return the table and the problems found."""
     table = Table("what", "database", "trials", "right", "done again", "take-over, s", "a trial, s")
-    wrong: list[str] = []
+    problems: list[str] = []
     for name in SCENARIOS:
-        if asked.only and name not in asked.only:
+        if args.only and name not in args.only:
             continue
         for kind in databases:
             began = monotonic()
 
-            def one(number: int, *, name=name, kind=kind) -> Found:
-                chance = random.Random(f"{asked.seed} {name} {kind.name} {number}")  # noqa: S311
-                with kind.alone() if name.startswith("database gone") else nullcontext(kind) as its:
-                    return carry_out(name, its, folder, chance)
+            def run_trial(number: int, *, name=name, kind=kind) -> TrialResult:
+                rng = random.Random(f"{args.seed} {name} {kind.name} {number}")  # noqa: S311
+                with kind.exclusive() if name.startswith("database gone") else nullcontext(kind) as databases:
+                    return run_scenario(name, databases, folder, rng)
 
             try:
-                with ThreadPoolExecutor(asked.at_once) as pool:
-                    found = list(pool.map(one, range(asked.trials)))
-            except UnableError as reason:
+                with ThreadPoolExecutor(args.at_once) as pool:
+                    results = list(pool.map(run_trial, range(args.trials)))
+            except UnsupportedError as reason:
                 table.add_row(name, kind.name, "-", str(reason), "", "", "")
                 continue
-            wrong += [what for each in found for what in each.wrong]
-            takeovers = [seconds for each in found for seconds in each.takeovers]
+            problems += [problem for result in results for problem in result.problems]
+            takeovers = [seconds for result in results for seconds in result.takeovers]
             table.add_row(
                 name,
                 kind.name,
-                str(asked.trials),
-                str(sum(not each.wrong for each in found)),
-                spread([each.again for each in found], "g"),
+                str(args.trials),
+                str(sum(not result.problems for result in results)),
+                spread([result.repeated for result in results], "g"),
                 spread(takeovers, ".2f"),
-                spread([each.seconds for each in found], ".1f"),
+                spread([result.seconds for result in results], ".1f"),
             )
             print(f"{monotonic() - began:5.0f} s: {name}, {kind.name}", file=sys.stderr, flush=True)
-    return table, wrong
+    return table, problems
 
 
-def spread(values: Sequence[float], how: str) -> str:
-    """The least, the mean and the most."""
+def spread(values: Sequence[float], spec: str) -> str:
+    """Return minimum, mean and maximum as text."""
     if not values:
         return ""
     mean = sum(values) / len(values)
-    return f"{min(values):{how}} / {mean:.{2 if how == '.2f' else 1}f} / {max(values):{how}}"
+    return f"{min(values):{spec}} / {mean:.{2 if spec == '.2f' else 1}f} / {max(values):{spec}}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--trials", type=int, default=50, help="how often each fault is tried on each database")
-    parser.add_argument("--at-once", type=int, default=4, help="how many trials at once")
-    parser.add_argument("--only", action="append", choices=list(SCENARIOS), help="only this; may be repeated")
-    parser.add_argument("--page", type=Path, help="write the table between the marks of this file, if all was right")
+    parser.add_argument("--trials", type=int, default=50, help="the number of trials per fault and database")
+    parser.add_argument("--at-once", type=int, default=4, help="the number of trials in parallel")
+    parser.add_argument("--only", action="append", choices=list(SCENARIOS), help="run only this fault; may be repeated")
     parser.add_argument(
-        "--seed", type=int, default=random.SystemRandom().randrange(10**6), help="of the random moments"
+        "--page", type=Path, help="write the table between the marks of this file, if no run went wrong"
     )
-    asked = parser.parse_args()
-    print(f"seed {asked.seed}", file=sys.stderr)
+    parser.add_argument(
+        "--seed", type=int, default=random.SystemRandom().randrange(10**6), help="the seed of the random moments"
+    )
+    args = parser.parse_args()
+    print(f"seed {args.seed}", file=sys.stderr)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="operad-chaos-")))
         databases: list[Databases] = [Sqlite(folder)]
         if has_postgres():
             databases.append(stack.enter_context(postgres()))
-        table, wrong = rows(asked, databases, folder)
-    table.caption = "done again, take-over and seconds: the least / the mean / the most"
+        table, problems = measure(args, databases, folder)
+    table.caption = "done again, take-over and seconds: minimum / mean / maximum"
     Console(width=max(140, Console().width)).print(table)
-    for what in wrong:
-        print(what)
-    if asked.page and not wrong:
+    for problem in problems:
+        print(problem)
+    if args.page and not problems:
         cells = [str(cell) for column in table.columns if column.header == "trials" for cell in column.cells]
-        write_into(asked.page, markdown([table], f"python test/durability/chaos.py --trials {asked.trials}"), "chaos")
+        write_into(args.page, markdown([table], f"python test/durability/chaos.py --trials {args.trials}"), "chaos")
         write_figures({"chaos.trials": str(sum(int(cell) for cell in cells if cell.isdigit()))})
-    raise SystemExit(1 if wrong else 0)
+    raise SystemExit(1 if problems else 0)
 
 
 if __name__ == "__main__":

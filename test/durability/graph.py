@@ -1,8 +1,8 @@
-"""A workflow of thirty operators and a judge, in which every result depends on the dice of all before it.
+"""A workflow of thirty operators and a judge, in which each result depends on random tokens of all operators before.
 
-Each operator throws a dice once and says a digest of its key, its throw and all that it was given. So the result is
-right only if exactly one throw of each operator counted, and all that follows saw that one: `undisturbed` says what
-comes of the same throws in a run without a database.
+Each operator draws a random token, a throw, and returns a digest of its key, the token and its input messages. So the
+result is right only if one throw of each operator was stored, and all its successors saw that throw. `undisturbed`
+computes the result of the same throws without a database.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from operad.runtime.durable.shared_agents import Served
 from operad.runtime.events.journal import idempotency_key
 
 Dice = Callable[[str], str]
-"""What an operator throws, by its key."""
+"""Returns the token that an operator draws, by its key."""
 
-Lamed = Callable[[str], float]
-"""How many seconds an operator takes, by its key."""
+Delay = Callable[[str], float]
+"""Returns the seconds that an operator takes, by its key."""
 
 THROWS = 54
-"""In all rounds of a run."""
+"""The number of throws in all rounds of a run."""
 
 
 def throw_into(journal: str) -> Dice:
-    """Dice that note each throw in a file, with who threw it, before anybody hears of it: ``key token process time``."""
+    """Return dice that write each throw to a file before returning it: ``key token process time``."""
 
     def throw(key: str) -> str:
         token = secrets.token_hex(8)
@@ -56,24 +56,24 @@ def throw_into(journal: str) -> Dice:
     return throw
 
 
-def about(seconds: float) -> Lamed:
-    """From nothing to twice as much, the same for the same key."""
+def random_delay(seconds: float) -> Delay:
+    """Return delays between 0 and twice `seconds`, the same for the same key."""
     return lambda key: 2 * seconds * random.Random(key).random()  # noqa: S311
 
 
 class Thrower:
-    """An operator that throws a dice.
+    """An operator that draws a token.
 
     Args:
         id: Its id.
-        dice: What it throws.
-        lamed: How long it takes.
+        dice: Returns its token.
+        delay: Returns the seconds that it takes.
     """
 
-    def __init__(self, id: str, dice: Dice, lamed: Lamed) -> None:
+    def __init__(self, id: str, dice: Dice, delay: Delay) -> None:
         self._id = id
         self._dice = dice
-        self._lamed = lamed
+        self._delay = delay
 
     def get_id(self) -> str:
         return self._id
@@ -88,13 +88,13 @@ class Thrower:
     ) -> WorkflowMessage:
         key = idempotency_key().partition(":")[2]
         token = self._dice(key)
-        await asyncio.sleep(self._lamed(key))
-        given = [_said(message) for message in workflow_messages or []]
-        digest = hashlib.sha256(repr((key, token, given, lesson)).encode()).hexdigest()[:16]
-        return self.say(token, digest, lesson or "")
+        await asyncio.sleep(self._delay(key))
+        inputs = [_content(message) for message in workflow_messages or []]
+        digest = hashlib.sha256(repr((key, token, inputs, lesson)).encode()).hexdigest()[:16]
+        return self.message(token, digest, lesson or "")
 
-    def say(self, token: str, digest: str, lesson: str) -> WorkflowMessage:
-        """Its message."""
+    def message(self, token: str, digest: str, lesson: str) -> WorkflowMessage:
+        """Return the message of the operator."""
         return WorkflowMessage(
             scratchpad=f"{self._id} says {digest}",
             outputs={"token": token, "digest": digest, "bytes": digest.encode(), "pair": (1, digest)},
@@ -103,38 +103,38 @@ class Thrower:
 
 
 class Lister(Thrower):
-    """Says a list, too."""
+    """A thrower whose message also has a list."""
 
-    def say(self, token: str, digest: str, lesson: str) -> WorkflowMessage:
-        message = super().say(token, digest, lesson)
+    def message(self, token: str, digest: str, lesson: str) -> WorkflowMessage:
+        message = super().message(token, digest, lesson)
         return message.model_copy(
             update={"outputs": {**message.outputs, "items": [digest[i : i + 2] for i in range(5)]}}
         )
 
 
 class Router(Thrower):
-    """Takes the left port."""
+    """A thrower that takes the left port."""
 
     ports = ("left", "right")
 
-    def say(self, token: str, digest: str, lesson: str) -> WorkflowMessage:
-        return super().say(token, digest, lesson).model_copy(update={"ports": ("left",)})
+    def message(self, token: str, digest: str, lesson: str) -> WorkflowMessage:
+        return super().message(token, digest, lesson).model_copy(update={"ports": ("left",)})
 
 
 class Shaky(Thrower):
-    """Raises as long as nobody has taught it a lesson."""
+    """A thrower that fails until it gets a lesson."""
 
-    def say(self, token: str, digest: str, lesson: str) -> WorkflowMessage:
+    def message(self, token: str, digest: str, lesson: str) -> WorkflowMessage:
         if not lesson:
             raise RuntimeError(f"shaky threw {token} and saw {digest}")
-        return super().say(token, digest, lesson)
+        return super().message(token, digest, lesson)
 
 
 class Judge(Thrower):
-    """Blames three operators once."""
+    """An evaluator that blames three operators once."""
 
-    def say(self, token: str, digest: str, lesson: str) -> WorkflowMessage:
-        message = super().say(token, digest, lesson)
+    def message(self, token: str, digest: str, lesson: str) -> WorkflowMessage:
+        message = super().message(token, digest, lesson)
         if "judged:" in lesson:
             return message.model_copy(update={"evaluation": "good"})
         return message.model_copy(
@@ -146,20 +146,21 @@ class Judge(Thrower):
         )
 
 
-def workflow(dice: Dice, lamed: Lamed) -> Workflow:
-    """Layers, diamonds, a map, a workflow inside, a way not taken; an operator fails in the first round, and the judge is
-    content in the third.
+def build_workflow(dice: Dice, delay: Delay) -> Workflow:
+    """Build the workflow: layers, diamonds, a map, a nested workflow and a branch that is skipped.
+
+    An operator fails in the first round; the judge accepts the result of the third.
     """
 
     def throwers(names: str) -> list[Thrower]:
-        return [Thrower(name, dice, lamed) for name in names.split()]
+        return [Thrower(name, dice, delay) for name in names.split()]
 
     top = BuiltinWorkflow(max_rounds=3, name="thirty")
-    a0, (a1, a2, a3) = Lister("a0", dice, lamed), throwers("a1 a2 a3")
+    a0, (a1, a2, a3) = Lister("a0", dice, delay), throwers("a1 a2 a3")
     b0, b1, b2, b3 = throwers("b0 b1 b2 b3")
     c0, c1 = throwers("c0 c1")
     left, right = throwers("left right")
-    way, shaky = Router("way", dice, lamed), Shaky("shaky", dice, lamed)
+    way, shaky = Router("way", dice, delay), Shaky("shaky", dice, delay)
     d0, d1, e0 = throwers("d0 d1 e0")
 
     body = BuiltinWorkflow(name="body")
@@ -192,25 +193,25 @@ def workflow(dice: Dice, lamed: Lamed) -> Workflow:
     top.add_operator(d0, [c0, c1, each])
     top.add_operator(d1, [inner, shaky])
     top.add_operator(e0, [d0, d1])
-    top.set_evaluator(Judge("judge", dice, lamed))
+    top.set_evaluator(Judge("judge", dice, delay))
     return top
 
 
-def served(made: Workflow) -> Served:
-    """The workflow, for workers and for who drives with them."""
-    return Served("thirty", [Agent(Profile(name="thirty"), made, None)])  # type: ignore[arg-type]
+def served(workflow: Workflow) -> Served:
+    """Return the workflow for workers and their driver."""
+    return Served("thirty", [Agent(Profile(name="thirty"), workflow, None)])  # type: ignore[arg-type]
 
 
 def job(run_id: str) -> Job:
-    """What a run is about."""
+    """Return the job of a run."""
     return Job(goal="throw", id=f"job-{run_id}", session_id="session")
 
 
 def undisturbed(run_id: str, thrown: Mapping[str, str]) -> tuple[WorkflowMessage, set[str]]:
-    """What comes of these throws when nothing goes wrong, and the keys of all who threw.
+    """Run the workflow with these throws and without faults; return its message and the keys of its operators.
 
     Raises:
-        KeyError: Somebody threw whose throw is not among them.
+        KeyError: An operator has no throw among them.
     """
     used = set[str]()
 
@@ -218,9 +219,9 @@ def undisturbed(run_id: str, thrown: Mapping[str, str]) -> tuple[WorkflowMessage
         used.add(key)
         return thrown[key]
 
-    made = workflow(dice, lambda _: 0.0)
-    return made.execute(job(run_id), None, run_id=run_id), used  # type: ignore[arg-type]
+    workflow = build_workflow(dice, lambda _: 0.0)
+    return workflow.execute(job(run_id), None, run_id=run_id), used  # type: ignore[arg-type]
 
 
-def _said(message: WorkflowMessage) -> tuple[object, ...]:
+def _content(message: WorkflowMessage) -> tuple[object, ...]:
     return message.operator_id, message.scratchpad, message.outputs, message.status.value, message.lesson

@@ -1,4 +1,4 @@
-"""What is done to runs. Each takes a fresh trial to its end, and notes in it what is wrong."""
+"""Faults for durable runs. Each function takes a new trial to its end and notes the problems in it."""
 
 from __future__ import annotations
 
@@ -14,228 +14,235 @@ from random import Random
 
 from databases import Databases, Sqlite, path_of
 from graph import THROWS
-from trial import Begin, Found, HungError, Process, Trial
+from trial import Begin, HungError, Process, Trial, TrialResult
 
 from operad.runtime import OperadError
 from operad.runtime.durable.remote import MAX_DEATHS
 
 SILENCE = 2.0
-"""Seconds of silence after which a process counts as dead, where one has to be waited for."""
+"""Seconds without a heartbeat after which a process counts as dead, in scenarios that wait for that."""
 
 
-class UnableError(Exception):
-    """This machine, or this database, does not allow it."""
+class UnsupportedError(Exception):
+    """The machine or the database does not support the scenario."""
 
 
 def killed(trial: Trial, times: int = 4) -> None:
-    """Its process is killed again and again, and another one goes on."""
+    """Kill the driving process repeatedly; each time another one takes over."""
     for _ in range(times):
         driving = trial.drive()
-        trial.at_a_random_moment(driving)
+        trial.wait_for_random_moment(driving)
         driving.kill()
-        trial.note_kept()
+        trial.note_stored()
     trial.check(trial.drive())
 
 
 def killed_elsewhere(trial: Trial) -> None:
-    """Nobody can see whether a process of another machine was killed: its silence has to be waited for."""
+    """Kill a process on another machine, where only its missing heartbeat shows that it is dead."""
     driving = trial.drive()
-    _work_of(trial, driving)
+    _wait_for_work(trial, driving)
     driving.kill()
-    trial.note_kept()
+    trial.note_stored()
     trial.forget_machines()
     trial.check(trial.drive())
 
 
 def stopped(trial: Trial) -> None:
-    """Its process stands still until another one drives the run, and wakes up: while that one goes on, or is gone."""
+    """Suspend the driving process until another one took over, then continue it, before or after the end of that one."""
     first = trial.drive()
-    _work_of(trial, first)
+    _wait_for_work(trial, first)
     trial.stop(first)
-    trial.note_kept()
+    trial.note_stored()
     second = trial.drive()
     pid = second.process.pid
-    goal = trial.chance.choice((1, 3, 10))
+    goal = trial.rng.choice((1, 3, 10))
     trial.until(
-        lambda: sum(throw.process == pid for throw in trial.throws()) >= goal or not second.lives,  # or all are done
+        lambda: (
+            sum(throw.process == pid for throw in trial.throws()) >= goal or not second.alive
+        ),  # or the run is finished
         "the second process",
     )
-    end = trial.chance.choice(("goes on", "has finished", "is killed"))
+    end = trial.rng.choice(("goes on", "has finished", "is killed"))
     if end == "has finished":
-        trial.until(lambda: not second.lives, "the second process's end")
+        trial.until(lambda: not second.alive, "the second process's end")
     elif end == "is killed":
         second.kill()
     first.go_on()
-    said = first.ended()
-    if "is driven by another process now" not in said.get("error", ""):
-        trial.wrong(f"who woke up said {said} {first.errors()[-2000:]}")
+    report = first.ended()
+    if "is driven by another process now" not in report.get("error", ""):
+        trial.fail(f"the continued process reported {report} {first.errors()[-2000:]}")
     trial.check(trial.drive() if end == "is killed" else second)
 
 
 def stopped_while_it_writes(trial: Trial, seconds: float = 40.0) -> None:
-    """Its process stands still while it holds the file: another one waits, and goes on when that is woken or killed."""
+    """Suspend the driving process while it writes: another one waits until that is continued or killed."""
     if not isinstance(trial.databases, Sqlite):
-        raise UnableError("a server ends transactions that stand still")
+        raise UnsupportedError("a server ends transactions that stand still")
     first = trial.drive()
-    _work_of(trial, first)
+    _wait_for_work(trial, first)
     trial.stop_while_it_writes(first)
-    trial.note_kept()
+    trial.note_stored()
     second = trial.drive()
     time.sleep(seconds)
     pid = first.process.pid
-    trial.until(lambda: f"process {pid} is writing into it" in second.errors(), "a word about who writes")
-    if trial.chance.random() < 0.5:
+    trial.until(
+        lambda: f"process {pid} is writing into it" in second.errors(), "a warning that names the writing process"
+    )
+    if trial.rng.random() < 0.5:
         first.kill()
         trial.check(second)
     else:
         first.go_on()
-        _one_of(trial, first, second)
+        _check_one_of(trial, first, second)
 
 
-def two(trial: Trial) -> None:
-    """Two processes want to drive it."""
+def two_drivers(trial: Trial) -> None:
+    """Start two processes that drive the same run."""
     first = trial.drive()
-    if trial.chance.random() < 0.5:
-        _work_of(trial, first)
-    _one_of(trial, first, trial.drive())
+    if trial.rng.random() < 0.5:
+        _wait_for_work(trial, first)
+    _check_one_of(trial, first, trial.drive())
 
 
-def _one_of(trial: Trial, first: Process, second: Process) -> None:
-    """See that one of two processes drives the run to its end, and the other one leaves it to that."""
+def _check_one_of(trial: Trial, first: Process, second: Process) -> None:
+    """Check that one of two processes finishes the run and the other one gives up."""
     both = [first, second]
-    others = ("is being driven by", "is driven by another process now")
-    refused = [each for each in both if any(said in each.ended().get("error", "") for said in others)]
+    refusals = ("is being driven by", "is driven by another process now")
+    refused = [each for each in both if any(text in each.ended().get("error", "") for text in refusals)]
     finished = [each for each in both if "result" in each.ended()]
-    if len(finished) == 2:  # the first was done before the second came
+    if len(finished) == 2:  # the first finished before the second started
         trial.check(second)
     elif len(refused) != 1 or len(finished) != 1:
-        trial.wrong(f"{[(each.ended(), each.errors()[-2000:]) for each in both]}")
+        trial.fail(f"{[(each.ended(), each.errors()[-2000:]) for each in both]}")
     else:
         trial.check(finished[0])
 
 
 def database_gone(trial: Trial, seconds: float = 10.0) -> None:
-    """The database is gone for a while."""
+    """Make the database unavailable for a while."""
     driving = trial.drive()
-    _work_of(trial, driving)
-    trial.databases.gone(trial.url, seconds)
-    trial.note_kept()
+    _wait_for_work(trial, driving)
+    trial.databases.interrupt(trial.url, seconds)
+    trial.note_stored()
     trial.check(driving)
 
 
 def disk_full(trial: Trial) -> None:
-    """There is no room left, and then there is."""
+    """Fill the disk for a while."""
     if not isinstance(trial.databases, Sqlite):
-        raise UnableError("a full disk under a server is the server's own business")
+        raise UnsupportedError("the server handles a full disk itself")
     disk = path_of(trial.url).parent / trial.run_id
     with _small_disk(disk):
         trial.url = f"sqlite:///{disk / 'runs.sqlite'}"
         driving = trial.drive()
-        _work_of(trial, driving)
+        _wait_for_work(trial, driving)
         filler = disk / "filler"
         _fill(filler)
-        said = driving.ended()
-        if "check that the database exists and has space left" not in said.get("error", ""):
-            trial.wrong(f"without room it said {said} {driving.errors()[-2000:]}")
+        report = driving.ended()
+        if "check that the database exists and has space left" not in report.get("error", ""):
+            trial.fail(f"with a full disk it reported {report} {driving.errors()[-2000:]}")
         filler.unlink()
-        trial.note_kept()
+        trial.note_stored()
         trial.check(trial.drive())
 
 
 def file_deleted(trial: Trial) -> None:
-    """Somebody deletes the file; who drives the run says so, or does not need it any more."""
+    """Delete the file of the database: the driving process reports it, unless it had finished."""
     if not isinstance(trial.databases, Sqlite):
-        raise UnableError("PostgreSQL has no such file")
+        raise UnsupportedError("PostgreSQL has no single file")
     driving = trial.drive()
-    _work_of(trial, driving)
+    _wait_for_work(trial, driving)
     for path in path_of(trial.url).parent.glob(path_of(trial.url).name + "*"):
         path.unlink()
-    said = driving.ended()
-    remedies = "see that the database is there", "restore it from a copy"  # the second: an empty file was made again
-    if not any(each in said.get("error", "") for each in remedies) and "result" not in said:
-        trial.wrong(f"without its file it said {said} {driving.errors()[-2000:]}")
+    report = driving.ended()
+    remedies = (
+        "see that the database is there",
+        "restore it from a copy",
+    )  # the second: SQLite had created an empty file
+    if not any(each in report.get("error", "") for each in remedies) and "result" not in report:
+        trial.fail(f"without the file it reported {report} {driving.errors()[-2000:]}")
 
 
 # With workers
 
 
 def worker_killed(trial: Trial, times: int = 3) -> None:
-    """Workers are killed again and again, and others come; now and then who drives is killed as well."""
+    """Kill and replace workers repeatedly, and sometimes the driving process."""
     driving = trial.drive()
     workers = [trial.work() for _ in range(3)]
     for _ in range(times):
-        trial.at_a_random_moment(driving)
-        trial.kill_worker(workers.pop(trial.chance.randrange(3)))
+        trial.wait_for_random_moment(driving)
+        trial.kill_worker(workers.pop(trial.rng.randrange(3)))
         workers.append(trial.work())
-        if driving.lives and trial.chance.random() < 0.3:
+        if driving.alive and trial.rng.random() < 0.3:
             driving.kill()
-            trial.note_kept()
+            trial.note_stored()
             driving = trial.drive()
     trial.check(driving)
 
 
 def worker_stopped(trial: Trial) -> None:
-    """A worker stands still until others have done its work, and wakes up."""
+    """Suspend a worker until others have done its work, then continue it."""
     driving = trial.drive()
     workers = [trial.work() for _ in range(2)]
-    _work_of(trial, driving)
+    _wait_for_work(trial, driving)
     trial.stop(workers[0])
-    trial.note_kept()
-    time.sleep(SILENCE * (0.5 + 2 * trial.chance.random()))
+    trial.note_stored()
+    time.sleep(SILENCE * (0.5 + 2 * trial.rng.random()))
     workers[0].go_on()
     trial.check(driving)
 
 
 def wakeups_lost(trial: Trial, times: int = 20) -> None:
-    """Nobody hears of anything, again and again: pipes are deleted, or the connections that listen are ended."""
+    """Drop notifications repeatedly: delete the pipes, or end the connections that listen."""
     driving = trial.drive()
     for _ in range(2):
         trial.work()
     for _ in range(times):
-        trial.at_a_random_moment(driving)
-        trial.databases.deafen(trial.url)
+        trial.wait_for_random_moment(driving)
+        trial.databases.drop_notifications(trial.url)
     trial.check(driving)
 
 
 def database_gone_from_workers(trial: Trial, seconds: float = 10.0) -> None:
-    """The database is gone for a while, from workers as well."""
+    """Make the database unavailable for a while, for the driving process and the workers."""
     driving = trial.drive()
     for _ in range(2):
         trial.work()
-    _work_of(trial, driving)
-    trial.databases.gone(trial.url, seconds)
+    _wait_for_work(trial, driving)
+    trial.databases.interrupt(trial.url, seconds)
     trial.check(driving)
 
 
 def worker_of_another_version(trial: Trial) -> None:
-    """A worker with other code takes nothing, and whoever drives says so."""
+    """Start a worker of another version: it takes no work, and the driving process reports that."""
     driving = trial.drive()
     other = trial.work(version="another")
-    trial.until(lambda: "no worker of version" in driving.errors(), "a word about versions")
+    trial.until(lambda: "no worker of version" in driving.errors(), "a warning about versions")
     if throws := trial.throws():
-        trial.wrong(f"{len(throws)} operators were done by another version")
+        trial.fail(f"{len(throws)} operators ran on a worker of another version")
     trial.work()
     trial.check(driving)
     if any(throw.process == other.process.pid for throw in trial.throws()):
-        trial.wrong("a worker of another version did something")
+        trial.fail("an operator ran on a worker of another version")
 
 
 def poison(trial: Trial) -> None:
-    """An operator kills whoever does it, is given up and named; once it is mended, the run goes on.
+    """Run an operator that kills its worker: the run fails and names the operator, and resumes after a fix.
 
-    Workers do one operator at a time here: nobody could tell it from what else they are at when they die.
+    Workers run one operator at a time here, because a death does not show which of several caused it.
     """
     driving = trial.drive()
     workers = [trial.work(poison="c0", concurrency=1) for _ in range(MAX_DEATHS + 2)]
-    said = driving.ended()
-    if f"operator 'c0' of run {trial.run_id!r} was given up" not in said.get("error", ""):
-        trial.wrong(f"of a deadly operator it said {said} {driving.errors()[-2000:]}")
+    report = driving.ended()
+    if f"operator 'c0' of run {trial.run_id!r} was given up" not in report.get("error", ""):
+        trial.fail(f"with a deadly operator it reported {report} {driving.errors()[-2000:]}")
     tried = sum(throw.key == "c0" for throw in trial.throws())
     if tried != MAX_DEATHS:
-        trial.wrong(f"a deadly operator was tried {tried} times, not {MAX_DEATHS}")
+        trial.fail(f"a deadly operator was tried {tried} times, not {MAX_DEATHS}")
     for worker in workers:
         worker.kill()
-    trial.note_kept()
+    trial.note_stored()
     trial.retry()
     trial.work()
     trial.check(trial.drive())
@@ -243,13 +250,13 @@ def poison(trial: Trial) -> None:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is done, and to what runs.
+    """Fault and the kind of run that it is injected into.
 
     Attributes:
-        act: What is done.
-        seconds: How long their operators take on average.
-        limit: After how many seconds of silence their processes count as dead.
-        workers: Whether workers do the work.
+        act: Injects the fault and checks the run.
+        seconds: The average duration of an operator.
+        limit: Seconds without a heartbeat after which a process counts as dead.
+        workers: Whether workers run the operators.
     """
 
     act: Callable[..., None]
@@ -263,7 +270,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "driver killed, elsewhere": Scenario(killed_elsewhere, limit=SILENCE),
     "driver stopped, woken": Scenario(stopped, limit=SILENCE),
     "driver stopped in writing": Scenario(stopped_while_it_writes, limit=SILENCE),
-    "two drivers": Scenario(two, seconds=0.03),
+    "two drivers": Scenario(two_drivers, seconds=0.03),
     "database gone": Scenario(database_gone),
     "disk full": Scenario(disk_full),
     "file deleted": Scenario(file_deleted),
@@ -276,34 +283,34 @@ SCENARIOS: Mapping[str, Scenario] = {
 }
 
 
-def carry_out(
+def run_scenario(
     name: str,
     databases: Databases,
     folder: Path,
-    chance: Random,
+    rng: Random,
     *,
     begin: Begin = subprocess.Popen,
     **options: float,
-) -> Found:
-    """Have a scenario carried out once.
+) -> TrialResult:
+    """Run one trial of a scenario.
 
     Args:
-        name: Its name.
+        name: The name of the scenario.
         databases: The kind of database.
-        folder: Where its files lie.
-        chance: What decides.
-        begin: What begins processes.
-        options: What it takes.
+        folder: The folder of its files.
+        rng: The source of its random moments.
+        begin: Starts processes.
+        options: Further arguments of the scenario.
 
     Raises:
-        UnableError: This machine, or this database, does not allow it.
+        UnsupportedError: The machine or the database does not support it.
     """
     scenario = SCENARIOS[name]
     began = time.monotonic()
     trial = Trial(
         databases,
         folder,
-        chance,
+        rng,
         seconds=scenario.seconds,
         limit=scenario.limit,
         workers=scenario.workers,
@@ -312,17 +319,17 @@ def carry_out(
     try:
         scenario.act(trial, **options)
     except (HungError, OperadError) as error:
-        trial.wrong(str(error))
+        trial.fail(str(error))
     finally:
         trial.end()
-    trial.found.seconds = time.monotonic() - began
-    return trial.found
+    trial.result.seconds = time.monotonic() - began
+    return trial.result
 
 
-def _work_of(trial: Trial, driving: Process) -> None:
-    """Wait until it is in the midst of its work."""
-    goal = trial.chance.randrange(1, THROWS // 2)
-    trial.until(lambda: len(trial.throws()) >= goal or not driving.lives, f"{goal} throws")
+def _wait_for_work(trial: Trial, driving: Process) -> None:
+    """Wait until some operators have run."""
+    goal = trial.rng.randrange(1, THROWS // 2)
+    trial.until(lambda: len(trial.throws()) >= goal or not driving.alive, f"{goal} throws")
 
 
 @contextmanager
@@ -332,7 +339,7 @@ def _small_disk(folder: Path) -> Iterator[None]:
     try:
         mount(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)])
     except (OSError, subprocess.CalledProcessError) as error:
-        raise UnableError("a small disk takes the right to mount one") from error
+        raise UnsupportedError("needs the right to mount a small disk") from error
     try:
         yield
     finally:

@@ -1,6 +1,6 @@
-"""The short form of `chaos.py`: each scenario once on a file of SQLite, and what a server does otherwise on PostgreSQL.
+"""Short form of `chaos.py`: each scenario once on SQLite, and those that differ on a server on PostgreSQL.
 
-The processes are forked (test/support/forked.py); under the marker ``slow`` they are started, and there are more kills.
+The processes are forked (test/support/forked.py); under the marker ``slow`` they are started, with more kills.
 """
 
 import random
@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 from databases import Sqlite
-from scenarios import UnableError, carry_out
+from scenarios import UnsupportedError, run_scenario
 
 SHORT = [
     ("driver killed", {"times": 1}),
@@ -42,32 +42,32 @@ def names(cases):
     return [pytest.param(*case, id=case[0].replace(" ", "-")) for case in cases]
 
 
-def comes_out_right(name, databases, folder, options, begin=subprocess.Popen):
-    chance = random.Random(name)  # noqa: S311
+def assert_right(name, databases, folder, options, begin=subprocess.Popen):
+    rng = random.Random(name)  # noqa: S311
     try:
-        found = carry_out(name, databases, folder, chance, begin=begin, **options)
-    except UnableError as reason:
+        result = run_scenario(name, databases, folder, rng, begin=begin, **options)
+    except UnsupportedError as reason:
         pytest.skip(str(reason))
-    assert found.wrong == []
+    assert result.problems == []
 
 
 @pytest.mark.parametrize(("name", "options"), names(SHORT))
-def test_a_run_in_a_file_comes_out_right(name, options, tmp_path, forked):
-    comes_out_right(name, Sqlite(tmp_path), tmp_path, options, forked.begin)
+def test_a_run_in_a_file_ends_right(name, options, tmp_path, forked):
+    assert_right(name, Sqlite(tmp_path), tmp_path, options, forked.begin)
 
 
 @pytest.mark.parametrize(("name", "options"), names(ON_A_SERVER))
-def test_a_run_on_a_server_comes_out_right(name, options, postgresql, tmp_path, forked):
-    comes_out_right(name, postgresql, tmp_path, options, forked.begin)
+def test_a_run_on_a_server_ends_right(name, options, postgresql, tmp_path, forked):
+    assert_right(name, postgresql, tmp_path, options, forked.begin)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), names(LONG))
-def test_a_run_in_a_file_comes_out_right_in_processes_that_are_started(name, options, tmp_path):
-    comes_out_right(name, Sqlite(tmp_path), tmp_path, options)
+def test_a_run_in_a_file_ends_right_in_started_processes(name, options, tmp_path):
+    assert_right(name, Sqlite(tmp_path), tmp_path, options)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), names(LONG_ON_A_SERVER))
-def test_a_run_on_a_server_comes_out_right_in_processes_that_are_started(name, options, postgresql, tmp_path):
-    comes_out_right(name, postgresql, tmp_path, options)
+def test_a_run_on_a_server_ends_right_in_started_processes(name, options, postgresql, tmp_path):
+    assert_right(name, postgresql, tmp_path, options)

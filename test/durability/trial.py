@@ -1,4 +1,4 @@
-"""One run, what is done to the processes that drive it, and whether it came out right."""
+"""One run in a new database: starts, kills and suspends its processes, and checks its result."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from operad.runtime.durable import Ledger
 
 HERE = Path(__file__).parent
 Begin = Callable[..., "subprocess.Popen[str]"]
-"""Begins a process: `subprocess.Popen`, or what does the same."""
+"""Starts a process: `subprocess.Popen`, or a function with its signature."""
 
 LONGEST = 60.0
-"""Seconds after which a process counts as hanging; a crowded machine may need many."""
+"""Seconds after which a process counts as hanging: many, for a loaded machine."""
 
 
 class HungError(Exception):
-    """A process did not come to an end, or did not do what it was waited for."""
+    """A process did not end, or an expected state did not occur, in time."""
 
 
 @dataclass(frozen=True)
 class Throw:
-    """A line of the journal: an operator began its work."""
+    """Line of the journal: an operator started."""
 
     key: str
     token: str
@@ -45,25 +45,25 @@ class Throw:
 
 
 @dataclass
-class Found:
-    """What came of a trial.
+class TrialResult:
+    """Result of a trial.
 
     Attributes:
-        wrong: What is wrong, in words.
-        again: How many executions were more than one of their operator.
-        takeovers: Seconds from when each process was told to go on with the run to the first work that it began; and
-            from the death of a worker to when another one began what it was at.
-        seconds: How long it all took.
+        problems: The problems found, as sentences.
+        repeated: The number of executions of operators that had been started before.
+        takeovers: Seconds from the start of each further process to the first operator that it runs, and from the death
+            of a worker to the next start of an operator that it was running.
+        seconds: The duration of the trial.
     """
 
-    wrong: list[str] = field(default_factory=list)
-    again: int = 0
+    problems: list[str] = field(default_factory=list)
+    repeated: int = 0
     takeovers: list[float] = field(default_factory=list)
     seconds: float = 0.0
 
 
 class Process:
-    """A process that drives a run, or works for it; see `driver.py` and `worker.py`."""
+    """Process that drives a run or is a worker; see `driver.py` and `worker.py`."""
 
     def __init__(self, begin: Begin, script: str, options: Mapping[str, Any], errors: Path) -> None:
         self._errors = errors
@@ -75,19 +75,19 @@ class Process:
                 text=True,
             )
         self.begun = 0.0
-        self._said: dict[str, Any] = {}
+        self._report: dict[str, Any] = {}
 
     @property
-    def lives(self) -> bool:
+    def alive(self) -> bool:
         return self.process.poll() is None
 
     def kill(self) -> None:
-        """With no chance to say goodbye."""
+        """Kill the process with SIGKILL."""
         self.process.kill()
         self._read(self.process.communicate()[0])
 
     def stop(self) -> None:
-        """Have it stand still, with all its threads; or find that it has ended."""
+        """Suspend the process with all its threads, unless it has ended."""
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
@@ -95,47 +95,47 @@ class Process:
         self.process.send_signal(signal.SIGCONT)
 
     def ended(self, seconds: float = LONGEST) -> Mapping[str, Any]:
-        """What it said in the end.
+        """Wait for the end of the process and return its report.
 
         Raises:
-            HungError: It did not come to an end.
+            HungError: The process did not end.
         """
         try:
             self._read(self.process.communicate(timeout=seconds)[0])
         except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGABRT)  # which has it say where it is
+            self.process.send_signal(signal.SIGABRT)  # makes faulthandler print its stacks
             self._read(self.process.communicate()[0])
             raise HungError(f"it did not end within {seconds:g} s, see {self._errors}") from None
-        return self._said
+        return self._report
 
     def errors(self) -> str:
-        """What it wrote for people."""
+        """Return the standard error of the process."""
         return self._errors.read_text(errors="replace")
 
     def _read(self, text: str) -> None:
         for line in text.splitlines():
-            self._said |= json.loads(line)
-        self.begun = self._said.get("begun", 0.0)
+            self._report |= json.loads(line)
+        self.begun = self._report.get("begun", 0.0)
 
 
 class Trial:
-    """A run in a database of its own.
+    """Run in a new database.
 
     Args:
         databases: The kind of database.
-        folder: Where its journal lies.
-        chance: What decides.
-        seconds: How long an operator takes on average.
-        limit: After how many seconds of silence a process counts as dead.
-        workers: Whether workers do the work.
-        begin: What begins its processes.
+        folder: The folder of its journal.
+        rng: The source of random moments.
+        seconds: The average duration of an operator.
+        limit: Seconds without a heartbeat after which a process counts as dead.
+        workers: Whether workers run the operators.
+        begin: Starts its processes.
     """
 
     def __init__(
         self,
         databases: Databases,
         folder: Path,
-        chance: random.Random,
+        rng: random.Random,
         *,
         seconds: float = 0.03,
         limit: float = 10.0,
@@ -143,10 +143,10 @@ class Trial:
         begin: Begin = subprocess.Popen,
     ) -> None:
         self.databases = databases
-        self.chance = chance
+        self.rng = rng
         self.url = databases.new()
-        self.run_id = f"run-{chance.getrandbits(32):08x}"
-        self.found = Found()
+        self.run_id = f"run-{rng.getrandbits(32):08x}"
+        self.result = TrialResult()
         self._journal = folder / f"{self.run_id}.journal"
         self._folder = folder
         self._seconds = seconds
@@ -154,85 +154,87 @@ class Trial:
         self._workers = workers
         self._begin = begin
         self._deaths: list[tuple[int, float]] = []
-        self._kept: list[tuple[int, frozenset[str]]] = []
-        self._all: list[Process] = []
+        self._stored: list[tuple[int, frozenset[str]]] = []
+        self._processes: list[Process] = []
 
-    # What is done
+    # Processes and faults
 
     def drive(self) -> Process:
-        """Have a process begin the run, or go on with it."""
+        """Start a process that starts or resumes the run."""
         return self._start("driver.py", workers=self._workers)
 
     def work(self, **options: Any) -> Process:
-        """Have a worker begin."""
+        """Start a worker."""
         return self._start("worker.py", **options)
 
     def _start(self, script: str, **options: Any) -> Process:
-        given = {
+        common = {
             "url": self.url,
             "run_id": self.run_id,
             "journal": str(self._journal),
             "seconds": self._seconds,
             "limit": self._limit,
         }
-        process = Process(self._begin, script, given | options, self._folder / f"{self.run_id}.{len(self._all)}.err")
-        self._all.append(process)
+        process = Process(
+            self._begin, script, common | options, self._folder / f"{self.run_id}.{len(self._processes)}.err"
+        )
+        self._processes.append(process)
         return process
 
     def kill_worker(self, worker: Process) -> None:
-        """Kill it, and see how long it takes until another one does what it was at."""
+        """Kill a worker and note the time, from which the take-over of its operators is measured."""
         worker.kill()
         self._deaths.append((worker.process.pid, time.time()))
-        self.note_kept()
+        self.note_stored()
 
-    def at_a_random_moment(self, driving: Process) -> None:
-        """Wait for it: while the process starts or ends, or in the midst of the work."""
-        more = self.chance.choice([0, *range(1, 25)])
+    def wait_for_random_moment(self, driving: Process) -> None:
+        """Wait for a random moment of the run, its start and end included."""
+        more = self.rng.choice([0, *range(1, 25)])
         goal = len(self.throws()) + more
-        self.until(lambda: len(self.throws()) >= goal or not driving.lives, f"{goal} throws")
-        time.sleep(self.chance.random() * (0.1 if more else 2.0))
+        self.until(lambda: len(self.throws()) >= goal or not driving.alive, f"{goal} throws")
+        time.sleep(self.rng.random() * (0.1 if more else 2.0))
 
-    def until(self, holds: Callable[[], bool], what: str, seconds: float = LONGEST) -> None:
-        """Wait for something.
+    def until(self, condition: Callable[[], bool], description: str, seconds: float = LONGEST) -> None:
+        """Wait until a condition holds.
 
         Raises:
-            HungError: It does not come.
+            HungError: The condition does not hold in time.
         """
         by = time.monotonic() + seconds
-        while not holds():
+        while not condition():
             if time.monotonic() > by:
-                raise HungError(f"waited {seconds:g} s for {what}")
+                raise HungError(f"waited {seconds:g} s for {description}")
             time.sleep(0.005)
 
     def stop(self, driving: Process) -> None:
-        """Have it stand still, but not in the midst of writing into a file that nobody else can write into then."""
+        """Suspend a process, but not while it holds the write lock of a file."""
         driving.stop()
-        while self.databases.is_held(self.url):
+        while self.databases.is_write_locked(self.url):
             driving.go_on()
             time.sleep(0.01)
             driving.stop()
 
     def stop_while_it_writes(self, driving: Process) -> None:
-        """Have it stand still in the midst of writing into a file, so that nobody else can write into it.
+        """Suspend a process while it holds the write lock of a file.
 
         Raises:
-            HungError: It has ended, or never writes.
+            HungError: The process ended, or was never caught writing.
         """
 
-        def is_caught() -> bool:
+        def suspended_or_ended() -> bool:
             driving.stop()
-            if self.databases.is_held(self.url):
+            if self.databases.is_write_locked(self.url):
                 return True
             driving.go_on()
-            time.sleep(0.02 * self.chance.random())
-            return not driving.lives
+            time.sleep(0.02 * self.rng.random())
+            return not driving.alive
 
-        self.until(is_caught, "a moment in which it writes")
-        if not driving.lives:
+        self.until(suspended_or_ended, "a write")
+        if not driving.alive:
             raise HungError("it ended before it was caught writing")
 
     def throws(self) -> Sequence[Throw]:
-        """What has been done so far."""
+        """Return the throws of all operators so far."""
         try:
             lines = self._journal.read_text().splitlines()
         except FileNotFoundError:
@@ -240,7 +242,7 @@ class Trial:
         return [Throw(key, token, int(process), float(at)) for key, token, process, at in map(str.split, lines)]
 
     def recorded(self) -> Mapping[str, Any]:
-        """What is kept of the run, by key."""
+        """Return the stored outcomes of the run by key."""
         ledger = Ledger(self.url)
         try:
             return {step.key: step.outcome for step in ledger.timeline(self.run_id) if step.outcome is not None}
@@ -251,85 +253,85 @@ class Trial:
         finally:
             ledger.close()
 
-    def note_kept(self) -> None:
-        """Note that nothing that is kept by now may be done again."""
-        kept = frozenset(self.recorded())
-        self._kept.append((len(self.throws()), kept))
+    def note_stored(self) -> None:
+        """Note the operators stored by now, which must not run again."""
+        stored = frozenset(self.recorded())
+        self._stored.append((len(self.throws()), stored))
 
     def retry(self) -> None:
-        """Have what failed tried again."""
+        """Retry the failed operators of the run."""
         ledger = Ledger(self.url)
         ledger.retry(self.run_id)
         ledger.close()
 
     def forget_machines(self) -> None:
-        """Have it look as if all processes so far ran on other machines."""
+        """Make all processes so far look like processes of other machines."""
         engine = create_engine(Ledger(self.url).url.set(drivername=self.databases.driver))
         with engine.begin() as connection:
             connection.execute(text("UPDATE operad_executors SET process = ''"))
         engine.dispose()
 
-    # Whether it is right
+    # Checks
 
-    def check(self, driving: Process) -> Found:
-        """Look at everything, once the run has finished.
+    def check(self, driving: Process) -> TrialResult:
+        """Check everything about the finished run.
 
         Args:
-            driving: Who finished it.
+            driving: The process that finished the run.
         """
-        found, said = self.found, driving.ended()
-        if "result" not in said:
-            self.wrong(f"the run did not finish: {said} {driving.errors()[-2000:]}")
-            return found
+        report = driving.ended()
+        if "result" not in report:
+            self.fail(f"the run did not finish: {report} {driving.errors()[-2000:]}")
+            return self.result
         throws = self.throws()
-        self._check_results({key: _token(outcome) for key, outcome in self.recorded().items()}, said["result"])
-        for done, kept in self._kept:
-            if again := {throw.key for throw in throws[done:]} & kept:
-                self.wrong(f"done again though it was kept: {sorted(again)}")
+        self._check_results({key: _token(outcome) for key, outcome in self.recorded().items()}, report["result"])
+        for done, stored in self._stored:
+            if again := {throw.key for throw in throws[done:]} & stored:
+                self.fail(f"ran again although stored: {sorted(again)}")
         key, most = Counter(throw.key for throw in throws).most_common(1)[0]
-        if most > len(self._all):
-            self.wrong(f"{key} was done {most} times by {len(self._all)} processes")
-        found.again = len(throws) - len({throw.key for throw in throws})
-        found.takeovers = list(self._takeovers(throws))
-        return found
+        if most > len(self._processes):
+            self.fail(f"{key} ran {most} times on {len(self._processes)} processes")
+        self.result.repeated = len(throws) - len({throw.key for throw in throws})
+        self.result.takeovers = list(self._takeovers(throws))
+        return self.result
 
     def _check_results(self, recorded: Mapping[str, str], result: object) -> None:
-        """See that what came of it is what comes of the recorded throws, and that these are true ones."""
+        """Check that the result is that of the recorded throws, and that these are in the journal."""
         thrown = {(throw.key, throw.token) for throw in self.throws()}
-        if untrue := recorded.items() - thrown:
-            self.wrong(f"recorded, and never thrown: {sorted(untrue)}")
+        if unknown := recorded.items() - thrown:
+            self.fail(f"recorded, but not in the journal: {sorted(unknown)}")
         try:
             expected, keys = undisturbed(self.run_id, recorded)
         except KeyError as error:
-            self.wrong(f"{error} is not recorded")
+            self.fail(f"{error} is not recorded")
             return
         if keys != recorded.keys():
-            self.wrong(f"recorded, and nobody did that: {sorted(recorded.keys() - keys)}")
+            self.fail(f"recorded, but of no operator: {sorted(recorded.keys() - keys)}")
         if (right := expected.model_dump(mode="json")) != result:
-            self.wrong(f"the result is {result}, not {right}")
+            self.fail(f"the result is {result}, not {right}")
 
     def _takeovers(self, throws: Sequence[Throw]) -> Iterator[float]:
-        for each in self._all[1:]:
+        for each in self._processes[1:]:
             if each.begun:
                 yield from [throw.at - each.begun for throw in throws if throw.process == each.process.pid][:1]
         for process, died in self._deaths:
-            its = {throw.key for throw in throws if throw.process == process}
-            yield from [throw.at - died for throw in throws if throw.at > died and throw.key in its][:1]
+            running = {throw.key for throw in throws if throw.process == process}
+            yield from [throw.at - died for throw in throws if throw.at > died and throw.key in running][:1]
 
-    def wrong(self, what: str) -> None:
-        """Note that something is wrong."""
-        self.found.wrong.append(f"{self.run_id} ({self.databases.name}): {what}")
+    def fail(self, problem: str) -> None:
+        """Note a problem of the run."""
+        self.result.problems.append(f"{self.run_id} ({self.databases.name}): {problem}")
 
     def end(self) -> None:
-        """Leave no process behind."""
-        for driving in self._all:
-            if driving.lives:
-                driving.kill()
-            driving.process.wait()
-            if driving.process.stdout:
-                driving.process.stdout.close()
+        """Kill the remaining processes."""
+        for each in self._processes:
+            if each.alive:
+                each.kill()
+            each.process.wait()
+            if each.process.stdout:
+                each.process.stdout.close()
 
 
 def _token(outcome: Any) -> str:
-    """What an operator threw; its error says it, too."""
+    """Return the token of an operator, which its error names as well."""
     return outcome.message.outputs["token"] if outcome.error is None else str(outcome.error).split()[2]

@@ -1,4 +1,4 @@
-"""A worker, to be killed: ``worker.py OPTIONS``, the options as JSON."""
+"""Process of one worker: ``worker.py OPTIONS``, the options as JSON."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ import os
 import signal
 import sys
 
-from graph import Lamed, about, served, throw_into, workflow
+from graph import Delay, build_workflow, random_delay, served, throw_into
 
 from operad.runtime.durable.worker import Worker
 
 
-def deadly(key: str, else_: Lamed) -> Lamed:
-    """An operator with this key is the death of whoever does it."""
+def deadly(poison: str, delay: Delay) -> Delay:
+    """Return the delay, but kill this process when the operator with the key `poison` asks for it."""
 
-    def lamed(at: str) -> float:
-        if at == key:
+    def delay_or_die(key: str) -> float:
+        if key == poison:
             os.kill(os.getpid(), signal.SIGKILL)
-        return else_(at)
+        return delay(key)
 
-    return lamed
+    return delay_or_die
 
 
 async def main() -> None:
-    asked = json.loads(sys.argv[1])
-    made = workflow(throw_into(asked["journal"]), deadly(asked.get("poison", ""), about(asked["seconds"])))
+    options = json.loads(sys.argv[1])
+    delay = deadly(options.get("poison", ""), random_delay(options["seconds"]))
+    workflow = build_workflow(throw_into(options["journal"]), delay)
     worker = Worker(
-        asked["url"],
-        [served(made)],
-        concurrency=asked.get("concurrency", 2),
-        limit=asked["limit"],
-        version=asked.get("version"),
+        options["url"],
+        [served(workflow)],
+        concurrency=options.get("concurrency", 2),
+        limit=options["limit"],
+        version=options.get("version"),
     )
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)

@@ -24,7 +24,7 @@ MESSAGES = [
 
 
 def answer(request):
-    """What a model might say: it knows what stands in its prompt, and no more."""
+    """Stand in for a model, which knows only its prompt."""
     messages = [message["content"] for message in request["messages"]]
     known = "\n".join(messages)
     name, mill = re.findall("(?:name is|called) ([A-Z]\\w+)", known)[0], re.findall("KM-\\d+", known)[0]

@@ -50,7 +50,7 @@ CONTENT = {"evaluation": "as asked", "findings": []}
 
 
 def answer(request):
-    """What the stage is asked for: a plan, the parameters of its nodes, or a verdict; of the round that it is."""
+    """Return the scripted answer of a stage in the current round: a plan, parameters of nodes, or a verdict."""
     asked = str(request["messages"][-1]["content"])
     form = request["response_format"]["json_schema"]["schema"]["properties"]
     number = 1 if SECOND in asked else 0

@@ -31,7 +31,7 @@ PARTS = [
 
 
 def answer(request):
-    """What a model might say; at first it leaves out a year."""
+    """Stand in for a model, which at first leaves out a year."""
     told, asked = request["messages"][0]["content"], request["messages"][-1]["content"]
     if told.startswith("You lead"):
         return Say(json.dumps({"sub_jobs": [named(*part) for part in PARTS]}))
@@ -83,7 +83,7 @@ def team(reasoner, **options):
 
 
 class Count:
-    """How often sub-jobs were done, and how many tokens that took."""
+    """Return the number of executed sub-jobs, and their tokens."""
 
     def __init__(self):
         self.sub_jobs = self.tokens = 0

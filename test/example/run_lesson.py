@@ -71,7 +71,7 @@ def build(of_kind=lambda kind: kind):
 
 
 def played(request):
-    """What a model may answer: it counts one week of the crane until it is told of the second."""
+    """Stand in for a model, which counts one week of the crane until a lesson names the second."""
     instruction = request["messages"][0]["content"].splitlines()[0]
     asked = request["messages"][-1]["content"]
     total = "2,400" if "both weeks" in asked or "2,400" in asked else "1,950"

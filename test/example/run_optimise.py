@@ -57,7 +57,7 @@ ideas = cycle(IDEAS)
 
 
 def played(request):
-    """What the models say: ideas one after another, and answers that follow instructions to the letter."""
+    """Stand in for the models: propose ideas in order, and answer as the instructions state."""
     system, user = request["messages"][0]["content"], request["messages"][-1]["content"]
     if system.startswith("You improve"):
         reasoning, operations = next(ideas)

@@ -17,7 +17,7 @@ CONFIGURED = bool(os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_AP
 
 
 def is_asked(request, words):
-    """Whether the instruction has these words."""
+    """Return whether the instruction contains these words."""
     return words in str(request["messages"][0]["content"])
 
 

@@ -1,4 +1,4 @@
-"""How much a test tries: some of its cases, or every one where slow tests run, too (`make test-all`)."""
+"""Number of cases that a test tries: some of them, or all where slow tests run as well (`make test-all`)."""
 
 from hypothesis import HealthCheck, settings
 
@@ -6,9 +6,9 @@ SOME, EVERY = "some", "every"
 
 
 def use_amounts(every: bool) -> None:
-    """Choose the amounts of this process, before the tests are imported.
+    """Choose the number of cases for this process, before the tests are imported.
 
-    The clock fails no property: other processes may keep the machine busy.
+    Properties have no deadline, because other processes may keep the machine busy.
     """
     settings.register_profile(EVERY, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.register_profile(SOME, settings.get_profile(EVERY), max_examples=40)
@@ -26,5 +26,5 @@ def sample(cases, every_nth: int):
 
 
 def examples(some: int, every: int) -> settings:
-    """Return the settings of a property that tries so many examples, the same in each run."""
+    """Return the settings of a property with a number of examples, the same in each run."""
     return settings(max_examples=amount(some, every), derandomize=True, database=None)

@@ -13,13 +13,13 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 BASE = "ECHO"
-"""Stands in the inputs of a run for the address of the server."""
+"""Placeholder in the inputs of a run for the address of the server."""
 
 SHOWN = ("authorization", "content-type", "x-key", "x-one", "x-two")
 
 
 def _parts(content_type: str, body: bytes) -> Any:
-    """The parts of a form with files: names, file names and texts, whatever the boundary."""
+    """Return the parts of a multipart form: names, file names and texts, without the boundary."""
     message = BytesParser().parsebytes(b"Content-Type: " + content_type.encode() + b"\r\n\r\n" + body)
     parts = [part for part in message.get_payload() if not isinstance(part, str)] if message.is_multipart() else []
     return [
@@ -44,19 +44,19 @@ class _Echo(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name: self.headers[name] for name in SHOWN if name in self.headers}
         kind = headers.get("content-type", "")
-        said: Any = body.decode("utf-8", "replace")
+        content: Any = body.decode("utf-8", "replace")
         if kind.startswith("multipart/"):
-            headers["content-type"], said = "multipart/form-data", _parts(kind, body)
+            headers["content-type"], content = "multipart/form-data", _parts(kind, body)
         elif kind.startswith("application/x-www-form-urlencoded"):
-            said = parse_qsl(said)
+            content = parse_qsl(content)
         elif kind.startswith("application/json"):
-            said = json.loads(said or "null")
+            content = json.loads(content or "null")
         echoed = {
             "method": self.command,
             "path": at.path,
             "query": parse_qsl(at.query),
             "headers": headers,
-            "body": said,
+            "body": content,
         }
         status = int(at.path.rpartition("/")[2]) if at.path.startswith("/status/") else 200
         text = json.dumps(echoed, sort_keys=True).encode()
@@ -76,7 +76,7 @@ class _Echo(BaseHTTPRequestHandler):
 
 @contextmanager
 def echo_server() -> Iterator[str]:
-    """The address of a server that runs meanwhile."""
+    """Run a server and yield its address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Echo)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:

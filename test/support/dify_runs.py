@@ -1,4 +1,4 @@
-"""Dify files, run with a model that says back what it is told."""
+"""Run Dify files with a model that repeats its prompt."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from operad.runtime.values.message import Turn
 
 
 def plausible(schema: Mapping[str, Any]) -> Any:
-    """A value of a schema."""
+    """Return a value that fits a schema."""
     if "enum" in schema:
         return schema["enum"][0]
     match schema.get("type"):
@@ -42,7 +42,7 @@ def plausible(schema: Mapping[str, Any]) -> Any:
 
 
 class Model:
-    """A model that says back what it is told, fails where it is told to, and chooses what it is told to.
+    """Model that repeats its prompt, fails at prompts with FAIL or FLAKY, and chooses a given class.
 
     Args:
         pick: The number of the class that it chooses.
@@ -55,7 +55,7 @@ class Model:
     def answer(self, task: Any) -> str:
         """Return the answer to a task."""
         messages = [(each["role"], str(each["content"])) for each in render(task, show_schema=False)]
-        text = "".join(said for _, said in messages)
+        text = "".join(content for _, content in messages)
         if "FAIL" in text:
             raise OperadError("the model fails")
         if "FLAKY" in text and self._failed[text] < 2:
@@ -67,17 +67,17 @@ class Model:
             if port is not None and "enum" in port:
                 return json.dumps({"port": port["enum"][self._pick % len(port["enum"])]})
             return json.dumps(plausible(schema))
-        return "\n".join(f"{role}: {said}" for role, said in messages)
+        return "\n".join(f"{role}: {content}" for role, content in messages)
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of a run.
+    """Result of a run.
 
     Attributes:
-        outputs: Its outputs.
-        ran: How often each node ran.
-        error: What ended it.
+        outputs: The outputs.
+        ran: The number of executions of each node.
+        error: The error that ended the run; empty if none.
     """
 
     outputs: Mapping[str, Any]
@@ -93,8 +93,8 @@ async def run_dify(
     Args:
         text: The file.
         base: The address of the echo server.
-        given: Its inputs.
-        before: The conversation before, as (role, text).
+        given: The inputs.
+        before: The earlier turns of the conversation, as (role, text).
         pick: The number of the class that classifiers choose.
     """
     outputs: Mapping[str, Any] = {}
@@ -107,7 +107,7 @@ async def run_dify(
         guard = Guard(allowed_hosts=(base.removeprefix("http://"),))
         workflow = assemble(graph, NODE_TYPES, services=Services(guard=guard))
         inputs = {name: base if value == BASE else value for name, value in given.items()}
-        turns = tuple(Turn(role=role, text=said) for role, said in before)  # pyright: ignore[reportArgumentType]
+        turns = tuple(Turn(role=role, text=content) for role, content in before)  # pyright: ignore[reportArgumentType]
         job = Job(goal="", inputs=inputs, turns=turns)
         async for event in workflow.stream(job, ScriptedReasoner(Model(pick).answer)):
             if isinstance(event, events.OperatorFinished):
@@ -121,7 +121,7 @@ async def run_dify(
 
 
 def remarked(text: bytes) -> tuple[str, str]:
-    """What `operad check` says of a file: why it cannot run, and what runs differently."""
+    """Return the remarks of `operad check` on a file: why it cannot run, and what runs differently."""
     try:
         graph = load(text)
     except OperadError as error:

@@ -1,11 +1,11 @@
-"""Operators without a model, for tests of what runs them."""
+"""Operators without a model, for tests of workflows."""
 
 import inspect
 from typing import Any
 
 
 class Do:
-    """An operator that says its id, or does what it is given to do, with the messages if it takes them."""
+    """Operator that returns its id, or calls a function, with the messages if the function takes them."""
 
     def __init__(self, op_id, work=None):
         self._id = op_id
@@ -19,15 +19,15 @@ class Do:
         self.calls += 1
         if self._work is None:
             return self._say(workflow_messages or ())
-        said = self._work(workflow_messages) if inspect.signature(self._work).parameters else self._work()
-        return await said if inspect.isawaitable(said) else said
+        result = self._work(workflow_messages) if inspect.signature(self._work).parameters else self._work()
+        return await result if inspect.isawaitable(result) else result
 
     def _say(self, messages):
         return self._id
 
 
 class Echo(Do):
-    """An operator that says its id and, in brackets, what it heard; or does what it is given to do."""
+    """Operator that returns its id and, in brackets, the texts of its messages; or calls a function."""
 
     def _say(self, messages):
         return f"{self._id}({' '.join(message.scratchpad for message in messages)})"

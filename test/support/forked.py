@@ -1,17 +1,17 @@
-"""Processes of Python that are forked off one that has everything imported, instead of started: 15 ms, not a second.
+"""Python processes that are forked from one with all modules imported: they start in 15 ms instead of a second.
 
     server = ForkServer()
     process = server.begin([sys.executable, "-c", "print(1)"], stdout=subprocess.PIPE, text=True)
     done = server.run([sys.executable, "-W", "error", "script.py", "argument"], cwd=folder, input="typed")
 
-What comes back is a `subprocess.Popen`, a child of the caller: it has pipes, a status, and takes signals. It has the
-environment, folder, arguments and streams that were asked for, a ``__main__`` of its own, and ends as any Python does:
-threads are joined, `atexit` is heeded, streams are flushed. What only a started interpreter shows (how long imports
-take, a closed stderr, variables such as PYTHONHASHSEED) needs a real process; so does every test of the entry point.
+`begin` returns a `subprocess.Popen`, a child of the caller, with pipes, a status and signals. The process has the
+requested environment, folder, arguments and streams, its own ``__main__``, and ends as any Python process: threads are
+joined, `atexit` functions called, streams flushed. Tests of properties that only a new interpreter has (the time of
+imports, a closed stderr, variables such as PYTHONHASHSEED) need a real process, and so does every test of the entry point.
 
-The server is one process with one thread, for a fork of a process with threads may hang. It forks twice, and the
-process between ends at once: so the new one becomes a child of the caller, which is its subreaper for that moment.
-Linux has that; elsewhere processes are started.
+The server is one process with one thread, because a fork of a process with threads may hang. It forks twice, and the
+intermediate process ends at once, so that the new one becomes a child of the caller, which is its subreaper at that
+moment. Only Linux has subreapers; elsewhere processes are started.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ IMPORTED = (
     "uvicorn.lifespan.on",
     "uvicorn.protocols.http.h11_impl",
 )
-"""What costs time to import; what an environment lacks is left out."""
+"""Modules that take time to import; missing ones are left out."""
 
 OPERAD_COMMAND = (sys.executable, "-c", "from operad.cli.entry import main; main()")
 """The command `operad`; its arguments follow."""
@@ -63,7 +63,7 @@ _LONGEST_REQUEST = 2**18
 
 
 class ForkServer:
-    """Forks processes as they are asked for; see the module."""
+    """Server that forks processes on request; see the module."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -77,7 +77,7 @@ class ForkServer:
             assert self._control.recv(100), "the server ended before it was ready"
 
     def begin(self, command: Sequence[Any], **options: Any) -> subprocess.Popen[Any]:
-        """As `subprocess.Popen`, for ``[sys.executable, "-W", filter, "-c" and code or a file, *arguments]``."""
+        """Do the same as `subprocess.Popen`, for ``[sys.executable, "-W", filter, "-c" and code or a file, *arguments]``."""
         command = [str(part) for part in command]
         assert command[0] == sys.executable, command
         if self._control is None:
@@ -87,7 +87,7 @@ class ForkServer:
     def run(
         self, command: Sequence[Any], *, input: str | None = None, timeout: float = 240.0, **options: Any
     ) -> subprocess.CompletedProcess[str]:
-        """As `subprocess.run` with texts, all of which are captured; without `input` there is no stdin."""
+        """Do the same as `subprocess.run` with captured texts; without `input`, stdin is empty."""
         options.setdefault("stdin", subprocess.DEVNULL if input is None else subprocess.PIPE)
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         with self.begin(command, **pipes, **options) as process:
@@ -99,34 +99,34 @@ class ForkServer:
         return subprocess.CompletedProcess(list(command), process.returncode, out, err)
 
     def fork(self, request: dict[str, Any], streams: Sequence[int]) -> int:
-        """The process of a new child of ours."""
+        """Fork a new child of this process and return its process id."""
         assert self._control is not None
         with self._lock:
             _be_subreaper(True)
             try:
                 socket.send_fds(self._control, [json.dumps(request).encode()], streams)
                 pid = int(self._control.recv(100))
-                self._control.recv(100)  # the process between has ended
+                self._control.recv(100)  # the intermediate process has ended
             finally:
                 _be_subreaper(False)
         return pid
 
     def close(self) -> None:
-        """End the server; what it forked goes on."""
+        """End the server; forked processes continue."""
         if self._control is not None:
             self._control.close()
             self._server.wait()
 
 
 class _Forked(subprocess.Popen[Any]):
-    """A `subprocess.Popen` whose child comes from the server; all else is as there."""
+    """`subprocess.Popen` whose child is forked by the server."""
 
     def __init__(self, server: ForkServer, command: list[str], **options: Any) -> None:
         self._fork_server = server
         super().__init__(command, **options)
 
-    def _execute_child(self, *given: Any) -> None:
-        command, (cwd, env), pipes = given[0], given[5:7], given[10:16]
+    def _execute_child(self, *args: Any) -> None:
+        command, (cwd, env), pipes = args[0], args[5:7], args[10:16]
         request = {"command": command, "cwd": str(cwd or Path.cwd()), "env": dict(os.environ if env is None else env)}
         theirs = pipes[0], pipes[3], pipes[5]  # stdin, stdout, stderr
         self.pid = self._fork_server.fork(request, [own if fd == -1 else fd for own, fd in enumerate(theirs)])
@@ -142,14 +142,14 @@ def _be_subreaper(on: bool) -> None:
 
 
 def _serve(control: socket.socket) -> dict[str, Any]:
-    """Answer requests; in each process that is forked, return with what that one is to do."""
+    """Answer requests; in each forked process, return its request."""
     control.send(b"ready")
     while True:
         data, fds, *_ = socket.recv_fds(control, _LONGEST_REQUEST, 3)
         if not data:
             sys.exit()
-        if between := os.fork():
-            os.waitpid(between, 0)
+        if intermediate := os.fork():
+            os.waitpid(intermediate, 0)
             for fd in fds:
                 os.close(fd)
             control.send(b"ended")
@@ -166,7 +166,7 @@ def _serve(control: socket.socket) -> dict[str, Any]:
 
 
 def _become(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Take on the folder, environment, streams and arguments of a process; its code, and where that runs."""
+    """Adopt the folder, environment, streams and arguments of a request; return its code and the namespace of it."""
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
@@ -201,9 +201,9 @@ def _become(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def _run(code: Any, names: dict[str, Any]) -> None:
-    """Run code and end as Python does, but leave what was imported before the fork to the kernel.
+    """Run code and end as Python does, but without freeing the modules imported before the fork.
 
-    To free that, object by object, would copy the memory that is shared, and take a tenth of a second.
+    Freeing them object by object would copy the shared memory, and take a tenth of a second.
     """
     status = 0
     try:
@@ -218,7 +218,7 @@ def _run(code: Any, names: dict[str, Any]) -> None:
         status = 1
     threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
     atexit._run_exitfuncs()
-    names.clear()  # what was left open is warned of
+    names.clear()  # causes warnings about open files
     gc.collect()
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.flush()
@@ -226,7 +226,7 @@ def _run(code: Any, names: dict[str, Any]) -> None:
 
 
 def _prepare() -> None:
-    """Import what takes time, and see that nothing began a thread by it."""
+    """Import the modules, and check that none of them started a thread."""
     gc.disable()  # a fifth of that time
     for name in IMPORTED:
         with suppress(ImportError):

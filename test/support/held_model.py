@@ -1,4 +1,4 @@
-"""A model that writes the beginning of an answer, and the rest when the test lets it."""
+"""Model that writes the beginning of an answer, and the rest when the test allows it."""
 
 import json
 import threading
@@ -10,8 +10,8 @@ from operad.runtime.models.model import Model
 
 @contextmanager
 def held_model(begin, rest):
-    """The model, and an event to set for the rest of its answer."""
-    let = threading.Event()
+    """Yield the model, and an event that releases the rest of its answer."""
+    release = threading.Event()
 
     class Exchange(BaseHTTPRequestHandler):
         def log_message(self, format, *args):
@@ -23,7 +23,7 @@ def held_model(begin, rest):
             self.send_header("Content-Type", "text/event-stream")
             self.end_headers()
             self._write({"content": begin})
-            let.wait(30)
+            release.wait(30)
             self._write({"content": rest})
             self._write({}, "stop")
             self.wfile.write(b"data: [DONE]\n\n")
@@ -36,7 +36,7 @@ def held_model(begin, rest):
     with ThreadingHTTPServer(("127.0.0.1", 0), Exchange) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         try:
-            yield Model(name="held", base_url=f"http://127.0.0.1:{server.server_port}/v1", api_key="key"), let
+            yield Model(name="held", base_url=f"http://127.0.0.1:{server.server_port}/v1", api_key="key"), release
         finally:
-            let.set()
+            release.set()
             server.shutdown()

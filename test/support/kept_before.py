@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - the statements are our own
-"""Runs that an earlier version kept, as a small SQLite file: what is kept must go on after every change of the tables.
+"""Stored runs of an earlier version, in a small SQLite file: they must resume after every change of the tables.
 
 `test/unit/runtime/durable/data/kept_before.sql.gz` was made on 23 November 2026 by commit fc4d321, the last one without
 a version of the tables, and is not made again:
@@ -30,7 +30,7 @@ ITEMS = ["x", "y", "z"]
 
 
 class Step:
-    """An operator that notes that it runs; one of them ends the process at an item."""
+    """Operator that records its executions; one of them ends the process at an item."""
 
     def __init__(self, name, ran=None, dies_at=None):
         self._name, self._ran, self._dies_at = name, ran, dies_at
@@ -39,38 +39,38 @@ class Step:
         return self._name
 
     async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
-        given = workflow_messages[0].scratchpad if workflow_messages else ""
-        if given and given == self._dies_at:
+        text = workflow_messages[0].scratchpad if workflow_messages else ""
+        if text and text == self._dies_at:
             os._exit(9)
         if self._ran is not None:
-            self._ran.append(f"{self._name} {given}".strip())
-        return WorkflowMessage(scratchpad=f"{self._name} of {given or job.goal}", outputs={"of": given})
+            self._ran.append(f"{self._name} {text}".strip())
+        return WorkflowMessage(scratchpad=f"{self._name} of {text or job.goal}", outputs={"of": text})
 
 
 class Judge(Step):
-    """An evaluator that is content."""
+    """Evaluator that accepts the result."""
 
 
 def workflow(ledger, ran=None, dies_at=None):
-    """The workflow of both runs."""
-    made = DurableWorkflow(ledger.url.render_as_string(), name="before")
-    made.keep_in(ledger)
+    """Return the workflow of both runs."""
+    flow = DurableWorkflow(ledger.url.render_as_string(), name="before")
+    flow.keep_in(ledger)
     fetch, write = Step("fetch", ran), Step("write", ran)
     each = Map("each", Step("check", ran, dies_at), over="list", concurrency=1)
-    made.add_operator(fetch)
-    made.add_operator(each, [fetch])
-    made.add_operator(write, [each])
-    made.set_evaluator(Judge("judge", ran))
-    return made
+    flow.add_operator(fetch)
+    flow.add_operator(each, [fetch])
+    flow.add_operator(write, [each])
+    flow.set_evaluator(Judge("judge", ran))
+    return flow
 
 
 def job():
-    """The job of both runs."""
+    """Return the job of both runs."""
     return Job(goal="Monday", inputs={"list": [*ITEMS]})
 
 
 def execute(path, run_id, ran=None, dies_at=None, limit=1.0):
-    """Begin a run, or go on with it."""
+    """Start or resume a run."""
     ledger = Ledger(path, limit=limit)
     try:
         return workflow(ledger, ran, dies_at).execute(job(), ScriptedReasoner([]), run_id=run_id)
@@ -79,7 +79,7 @@ def execute(path, run_id, ran=None, dies_at=None, limit=1.0):
 
 
 def make(path):
-    """Make the file, in processes of their own."""
+    """Create the file, with a new process for each run."""
     for run_id, dies_at in (("finished", None), ("unfinished", "z")):
         process = multiprocessing.get_context("spawn").Process(target=execute, args=(path, run_id, None, dies_at))
         process.start()
@@ -87,14 +87,14 @@ def make(path):
 
 
 def restore(path):
-    """Write the file that was kept to this path."""
+    """Write the stored file to this path."""
     connection = sqlite3.connect(path)
     connection.executescript(decompress(FILE.read_bytes()).decode())
     connection.close()
 
 
 def fill(path: Path, count: int) -> None:
-    """Copy the run ``finished`` until there are so many."""
+    """Copy the run ``finished`` until the file has a number of runs."""
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.create_function("unixepoch", 1, lambda _: time.time())
         there = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

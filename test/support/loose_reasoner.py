@@ -1,12 +1,12 @@
-"""A reasoner of somebody's own, for tests of what becomes of answers that no reasoner of ours would give."""
+"""Reasoner without checks, for tests with answers that Operad's reasoners would not return."""
 
 from collections.abc import Sequence
 
 
 class LooseReasoner:
-    """Says its answers in turn, or always the same one, and holds none of them to the form; raises those that are errors.
+    """Reasoner that returns answers in order, or always the same one, without checking them; raises those that are errors.
 
-    As a context manager it fails at the end if answers are left.
+    As a context manager, it fails at the end if answers are left.
 
     Attributes:
         tasks: The tasks so far.

@@ -15,19 +15,19 @@ PORT_SETS = [NO_PORTS, frozenset("a"), frozenset("b"), frozenset("ab")]
 CHOICES: list[Taken] = [None, ("a",), ("b",), ("a", "b"), (), ("a",), ("b",), ("other",)]
 JOINS: list[Join] = ["all_done", "all", "any", "all_done"]
 BYTES = 5
-"""Of a random node."""
+"""Number of bytes that a random node is made of."""
 
 
 @dataclass(frozen=True)
 class RandomNode:
-    """A node, and what it does in a run.
+    """Node, with its behaviour in a run.
 
     Attributes:
         before: The nodes before it, each with the ports that the edge leaves from.
-        join: How it joins them.
-        choices: The ports that it takes, in the first round and later.
-        pauses: How often it suspends.
-        blamed: Whether the first verdict blames it, and the second.
+        join: Its join.
+        choices: The ports that it chooses, in the first round and in later ones.
+        pauses: The number of times that it suspends.
+        blamed: Whether the first and the second verdict blame it.
     """
 
     before: Mapping[int, frozenset[str]]
@@ -67,7 +67,7 @@ orders = st.integers(0, 2**16 - 1).map(Random)
 
 
 def sane(graph: Graph) -> Graph:
-    """The graph with choices that operators may make: ports that edges leave from."""
+    """Return the graph with valid choices only: ports that edges leave from."""
 
     def possible(number: int, choice: Taken) -> Taken:
         ways = NO_PORTS.union(*(node.before.get(number, NO_PORTS) for node in graph))

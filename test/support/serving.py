@@ -1,4 +1,4 @@
-"""Experts on a server of a test, and clients for it."""
+"""Server with experts for a test, and clients for it."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ HELLO = {"role": "user", "content": "Hello"}
 
 
 class Code:
-    """Code as an operator."""
+    """Operator that calls a function with the job."""
 
     def __init__(self, work, name="code"):
         self._work, self._name = work, name
@@ -58,11 +58,11 @@ async def order(job):
 
 
 class Here:
-    """A server that a test uses.
+    """Running server.
 
     Attributes:
-        serving: What is served.
-        url: Where.
+        serving: The served application.
+        url: The address.
         http: A client for it.
     """
 
@@ -73,7 +73,7 @@ class Here:
         return AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key, **options)
 
     async def ended(self, run_id):
-        """The run, once it is no longer at work."""
+        """Wait until a run is not running any more, and return it."""
         while (run := (await self.http.get(f"/runs/{run_id}")).json())["state"] == "running":
             await asyncio.sleep(0.01)
         return run

@@ -1,4 +1,4 @@
-"""The studio in a browser, for tests: opens it, and does what a person does by mouse and by keyboard."""
+"""Studio in a browser, for tests: opens it, and imitates mouse and keyboard."""
 
 import re
 from contextlib import ExitStack, contextmanager
@@ -21,7 +21,7 @@ _EXPECTED = re.compile(r"status of (400|409|422)|net::ERR_(CONNECTION|INCOMPLETE
 
 
 class Page:
-    """A tab with the studio.
+    """Browser tab with the studio.
 
     Attributes:
         tab: The tab, of Playwright.
@@ -40,19 +40,19 @@ class Page:
         return self.tab.locator(f'.react-flow__node[data-id="{node_id}"]')
 
     def nodes(self):
-        """The nodes, by id: their types."""
+        """Return the types of the nodes by id."""
         return {each["id"]: each["type"] for each in self.document()["nodes"]}
 
     def params(self, node_id):
-        """The parameters of a node."""
+        """Return the parameters of a node."""
         return next(each["params"] for each in self.document()["nodes"] if each["id"] == node_id)
 
     def edges(self):
-        """The edges, in order: source, port, target."""
+        """Return the sorted edges: source, port, target."""
         return sorted((each["source"], each["port"], each["target"]) for each in self.document()["edges"])
 
     def document(self):
-        """The document as the server holds it, once the page has sent what it had to send."""
+        """Return the document of the server, after the page has sent all changes."""
         self.saved()
         return self.tab.evaluate(
             """async () => {
@@ -92,7 +92,7 @@ class Page:
         )
 
     def editor(self, label):
-        """The text editor of a parameter."""
+        """Return the text editor of a parameter."""
         return self.tab.locator(f'.cm-content[aria-label="{label}"]')
 
     # By mouse
@@ -128,7 +128,7 @@ class Page:
             self.tab.keyboard.press(key)
 
     def add(self, words):
-        """Add a node after the selected one: its type is typed."""
+        """Add a node after the selected one, by typing its type."""
         before = self.tab.locator(".react-flow__node").count()
         self.press("/")
         self.tab.wait_for_selector("dialog [role=combobox]")
@@ -143,19 +143,19 @@ class Page:
         return self.tab.locator(".toast").inner_text()
 
     def faults(self):
-        """Serious findings of axe-core."""
+        """Return serious findings of axe-core."""
         return faults_of(self.tab)
 
 
 def faults_of(tab):
-    """Serious findings of axe-core on a page."""
+    """Return serious findings of axe-core on a page."""
     tab.evaluate(AXE.read_text(encoding="utf-8"))
     return tab.evaluate(SERIOUS)
 
 
 @contextmanager
 def served(folder, histories, **named):
-    """A studio that is served: its address."""
+    """Serve a studio and yield its address."""
     with PageServer(Studio(Folder(folder), histories, **named)) as server:
         yield server.url
 
@@ -172,7 +172,7 @@ def browser_of(chromium):
 
 @contextmanager
 def tabs(browser, url, folder):
-    """Opens tabs of a studio; at the end none has asked another host, shown a dialog or had an error."""
+    """Yield a function that opens tabs of a studio; fail at the end if a tab asked another host, showed a dialog or had an error."""
     outside, faults = [], []
     with ExitStack() as stack:
 
@@ -187,14 +187,14 @@ def tabs(browser, url, folder):
                     outside.append(route.request.url)
                     route.abort()
 
-            def heard(said):
-                if said.type in ("error", "warning") and not _EXPECTED.search(said.text):
-                    faults.append(said.text)
+            def on_console(message):
+                if message.type in ("error", "warning") and not _EXPECTED.search(message.text):
+                    faults.append(message.text)
 
             context.route("**/*", routed)
             tab = context.new_page()
             tab.on("pageerror", lambda error: faults.append(str(error)))
-            tab.on("console", heard)
+            tab.on("console", on_console)
             tab.on("dialog", lambda dialog: (faults.append(dialog.message), dialog.dismiss()))
             tab.goto(url)
             tab.wait_for_selector(".start")

@@ -1,4 +1,4 @@
-"""Workflow files, and a client that speaks to a studio as a browser does."""
+"""Workflow files, and a client of a studio that sends the requests of a browser."""
 
 import base64
 import json
@@ -37,11 +37,11 @@ experts:
 
 
 class Client:
-    """Speaks to a studio.
+    """Client of a studio.
 
     Attributes:
         url: The studio's address.
-        folder: The folder that it works in.
+        folder: The folder of its files.
     """
 
     def __init__(self, url, folder, http):
@@ -52,12 +52,12 @@ class Client:
     def get(self, path, **named):
         return self._http.get(f"{self.url}{path}", **named)
 
-    def post(self, path, said, **named):
-        return self._http.post(f"{self.url}{path}", json=said, **named)
+    def post(self, path, body, **named):
+        return self._http.post(f"{self.url}{path}", json=body, **named)
 
-    def told(self, path, said):
-        """The answer to a request that is granted."""
-        answer = self.post(f"data/{path}", said)
+    def told(self, path, body):
+        """Return the answer to a request that succeeds."""
+        answer = self.post(f"data/{path}", body)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -69,21 +69,21 @@ class Client:
             "apply", {"path": document["path"], "version": document["version"], "operations": list(operations)}
         )
 
-    def refused(self, path, said, status):
-        answer = self.post(f"data/{path}", said)
+    def refused(self, path, body, status):
+        answer = self.post(f"data/{path}", body)
         assert answer.status_code == status, answer.text
         return answer.json()
 
     def messages(self, path):
-        """The messages of a stream, as they come."""
+        """Yield the messages of a stream."""
         with self._http.stream("GET", f"{self.url}{path}") as stream:
             for line in stream.iter_lines():
                 if line.startswith("data: "):
                     yield json.loads(line[6:])
 
-    def run(self, name="five.yaml", **said):
-        """Run a file to its end: the outputs of nodes, and the last message."""
-        run = self.told("run", {"path": name, **said})["run"]
+    def run(self, name="five.yaml", **options):
+        """Run a file to its end; return the outputs of nodes, and the last message."""
+        run = self.told("run", {"path": name, **options})["run"]
         outputs, last = {}, {}
         for last in self.messages(f"data/runs/{run}/changes"):
             outputs |= last["outputs"]

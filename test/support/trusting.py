@@ -1,4 +1,4 @@
-"""Commands whose files name code that a test wrote: they are given `--trust`."""
+"""Commands on files that name code of a test, with `--trust`."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class KnowsClasses:
             raise InputError("no classes of a ComfyUI server are known: call use(definitions), as ComfyDesigner does")
         return self._definitions
 
-    def asked(self, job: Job) -> Asked:
+    def request_of(self, job: Job) -> DesignRequest:
         """Return the request of a job."""
         earlier = job.inputs.get(ROUNDS)
         rounds = [
@@ -100,7 +100,7 @@ class KnowsClasses:
             job.goal,
         ]
         base = read_lines(str(job.inputs.get(CODE) or ""), self.definitions, NodeGraph())
-        return Asked(base, rounds, known(base.graph, base))
+        return DesignRequest(base, rounds, known(base.graph, base))
 
     def drafted(self, outputs: Mapping[str, Any], base: NodeGraph) -> Draft | None:
         """Return the code in a message's outputs; None if there is none."""
@@ -108,7 +108,7 @@ class KnowsClasses:
         return read_lines(code, self.definitions, base) if isinstance(code, str) and code else None
 
 
-class Asked(NamedTuple):
+class DesignRequest(NamedTuple):
     """Request of a job.
 
     Attributes:
@@ -158,16 +158,16 @@ class SelectClasses(_Stage):
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask the model for the classes; if the answer has unknown names, ask again with a lesson."""
-        asked = self.asked(call.job)
-        names = await asyncio.to_thread(offered, "\n".join(asked.rounds), self.definitions, asked.classes)
-        rules = prompts.SELECT_RULES + (f"\n{prompts.SELECT_EDIT_RULES}" if asked.base.lines else "")
+        request = self.request_of(call.job)
+        names = await asyncio.to_thread(offered, "\n".join(request.rounds), self.definitions, request.classes)
+        rules = prompts.SELECT_RULES + (f"\n{prompts.SELECT_EDIT_RULES}" if request.base.lines else "")
         parts = shared.fit(
             [
                 Part("Rules", rules, keep=True),
                 Part("All classes, by category", shared.fence(by_category(names, self.definitions))),
                 Part("Some classes, with inputs and outputs", shared.fence(in_short(names, self.definitions))),
-                Part("Classes of the existing workflow", ", ".join(asked.classes)),
-                *asked.shown[1:],
+                Part("Classes of the existing workflow", ", ".join(request.classes)),
+                *request.shown[1:],
             ],
             prompts.SELECT_TOKENS,
         )
@@ -212,16 +212,16 @@ class DraftCode(_Stage):
         if not chosen:
             failure = str(call.messages[-1].outputs.get("failure", _NONE)) if call.messages else _NONE
             return self._message(call.job, failure, failure=failure)
-        asked = self.asked(call.job)
-        names = dict.fromkeys([*asked.classes, *chosen])
-        rules = prompts.DRAFT_RULES + (f"\n{prompts.EDIT_RULES}" if asked.base.lines else "")
+        request = self.request_of(call.job)
+        names = dict.fromkeys([*request.classes, *chosen])
+        rules = prompts.DRAFT_RULES + (f"\n{prompts.EDIT_RULES}" if request.base.lines else "")
         parts = shared.fit(
             [
                 Part("Rules", rules, keep=True),
-                asked.shown[0],
+                request.shown[0],
                 Part("Classes", shared.fence(in_full(names, self.definitions))),
-                asked.shown[1],
-                Part("An example of the form", "" if asked.base.lines else shared.fence(prompts.EXAMPLE)),
+                request.shown[1],
+                Part("An example of the form", "" if request.base.lines else shared.fence(prompts.EXAMPLE)),
             ],
             prompts.DRAFT_TOKENS,
         )
@@ -229,7 +229,7 @@ class DraftCode(_Stage):
         for _ in range(MAX_TRIES):
             try:
                 answer = await ask(call.reasoner, _task(call.job, parts, None, call.lesson, failure))
-                draft = read_answer(answer, self.definitions, asked.base.graph)
+                draft = read_answer(answer, self.definitions, request.base.graph)
             except AnswerError as error:
                 failure = describe(error)
                 continue
@@ -264,9 +264,9 @@ class MendCode(_Stage):
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Repair a new draft by rules; in later rounds, ask a model to mend the findings of the lesson."""
         messages = call.messages
-        asked = self.asked(call.job)
+        request = self.request_of(call.job)
         draft_message = next((message for message in reversed(messages) if message.operator_id != self.get_id()), None)
-        drafted = self.drafted(draft_message.outputs, asked.base.graph) if draft_message else None
+        drafted = self.drafted(draft_message.outputs, request.base.graph) if draft_message else None
         if draft_message is None or drafted is None:
             failure = (
                 str(draft_message.outputs.get("failure", "there is no code")) if draft_message else "there is no code"
@@ -274,15 +274,15 @@ class MendCode(_Stage):
             return self._message(call.job, failure, failure=failure)
         own_message = next((message for message in reversed(messages) if message.operator_id == self.get_id()), None)
         is_same_draft = own_message is not None and own_message.outputs.get("drafted") == draft_message.outputs[CODE]
-        before = self.drafted(own_message.outputs, asked.base.graph) if own_message and is_same_draft else None
+        before = self.drafted(own_message.outputs, request.base.graph) if own_message and is_same_draft else None
         extra: dict[str, JsonValue] = {}
         if own_message is None or before is None or not call.lesson:
-            draft, repairs = await asyncio.to_thread(_repaired, drafted, asked)
+            draft, repairs = await asyncio.to_thread(_repaired, drafted, request)
             repairs = [*cast("list[str]", draft_message.outputs.get("repairs", [])), *repairs]
         else:  # `call.lesson` also contains the findings of earlier rounds
             newest = own_message.lesson if findings_in(own_message.lesson) else call.lesson
             draft, repairs, extra = await self._ask_lines(
-                call.reasoner, call.job, before, asked, newest, _chosen(messages)
+                call.reasoner, call.job, before, request, newest, _chosen(messages)
             )
         return self._message(
             call.job,
@@ -296,10 +296,10 @@ class MendCode(_Stage):
         )
 
     async def _ask_lines(
-        self, reasoner: Reasoner, job: Job, before: Draft, asked: Asked, lesson: str, chosen: Sequence[str]
+        self, reasoner: Reasoner, job: Job, before: Draft, request: DesignRequest, lesson: str, chosen: Sequence[str]
     ) -> tuple[Draft, list[str], dict[str, JsonValue]]:
         """Return the code with a model's changes, unchanged if these improve nothing, the repairs, and more outputs."""
-        findings_before = await asyncio.to_thread(findings, before, asked.known)
+        findings_before = await asyncio.to_thread(findings, before, request.known)
         shown_findings = findings_in(lesson)[: shared.MOST_FINDINGS]
         line_numbers = lines_in(shown_findings)
         classes_by_line = {
@@ -320,16 +320,16 @@ class MendCode(_Stage):
         lesson_text = ""
         for _ in range(MAX_TRIES):
             try:
-                said = await ask(reasoner, _task(job, parts, LINES_SCHEMA, None, lesson_text))
-                lines = cast("list[dict[str, Any]]", validate(LINES_SCHEMA, said)["lines"])
+                answer = await ask(reasoner, _task(job, parts, LINES_SCHEMA, None, lesson_text))
+                lines = cast("list[dict[str, Any]]", validate(LINES_SCHEMA, answer)["lines"])
                 text = _with_changed_lines(before.lines, lines)
-                drafted = read_lines(text, self.definitions, asked.base.graph)
-                draft, repairs = await asyncio.to_thread(_repaired, drafted, asked)
+                drafted = read_lines(text, self.definitions, request.base.graph)
+                draft, repairs = await asyncio.to_thread(_repaired, drafted, request)
             except AnswerError as error:
                 lesson_text = describe(error)
                 extra["refused"] = lesson_text
                 continue
-            findings_after = await asyncio.to_thread(findings, draft, asked.known)
+            findings_after = await asyncio.to_thread(findings, draft, request.known)
             if draft.graph.nodes and len(findings_after) < len(findings_before):
                 extra.pop("refused", None)
                 return draft, repairs, {**extra, "lines": cast("list[JsonValue]", lines)}
@@ -341,9 +341,9 @@ class MendCode(_Stage):
         return before, [], extra
 
 
-def _repaired(draft: Draft, asked: Asked) -> tuple[Draft, list[str]]:
+def _repaired(draft: Draft, request: DesignRequest) -> tuple[Draft, list[str]]:
     """Return the code after the rules, and their repairs."""
-    graph, repairs = mend(draft.graph, draft.definitions, asked.base.graph)
+    graph, repairs = mend(draft.graph, draft.definitions, request.base.graph)
     settled = Draft(graph, draft.unread, draft.definitions)
     return settled, [str(repair) for repair in (*draft.repairs, *repairs)]
 

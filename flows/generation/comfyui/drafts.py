@@ -120,21 +120,21 @@ class Draft:
         return dump_code(replace(self.graph, edges=edges), self.definitions).split("\n")[:-1]
 
 
-def read_answer(said: str, definitions: Definitions, base: NodeGraph) -> Draft:
+def read_answer(answer: str, definitions: Definitions, base: NodeGraph) -> Draft:
     """Read the code in an answer: the longest fenced block, or without fences the lines that look like calls.
 
     Args:
-        said: Answer of a model.
+        answer: Answer of a model.
         definitions: The classes of the server.
         base: The existing workflow, whose nodes keep their ids.
 
     Raises:
         AnswerError: The answer contains no readable code, or too much.
     """
-    if len(said) > MAX_CODE:
-        raise AnswerError(f"the answer has {len(said):,} characters; at most {MAX_CODE:,} are allowed")
-    fenced = max((match[2] for match in _FENCE.finditer(said)), key=len, default="")
-    draft = read_lines(fenced if fenced.strip() else said, definitions, base, all_lines=bool(fenced.strip()))
+    if len(answer) > MAX_CODE:
+        raise AnswerError(f"the answer has {len(answer):,} characters; at most {MAX_CODE:,} are allowed")
+    fenced = max((match[2] for match in _FENCE.finditer(answer)), key=len, default="")
+    draft = read_lines(fenced if fenced.strip() else answer, definitions, base, all_lines=bool(fenced.strip()))
     if not draft.graph.nodes:
         why = f": {draft.unread[0].why}" if draft.unread else ""
         raise AnswerError(f"the answer holds no code that can be read{why}; write one call a line: X = Class(input=1)")

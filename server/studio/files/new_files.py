@@ -32,34 +32,34 @@ experts:
 """
 
 
-def new_file(folder: Folder, said: Mapping[str, Any]) -> str:
+def new_file(folder: Folder, fields: Mapping[str, Any]) -> str:
     """Write a new file in a folder, and return its name.
 
     Args:
         folder: The folder.
-        said: Fields of the request: ``new``, which is ``empty``, ``experts``, ``example`` or ``import``; and ``path``,
+        fields: Fields of the request: ``new``, which is ``empty``, ``experts``, ``example`` or ``import``; and ``path``,
             ``name`` and ``base64`` as needed.
 
     Raises:
         InputError: The request is not valid, or the file cannot be written.
     """
-    match text(said, "new"):
+    match text(fields, "new"):
         case "empty":
-            name = optional_text(said, "path") or f"workflow{SUFFIX}"
+            name = optional_text(fields, "path") or f"workflow{SUFFIX}"
             graph = NodeGraph((NodeSpec("1", "start", {"variables": []}),), name=called(name, FORMATS))
             return folder.write_new(_with_suffix(name), OPERAD.dump(graph))
         case "experts":
-            name = _with_suffix(optional_text(said, "path") or f"experts{SUFFIX}")
+            name = _with_suffix(optional_text(fields, "path") or f"experts{SUFFIX}")
             return folder.write_new(name, f"app: {{name: {scalar(called(name, FORMATS))}}}\n{_EXPERT}".encode())
         case "example":
-            wanted = text(said, "name")
+            example = text(fields, "name")
             known = _examples()
-            if wanted not in known:
-                raise InputError(f"there is no example {wanted!r}{did_you_mean(wanted, known)}")
-            name = optional_text(said, "path") or f"{wanted}{SUFFIX}"
-            return folder.write_new(_with_suffix(name), known[wanted])
+            if example not in known:
+                raise InputError(f"there is no example {example!r}{did_you_mean(example, known)}")
+            name = optional_text(fields, "path") or f"{example}{SUFFIX}"
+            return folder.write_new(_with_suffix(name), known[example])
         case "import":
-            return _import_file(folder, said)
+            return _import_file(folder, fields)
         case other:
             raise InputError(f"new: {other[:40]!r} is not one of empty, experts, example, import")
 

@@ -341,8 +341,8 @@ def test_what_an_operator_was_told_of_earlier_runs_is_a_line_shortened_and_print
         recalled("in/read", "x" * 200, "Be [bold]."),
         recalled("check[0]/one", "of an item"),
     ) == [
-        "round 1  read: told 1 insight of earlier runs: Be brief\\x1b[2J.",
-        f"round 1  in/read: told 2 insights of earlier runs: {'x' * 99}…; Be [bold].",
+        "round 1  read: recalled 1 insight of earlier runs: Be brief\\x1b[2J.",
+        f"round 1  in/read: recalled 2 insights of earlier runs: {'x' * 99}…; Be [bold].",
     ]
 
 

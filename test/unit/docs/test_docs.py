@@ -53,7 +53,7 @@ NEEDS = {
 TESTED = {"python", "text", "mermaid", "sh", "yaml", "json", ""}
 """The languages of blocks. One without a language is what a terminal shows; a line of it may begin with ``operad``."""
 
-FOLLOWED = re.compile(r"docs/(get_started|operad_yaml|nodes|nodes_(?!models)\w+|from_(?!awel)\w+)\.md")
+FOLLOWED = re.compile(r"docs/(get_started|operad_yaml|nodes|nodes_\w+|from_(?!awel)\w+)\.md")
 """Pages whose blocks are files and commands, one after the other: test_docs_newcomers.py follows them as a reader does."""
 
 BESIDE = {

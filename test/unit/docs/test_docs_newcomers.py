@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-START = ROOT / "docs" / "get_started.md"
-NODES = [page for page in sorted((ROOT / "docs").glob("nodes*.md")) if page.stem != "nodes_models"]  # asks a model
-PAGES = [START, ROOT / "docs" / "operad_yaml.md", *NODES, *sorted((ROOT / "docs").glob("from_*.md"))]
+DOCS = ROOT / "docs"
+START = DOCS / "get_started.md"
+PAGES = [START, DOCS / "operad_yaml.md", *sorted(DOCS.glob("nodes*.md")), *sorted(DOCS.glob("from_*.md"))]
 BENCH = ROOT / ".venv-bench" / "bin"
 """Where `make bench` puts other frameworks."""
 

@@ -89,23 +89,6 @@ A file `nobody` is no file.
     ]
 
 
-def test_pending_file_may_have_as_many_findings_as_listed_and_no_more(prose: ModuleType):
-    found = {"a.py": [prose.Finding("a.py", 1, "'nobody'"), prose.Finding("a.py", 2, "'nobody'")]}
-    assert list(prose.compare(found, {"a.py": 2})) == []
-    assert list(prose.compare(found, {"a.py": 1})) == ["a.py:1: 'nobody'", "a.py:2: 'nobody'"]
-    assert list(prose.compare(found, {})) == ["a.py:1: 'nobody'", "a.py:2: 'nobody'"]
-
-
-def test_the_list_of_pending_files_only_shrinks(prose: ModuleType):
-    found = {name: [prose.Finding(name, 1, "'nobody'")] for name in ("a.py", "new.py")}
-    pending = {"a.py": 2, "clean.py": 3}
-    assert list(prose.compare({"a.py": found["a.py"]}, pending)) == [
-        "docs/make/prose_pending.txt: a.py has 1 findings, not 2: run docs/make/prose.py --shrink",
-        "docs/make/prose_pending.txt: clean.py has 0 findings, not 3: run docs/make/prose.py --shrink",
-    ]
-    assert prose.shrink(found, pending) == {"a.py": 1}
-
-
 @pytest.mark.slow
 def test_the_code_passes_the_check(prose: ModuleType, capsys: pytest.CaptureFixture[str]):
-    assert prose.main([]) == 0, capsys.readouterr().out
+    assert prose.main() == 0, capsys.readouterr().out

@@ -26,7 +26,7 @@ async def test_the_first_error_is_raised_and_the_others_are_cancelled():
 
 
 @pytest.mark.parametrize("by", ["the caller", "an error"])
-async def test_who_is_cancelled_cleans_up_undisturbed_however_long_the_others_take(by):
+async def test_a_cancelled_operator_finishes_its_cleanup_however_long_the_others_take(by):
     cleaned = []
 
     async def cleaning(turns):

@@ -106,7 +106,7 @@ async def test_a_turn_calls_a_bounded_number_of_tools(name):
     ],
     ids=["a picture", "not UTF-8", "deep", "a number", "nothing"],
 )
-async def test_what_is_no_answer_says_so(body, content_type, why):
+async def test_an_answer_that_breaks_the_protocol_is_an_error_with_the_reason(body, content_type, why):
     assert f"protocol: {why}" in await failure(Raw(body, content_type))
 
 

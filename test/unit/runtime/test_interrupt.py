@@ -496,7 +496,7 @@ async def test_a_schema_that_cannot_be_used_is_an_error_of_the_operator(engine, 
 @pytest.mark.parametrize(
     ("words", "code"), [("In one sentence.", "no-form"), ("Boolean", "no-type"), ("yes or no", "no-form")]
 )
-async def test_a_schema_that_says_no_form_is_an_error_for_nobody_would_check_the_answer(engine, words, code):
+async def test_a_schema_without_a_form_is_an_error_because_no_answer_could_be_checked(engine, words, code):
     with pytest.raises(OperatorError, match=rf"\[{code}\]") as raised:
         await chain(engine, ask("a", schema=words)).aexecute(JOB, NOBODY)
     assert isinstance(raised.value.__cause__, InvalidError)

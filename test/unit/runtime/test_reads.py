@@ -32,19 +32,21 @@ def run(workflow: Workflow) -> WorkflowMessage:
 
 
 @pytest.mark.parametrize("platform", [BuiltinWorkflow, DbgptWorkflow])
-def test_it_hears_those_right_before_it_first_and_then_those_it_reads(platform: type[Workflow]) -> None:
+def test_an_operator_gets_messages_of_direct_predecessors_first_and_then_those_it_reads(
+    platform: type[Workflow],
+) -> None:
     last = Says("last", reads=("first", "second"))
     run(chain(platform(), Says("first"), Says("second"), Says("third"), last))
     assert last.heard == [["third", "first", "second"]]
 
 
-def test_who_is_right_before_it_is_heard_once() -> None:
+def test_a_direct_predecessor_that_is_also_read_is_received_once() -> None:
     last = Says("last", reads=("second", "first"))
     run(chain(BuiltinWorkflow(), Says("first"), Says("second"), last))
     assert last.heard == [["second", "first"]]
 
 
-def test_who_was_skipped_is_not_heard() -> None:
+def test_no_message_of_a_skipped_operator_is_received() -> None:
     router, left, right, last = (
         Says("router", ports=("l", "r")),
         Says("left"),
@@ -61,7 +63,7 @@ def test_who_was_skipped_is_not_heard() -> None:
     assert last.heard == [["join", "left"]]
 
 
-def test_reading_who_does_not_come_before_is_found_when_the_workflow_is_built() -> None:
+def test_reading_an_operator_that_is_not_earlier_is_an_issue_when_the_workflow_is_built() -> None:
     first, last = Says("first", reads=("last",)), Says("last", reads=("last",))
     with pytest.raises(InvalidError) as caught:
         run(chain(BuiltinWorkflow(), first, last))
@@ -71,7 +73,7 @@ def test_reading_who_does_not_come_before_is_found_when_the_workflow_is_built() 
     ]
 
 
-def test_reading_nobody_is_found_before_anything_runs_with_the_near_name() -> None:
+def test_reading_an_unknown_operator_is_an_issue_before_the_run_with_a_similar_name() -> None:
     first = Says("first")
     with pytest.raises(
         InvalidError, match=r"reads the message of 'frist', which is not an operator \(did you mean 'first'\?\)"
@@ -87,7 +89,7 @@ def test_a_workflow_inside_reads_through_its_border() -> None:
     assert inner_last.heard == [["inner second", "first", "inner first"]]
 
 
-def test_what_a_blamed_operator_said_is_read_anew() -> None:
+def test_the_new_message_of_a_blamed_operator_is_read() -> None:
     class Judge(Says):
         async def execute(self, *_: Any, **__: Any) -> WorkflowMessage:
             status = "SUCCESS" if len(first.heard) > 1 else "EXECUTION_ERROR"

@@ -272,7 +272,7 @@ def test_of_operators_that_fail_at_first_each_is_tried_again_and_nothing_that_su
 
 @examples(25, 60)
 @given(graphs(), st.data(), st.integers(1, 3), NAPS)
-def test_who_finds_fault_with_an_earlier_one_makes_that_run_again_and_what_follows_from_it(graph, data, times, naps):
+def test_an_operator_that_blames_an_earlier_one_makes_it_and_its_successors_run_again(graph, data, times, naps):
     finds = data.draw(st.sampled_from(sorted(graph)))
     ancestors = [node for node in graph if finds in after(graph, {node})]
     blamed = data.draw(st.sampled_from(ancestors))
@@ -290,7 +290,7 @@ def test_who_finds_fault_with_an_earlier_one_makes_that_run_again_and_what_follo
         assert world.counts == {str(node): times + 1 if node in again else 1 for node in graph}
 
 
-def test_nobody_known_is_blamed_so_all_run_again_and_it_is_said(engine, caplog):
+def test_if_only_unknown_ids_are_blamed_all_operators_run_again_and_an_event_says_so(engine, caplog):
     world = World(engine, {"facts": "", "check": ["facts"]}, judges=[judge(fault("fcats", "x"), PRAISE)], max_rounds=2)
 
     assert world.run().status is SUCCESS
@@ -301,7 +301,7 @@ def test_nobody_known_is_blamed_so_all_run_again_and_it_is_said(engine, caplog):
     assert f"workflow 'workflow': the evaluator blamed {unknown.blame}, but no operator has this id" in caplog.text
 
 
-def test_beside_one_that_is_known_an_unknown_one_is_said_and_changes_nothing(engine):
+def test_an_unknown_id_blamed_beside_a_known_one_is_reported_and_has_no_effect(engine):
     world = World(engine, CHAIN, judges=[judge(fault("nobody", "b"), PRAISE)], max_rounds=2)
 
     world.run()
@@ -319,7 +319,7 @@ def test_a_result_without_success_tells_that_an_unknown_operator_is_blamed(engin
     assert "The verdict blames an unknown operator: 'fcats' (did you mean 'facts'?)." in told
 
 
-def test_blame_in_a_verdict_that_ends_the_run_is_nobodys_concern(engine):
+def test_blame_in_a_verdict_that_ends_the_run_is_ignored(engine):
     world = World(engine, {"a": ""}, judges=[judge(fault("earlier expert", status=INPUT))], max_rounds=3)
     assert world.run().blame == ("earlier expert",)
     assert not world.said(events.BlameUnknown)
@@ -391,21 +391,21 @@ def test_one_name_to_blame_may_stand_without_a_list():
     assert FaultError("no dates", blame="facts").blame == ("facts",)
 
 
-def test_who_finds_fault_and_names_nobody_means_itself(engine):
+def test_a_fault_error_without_blame_blames_the_operator_that_raises_it(engine):
     world = World(engine, CHAIN, failing("b", FaultError("odd", lesson="Be even.")), max_rounds=2)
     world.run()
     assert world.counts == {"a": 1, "b": 2, "c": 1}
     assert world.of["b"].lessons == [None, "Be even."]
 
 
-def test_who_finds_fault_with_a_stranger_makes_all_run_again(engine):
+def test_a_fault_error_that_blames_an_unknown_id_makes_all_operators_run_again(engine):
     world = World(engine, CHAIN, failing("b", FaultError("odd", blame=["aa"])), max_rounds=2)
     world.run()
     assert world.counts == {"a": 2, "b": 2, "c": 1}
     assert world.said(events.BlameUnknown)
 
 
-def test_who_finds_fault_with_a_sibling_runs_again_as_well(engine):
+def test_an_operator_that_blames_a_sibling_runs_again_as_well(engine):
     world = World(engine, DIAMOND, failing("b", FaultError("c is odd", blame=["c"])), max_rounds=2)
     world.run()
     assert world.counts == {"a": 1, "b": 2, "c": 2, "d": 1}
@@ -428,7 +428,7 @@ ENDS = [(place, error) for place in PLACES for error in FINAL if isinstance(erro
 
 
 @pytest.mark.parametrize(("place", "error"), ENDS, ids=lambda part: part if isinstance(part, str) else repr(part))
-def test_what_no_lesson_mends_ends_the_run_at_once(engine, place, error):
+def test_an_error_that_no_lesson_can_fix_ends_the_run_at_once(engine, place, error):
     def work(call):
         raise error
 
@@ -459,7 +459,7 @@ def test_what_no_lesson_mends_ends_the_run_at_once(engine, place, error):
 @pytest.mark.parametrize(
     "error", [ValueError(), OperadError("plain"), PortError("p"), OperatorTimeoutError("t"), FaultError("f")], ids=repr
 )
-def test_what_a_lesson_may_mend_is_tried_again_wherever_it_happens(engine, error):
+def test_an_error_that_a_lesson_may_fix_starts_another_round_wherever_it_happens(engine, error):
     inner = failing("inner", error)
     world = World(engine, {"a": ""}, failing("a", error), max_rounds=2)
     world.workflow.add_operator(World(engine, {"inner": ""}, inner, name="wf").workflow)
@@ -482,7 +482,7 @@ def test_a_fallback_stands_in_and_no_round_is_spent(engine):
     assert len(world.said(events.RoundStarted)) == 1
 
 
-def test_one_that_takes_too_long_is_told_so(engine):
+def test_an_operator_that_timed_out_gets_the_timeout_as_its_lesson(engine):
     async def work(call):
         await asyncio.sleep(0 if call.lesson else 100)
         return call.lesson
@@ -493,7 +493,7 @@ def test_one_that_takes_too_long_is_told_so(engine):
     assert said.startswith("a failed: operator 'a' ran longer than 5 s")
 
 
-def test_what_failed_costs_too(engine):
+def test_usage_includes_that_of_failed_operators(engine):
     def work(call):
         events.emit(events.ModelAnswered(model="m", usage=Usage(calls=1, prompt_tokens=10)))
         if call.number == 1:
@@ -531,7 +531,7 @@ def test_an_error_after_a_round_that_was_judged_returns_that_one_and_says_so(eng
     assert len(world.said(events.RoundFinished)) == 1
 
 
-def test_what_no_lesson_mends_in_a_later_round_returns_the_best_at_once(engine):
+def test_an_error_that_no_lesson_can_fix_in_a_later_round_returns_the_best_round_at_once(engine):
     a = Do("a", lambda call: "fine" if call.number == 1 else failing("a", ModelError("down")).execute(None, JOB))
     world = World(engine, {"a": ""}, a, judges=[judge(fault("a"))], max_rounds=9)
     message = world.run()
@@ -563,7 +563,7 @@ def test_if_no_round_succeeds_the_best_one_counts(engine, verdicts, best):
 
 
 @pytest.mark.parametrize("score", [float("nan"), float("inf")])
-def test_what_is_no_number_is_no_score_and_the_evaluator_is_told_so(engine, score):
+def test_a_score_that_is_not_a_number_is_an_error_of_the_evaluator(engine, score):
     judging = Do("judge", lambda call: WorkflowMessage(score=7.0 if call.lesson else score))
     message = World(engine, {"a": ""}, judges=[judging], max_rounds=2).run()
     assert (message.score, message.scratchpad) == (7.0, "a1")
@@ -581,7 +581,7 @@ def test_a_single_round_that_is_bad_is_returned_as_it_is(engine):
     assert World(engine, {"a": ""}, judges=[judge(fault())]).run().evaluation == "bad"
 
 
-def test_a_tail_may_judge_itself_where_nobody_else_does(engine):
+def test_a_tail_may_return_a_verdict_if_there_is_no_evaluator(engine):
     tail = Do("b", lambda call: fault("a") if call.number == 1 else "fine")
     world = World(engine, {"a": "", "b": "a"}, tail, max_rounds=3)
     assert world.run().scratchpad == "fine"
@@ -664,7 +664,7 @@ def test_of_several_statuses_the_first_in_priority_counts(engine, statuses, coun
     assert World(engine, {"a": ""}, judges=judges).run().status is counts
 
 
-def test_verdicts_are_joined_with_who_says_what(engine):
+def test_verdicts_are_merged_with_the_id_of_each_evaluator(engine):
     x = judge(fault("a", lesson="Shorter.", score=4.0), WorkflowMessage(evaluation="short", outputs={"n": 1}), id="x")
     y = judge(fault("b", "a", lesson="Kinder.", score=7.0), WorkflowMessage(outputs={"m": 2}), id="y")
     z = judge(PRAISE, PRAISE, id="z")
@@ -680,7 +680,7 @@ def test_verdicts_are_joined_with_who_says_what(engine):
     assert [len(j.calls) for j in (x, y, z)] == [2, 2, 2]
 
 
-def test_if_one_that_finds_fault_blames_nobody_anybody_may_be_at_fault(engine):
+def test_if_one_rejecting_evaluator_blames_no_operator_all_run_again(engine):
     world = World(
         engine, CHAIN, judges=[judge(fault("c"), PRAISE, id="x"), judge(fault(), PRAISE, id="y")], max_rounds=2
     )
@@ -706,7 +706,7 @@ def test_of_several_evaluators_only_the_one_that_raised_judges_again(engine):
     assert (len(x.calls), len(y.calls), world.counts) == (2, 1, {"a": 1})
 
 
-def test_what_another_one_finds_is_not_lost_when_one_raises(engine):
+def test_verdicts_of_other_evaluators_are_kept_when_one_raises(engine):
     x, y = judge(ValueError("no idea"), PRAISE, PRAISE, id="x"), judge(fault("a"), PRAISE, id="y")
     world = World(engine, {"a": "", "b": "a"}, judges=[x, y], max_rounds=3)
     assert world.run().status is SUCCESS
@@ -752,7 +752,7 @@ verdicts = st.builds(
 
 @examples(80, 300)
 @given(st.lists(verdicts, min_size=1, max_size=4))
-def test_a_joined_verdict_is_no_better_than_any_and_blames_nobody_who_is_not_blamed(several):
+def test_a_merged_verdict_has_the_worst_status_and_only_ids_that_were_blamed(several):
     whole = join_verdicts(several)
     assert whole.status.priority == min(verdict.status.priority for verdict in several)
     decisive = [set(verdict.blame) for verdict in several if verdict.status is whole.status]
@@ -799,7 +799,7 @@ def test_one_that_lost_a_race_and_never_ends_holds_up_no_round(engine, broken, a
     assert {event.operator_id for event in world.said(events.OperatorCancelled)} == {"slow"}
 
 
-def test_who_fails_in_a_race_leaves_it_to_the_others(engine):
+def test_an_operator_that_fails_in_a_race_leaves_the_result_to_the_others(engine):
     world = World(
         engine, RACE, failing("fast", ValueError("x")), stable_name("slow", 9), judges=[judge(PRAISE)], any_of=["first"],
         max_rounds=2,
@@ -820,7 +820,7 @@ def test_if_all_fail_in_a_race_all_are_tried_again(engine):
 @pytest.mark.slow
 @examples(50, 150)
 @given(graphs(12), st.data(), st.lists(st.integers(0, 9), min_size=1, max_size=7))
-def test_with_races_too_all_ends_well_and_only_what_follows_from_a_fault_is_done_twice(graph, data, naps):
+def test_in_races_as_well_only_blamed_operators_and_their_successors_run_twice(graph, data, naps):
     broken = data.draw(st.sets(st.sampled_from(sorted(graph)), max_size=3))
     any_of = {str(node) for node in data.draw(st.sets(st.sampled_from(sorted(graph)))) if len(graph[node]) > 1}
 
@@ -1079,7 +1079,7 @@ def test_seconds_of_a_budget_are_for_all_rounds_too(engine):
     assert len(world.of["a"].calls) == 3
 
 
-def test_all_that_happens_in_rounds_is_told_in_order(engine):
+def test_events_of_rounds_are_in_order(engine):
     b = failing("b", ValueError("x"))
     world = World(engine, CHAIN, b, judges=[judge(fault("nobody", "c", score=1.0), PRAISE)], max_rounds=3)
 
@@ -1130,7 +1130,7 @@ def test_outside_of_a_run_there_is_no_trail():
     assert transcript() == ()
 
 
-def test_an_evaluator_sees_what_all_operators_said_in_each_round(engine):
+def test_an_evaluator_sees_the_messages_of_all_operators_in_each_round(engine):
     trails = []
 
     def work(call):
@@ -1159,7 +1159,7 @@ def test_evaluators_are_no_part_of_the_trail(engine):
     assert trails == [["a"]]
 
 
-def test_the_trail_holds_what_has_been_said_by_now(engine):
+def test_the_transcript_holds_the_messages_so_far(engine):
     trails = []
     world = World(
         engine, {**CHAIN, "slow": ""}, Do("b", lambda call: trails.append(list(seen())) or "b"), stable_name("slow", 9),
@@ -1169,7 +1169,7 @@ def test_the_trail_holds_what_has_been_said_by_now(engine):
     assert trails == [["a"], ["a", "b", "c", "slow"]]
 
 
-def test_who_failed_or_was_skipped_is_not_in_the_trail(engine):
+def test_failed_and_skipped_operators_are_not_in_the_transcript(engine):
     trails = []
 
     async def late(call):
@@ -1238,7 +1238,7 @@ def around(engine, inner, *before, kind=None):
 
 
 @pytest.mark.parametrize("kind", [None, Map])
-async def test_who_finds_a_fault_inside_may_blame_one_further_out(engine, kind):
+async def test_an_operator_of_a_nested_workflow_may_blame_one_of_the_outer_workflow(engine, kind):
     things = WorkflowMessage(scratchpad="figs", outputs={"things": ["figs"]})
     a, b = Do("a", lambda call: things), Do("b", lambda call: things)
     inner = failing("check", FaultError("no dates", lesson="Give dates.", blame=["a"]))
@@ -1253,7 +1253,7 @@ async def test_who_finds_a_fault_inside_may_blame_one_further_out(engine, kind):
     assert not [event for event in heard if isinstance(event, events.BlameUnknown)]
 
 
-async def test_whom_nobody_knows_out_there_leaves_the_workflow_inside_to_blame(engine):
+async def test_an_id_unknown_to_the_outer_workflow_makes_it_blame_the_nested_workflow(engine):
     inner = failing("check", FaultError("odd", lesson="Be even.", blame=["nobody"]))
     outer = engine(max_rounds=2)
     outer.add_operator(Do("a"))
@@ -1273,5 +1273,5 @@ async def test_a_round_says_whether_an_error_ended_it_or_a_judgement(engine):
         assert said == [by_error, False]
 
 
-def test_one_who_is_blamed_may_be_named_without_a_list():
+def test_a_single_blamed_id_needs_no_list():
     assert WorkflowMessage.model_validate({"blame": "facts"}).blame == ("facts",)

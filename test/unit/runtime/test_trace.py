@@ -279,7 +279,7 @@ def test_streamed_text_is_there_until_the_answer_is():
     assert trace.spans[3].end is None
 
 
-def test_events_of_nobody_are_no_fault():
+def test_events_of_unknown_operators_cause_no_error():
     lone = [
         events.OperatorFinished(seconds=1, message=WorkflowMessage(), path=("a",), operator_id="a"),
         events.ToolReturned(call_id="c", tool="t", result="", failed=False, seconds=1, path=("a",), operator_id="a"),

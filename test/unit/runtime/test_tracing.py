@@ -679,7 +679,7 @@ def test_on_the_console_spans_are_lines_of_json_beside_the_result(operad):
         (f"http://h/v1/traces?key={CANARY}", "leave logins and keys out of the address"),
     ],
 )
-def test_a_place_that_is_none_is_said_before_anything_runs(where, said):
+def test_an_invalid_collector_address_is_an_error_before_the_run(where, said):
     with pytest.raises(InputError) as raised, listening(where):
         pass
     assert said in str(raised.value)

@@ -194,7 +194,7 @@ async def events_of(workflow: Workflow) -> list[Event]:
         ),
     ],
 )
-async def test_an_operator_hears_those_before_it(new: Make, shape: dict[str, str], said: str) -> None:
+async def test_an_operator_gets_the_messages_of_its_predecessors(new: Make, shape: dict[str, str], said: str) -> None:
     assert (await run(new(shape))).scratchpad == said
 
 

@@ -147,7 +147,7 @@ def test_markdown_tells_state_totals_rounds_and_graph(runs):
 
 def test_markdown_tells_of_errors_where_they_began(runs):
     text = markdown(Trace.of(runs.failing()))
-    assert "### Errors\n\n`check entries`:\n\n```text\nledger.json: line 3 is no entry:\n  it is cut off" in text
+    assert "### Errors\n\n`check entries`:\n\n```text\nledger.json: line 3 is not an entry:\n  it is cut off" in text
     assert "| `report` | did not run |" in text
     assert "n2 --> n3" in text
 
