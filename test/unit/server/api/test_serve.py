@@ -17,13 +17,14 @@ from serving import HELLO, Code, echo, offered, order, served, words
 from operad.configs.runnable import Source
 from operad.evaluators import Evaluator
 from operad.operators import OperatorConfig
-from operad.runtime import Action, MonoModelReasoner, Policy, Retry, Tool, events
-from operad.runtime.testing import BreakOff, Fail, Say, ScriptedModel
+from operad.runtime import Action, MonoModelReasoner, Policy, Retry, RunContext, Tool, Workflow, events
+from operad.runtime.agents.agent import Expert, Profile
+from operad.runtime.testing import BreakOff, Fail, Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.server.api.app import Serving
 from operad.server.api.event_log import EventLog
-from operad.server.api.experts import by_name, offers_of
+from operad.server.api.experts import Offer, by_name, offers_of
 from operad.server.bounds import Bounds
 
 Client: Any = McpClient
@@ -274,6 +275,47 @@ async def test_the_goal_of_a_run_may_be_called_job_as_on_the_command_line():
         assert (begun.status_code, begun.json()["goal"]) == (202, "g")
         both = await here.http.post("/runs", json={"expert": "Expert", "job": "g", "goal": "h"})
         assert both.status_code in (400, 422)
+
+
+async def test_a_job_that_cannot_start_is_refused_before_it_has_a_run():
+    def count(claim: str) -> str:
+        return claim
+
+    def look(context: RunContext[list[str]]) -> str:
+        return context.deps[0]
+
+    flows = {"Count": Workflow(count, engine="builtin"), "Look": Workflow(look, engine="builtin")}
+    offers = [
+        Offer(Expert(Profile(name=name), flow, ScriptedReasoner("said")), Source(file="x.yaml"))
+        for name, flow in flows.items()
+    ]
+    async with served(*offers) as here, Client(f"{here.url}/mcp") as mcp:
+        misspelt = await here.http.post("/runs", json={"expert": "Count", "inputs": {"clam": "c"}})
+        without_deps = await here.http.post("/runs", json={"expert": "Look", "goal": "g", "id": "r"})
+        called = await mcp.call_tool("Count", {"goal": "g", "inputs": {"clam": "c"}})
+        known = (await here.http.get("/runs")).json()["runs"]
+    assert misspelt.status_code == 400
+    assert "no operator reads these inputs of the job: 'clam' (did you mean 'claim'?)" in misspelt.text
+    assert (without_deps.status_code, "operator 'look' takes deps" in without_deps.text) == (400, True)
+    assert (called.is_error, "'clam' (did you mean 'claim'?)" in called.content[0].text) == (True, True)
+    assert known == []
+
+
+async def test_other_answers_for_the_id_of_a_known_run_are_refused():
+    asked = {"expert": "Expert", "goal": "figs", "id": "r", "answers": {"code": True}}
+    async with served(offered(Code(order))) as here:
+        codes = [(await here.http.post("/runs", json=asked)).status_code]
+        codes += [
+            (await here.http.post("/runs", json={**asked, "answers": given})).status_code
+            for given in ({"code": True}, {})
+        ]
+        other = await here.http.post("/runs", json={**asked, "answers": {"code": False}})
+        run = await here.until("r", "finished")
+        more = await here.http.post("/runs", json={**asked, "answers": {"code": True, "code#2": True}})
+    assert codes == [202, 200, 200]
+    assert [(each.status_code, each.json()["error"]["param"]) for each in (other, more)] == [(409, "answers")] * 2
+    assert "begun without these answers: 'code#2'; answer its questions" in more.text
+    assert run["result"] == "figs: ordered"
 
 
 async def test_a_run_is_begun_followed_and_its_result_fetched():
@@ -564,6 +606,18 @@ async def test_an_expert_is_an_mcp_tool_that_tells_how_far_it_is(mode):
     assert (wrong.is_error, wrong.content[0].text) == (True, f"the arguments of 'An_expert': {faults}")
     assert (missing.is_error, "goal: is missing" in missing.content[0].text) == (True, True)
     assert (nobody.is_error, "did you mean 'An_expert'" in nobody.content[0].text) == (True, True)
+
+
+@pytest.mark.parametrize("used_before", [False, True])
+async def test_an_mcp_request_during_the_shutdown_is_refused(caplog, used_before):
+    async with served(offered(Code(echo))) as here:
+        if used_before:
+            await here.http.post("/mcp", json={})
+        await here.serving.drain(0)
+        late = await here.http.post("/mcp", json={})
+    assert (late.status_code, late.headers["retry-after"]) == (503, "30")
+    assert "the server is shutting down" in late.text
+    assert not faults(caplog)
 
 
 async def test_an_mcp_session_that_is_idle_is_closed():
