@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from operad.cli.ask import Lines
+from operad.cli.ask import Lines, read_answers
 from operad.cli.columns import print_table
 from operad.cli.durable import Database, Kept, database_option, open_ledger, trusted
 from operad.cli.options import Answers, EventsFile, MessageAsJson, named_values, refuse_repeated
@@ -44,7 +44,6 @@ from operad.cli.run_record import (
 from operad.cli.telemetry import Traced
 from operad.cli.trust_store import Trusted, trusting
 from operad.cli.view import View, ViewPort, port_of
-from operad.configs.answers import WrongAnswerError, read_answer
 from operad.configs.flow import find_graph
 from operad.configs.prices import PricesFile
 from operad.configs.printable import printable, put
@@ -158,7 +157,7 @@ def resume_run(
     is_driven = restart_from is None and ledger.is_driven(kept)
     if given and not is_driven:
         _refuse_answers_of_program_run(kept)
-    values, unasked = _read_answers(ledger, run_id, given)
+    values, unasked = read_answers(given, ledger.open_questions(run_id))
     if is_driven:
         ledger.answer(run_id, values)
         _report_to_driver(kept, given, unasked)
@@ -168,12 +167,12 @@ def resume_run(
     served = runnable.served() if source.workers else None
     ledger = open_ledger(db, workers=served, files=source.files, durable=runnable.durable)
     if restart_from is not None:
-        run_id = restart(ledger, run_id, restart_from, round_, runnable.agent)
+        run_id = restart(ledger, run_id, restart_from, round_, runnable.agent, given)
     elif kept.state == FAILED:
         ledger.retry(run_id, runnable.agent.workflow)
     else:
         refuse_changed(kept, describe_workflow(runnable.agent.workflow))
-    values, unasked = _read_answers(ledger, run_id, given)  # again: restarted operators ask anew
+    values, unasked = read_answers(given, ledger.open_questions(run_id))  # again: restarted operators ask anew
     ledger.answer(run_id, values)  # last: a command that fails stores no answers
     job, going_on = ledger.job(run_id), Kept(ledger, run_id, db, source.base_url, trust=trust)
     port, lines = port_of(view, view_port), Lines.of_stdin()
@@ -267,24 +266,6 @@ def _file_store_of(kept: StoredRun) -> str | None:
 
 
 # Steps of the commands
-
-
-def _read_answers(ledger: Ledger, run_id: str, answers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the answers to open questions as values, and the texts of answers to questions not asked yet.
-
-    Raises:
-        InputError: An answer does not fit its question.
-    """
-    open_questions = {question.id: question for question in ledger.open_questions(run_id)}
-    values: dict[str, Any] = {}
-    for question_id, text in answers.items():
-        if question_id in open_questions:
-            question = open_questions[question_id]
-            try:
-                values[question_id] = read_answer(text, question.schema_)
-            except WrongAnswerError as error:
-                raise InputError(f"--answer {question_id}={text}: {error}; it was asked: {question.text}") from error
-    return values, {question_id: text for question_id, text in answers.items() if question_id not in values}
 
 
 def _refuse_answers_of_program_run(kept: StoredRun) -> None:

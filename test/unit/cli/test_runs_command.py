@@ -432,6 +432,17 @@ def test_restart_from_with_another_job_leaves_no_copy_behind(operad):
     assert [run["id"] for run in rows(operad("runs", "list")[1])] == ["one"]
 
 
+@pytest.mark.parametrize("again", [("run", "asking.yaml", "--job", "Greet Ada.", "--run-id"), ("runs", "resume")])
+def test_restart_from_with_a_wrong_answer_leaves_no_copy_behind(operad, again):
+    operad("run", "asking.yaml", "--job", "Greet Ada.", "--run-id", "one", "--answer", "b=yes")
+    status, _, err = operad(*again, "one", "--restart-from", "b", "--answer", "b=perhaps")
+    assert (status, "--answer b=perhaps: 'perhaps' is not of type 'boolean'; it was asked: Pay?" in err) == (2, True), (
+        err
+    )
+    assert [run["id"] for run in rows(operad("runs", "list")[1])] == ["one"]
+    assert operad(*again, "one", "--restart-from", "b", "--answer", "b=no")[0] == 0
+
+
 def test_a_changed_workflow_is_refused_but_from_the_change_on(operad, monkeypatch):
     monkeypatch.setenv("FAIL", "c")
     operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")
