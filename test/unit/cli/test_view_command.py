@@ -197,8 +197,8 @@ def test_a_port_in_use_is_refused_before_anything_runs(refused, tmp_path, comman
         other.listen()
         port = other.getsockname()[1]
         assert refused(command, *what, option, port) == (
-            f"operad: {option}: port {port} cannot be had: Address already in use; "
-            "name another, or 0 for any that is free\n"
+            f"operad: {option}: cannot bind port {port}: Address already in use; "
+            "choose another, or 0 for any free port\n"
         )
 
 
