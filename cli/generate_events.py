@@ -68,8 +68,8 @@ class Told:
         """Yield a line on each stage, and one on all stages."""
         for name, parts, used in self._stages:
             listed = ", ".join(f"{part} {size:,}" for part, size in parts.items())
-            told = f"told about {sum(parts.values()):,} tokens ({listed}), " if parts else ""
+            told = f"prompt of about {sum(parts.values()):,} tokens ({listed}), " if parts else ""
             yield f"{name}: {told}used {used:,}"
         told = sum(sum(stage.parts.values()) for stage in self._stages)
         used = sum(stage.used for stage in self._stages)
-        yield f"all: told about {told:,} tokens, used {used:,}; the paper's prompt alone has about {PAPER_TOKENS:,} an attempt"
+        yield f"total: prompts of about {told:,} tokens, used {used:,}; the paper's prompt alone has about {PAPER_TOKENS:,} an attempt"

@@ -210,8 +210,7 @@ def _no_job(file: str, runnable: Runnable) -> InputError:
     profile = runnable.agent.profile
     about = f". {profile.name}: {profile.description}" if profile.description else ""
     return InputError(
-        f'{file}: no --job is given; operad run {shlex.quote(file)} --job "…" says what is to be done, or --file and '
-        f"--input give what to work on{about}"
+        f'{file}: no --job is given; give the task, operad run {shlex.quote(file)} --job "…", or --file or --input{about}'
     )
 
 
@@ -234,7 +233,7 @@ def check_restart(operator: str | None, round: int, run_id: str | None) -> None:
     if operator is not None and run_id is None:
         raise InputError("--restart-from needs the run: --run-id ID (operad runs list shows the ids)")
     if operator is None and round != 1:
-        raise InputError("--round goes with --restart-from OPERATOR")
+        raise InputError("--round needs --restart-from OPERATOR")
 
 
 def check_events_file(path: Path | None) -> None:
@@ -261,7 +260,7 @@ def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent
     again = [row.key for row in ledger.steps.of_run(run_id) if row.key not in copied]
     say(
         Console(stderr=True),
-        f"run {copy}: a copy of {run_id}, in which runs again: {shorten(again) or 'nothing that was done yet'}",
+        f"run {copy}: a copy of {run_id}; operators that run again: {shorten(again) or 'none that had run'}",
     )
     return copy
 

@@ -217,7 +217,7 @@ def delete_runs(
     """
     chooses = older_than is not None or keep is not None
     if bool(run_ids) == chooses:
-        raise InputError("name the runs, or say --older-than 30d or --keep 1000")
+        raise InputError("give the ids of runs, or --older-than 30d or --keep 1000")
     least = None if older_than is None else _age_seconds(older_than)
     ledger = _ledger_without_files(db)
     chosen = _runs_in_state(ledger, state, least, keep) if chooses else run_ids or []
@@ -272,7 +272,7 @@ def _refuse_answers_of_program_run(kept: StoredRun) -> None:
     """Raise InputError if a program started the run, as no command can resume it; no answer is stored then."""
     if not is_of_a_command(kept):
         raise InputError(
-            f"run {kept.run_id!r} was begun by a program, not by a command, so no answer is stored; answer it "
+            f"run {kept.run_id!r} was started by a program, not by a command, so no answer is stored; answer it "
             f"{answer_instructions(kept)}"
         )
 

@@ -146,7 +146,7 @@ class Runs:
             hint = did_you_mean(question_id[:200], open_questions)
             ids = ", ".join(open_questions) or "none"
             if run.ended is not None:
-                raise RefusedError(409, f"run {run.id!r} has ended, and asks nothing: it is {run.state}")
+                raise RefusedError(409, f"run {run.id!r} has ended and asks nothing; its state is {run.state}")
             raise RefusedError(404, f"run {run.id!r} does not ask {question_id[:200]!r}{hint}; open questions: {ids}")
         try:
             if run.set_aside and run.offer.ledger is not None:
@@ -233,7 +233,7 @@ class Runs:
     def stop_all(self) -> None:
         """Stop all runs without waiting for their ends."""
         for run in self.open:
-            self._stop(run, "was stopped, for the server ended")
+            self._stop(run, "was stopped, because the server shut down")
 
     # Driving runs
 

@@ -250,8 +250,8 @@ def test_a_workflow_goes_through_all_formats_and_comes_back(operad, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-o", "x.yaml"], "several formats end so: .dify.yml (dify), .operad.yaml (operad)"),
-        ([], "say the format with --to"),
+        (["-o", "x.yaml"], "several formats have this ending: .dify.yml (dify), .operad.yaml (operad)"),
+        ([], "give the format with --to"),
         (["-o", "x", "--to", "difi"], "did you mean 'dify'?"),
         (["-o", "no/x.dify.yml"], "there is no folder 'no'; make it"),
     ],

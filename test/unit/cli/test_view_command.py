@@ -171,7 +171,7 @@ def test_what_is_no_events_file_is_refused_in_one_line(refused, tmp_path):
     (tmp_path / "table.csv").write_text("a,b\n")
     assert refused("view", "table.cvs") == (
         "operad: table.cvs: there is no such file (did you mean 'table.csv'?); operad run … --events FILE.jsonl writes "
-        "one; for a run that is kept, say --db URL as well\n"
+        "one; for a stored run, give --db URL as well\n"
     )
     said = refused("view", "table.csv")
     assert said.startswith("operad: table.csv: line 1 is not an event: ")

@@ -263,7 +263,7 @@ async def test_a_client_that_leaves_ends_its_run(stream):
         await ended.wait()
         (run,) = (await here.http.get("/runs")).json()["runs"]
         run = await here.ended(run["id"])
-    assert (run["state"], run["error"]) == ("cancelled", "was cancelled, for the client had gone")
+    assert (run["state"], run["error"]) == ("cancelled", "was cancelled, because the client disconnected")
 
 
 # As plain HTTP
@@ -565,7 +565,7 @@ async def test_inputs_with_defaults_may_be_left_out_and_a_goal_without_inputs_to
     assert [each["defaults"] for each in experts] == [{"language": "en", "count": None}, {}, {}, {"text": "hi"}]
     assert (empty.status_code, empty.json()["error"]["message"]) == (
         400,
-        "goal: is missing; say what is to be done, or give inputs",
+        "goal: is missing; give the task, or inputs",
     )
     assert [schema["required"] for schema in schemas] == [["goal"], ["inputs"], ["goal"], []]
     assert [schema["properties"]["inputs"].get("required") for schema in schemas] == [
@@ -643,7 +643,7 @@ async def test_a_question_of_a_tools_run_is_answered_by_another_tool(said):
         answer = {"run_id": run["id"], "question_id": "code", "answer": said}
         wrong = await mcp.call_tool("answer_question", {**answer, "answer": "perhaps"})
         done = await mcp.call_tool("answer_question", answer)
-    assert f"Run {run['id']} asks" in asked
+    assert f"Run {run['id']} waits for answers" in asked
     assert "code: Order figs? (yes or no)" in asked
     assert (wrong.is_error, "not of type 'boolean'" in wrong.content[0].text) == (True, True)
     assert done.content[0].text == "figs: ordered"
