@@ -24,7 +24,7 @@ def _dump(graph: NodeGraph) -> bytes:
 
 
 def _losses(graph: NodeGraph) -> tuple[Issue, ...]:
-    return ()  # nobody expects a drawing to be read back
+    return ()  # a drawing is not meant to be read back
 
 
 MERMAID = Format("mermaid", ".mmd", _is_it, _load, _dump, _losses, runs=False)

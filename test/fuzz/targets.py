@@ -61,7 +61,7 @@ from operad.operators.sandbox.renames import argument_renamed, result_renamed
 from operad.operators.sandbox.template import TemplateLimits, check_template, name_changed, names_of, render_template
 from operad.operators.sandbox.uses import walked_through
 from operad.operators.variables import Selector, Text, Variables, VariableType, selectors_in, texts_in
-from operad.operators.web.charset import decoded
+from operad.operators.charset import decoded
 from operad.runtime.knowledge.chunks import chunks
 from operad.runtime.knowledge.extract import extract
 from operad.runtime.knowledge.insights import Experience, Insights
