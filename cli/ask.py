@@ -191,7 +191,8 @@ class Asker:
             await self._workflow.cancel(run_id)
 
     def _give_known_answer(self, question: Interrupted) -> None:
-        asked = Question(id=question.interrupt_id, text=question.question, schema_=question.schema)
+        schema = None if question.schema is None else dict(question.schema)
+        asked = Question(id=question.interrupt_id, text=question.question, schema_=schema)
         try:
             [value] = read_answers({asked.id: self._answers[asked.id]}, [asked])[0].values()
         except InputError as error:
