@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 import threading
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Protocol
@@ -21,6 +21,7 @@ from operad.configs.printable import printable
 from operad.runtime.events import Event, Interrupted, OperatorCancelled, OperatorFailed, Resumed
 from operad.runtime.policies.deadline import ended
 from operad.runtime.values.errors import InputError, did_you_mean
+from operad.runtime.values.questions import Question
 from operad.runtime.workflow.workflow import Workflow
 
 _CHUNK = 4096
@@ -190,12 +191,12 @@ class Asker:
             await self._workflow.cancel(run_id)
 
     def _give_known_answer(self, question: Interrupted) -> None:
-        text = self._answers[question.interrupt_id]
+        schema = None if question.schema is None else dict(question.schema)
+        asked = Question(id=question.interrupt_id, text=question.question, schema_=schema)
         try:
-            value = read_answer(text, question.schema)
-        except WrongAnswerError as error:
-            wrong = f"--answer {question.interrupt_id}={text}: {error}; it was asked: {question.question}"
-            self._fail(question, InputError(wrong))
+            [value] = read_answers({asked.id: self._answers[asked.id]}, [asked])[0].values()
+        except InputError as error:
+            self._fail(question, error)
         else:
             self._background.append(asyncio.ensure_future(self._give(question, value)))
 
@@ -255,6 +256,24 @@ class Asker:
             else "write it on the next line"
         )
         return InputError(f"{question.interrupt_id!r} asks {question.question!r}, and stdin holds no answer; {give}")
+
+
+def read_answers(
+    answers: Mapping[str, str], questions: Iterable[Question]
+) -> tuple[dict[str, JsonValue], dict[str, str]]:
+    """Return the answers to questions as values, and the texts of answers to other questions.
+
+    Raises:
+        InputError: An answer does not fit its question.
+    """
+    values, others = dict[str, JsonValue](), dict(answers)
+    for question in {each.id: each for each in questions}.values():  # the last that was asked with an id
+        if (text := others.pop(question.id, None)) is not None:
+            try:
+                values[question.id] = read_answer(text, question.schema_)
+            except WrongAnswerError as error:
+                raise InputError(f"--answer {question.id}={text}: {error}; it was asked: {question.text}") from error
+    return values, others
 
 
 def shown(question: Interrupted) -> Iterator[str]:

@@ -74,7 +74,7 @@ def open_store(db: Path | None, *, new: bool) -> ChatStore:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not new and not path.is_file():
         raise InputError(
-            f"{path}: there is no such file, and so no conversations; operad chat FILE --chat ID begins one"
+            f"{path}: there is no such file, so there are no conversations; operad chat FILE --chat ID starts one"
         )
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {str(path.parent)!r}; make it, or name another file: --db FILE")

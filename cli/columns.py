@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -25,9 +26,10 @@ def print_table(
     console = Console()
     cells = [[printable(cell) for cell in row] for row in rows]
     if not console.is_terminal:
-        widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+        widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
         for row in (columns, *cells):
-            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+            padded = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
+            print("  ".join(padded).rstrip())
         return
     table = Table(box=None, pad_edge=False)
     for place, column in enumerate(columns):

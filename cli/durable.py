@@ -82,7 +82,9 @@ def open_ledger(
                 f"{path}: there is no folder {str(path.parent)!r}; make it, or name another file: --db FILE"
             )
         if source is None and not path.exists():
-            raise InputError(f"{path}: there is no such file, and so no runs; operad run FILE --durable begins one")
+            raise InputError(
+                f"{path}: there is no such file, so there are no runs; operad run FILE --durable starts one"
+            )
     return ledger
 
 
@@ -178,7 +180,7 @@ def trusted(source: Source, run_id: str, db: str | None, model: str | None, base
     kept = source.base_url
     if base_url is None and kept is not None and kept != _default_endpoint():
         raise InputError(
-            f"run {run_id!r} is kept with the endpoint {kept}, and keys are sent only where you say: "
+            f"run {run_id!r} is kept with the endpoint {kept}, and keys are sent only to endpoints that you name: "
             f"{resume_command(run_id, db, kept)}; or name another with --base-url"
         )
     overrides = {name: value for name, value in (("model", model), ("base_url", base_url)) if value is not None}

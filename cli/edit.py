@@ -56,7 +56,7 @@ def edit(
         print(json.dumps(schema(), indent=2))
         return
     if file is None:
-        raise InputError("operad edit needs a FILE; --help tells more")
+        raise InputError("operad edit needs a FILE; see operad edit --help")
     operations = _operations(ops or (), op or ())
     if not operations:
         raise InputError("there is nothing to do; give an --op, such as --op 'connect 3 4 port=1', or --ops FILE.json")

@@ -346,10 +346,12 @@ def target_format(path: str, to: str | None, source: Format, known: Mapping[str,
     last_suffix = Path(name).suffix
     fitting = [key for key, suffix in suffixes.items() if last_suffix and suffix.endswith(last_suffix)]
     if path == STDOUT or not fitting:
-        raise InputError(f"{path}: say the format with --to; there are: {', '.join(known)}")
+        raise InputError(f"{path}: give the format with --to; there are: {', '.join(known)}")
     if len(fitting) > 1 and source.name not in fitting:
         suffixes_text = ", ".join(f"{known[key].suffix} ({key})" for key in fitting)
-        raise InputError(f"{path}: several formats end so: {suffixes_text}; use one of these ends, or --to")
+        raise InputError(
+            f"{path}: several formats have this ending: {suffixes_text}; use one of these endings, or --to"
+        )
     return known[source.name if source.name in fitting else fitting[0]]
 
 

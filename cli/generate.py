@@ -50,7 +50,7 @@ from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 EXIT_UNFINISHED = 1
 
 BEGINS = "What is the workflow given, what does it do, what does it output? (an empty line ends)"
-CHANGES = "What is to change? (undo takes the last step back; an empty line ends)"
+CHANGES = "What should change? (undo reverts the last step; an empty line ends)"
 
 
 def generate(
@@ -117,7 +117,7 @@ def generate(
     """
     lines = Lines.of_stdin()
     if instruction is None and not lines.typed:
-        raise InputError('say what the workflow is to do: operad generate "…"; at a terminal it asks')
+        raise InputError('say what the workflow should do: operad generate "…"; at a terminal it asks')
     given = named_values("--run", "NAME", run)
     definitions = definitions_of(object_info)
     known = formats(definitions)
@@ -265,13 +265,13 @@ def _converse(
         else:
             say(console, "nothing was made of it" if not current.nodes else "nothing was changed")
     if not designs:
-        raise InputError("nothing was asked for, and nothing made" if not base.nodes else "nothing was changed")
+        raise InputError("no instruction was given, so nothing was made" if not base.nodes else "nothing was changed")
     return Design(designs[-1].graph, base, designs[-1].message)
 
 
 def _undo(designs: list[Design], output_file: _OutputFile, console: Console) -> None:
     if not designs:
-        say(console, "there is nothing to take back")
+        say(console, "there is nothing to undo")
         return
     designs.pop()
     if designs:
@@ -434,10 +434,12 @@ def _check_comfyui(
         InputError: An option is missing or does not apply.
     """
     if found is not None and not {found.name, wanted.name} <= COMFYUI_FORMATS:
-        raise InputError(f"--continue: {found.name} and {wanted.name} have other nodes; take a format of the same ones")
+        raise InputError(
+            f"--continue: {found.name} and {wanted.name} have different node types; choose a format with the same ones"
+        )
     if not definitions:
         raise InputError(
-            f"{wanted.name}: is made by the classes of a server; give --object-info: its address, or a file with what "
+            f"{wanted.name}: needs the node classes of a ComfyUI server; give --object-info: its address, or a file with what "
             "it answers at /object_info"
         )
     if run or store:

@@ -68,8 +68,8 @@ class DesignListener:
         """Yield a line on each stage, and one on all stages."""
         for name, parts, used in self._stages:
             listed = ", ".join(f"{part} {size:,}" for part, size in parts.items())
-            prompt = f"told about {sum(parts.values()):,} tokens ({listed}), " if parts else ""
+            prompt = f"prompt of about {sum(parts.values()):,} tokens ({listed}), " if parts else ""
             yield f"{name}: {prompt}used {used:,}"
         prompt = sum(sum(stage.parts.values()) for stage in self._stages)
         used = sum(stage.used for stage in self._stages)
-        yield f"all: told about {prompt:,} tokens, used {used:,}; the paper's prompt alone has about {PAPER_TOKENS:,} an attempt"
+        yield f"total: prompts of about {prompt:,} tokens, used {used:,}; the paper's prompt alone has about {PAPER_TOKENS:,} an attempt"

@@ -51,7 +51,7 @@ def _trace(path: Path) -> Trace:
     file = EventsFile(path)
     trace = Trace.of(file.events())
     if trace.root is None:
-        raise InputError(f"{path}: tells of no run; give a file that operad run --events FILE.jsonl has written")
+        raise InputError(f"{path}: contains no run; give a file that operad run --events FILE.jsonl has written")
     if file.unknown:
         events = "1 event" if file.unknown == 1 else f"{file.unknown} events"
         print(f"operad: {path}: {events} of a type that is not known here, left out", file=sys.stderr)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
 import typer
 from rich.console import Console
 
-from operad.cli.ask import Lines
+from operad.cli.ask import Lines, read_answers
 from operad.cli.durable import Database, Files, Kept, new_run_id, open_ledger
 from operad.cli.follow import follow, run_to_end, say
 from operad.cli.options import (
@@ -170,7 +170,7 @@ def run(
                 from operad.runtime.durable.ledger import refuse_other_job
 
                 refuse_other_job(run_id, ledger.job(run_id), described)
-            run_id = restart(ledger, run_id, restart_from, round_, runnable.agent)
+            run_id = restart(ledger, run_id, restart_from, round_, runnable.agent, answers)
         kept = Kept(ledger, run_id, db, lasting(source).base_url, trust=trust)
     port = port_of(view_, view_port)
     for line in _remarks(runnable, config, goal, described.inputs):
@@ -210,8 +210,7 @@ def _no_job(file: str, runnable: Runnable) -> InputError:
     profile = runnable.agent.profile
     about = f". {profile.name}: {profile.description}" if profile.description else ""
     return InputError(
-        f'{file}: no --job is given; operad run {shlex.quote(file)} --job "…" says what is to be done, or --file and '
-        f"--input give what to work on{about}"
+        f'{file}: no --job is given; give the task, operad run {shlex.quote(file)} --job "…", or --file or --input{about}'
     )
 
 
@@ -234,7 +233,7 @@ def check_restart(operator: str | None, round: int, run_id: str | None) -> None:
     if operator is not None and run_id is None:
         raise InputError("--restart-from needs the run: --run-id ID (operad runs list shows the ids)")
     if operator is None and round != 1:
-        raise InputError("--round goes with --restart-from OPERATOR")
+        raise InputError("--round needs --restart-from OPERATOR")
 
 
 def check_events_file(path: Path | None) -> None:
@@ -247,18 +246,21 @@ def check_events_file(path: Path | None) -> None:
         raise InputError(f"--events {path}: is not a file of events, and was not changed; name another file")
 
 
-def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent) -> str:
+def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent, answers: Mapping[str, str]) -> str:
     """Copy a run from an operator on, print which operators run again, and return the id of the copy.
 
     Raises:
-        InputError: As `Ledger.restart_from`.
+        InputError: As `Ledger.restart_from`; or an answer does not fit the question with its id that the run asked.
     """
+    from operad.runtime.durable.replay import question_of
+
+    read_answers(answers, map(question_of, ledger.store.questions(run_id)))  # a copy cannot be undone
     copy = ledger.restart_from(run_id, operator, agent.workflow, round=round)
     copied = {row.key for row in ledger.steps.of_run(copy)}
     again = [row.key for row in ledger.steps.of_run(run_id) if row.key not in copied]
     say(
         Console(stderr=True),
-        f"run {copy}: a copy of {run_id}, in which runs again: {shorten(again) or 'nothing that was done yet'}",
+        f"run {copy}: a copy of {run_id}; operators that run again: {shorten(again) or 'none that had run'}",
     )
     return copy
 

@@ -8,11 +8,11 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from operad.cli.ask import Lines
+from operad.cli.ask import Lines, read_answers
 from operad.cli.columns import print_table
 from operad.cli.durable import Database, Kept, database_option, open_ledger, trusted
 from operad.cli.options import Answers, EventsFile, MessageAsJson, named_values, refuse_repeated
@@ -44,7 +44,6 @@ from operad.cli.run_record import (
 from operad.cli.telemetry import Traced
 from operad.cli.trust_store import Trusted, trusting
 from operad.cli.view import View, ViewPort, port_of
-from operad.configs.answers import WrongAnswerError, read_answer
 from operad.configs.flow import find_graph
 from operad.configs.prices import PricesFile
 from operad.configs.printable import printable, put
@@ -158,7 +157,7 @@ def resume_run(
     is_driven = restart_from is None and ledger.is_driven(kept)
     if given and not is_driven:
         _refuse_answers_of_program_run(kept)
-    values, unasked = _read_answers(ledger, run_id, given)
+    values, unasked = read_answers(given, ledger.open_questions(run_id))
     if is_driven:
         ledger.answer(run_id, values)
         _report_to_driver(kept, given, unasked)
@@ -168,12 +167,12 @@ def resume_run(
     served = runnable.served() if source.workers else None
     ledger = open_ledger(db, workers=served, files=source.files, durable=runnable.durable)
     if restart_from is not None:
-        run_id = restart(ledger, run_id, restart_from, round_, runnable.agent)
+        run_id = restart(ledger, run_id, restart_from, round_, runnable.agent, given)
     elif kept.state == FAILED:
         ledger.retry(run_id, runnable.agent.workflow)
     else:
         refuse_changed(kept, describe_workflow(runnable.agent.workflow))
-    values, unasked = _read_answers(ledger, run_id, given)  # again: restarted operators ask anew
+    values, unasked = read_answers(given, ledger.open_questions(run_id))  # again: restarted operators ask anew
     ledger.answer(run_id, values)  # last: a command that fails stores no answers
     job, going_on = ledger.job(run_id), Kept(ledger, run_id, db, source.base_url, trust=trust)
     port, lines = port_of(view, view_port), Lines.of_stdin()
@@ -218,7 +217,7 @@ def delete_runs(
     """
     chooses = older_than is not None or keep is not None
     if bool(run_ids) == chooses:
-        raise InputError("name the runs, or say --older-than 30d or --keep 1000")
+        raise InputError("give the ids of runs, or --older-than 30d or --keep 1000")
     least = None if older_than is None else _age_seconds(older_than)
     ledger = _ledger_without_files(db)
     chosen = _runs_in_state(ledger, state, least, keep) if chooses else run_ids or []
@@ -269,29 +268,11 @@ def _file_store_of(kept: StoredRun) -> str | None:
 # Steps of the commands
 
 
-def _read_answers(ledger: Ledger, run_id: str, answers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the answers to open questions as values, and the texts of answers to questions not asked yet.
-
-    Raises:
-        InputError: An answer does not fit its question.
-    """
-    open_questions = {question.id: question for question in ledger.open_questions(run_id)}
-    values: dict[str, Any] = {}
-    for question_id, text in answers.items():
-        if question_id in open_questions:
-            question = open_questions[question_id]
-            try:
-                values[question_id] = read_answer(text, question.schema_)
-            except WrongAnswerError as error:
-                raise InputError(f"--answer {question_id}={text}: {error}; it was asked: {question.text}") from error
-    return values, {question_id: text for question_id, text in answers.items() if question_id not in values}
-
-
 def _refuse_answers_of_program_run(kept: StoredRun) -> None:
     """Raise InputError if a program started the run, as no command can resume it; no answer is stored then."""
     if not is_of_a_command(kept):
         raise InputError(
-            f"run {kept.run_id!r} was begun by a program, not by a command, so no answer is stored; answer it "
+            f"run {kept.run_id!r} was started by a program, not by a command, so no answer is stored; answer it "
             f"{answer_instructions(kept)}"
         )
 

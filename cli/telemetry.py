@@ -177,7 +177,7 @@ def _flush(provider: Any, sent: _CountingExporter, where: str) -> None:
         destination = where if where != OTLP else "the collector that OTEL_EXPORTER_OTLP_ENDPOINT names"
         say(
             Console(stderr=True),
-            f"traces: not all spans have reached {destination}; is it there, and does it take OTLP?",
+            f"traces: not all spans have reached {destination}; is it running, and does it accept OTLP?",
         )
 
 
@@ -201,7 +201,7 @@ def _check_destination(where: str) -> None:
     except ValueError:
         url, good = None, False
     if url is not None and (url.username or url.password or url.query or url.fragment):
-        raise InputError("--trace: leave logins and keys out of the address; say them in OTEL_EXPORTER_OTLP_HEADERS")
+        raise InputError("--trace: leave logins and keys out of the address; give them in OTEL_EXPORTER_OTLP_HEADERS")
     if not good:
         shown = repr(where) if "@" not in where else "this"
         raise InputError(

@@ -60,7 +60,7 @@ class TrustStore:
         try:
             with self.path.open("rb") as file:
                 if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o022:
-                    raise InputError(f"{self.path}: others may write it; check what it lists, then chmod 600 it")
+                    raise InputError(f"{self.path}: others can write to it; check what it lists, then chmod 600 it")
                 content = json.loads(file.read(MAX_BYTES))
         except FileNotFoundError:
             return {}

@@ -103,7 +103,7 @@ def _site(run: str | None, db: str | None) -> tuple[str, Site]:
         try:
             return "", RunPage(FileSource(Path(run)), Path(run).name)
         except InputError as error:
-            raise InputError(f"{error}; for a run that is kept, say --db URL as well") from error
+            raise InputError(f"{error}; for a stored run, give --db URL as well") from error
     from operad.runtime.durable.codec import Codec
     from operad.runtime.durable.database_names import display_name
 

@@ -72,7 +72,7 @@ def worker(
     served = [runnable.served() for runnable in runnables]
     queues = [runnable.queue for runnable in served]
     if len(set(queues)) < len(queues):
-        raise InputError("two of these files do the same; name each once")
+        raise InputError("two of these files define the same agents; name each file once")
     ledger = open_ledger(db, sources[0])
     _ = ledger.store  # reports problems of the database before the worker starts
     ledger.close()
@@ -106,11 +106,11 @@ def _serve_metrics(works: Worker, metrics: Metrics, port: int, host: str) -> tup
         try:
             return float(sum(works.waiting().values()))
         except Exception as error:  # noqa: BLE001 - a fault of the database must not affect other metrics
-            _logger.debug("how much waits in the queues is not known: %s", describe(error))
+            _logger.debug("the lengths of the queues are not known: %s", describe(error))
             return math.nan
 
     at_once = works.executor.concurrency * len(works.executor.queues)
-    metrics.watch("worker_slots", "How many operators it does at once.", lambda: at_once)
+    metrics.watch("worker_slots", "Maximum number of operators at once.", lambda: at_once)
     metrics.watch("worker_slots_busy", "How many it is at.", lambda: works.busy)
     metrics.watch("worker_queue", f"Operators that wait for a worker; counted to {MOST_COUNTED} a queue.", waiting)
     return serve(metrics.registry, port, host)
@@ -133,7 +133,7 @@ async def _serve(works: Worker, grace: float, console: Console) -> None:
             if serving:
                 serving.cancel()
             return
-        say(console, f"ending: what is under way has {grace:g} s; the same again ends it at once")
+        say(console, f"shutting down: operators in progress have {grace:g} s; a second signal ends them at once")
         stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -141,7 +141,7 @@ async def _serve(works: Worker, grace: float, console: Console) -> None:
     try:
         await works.serve(stop, grace)
     except asyncio.CancelledError:
-        say(console, "ended; what was under way goes to other workers")
+        say(console, "ended; unfinished operators go to other workers")
 
 
 def workers(

@@ -128,8 +128,8 @@ class Guard:
         if self._hosts is not None and _without_port(host) not in self._hosts:
             raise RefusedError(
                 403,
-                f"Host: {host[:200]!r} is not one of {', '.join(self._hosts)}; this server answers under these names alone, "
-                "so that no page of another name can use it",
+                f"Host: {host[:200]!r} is not one of {', '.join(self._hosts)}; the server accepts only these names, "
+                "so that pages of other names cannot use it",
                 param="Host",
             )
         origins = [value.decode("latin-1").lower() for name, value in headers if name == b"origin"]
@@ -138,7 +138,7 @@ class Guard:
                 raise RefusedError(
                     403,
                     f"Origin: {origin[:200]!r}: pages of other origins may not use this server; "
-                    "ask from a program, or have the page's own server ask; --cors-origin allows an origin",
+                    "call it from a program, or have the page's own server call it; --cors-origin allows an origin",
                     param="Origin",
                 )
 
@@ -164,7 +164,7 @@ class Guard:
         if began_and_count[1] >= most:
             seconds_left = int(_MINUTE - (now - began_and_count[0])) + 1
             raise RefusedError(
-                429, f"{most} requests a minute are answered; come again in {seconds_left} s", retry_after=seconds_left
+                429, f"the maximum is {most} requests a minute; retry in {seconds_left} s", retry_after=seconds_left
             )
         began_and_count[1] += 1
 

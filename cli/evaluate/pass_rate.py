@@ -62,9 +62,7 @@ def pass_rate(
     """
     check_plot(plot)
     if not (ask_judge or generate) and (model or base_url):
-        raise InputError(
-            "--model and --base-url name who responds or judges: add --judge or --generate, or leave them out"
-        )
+        raise InputError("--model and --base-url apply to --judge and --generate: add one of these, or leave them out")
     if generate and len(runs) != 1:
         raise InputError(f"--generate makes one run, not {len(runs)}; name one file, such as RUN.jsonl")
     judge_model = judging_model(model, base_url, "--model, --base-url") if ask_judge else None

@@ -220,7 +220,7 @@ def _warn_of_missing_files(cases: Sequence[Case], files: Path | None) -> None:
     without = sum(bool(missing_files([case], files)) for case in cases)
     where = f"in --files {files}" if files else "as --files names no folder"
     print(
-        f"{without} of {len(cases)} test cases are left out, for these {len(missing)} files are missing, {where}:",
+        f"{without} of {len(cases)} test cases are left out, because these {len(missing)} files are missing, {where}:",
         *(f"  {name}" for name in missing),
         sep="\n",
         file=sys.stderr,

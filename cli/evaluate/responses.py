@@ -58,5 +58,5 @@ def judging_model(name: str | None, base_url: str | None, options: str) -> Model
     """
     model = resolve_model(name, base_url)
     if not model.prose:
-        raise InputError(f"{model.describe()} judges nothing; name a model that does: {options}")
+        raise InputError(f"{model.describe()} cannot judge; name another model: {options}")
     return model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operad.flows.flowchart import write
-from operad.flows.formats.format import Format, without_instructions
+from operad.flows.formats.format import Format
 from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.errors import InvalidError, Issue
 
@@ -23,9 +23,8 @@ def _dump(graph: NodeGraph) -> bytes:
     return write(graph).encode("utf-8", errors="replace")
 
 
-def _losses(graph: NodeGraph) -> list[Issue]:
-    shown = Issue("loss", "a chart shows nodes, edges and ports, and no parameters; it is not read back")
-    return [shown, *without_instructions(graph)]
+def _losses(graph: NodeGraph) -> tuple[Issue, ...]:
+    return ()  # a drawing is not meant to be read back
 
 
 MERMAID = Format("mermaid", ".mmd", _is_it, _load, _dump, _losses, runs=False)

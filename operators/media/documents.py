@@ -8,12 +8,14 @@ import email
 import email.policy
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from email.errors import HeaderParseError
+from email.header import decode_header
 from email.message import EmailMessage
 from importlib import import_module
 from pathlib import PurePath
 from typing import Any, cast
 
-from operad.operators.web.charset import text_codec
+from operad.operators.charset import text_codec
 from operad.runtime.knowledge.extract import need_extra
 from operad.runtime.knowledge.folders import MAX_FILE_BYTES, too_large
 from operad.runtime.knowledge.readers import (
@@ -34,7 +36,10 @@ MAX_DOCUMENT_CHARS = 10_000_000
 """Default for the maximum length of a document, in characters."""
 
 MAX_HEADER = 16_000
-"""Maximum length of a header of an email, in characters; of several long ones, of the root of the sum of squares."""
+"""Maximum length of a header on the content of an email, in characters; of several, of the root of the sum of squares."""
+
+MAX_SHOWN_HEADER = 100_000
+"""Maximum number of characters that are read of a header with names or text, such as that of the recipients."""
 
 _UNSUPPORTED_TEXT = {b"%PDF-": "a PDF document", b"{\\rtf": "an RTF document"}
 """First bytes of text-like types that are not supported."""
@@ -260,30 +265,49 @@ _SHOWN_HEADERS = ("From", "To", "Cc", "Date", "Subject")
 
 
 class _BoundedHeaders(email.policy.EmailPolicy):
-    """Policy that refuses headers for which Python's parser, which takes quadratic time, would take minutes.
+    """Policy that refuses headers of content for which Python's parser, which takes quadratic time, would take minutes.
 
     Attributes:
-        squares: The sum of the squares of the lengths of all headers so far that are parsed, because they are read.
+        squares: The sum of the squares of the lengths of these headers so far.
     """
 
     squares: list[int] = []  # noqa: RUF012 - each policy is given its own
 
     def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
         """Return name and value of a header."""
-        if sourcelines[0].partition(":")[0].lower().startswith((*map(str.lower, _SHOWN_HEADERS), "content-")):
+        if sourcelines[0].lower().startswith("content-"):
             self.squares[0] += sum(map(len, sourcelines)) ** 2
         if self.squares[0] > MAX_HEADER**2:
             raise InputError(f"has headers of more than the maximum of about {MAX_HEADER:,} characters")
         return super().header_source_parse(sourcelines)
 
 
+def _header_text(value: str) -> str:
+    """Return the decoded text of a header, such as a list of recipients; of a long one, its beginning."""
+    text = (
+        re.sub(r"[\r\n]+", "", value[:MAX_SHOWN_HEADER]).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    )
+    try:
+        words = [
+            word if isinstance(word, str) else word.decode(text_codec(charset or "utf-8") or "utf-8", "replace")
+            for word, charset in decode_header(text)
+        ]
+    except HeaderParseError:  # text in no valid base64
+        words = [text]
+    left_out = (
+        f" … (the first {MAX_SHOWN_HEADER:,} of {len(value):,} characters)" if len(value) > MAX_SHOWN_HEADER else ""
+    )
+    return "".join(words).strip() + left_out
+
+
 def _eml(data: bytes, suffix: str) -> Iterator[str]:
     """Yield the headers, names of attachments, and text of an email."""
     policy = cast("Any", _BoundedHeaders)(squares=[0])
     message = cast("EmailMessage", email.message_from_bytes(data, policy=policy))
+    values = {name.lower(): value for name, value in reversed(list(message.raw_items()))}  # the first of each name
     for name in _SHOWN_HEADERS:
-        if message[name]:
-            yield f"{name}: {message[name]}\n"
+        if text := _header_text(values.get(name.lower(), "")):
+            yield f"{name}: {text}\n"
     attached = [part.get_filename() or "without a name" for part in message.iter_attachments()]
     if attached:
         yield f"Attached: {', '.join(attached)}\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import yaml
 
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.yaml_faults import syntax_issue, with_excerpt
 
 MAX_BYTES = 4 * 2**20
 """Maximum size of a YAML file, in bytes."""
@@ -32,8 +32,6 @@ _COLLECTIONS = {None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 _SCALARS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "timestamp")}
 _TEXTS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "value", "merge")}
 """Tags of text; a bare `=` or `<<` is text, except for a key `<<`."""
-
-_ANCHOR = re.compile(r"[&*]([^\s,\[\]{}]+)")
 
 Path_ = tuple["str | int", ...]
 
@@ -114,11 +112,11 @@ def parse_yaml(text: str, name: str) -> YamlValues:
     try:
         reader = _Reader(text, name)
     except (yaml.YAMLError, UnicodeEncodeError) as error:  # a character that is not allowed in YAML; a lone surrogate
-        raise InvalidError(f"{name} is not YAML", [Issue("yaml", " ".join(str(error).split()), name)]) from error
+        raise InvalidError(f"{name} is not YAML", [syntax_issue(error, text, name)]) from error
     try:
         return reader.read()
     except yaml.YAMLError as error:
-        raise InvalidError(f"{name} is not YAML", [*reader.issues, _syntax_issue(error, text, name)]) from error
+        raise InvalidError(f"{name} is not YAML", [*reader.issues, syntax_issue(error, text, name)]) from error
 
 
 def parse_document(text: str, name: str, *, list_as: str = "") -> Document:
@@ -254,7 +252,7 @@ class _Reader:
             mark = event.start_mark
             issue = Issue(
                 "yaml",
-                _with_excerpt(problem, self._text, mark.line),
+                with_excerpt(problem, self._text, mark.line),
                 f"{self._name}:{self._current_line}:{mark.column + 1}",
             )
             raise InvalidError(f"{self._name} is not YAML", [*self.issues, issue])
@@ -355,37 +353,3 @@ class _Reader:
     def _error(self, code: str, message: str) -> InvalidError:
         self._report(code, message)
         return InvalidError(f"{self._name} cannot be read", self.issues)
-
-
-def _syntax_issue(error: yaml.YAMLError, text: str, name: str) -> Issue:
-    """Return the issue for an error of the YAML parser, with its position and line."""
-    mark: Any = getattr(error, "problem_mark", None)
-    if mark is None:
-        return Issue("yaml", str(error), name)
-    row, column = int(mark.line), int(mark.column)
-    context, context_mark = getattr(error, "context", None), getattr(error, "context_mark", None)
-    if context == "while scanning a quoted scalar" and context_mark is not None:
-        problem = _with_excerpt("the quote that opens here is not closed", text, context_mark.line)
-        return Issue("yaml", problem, f"{name}:{context_mark.line + 1}:{context_mark.column + 1}")
-    if context and context_mark is not None and context_mark.line != row:
-        context = f"{context} that begins in line {context_mark.line + 1}"
-    problem = " ".join(filter(None, (context, getattr(error, "problem", None))))
-    line = "".join(text.splitlines()[row : row + 1])
-    before = line[:column]
-    if problem.startswith("mapping values are not allowed"):
-        deeper = row > 0 and ": " not in before
-        problem = "a second `: ` in one line; put a text that contains `: ` in quotes"
-        problem = "wrong indentation: indent this line as the key above" if deeper else problem
-    if problem.startswith("while parsing a block") and not before.strip():
-        problem = "wrong indentation: indent this line as the keys of the item above"
-    if problem.startswith(("while scanning an anchor", "while scanning an alias")):
-        anchor = _ANCHOR.match(line, max(before.rfind("&"), before.rfind("*"), 0))
-        hint = f"; write `name: {anchor[1][:80]}`" if anchor else ""
-        problem = f"anchors take A–Z, a–z, 0–9, _ and -{hint}"
-    if "\t" in line[: column + 1]:
-        problem = "a tab; YAML indents with spaces only"
-    return Issue("yaml", _with_excerpt(problem, text, row), f"{name}:{row + 1}:{column + 1}")
-
-
-def _with_excerpt(problem: str, text: str, row: int) -> str:
-    return f"{problem}: {''.join(text.splitlines()[row : row + 1]).strip()[:80]!r}"

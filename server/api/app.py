@@ -70,7 +70,7 @@ class Serving:
         origins: Sequence[str] = (),
     ) -> None:
         if hosts is None and not keys:
-            raise InputError("a server that any host may name needs keys, for any page and machine could use it")
+            raise InputError("a server for any host name needs keys, because any page and machine could use it")
         self.runs = Runs(offers, bounds)
         self._door = McpDoor(self.runs)
         api = FastAPI(
@@ -110,7 +110,7 @@ class Serving:
         @api.get(
             "/healthz",
             response_model=Health,
-            responses={503: {"description": "The server is ending.", "model": Health}, **refusals()},
+            responses={503: {"description": "The server is shutting down.", "model": Health}, **refusals()},
             tags=["server"],
         )
         async def health() -> Response:  # pyright: ignore[reportUnusedFunction]

@@ -44,7 +44,7 @@ class ChatMessage(BaseModel):
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[TextPart | SkipJsonSchema[OtherPart]] | None = Field(
-        default=None, description="Its text, whole or in pieces."
+        default=None, description="Text of the message, or a list of its parts."
     )
 
 
@@ -53,7 +53,7 @@ class StreamOptions(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    include_usage: StrictBool | None = Field(default=None, description="Whether a last chunk says what it has cost.")
+    include_usage: StrictBool | None = Field(default=None, description="True for a last chunk with the usage.")
 
 
 _HAS_TEXT = {"type": "string", "pattern": r"\S"}
@@ -74,14 +74,14 @@ class ChatRequest(BaseModel):
 
     model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
 
-    model: str = Field(description="The expert; GET /v1/models lists them.")
+    model: str = Field(description="Name of the expert; GET /v1/models lists them.")
     messages: list[ChatMessage] = Field(
         min_length=1,
-        description="The last one of a user that has text is what is to be done; those of users and assistants before "
-        "it are the conversation so far; all others are what to know for it.",
+        description="The last user message with text is the task; the user and assistant messages before it are the "
+        "conversation so far; all others are background information.",
         json_schema_extra={"contains": WITH_TEXT},
     )
-    stream: StrictBool | None = Field(default=None, description="Whether the answer is sent piece by piece.")
+    stream: StrictBool | None = Field(default=None, description="True to send the answer in chunks.")
     stream_options: StreamOptions | None = None
     n: StrictInt | None = Field(
         default=None, description="One answer is given.", json_schema_extra={"minimum": 1, "maximum": 1}
@@ -164,7 +164,7 @@ def request_in(messages: Sequence[RoleAndText], param: str, before: Sequence[Tur
     )
     if goal is None:
         raise RefusedError(
-            400, f"{param}: none of the role 'user' has text; give one that says what is to be done", param=param
+            400, f"{param}: none of the role 'user' has text; give a user message with the task", param=param
         )
     earlier, later = messages[:goal], messages[goal + 1 :]
     instructions = [text for role, text in earlier if role in ("system", "developer") and text]

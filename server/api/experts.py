@@ -19,10 +19,12 @@ from operad.configs.schema import DurableSpec
 from operad.operators.nodes.flow import Start, StartParams, StartVariable, read_inputs
 from operad.runtime.agents.agent import Agent
 from operad.runtime.agents.leader import Leader
-from operad.runtime.values.errors import InputError, did_you_mean
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.values.errors import InputError, OperadError, did_you_mean
 from operad.runtime.values.message import Job, Turn, new_id
 from operad.runtime.workflow.answer_stream import AnswerStream
 from operad.runtime.workflow.memory import Memory
+from operad.runtime.workflow.start import check_start
 from operad.runtime.workflow.workflow import Workflow
 from operad.server.problems import RefusedError
 
@@ -102,6 +104,19 @@ class Offer:
                 where = "" if given else "; POST /runs and the MCP tool take `inputs`, chats do not"
                 raise RefusedError(400, f"{self.name!r}: {error}{where}", param="inputs") from error
         return job
+
+    def check_start(self, job: Job) -> None:
+        """Check what a new run checks before it starts, such as inputs that no operator reads.
+
+        Raises:
+            RefusedError: The run would fail at once.
+        """
+        call = OperatorCall(self.agent.reasoner, job)
+        has_workers = self.ledger is not None and self.ledger.workers is not None
+        try:
+            check_start(self.agent.workflow.built(), call, None, has_workers=has_workers)
+        except OperadError as error:
+            raise RefusedError(400, f"{self.name!r}: {error}") from error
 
     def answer_stream(self) -> AnswerStream:
         """Return the stream of an answer of the expert."""

@@ -7,7 +7,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from operad.server.api.runs import Runs
+from operad.server.api.replies import error_reply
+from operad.server.api.runs import Runs, ending_error
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -33,10 +34,14 @@ class McpDoor:
         self._task: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request."""
+        """Answer a request; after `close`, with 503."""
         async with self._starting:
-            sessions = self._sessions = self._sessions or await self._start()
-        await sessions.handle_request(scope, receive, send)
+            if self._sessions is None and not self._closing.is_set():
+                self._sessions = await self._start()
+        if self._sessions is None or self._closing.is_set():
+            await error_reply(ending_error())(scope, receive, send)
+        else:
+            await self._sessions.handle_request(scope, receive, send)
 
     async def close(self) -> None:
         """End all sessions."""

@@ -42,9 +42,9 @@ MOST_SESSIONS = 100
 class ToolArguments(Value):
     """Arguments of an expert's tool."""
 
-    goal: str = Field(default="", description="What is to be done, in words.")
-    context: str = Field(default="", description="What one needs to know for it.")
-    inputs: dict[str, JsonValue] = Field(default_factory=dict, description="Named values that it is about.")
+    goal: str = Field(default="", description="The task, in words.")
+    context: str = Field(default="", description="Background information for the task.")
+    inputs: dict[str, JsonValue] = Field(default_factory=dict, description="Named values for the task.")
 
 
 class AnswerArguments(Value):
@@ -52,7 +52,7 @@ class AnswerArguments(Value):
 
     run_id: str = Field(description="The run that asks.")
     question_id: str = Field(description="The id of its question.")
-    answer: JsonValue = Field(description="The answer, in the form that it asks for.")
+    answer: JsonValue = Field(description="The answer, in the form that the question asks for.")
 
 
 class ExpertTools:
@@ -118,7 +118,7 @@ class ExpertTools:
                 raise RefusedError(404, f"no tool is called {name[:200]!r}{hint}; there are: {', '.join(self._names)}")
             offer, validated = self._names[name], ToolArguments.model_validate(arguments)
             if offer.start is None and "goal" not in arguments:
-                raise RefusedError(400, f"the arguments of {name!r}: goal: is missing; say what is to be done")
+                raise RefusedError(400, f"the arguments of {name!r}: goal: is missing; give the task")
         except ValidationError as error:
             schema = AnswerArguments if name == ANSWER else ToolArguments
             faults = [f"{'.'.join(map(str, each['loc']))}: {value_fault(each, schema)}" for each in error.errors()]
@@ -195,7 +195,7 @@ def _tool_names(offers: Mapping[str, Offer]) -> dict[str, Offer]:
 def _result(run: ServedRun) -> CallToolResult:
     if questions := run.questions:
         questions_text = "\n".join(f"{q.id}: {q.text} ({describe_answer(q.schema_) or 'in words'})" for q in questions)
-        return _tool_result(f"Run {run.id} asks, and waits; give the answers to the tool {ANSWER}:\n{questions_text}")
+        return _tool_result(f"Run {run.id} waits for answers; give them to the tool {ANSWER}:\n{questions_text}")
     message = run.message
     if message is None:
         return _tool_result(f"Run {run.id} {'failed: ' if run.state == 'failed' else ''}{run.error}", failed=True)

@@ -52,20 +52,20 @@ class RunRequest(Value):
         min_length=1,
         max_length=100,
         pattern=RUN_ID,
-        description="The run's id, by default a fresh one. The same again is the same run, and begins no other.",
+        description="Id of the run; by default a new one. A request with the id of an existing run returns that run.",
     )
 
 
 class Answer(Value):
     """Answer to a question of a run."""
 
-    answer: JsonValue = Field(description="The answer, as the question's schema asks.")
+    answer: JsonValue = Field(description="The answer; it must match the question's schema.")
 
 
 class QuestionView(Value):
     """A question of a run."""
 
-    id: str = Field(description="What it is answered under: POST /runs/{run_id}/answers/{question_id}.")
+    id: str = Field(description="Id of the question, for POST /runs/{run_id}/answers/{question_id}.")
     text: str
     form: dict[str, Any] | None = Field(description="The JSON Schema of the answer; null for any.")
 
@@ -75,9 +75,9 @@ class RunSummary(Value):
 
     id: str
     expert: str
-    state: State = Field(description="asks: it waits for an answer to one of its questions.")
+    state: State = Field(description="asks: the run waits for an answer to a question.")
     created: datetime
-    status: WorkflowStatus | None = Field(description="How its result was judged, once there is one.")
+    status: WorkflowStatus | None = Field(description="Verdict on the result, once there is one.")
 
 
 class RunView(RunSummary):
@@ -85,11 +85,11 @@ class RunView(RunSummary):
 
     goal: str
     result: str = Field(description="The text of its result.")
-    outputs: dict[str, Any] = Field(description="The named values of its result; files by where the server has them.")
+    outputs: dict[str, Any] = Field(description="The named values of the result; files as paths on the server.")
     evaluation: str
     lesson: str
     score: float | None
-    usage: Usage = Field(description="What its model calls have cost so far.")
+    usage: Usage = Field(description="Usage of the model calls so far.")
     error: str = Field(description="Why there is no result.")
     questions: list[QuestionView]
     unused_answers: list[str] = Field(
@@ -108,12 +108,10 @@ class ExpertView(Value):
 
     name: str
     description: str
-    leader: bool = Field(description="Whether it splits jobs over others.")
-    operators: list[str] = Field(description="What it consists of.")
-    inputs: dict[str, str] | None = Field(
-        description="The inputs that it takes, with their types; null where any will do."
-    )
-    defaults: dict[str, JsonValue] = Field(description="The inputs that may be left out, with their values then.")
+    leader: bool = Field(description="True if the expert splits jobs over other experts.")
+    operators: list[str] = Field(description="Ids of the expert's operators.")
+    inputs: dict[str, str] | None = Field(description="The inputs with their types; null if any inputs are accepted.")
+    defaults: dict[str, JsonValue] = Field(description="Default values of optional inputs.")
 
 
 class ExpertList(Value):
@@ -125,7 +123,7 @@ class ExpertList(Value):
 EVENTS: dict[str, Any] = {
     "text/event-stream": {
         "schema": {
-            "description": "Of each event.",
+            "description": "Fields of each event.",
             "type": "object",
             "required": ["data"],
             "properties": {"id": {"type": "string"}, "event": {"type": "string"}, "data": {"type": "string"}},
@@ -146,17 +144,17 @@ def operation_id(route: APIRoute) -> str:
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the error responses of a path for the OpenAPI document, including those common to all paths."""
     descriptions = {
-        400: "The request is wrong; the message says what is, and where.",
-        401: "The key is missing, or is none of this server's.",
+        400: "The request has faults; the message lists them with their places.",
+        401: "The key is missing or not valid.",
         403: "The request names another host, or comes from a page of another origin.",
-        404: "There is no such thing; the message names what is near.",
+        404: "Not found; the message suggests similar names.",
         408: "The body did not arrive in time.",
-        409: "It cannot be done as things are.",
+        409: "The request conflicts with the state of the run.",
         413: "The body is too large.",
-        429: "Too much at once; Retry-After says when to come again.",
+        429: "Too many requests or runs; Retry-After says when to retry.",
         502: "The run failed.",
-        503: "The server is ending.",
-        504: "The run took longer than it may.",
+        503: "The server is shutting down.",
+        504: "The run exceeded its time limit.",
     }
     return {
         status: {"description": descriptions[status], "content": _ERROR}
@@ -220,7 +218,10 @@ class PlainDoor:
         """Return the routes."""
         router = APIRouter(tags=["runs"], generate_unique_id_function=operation_id)
         as_view: dict[str, Any] = {"response_model": RunView}
-        begin_responses = {200: {"description": "It was begun before.", "model": RunView}, **refusals(404, 409, 503)}
+        begin_responses = {
+            200: {"description": "The run existed already.", "model": RunView},
+            **refusals(404, 409, 503),
+        }
         router.get("/experts", response_model=ExpertList, responses=refusals())(self.list_experts)
         router.post("/runs", status_code=202, responses=begin_responses, **as_view)(self.begin_run)
         router.get("/runs", response_model=RunList, responses=refusals())(self.list_runs)
@@ -236,11 +237,11 @@ class PlainDoor:
             response_class=Response,
             responses={
                 200: {
-                    "description": "Its events. Each has its number as `id`, its type as `event`, and itself as JSON "
+                    "description": "The events of the run. Each has its number as `id`, its type as `event`, and its content as JSON "
                     "in `data`; the last is `ended`.",
                     "content": EVENTS,
                 },
-                204: {"description": "It has ended, and there is nothing after that number."},
+                204: {"description": "The run has ended, without events after that number."},
                 **refusals(404, 409),
             },
         )(self.follow_run)
@@ -262,7 +263,7 @@ class PlainDoor:
         if body.id is not None and idempotency_key is not None and body.id != idempotency_key:
             raise RefusedError(409, "the body's id and Idempotency-Key differ; give one of them", param="id")
         if not body.model_fields_set & {"goal", "inputs"}:
-            raise RefusedError(400, "goal: is missing; say what is to be done, or give inputs", param="goal")
+            raise RefusedError(400, "goal: is missing; give the task, or inputs", param="goal")
         offer = find_offer(self._runs.offers, body.expert, "expert")
         job = offer.job(body.goal, body.context, body.inputs)
         run, begun = await self._runs.begin(offer, job, body.id or idempotency_key, body.answers)
@@ -270,7 +271,7 @@ class PlainDoor:
         return json_reply(view(run), 202 if begun else 200, {"Location": location})
 
     async def list_runs(
-        self, limit: Annotated[int, Query(description="How many at most.", ge=1, le=1000)] = 100
+        self, limit: Annotated[int, Query(description="Maximum number of runs.", ge=1, le=1000)] = 100
     ) -> Response:
         """List the known runs, the newest first, without their goals and results."""
         return json_reply(RunList(runs=[_summary(run) for run in self._runs.listed()[:limit]]))
@@ -283,7 +284,7 @@ class PlainDoor:
         self,
         run_id: RunId,
         last_event_id: Annotated[
-            int, Header(description="The number of the last event that was seen; 0 for none.", ge=0, le=2**53)
+            int, Header(description="Number of the last received event; 0 for none.", ge=0, le=2**53)
         ] = 0,
     ) -> Response:
         """Follow a run: events after a number, then new events as they happen, as server-sent events."""
@@ -300,7 +301,7 @@ class PlainDoor:
     async def answer_run(
         self,
         run_id: RunId,
-        question_id: Annotated[str, Path(description="The question's id; its # is written %23.", min_length=1)],
+        question_id: Annotated[str, Path(description="Id of the question, with # written as %23.", min_length=1)],
         answer: Answer,
     ) -> Response:
         """Answer a question of a run."""

@@ -22,7 +22,7 @@ WITHOUT_EFFECT = frozenset(
 """Parameters that are accepted and ignored: models are configured in the files."""
 
 UNABLE = {
-    "background": "responses are synchronous; POST /runs begins a run in the background",
+    "background": "responses are synchronous; POST /runs starts a run in the background",
     "context_management": "the expert's own `memory` keeps a conversation within its budget",
     "conversation": "to continue a conversation, send previous_response_id",
     "image": "experts give text",
@@ -61,7 +61,9 @@ class InputMessage(BaseModel):
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[InputText | SkipJsonSchema[OtherInput]] = Field(description="Its text, whole or in pieces.")
+    content: str | list[InputText | SkipJsonSchema[OtherInput]] = Field(
+        description="Text of the message, or a list of its parts."
+    )
 
 
 def _add_ignored(schema: dict[str, Any]) -> None:
@@ -77,20 +79,22 @@ class ResponseRequest(BaseModel):
 
     model_config = ConfigDict(extra="allow", hide_input_in_errors=True, json_schema_extra=_add_ignored)
 
-    model: str = Field(description="The expert; GET /v1/models lists them.")
+    model: str = Field(description="Name of the expert; GET /v1/models lists them.")
     input: (
         Annotated[str, Field(json_schema_extra={"pattern": r"\S"})]
         | Annotated[
             list[InputMessage | SkipJsonSchema[OtherInput]],
             Field(json_schema_extra={"contains": WITH_TEXT}),
         ]
-    ) = Field(description="A text; or messages, the last of which that a user wrote is what is to be done.")
-    instructions: str | None = Field(default=None, description="What to know for it, in this response alone.")
+    ) = Field(description="A text; or messages, of which the last user message is the task.")
+    instructions: str | None = Field(default=None, description="Background information, for this response only.")
     previous_response_id: str | None = Field(
-        default=None, max_length=200, description="The response that this one comes after in the conversation."
+        default=None, max_length=200, description="Id of the response that this one continues."
     )
-    store: StrictBool | None = Field(default=None, description="Whether it can be fetched and gone on with later.")
-    stream: StrictBool | None = Field(default=None, description="Whether it is sent piece by piece.")
+    store: StrictBool | None = Field(
+        default=None, description="True to keep the response, so that it can be fetched and continued later."
+    )
+    stream: StrictBool | None = Field(default=None, description="True to send the response as events.")
 
 
 class OutputText(BaseModel):

@@ -89,17 +89,23 @@ class Runs:
             The run, and True if it was started by this call.
 
         Raises:
-            RefusedError: A run with the id has another job; there are too many runs; or the server is shutting down.
+            RefusedError: A run with the id has another job or other answers; the job cannot start, such as one with an
+                input that no operator reads; there are too many runs; or the server is shutting down.
         """
+        answers = answers or {}
         if run_id is None:
-            return self._start_new(offer, job, new_id(), answers or {}, previous), True
+            offer.check_start(job)
+            return self._start_new(offer, job, new_id(), answers, previous), True
         async with self._id_locks.setdefault(run_id, asyncio.Lock()):
             known = await self._find_known(run_id)
-            if known is not None:
+            if known is None:
+                offer.check_start(job)
+            else:
                 _check_same_request(known, offer, job)
                 if not await self._is_abandoned(known):
+                    _check_same_answers(known, answers)
                     return known, False
-            return self._start_new(offer, job, run_id, answers or {}, previous), True
+            return self._start_new(offer, job, run_id, answers, previous), True
 
     async def find(self, run_id: str) -> ServedRun:
         """Return the run with an id.
@@ -140,7 +146,7 @@ class Runs:
             hint = did_you_mean(question_id[:200], open_questions)
             ids = ", ".join(open_questions) or "none"
             if run.ended is not None:
-                raise RefusedError(409, f"run {run.id!r} has ended, and asks nothing: it is {run.state}")
+                raise RefusedError(409, f"run {run.id!r} has ended and asks nothing; its state is {run.state}")
             raise RefusedError(404, f"run {run.id!r} does not ask {question_id[:200]!r}{hint}; open questions: {ids}")
         try:
             if run.set_aside and run.offer.ledger is not None:
@@ -227,7 +233,7 @@ class Runs:
     def stop_all(self) -> None:
         """Stop all runs without waiting for their ends."""
         for run in self.open:
-            self._stop(run, "was stopped, for the server ended")
+            self._stop(run, "was stopped, because the server shut down")
 
     # Driving runs
 
@@ -254,7 +260,7 @@ class Runs:
             RefusedError: There are too many runs, or the server is shutting down.
         """
         if self.ending:
-            raise RefusedError(503, "the server is ending, and begins no more runs; ask again later", retry_after=30)
+            raise ending_error()
         self._check_room()
         run = self._start(offer, job, run_id, answers)
         if previous is not None:
@@ -406,6 +412,11 @@ class Runs:
         return None
 
 
+def ending_error() -> RefusedError:
+    """Return the error of a request that arrives while the server shuts down."""
+    return RefusedError(503, "the server is shutting down and starts no more runs; retry later", retry_after=30)
+
+
 def _check_same_request(run: ServedRun, offer: Offer, job: Job) -> None:
     same = {"expert": run.offer.name == offer.name} | {
         name: getattr(run.job, name) == getattr(job, name) for name in ("goal", "context", "inputs")
@@ -415,4 +426,16 @@ def _check_same_request(run: ServedRun, offer: Offer, job: Job) -> None:
             409,
             f"the run {run.id!r} was begun with another {', '.join(differing)}; give this one an id of its own",
             param="id",
+        )
+
+
+def _check_same_answers(run: ServedRun, answers: Mapping[str, JsonValue]) -> None:
+    if run.ended is not None and run.task is None:  # it ended in an earlier process, whose answers are not known
+        return
+    if other := [each for each, answer in answers.items() if each not in run.answers or run.answers[each] != answer]:
+        raise RefusedError(
+            409,
+            f"the run {run.id!r} was begun without these answers: {', '.join(map(repr, other))}; answer its questions "
+            "as it asks them: POST /runs/{id}/answers/{question}",
+            param="answers",
         )

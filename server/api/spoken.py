@@ -16,7 +16,7 @@ from operad.server.api.runs import Runs
 from operad.server.api.served_run import ServedRun
 from operad.server.problems import RefusedError
 
-GONE = "was cancelled, for the client had gone"
+GONE = "was cancelled, because the client disconnected"
 
 
 class RunNote(BaseModel):

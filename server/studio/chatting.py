@@ -113,7 +113,7 @@ class Chats:
         file = await asyncio.to_thread(self._find, body)
         words, version = text(body, "text").strip(), number(body, "version")
         if not words:
-            raise InputError("say what the workflow is to do, or what is to change")
+            raise InputError("describe the workflow, or the change")
         if len(words) > MAX_WORDS:
             raise InputError(f"the instruction has {len(words):,} characters; the maximum is {MAX_WORDS:,}")
         file.refresh()
@@ -166,7 +166,10 @@ class Chats:
             return
         if design is None or not design.made:
             said = design.findings if design else ()
-            yield {"kind": "error", "text": "; ".join(said) or "the model wrote no workflow; say it in other words"}
+            yield {
+                "kind": "error",
+                "text": "; ".join(said) or "the model returned no workflow; rephrase the instruction",
+            }
             return
         graph = replace(design.graph, name=original.name if base is NOTHING else design.graph.name)
         self._drafts[file.name] = Draft(version, graph, f"{draft.words} {words}" if draft else words)

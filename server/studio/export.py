@@ -135,5 +135,5 @@ def _edge_arguments(source: str, target: str, port: int) -> str:
 def _python_losses(graph: NodeGraph) -> list[dict[str, Any]]:
     lost = [(issue.message, False) for issue in without_instructions(graph)]
     if graph.is_imported:
-        lost.append(("settings that only the platform has which it comes from", True))
+        lost.append(("settings that only the original platform has", True))
     return [{"where": "", "what": message, "foreign": is_foreign} for message, is_foreign in lost]

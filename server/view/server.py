@@ -244,6 +244,6 @@ def _listen(port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         raise InputError(
-            f"port {port} cannot be had: {error.strerror or error}; name another, or 0 for any that is free"
+            f"cannot bind port {port}: {error.strerror or error}; choose another, or 0 for any free port"
         ) from error
     return listening

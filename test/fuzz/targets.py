@@ -48,6 +48,7 @@ from operad.flows.generation.store import nearest_example
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair import repair, repair_graph
 from operad.flows.repair.contract import read_contract
+from operad.operators.charset import decoded
 from operad.operators.comfyui.prompt import assign_values, issues_of, with_values
 from operad.operators.comfyui.reading import mapping_of
 from operad.operators.comfyui.run import outputs_of
@@ -61,7 +62,6 @@ from operad.operators.sandbox.renames import argument_renamed, result_renamed
 from operad.operators.sandbox.template import TemplateLimits, check_template, name_changed, names_of, render_template
 from operad.operators.sandbox.uses import walked_through
 from operad.operators.variables import Selector, Text, Variables, VariableType, selectors_in, texts_in
-from operad.operators.web.charset import decoded
 from operad.runtime.knowledge.chunks import chunks
 from operad.runtime.knowledge.extract import extract
 from operad.runtime.knowledge.insights import Experience, Insights

@@ -353,5 +353,5 @@ def _new_value(operation: SetParam | ReplaceText, params: Mapping[str, Any]) -> 
         return operation.value
     old = params.get(operation.path)
     if not isinstance(old, str) or old.count(operation.old) != 1:
-        raise InputError(f"{operation.path}: {operation.old[:60]!r} does not stand there exactly once")
+        raise InputError(f"{operation.path}: {operation.old[:60]!r} does not occur exactly once")
     return old.replace(operation.old, operation.new)

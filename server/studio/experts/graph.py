@@ -23,7 +23,7 @@ from operad.server.studio.experts.judges import judges_of
 OPERATOR, EVALUATOR, EXPERT, LEADER = "operator", "evaluator", "expert", "leader"
 
 _NOT_SHOWN = frozenset({"workflow", "evaluator", "name"})
-_PORTS_TEXT = "The ways on from it, of which it takes one; a chain names the one that it follows."
+_PORTS_TEXT = "Ports of the operator, of which it chooses one; a chain names the port that it follows."
 _EXPERT_FIELDS = ("max_rounds", "model", "reasoner", "memory", "limits", "budget", "policy")
 
 

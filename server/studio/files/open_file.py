@@ -347,7 +347,7 @@ class OpenFile:
             raise StaleError(self, version)
         if self.disk != "same":
             raise ReadonlyError(
-                f"{self.name}: {self.fault}; nothing was written. Mend the file, or restore what the studio holds"
+                f"{self.name}: {self.fault}; nothing was written. Correct the file, or restore the studio's version"
             )
         if self.readonly and not allow_readonly:
             raise ReadonlyError(f"{self.name} {self.readonly}")

@@ -92,7 +92,7 @@ class Replay(BaseOperator[Any]):
     @property
     def instruction(self) -> str:
         """Origin of the message."""
-        return "Gives its message of the last run."
+        return "Returns its message of the last run."
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Return the message."""

@@ -169,7 +169,7 @@ class Runs:
         agent.check_model()
         goal = str(inputs.get("job") or "").strip() or configuration.spec.app.desc
         if not goal:
-            raise InputError("say what is to be done: the input `job`")
+            raise InputError("fill in the input `job`: the task")
         paths = [self._uploads.path(upload, "files") for upload in list_of(inputs.get("files"))]
         last = self._last_runs[file.name] = LastRun(file.content.graph)
         return file, agent, Job(goal, files=tuple(map(FileDescriptor.of, paths))), last, frozenset()

@@ -100,7 +100,7 @@ def test_a_conversation_is_kept_listed_and_forgotten(piped, place):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["chats"], "chats.sqlite: there is no such file, and so no conversations; operad chat FILE --chat ID begins one"),
+        (["chats"], "chats.sqlite: there is no such file, so there are no conversations; operad chat FILE --chat ID starts one"),
         (["chat", "greeter.yaml", "--db", "no/chats.db"], "no/chats.db: there is no folder 'no'; make it, or name another file: --db FILE"),
         (["chat", "greeter.yaml", "--chat", " "], "chat: id: expected a text such as 'user-42'; got ' '"),
         (["chat", "greter.yaml"], "greter.yaml"),

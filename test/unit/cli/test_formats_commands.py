@@ -84,13 +84,19 @@ def test_all_issues_of_all_files_are_told_with_their_lines(operad, tmp_path):
 
 def test_losses_are_listed_and_nothing_is_written_without_leave(operad, tmp_path):
     (tmp_path / "flow.json").write_bytes(FORMATS["chat2workflow"].dump(GRAPH))
-    (tmp_path / "out.mmd").write_text("old")
-    status, out, err = operad("convert", "flow.json", "-o", "out.mmd")
-    assert (status, out, (tmp_path / "out.mmd").read_text()) == (1, "", "old")
-    assert err.startswith("flow.json: a chart shows nodes")
-    assert operad("convert", "flow.json", "-o", "out.mmd", "--lossy")[0] == 0
+    (tmp_path / "out.worfbench.txt").write_text("old")
+    status, out, err = operad("convert", "flow.json", "-o", "out.worfbench.txt")
+    assert (status, out, (tmp_path / "out.worfbench.txt").read_text()) == (1, "", "old")
+    assert "[loss]\n" in err
+    assert operad("convert", "flow.json", "-o", "out.worfbench.txt", "--lossy")[0] == 0
+    assert (tmp_path / "out.worfbench.txt").read_text().startswith("Node:")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["flow.json", "out.worfbench.txt"]
+
+
+def test_a_drawing_has_no_losses(operad, tmp_path):
+    (tmp_path / "flow.json").write_bytes(FORMATS["chat2workflow"].dump(GRAPH))
+    assert operad("convert", "flow.json", "-o", "out.mmd") == (0, "", "")
     assert (tmp_path / "out.mmd").read_text().startswith("flowchart TD")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["flow.json", "out.mmd"]
 
 
 LOSSY = """\
@@ -244,8 +250,8 @@ def test_a_workflow_goes_through_all_formats_and_comes_back(operad, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-o", "x.yaml"], "several formats end so: .dify.yml (dify), .operad.yaml (operad)"),
-        ([], "say the format with --to"),
+        (["-o", "x.yaml"], "several formats have this ending: .dify.yml (dify), .operad.yaml (operad)"),
+        ([], "give the format with --to"),
         (["-o", "x", "--to", "difi"], "did you mean 'dify'?"),
         (["-o", "no/x.dify.yml"], "there is no folder 'no'; make it"),
     ],

@@ -115,7 +115,7 @@ def test_it_is_run_and_drawn_and_explained(generate, stages, paper):
     assert status == 0
     assert err.endswith("Olives: autumn.\n")
     assert Path("flow.svg").read_bytes()[:4] == b"<svg"
-    assert "plan, round 1: told about" in err
+    assert "plan, round 1: prompt of about" in err
     assert "(Rules " in err
     assert "; the paper's prompt alone has about 8,000 an attempt" in err
     assert "mended: [" in err
@@ -158,7 +158,7 @@ def test_json_is_all_that_stdout_holds(generate, stages, paper):
     assert (status, said["accepted"], said["status"], said["format"]) == (0, True, "SUCCESS", "operad")
     assert said["tokens"] > 0
     assert len(said["changes"]["added"]) == 4
-    assert any("all: told about" in line for line in said["explained"])
+    assert any("total: prompts of about" in line for line in said["explained"])
     assert len(read(said["workflow"].encode(), "made")[1].nodes) == 4
 
 
@@ -383,7 +383,7 @@ def test_an_instruction_that_contradicts_itself_gets_the_best_attempt_with_reaso
         (["x", "--picture", "no/such/a.svg"], "there is no folder 'no/such'"),
         (["x", "--picture", "a.gif"], "--picture a.gif: the name of a picture ends with one of .svg, .png, .md"),
         (["x", "--to", "dfy"], "--to dfy: there is no such format (did you mean 'dify'?)"),
-        (["x", "-o", "a.xyz"], "say the format with --to"),
+        (["x", "-o", "a.xyz"], "give the format with --to"),
         (["x", "--to", "mermaid"], "workflows are generated in formats whose nodes run"),
         (["x", "--json", "--to", "coze"], "use -o FILE"),
         (["x", "--run", "topic"], "--run 'topic': write NAME=VALUE"),
@@ -393,7 +393,10 @@ def test_an_instruction_that_contradicts_itself_gets_the_best_attempt_with_reaso
         (["x", "--continue", "prose.txt"], "has an unknown format"),
         (["x", "--continue", "empty.yaml"], "is empty"),
         (["x", "--continue", "experts.yaml"], "experts.yaml: configures experts"),
-        (["x", "--continue", "comfy.json"], "comfyui-api: is made by the classes of a server; give --object-info"),
+        (
+            ["x", "--continue", "comfy.json"],
+            "comfyui-api: needs the node classes of a ComfyUI server; give --object-info",
+        ),
         (["x", "--continue", "broken.json"], "broken.json:1: is not JSON"),
     ],
 )
@@ -517,9 +520,9 @@ def test_a_conversation_shows_each_step_takes_back_and_ends_by_an_empty_line(tmp
         )  # fmt: skip
     assert status == 0, seen
     assert steps == [[], [], ["1", "2", "3", "4"], ["1", "2", "3", "4", "5"], ["1", "2", "3", "4"]]
-    assert "there is nothing to take back" in seen
+    assert "there is nothing to undo" in seen
     assert "What is the workflow given" in seen
-    assert "What is to change?" in seen
+    assert "What should change?" in seen
     assert "\n+ 1 start\n" in seen
     assert "+ node 5 (llm)" in seen
     assert "taken back; 1 step is left" in seen
@@ -580,7 +583,7 @@ def test_at_a_prompt_ctrl_c_and_ctrl_d_leave_what_was_made(tmp_path, stages, pap
 def test_ctrl_d_at_the_first_prompt_is_no_crash(tmp_path, at_a_terminal):
     status, out, seen = at_a_terminal(["generate", "--base-url", "http://127.0.0.1:9/v1"], b"\x04")
     assert (status, out) == (2, "")
-    assert "operad: nothing was asked for, and nothing made" in seen
+    assert "operad: no instruction was given, so nothing was made" in seen
 
 
 def interrupted(forked, folder, model, *arguments, when):

@@ -338,7 +338,7 @@ def test_a_run_that_a_program_began_is_answered_there_and_the_command_stores_not
     status, out, err = operad("runs", "resume", "mine", "--answer", "ask=3")
     assert (status, out) == (2, "")
     assert err == (
-        "operad: run 'mine' was begun by a program, not by a command, so no answer is stored; answer it "
+        "operad: run 'mine' was started by a program, not by a command, so no answer is stored; answer it "
         f"{told.replace('ask', 'QUESTION')}\n"
     )
     assert [question.answer for question in ledger.questions("mine")] == [None]
@@ -411,7 +411,7 @@ def test_restart_from_does_an_operator_and_what_follows_anew(operad):
     operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")
     status, out, err = operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one", "--restart-from", "b")
     assert (status, out) == (0, "Last Greet Ada.\n"), err
-    assert "run one-2: a copy of one, in which runs again: b, c" in err
+    assert "run one-2: a copy of one; operators that run again: b, c" in err
     assert ran() == ["a", "b", "c", "b", "c"]
     status, _, err = operad("runs", "resume", "one-2", "--restart-from", "c")
     assert (status, ran()[5:]) == (0, ["c"])
@@ -430,6 +430,17 @@ def test_restart_from_with_another_job_leaves_no_copy_behind(operad):
     status, _, err = operad("run", "three.yaml", "--job", "Greet Bob.", "--run-id", "one", "--restart-from", "b")
     assert (status, "run 'one' has another job: its goal differs" in err) == (2, True), err
     assert [run["id"] for run in rows(operad("runs", "list")[1])] == ["one"]
+
+
+@pytest.mark.parametrize("again", [("run", "asking.yaml", "--job", "Greet Ada.", "--run-id"), ("runs", "resume")])
+def test_restart_from_with_a_wrong_answer_leaves_no_copy_behind(operad, again):
+    operad("run", "asking.yaml", "--job", "Greet Ada.", "--run-id", "one", "--answer", "b=yes")
+    status, _, err = operad(*again, "one", "--restart-from", "b", "--answer", "b=perhaps")
+    assert (status, "--answer b=perhaps: 'perhaps' is not of type 'boolean'; it was asked: Pay?" in err) == (2, True), (
+        err
+    )
+    assert [run["id"] for run in rows(operad("runs", "list")[1])] == ["one"]
+    assert operad(*again, "one", "--restart-from", "b", "--answer", "b=no")[0] == 0
 
 
 def test_a_changed_workflow_is_refused_but_from_the_change_on(operad, monkeypatch):
@@ -529,12 +540,12 @@ def test_a_configuration_says_how_many_finished_runs_are_kept(operad):
         (["run", "three.yaml", "--job", "Greet Ada.", "--run-id", ""], "a run cannot have the id ''"),
         (["run", "three.yaml", "--run-id", "one", "--job", "Another."], "has another job: its goal differs; "),
         (["run", "three.yaml", "--job", "Greet Ada.", "--restart-from", "a"], "--restart-from needs the run"),
-        (["runs", "resume", "one", "--round", "2"], "--round goes with --restart-from"),
-        (["runs", "delete"], "name the runs, or say --older-than 30d or --keep 1000"),
-        (["runs", "delete", "one", "--keep", "1"], "name the runs, or say --older-than 30d or --keep 1000"),
+        (["runs", "resume", "one", "--round", "2"], "--round needs --restart-from"),
+        (["runs", "delete"], "give the ids of runs, or --older-than 30d or --keep 1000"),
+        (["runs", "delete", "one", "--keep", "1"], "give the ids of runs, or --older-than 30d or --keep 1000"),
         (["runs", "delete", "--older-than", "soon"], "--older-than 'soon': write a number"),
         (["runs", "resume", "one", "--answer", "b"], "write ID=VALUE"),
-        (["runs", "list", "--db", "missing.sqlite"], "missing.sqlite: there is no such file, and so no runs"),
+        (["runs", "list", "--db", "missing.sqlite"], "missing.sqlite: there is no such file, so there are no runs"),
         (["runs", "list", "--db", "no/such/x.sqlite"], "there is no folder"),
         (["run", "three.yaml", "--job", "Greet Ada.", "--db", "no/such/x.sqlite"], "there is no folder"),
         (["run", "three.yaml", "--job", "Greet Ada.", "--db", "."], "is a folder; name a file in it"),
@@ -594,7 +605,7 @@ def test_a_key_is_sent_to_no_endpoint_that_only_the_database_names(operad):
     planted("UPDATE operad_runs SET source = ?", json.dumps(source))
     status, _, err = operad("runs", "resume", "one")
     assert status == 2
-    assert "is kept with the endpoint http://127.0.0.1:9/v1, and keys are sent only where you say" in err
+    assert "is kept with the endpoint http://127.0.0.1:9/v1, and keys are sent only to endpoints that you name" in err
     command = "operad runs resume one --base-url http://127.0.0.1:9/v1"
     assert command in err
     assert command in operad("runs", "show", "one")[1]

@@ -171,7 +171,7 @@ def test_what_is_no_events_file_is_refused_in_one_line(refused, tmp_path):
     (tmp_path / "table.csv").write_text("a,b\n")
     assert refused("view", "table.cvs") == (
         "operad: table.cvs: there is no such file (did you mean 'table.csv'?); operad run … --events FILE.jsonl writes "
-        "one; for a run that is kept, say --db URL as well\n"
+        "one; for a stored run, give --db URL as well\n"
     )
     said = refused("view", "table.csv")
     assert said.startswith("operad: table.csv: line 1 is not an event: ")
@@ -197,8 +197,8 @@ def test_a_port_in_use_is_refused_before_anything_runs(refused, tmp_path, comman
         other.listen()
         port = other.getsockname()[1]
         assert refused(command, *what, option, port) == (
-            f"operad: {option}: port {port} cannot be had: Address already in use; "
-            "name another, or 0 for any that is free\n"
+            f"operad: {option}: cannot bind port {port}: Address already in use; "
+            "choose another, or 0 for any free port\n"
         )
 
 

@@ -156,7 +156,7 @@ def test_a_run_is_done_by_a_worker_and_workers_says_who_lives(place, operad, beg
     first, second, third = err.splitlines()
     assert first.startswith(f"worker: {told['worker']['id']}, version {told['worker']['version']}, {place}")
     assert second == f"serves: two ({queue}), 2 operators at once"
-    assert third.startswith("ending: what is under way has 30 s; the same again ends it at once")
+    assert third.startswith("shutting down: operators in progress have 30 s; a second signal ends them at once")
     assert {pid for _, pid in ran()} == {worker.pid}
     assert operad("workers") == (
         0,
@@ -174,7 +174,7 @@ def test_a_worker_that_is_to_end_finishes_or_gives_back_what_it_is_at(place, beg
     driver = begun("run", "two.yaml", "--workers", "--run-id", "r", "--job", "Hello")
     until(lambda: ("a", drains.pid) in ran(), drains, driver)
     drains.send_signal(signal.SIGTERM)
-    until_said(drains, "ending: what is under way has 30 s")
+    until_said(drains, "shutting down: operators in progress have 30 s")
     (place / "a.shut").unlink()
     status, _, err = ended(drains)
     assert status == 0, err
@@ -183,10 +183,10 @@ def test_a_worker_that_is_to_end_finishes_or_gives_back_what_it_is_at(place, beg
     at_once = begun("worker", "two.yaml", "--grace", "3000")
     until(lambda: ("b", at_once.pid) in ran(), at_once, driver)
     at_once.send_signal(signal.SIGINT)
-    until_said(at_once, "ending: what is under way has 3000 s")
+    until_said(at_once, "shutting down: operators in progress have 3000 s")
     at_once.send_signal(signal.SIGTERM)
     status, _, err = ended(at_once)
-    assert (status, "ended; what was under way goes to other workers" in err) == (0, True)
+    assert (status, "ended; unfinished operators go to other workers" in err) == (0, True)
     assert status_of("r:b") == "ENQUEUED"
 
     in_time = begun("worker", "two.yaml", "--grace", "0.1")
@@ -259,8 +259,8 @@ def until_said(process, words):
             ["run", "two.yaml", "--job", "Go.", "--workers", "--base-url", "http://x/v1"],
             "say --model and --base-url to operad worker",
         ),
-        (["worker", "two.yaml", "two.yaml"], "two of these files do the same; name each once"),
-        (["worker", "two.yaml", "copy/two.yaml"], "two of these files do the same; name each once"),
+        (["worker", "two.yaml", "two.yaml"], "two of these files define the same agents; name each file once"),
+        (["worker", "two.yaml", "copy/two.yaml"], "two of these files define the same agents; name each file once"),
         (["worker", "tow.yaml"], "tow.yaml"),
         (["worker", "two.yaml", "--db", "nowhere/runs.sqlite"], "there is no folder"),
         (["worker", "two.yaml", "--db", "mysql://host/x"], "runs are kept in sqlite or postgresql, not in mysql"),

@@ -123,23 +123,55 @@ def test_all_readers_tell_of_a_duplicate_key_in_the_same_words():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\nb: {c: 1,\n  d: 2\ne: 3\n", "while parsing a flow mapping that begins in line 2 did not find expected"),
         (
-            "a:\n  - b: 1\n   c: 2\n",
-            "wrong indentation: indent this line as the keys of the item above: 'c: 2'",
+            "a: 1\nb: {c: 1,\n  d: 2\ne: 3\n",
+            ":2:4: the { that opens here has no , or } before line 4, column 2; put a text that contains { or } in "
+            "quotes: 'b: {c: 1,'",
         ),
-        (
-            "a:\n  b: 1\n c: 2\n",
-            "wrong indentation: indent this line as the keys of the item above: 'c: 2'",
-        ),
+        ("a: [1, 2\nb: 3\n", ":1:4: the [ that opens here has no , or ] before line 2, column 2; put"),
+        ("a: [", ":2:1: a [ or { is not closed before the end"),
+        ("a:\n  - b: 1\n   c: 2\n", "wrong indentation: indent this line as the keys of the item above: 'c: 2'"),
+        ("a:\n  b: 1\n c: 2\n", "wrong indentation: indent this line as the keys of the item above: 'c: 2'"),
         ("a:\n- b: 1\n   c: 2\n", "wrong indentation: indent this line as the key above: 'c: 2'"),
-        ('- "a" b\n', "did not find expected"),
-        ("a: &お金\n  b: 1\n", "anchors take A–Z, a–z, 0–9, _ and -; write `name: お金`: 'a: &お金'"),
-        ("a: [*b.c, 1]\n", "anchors take A–Z, a–z, 0–9, _ and -; write `name: b.c`: 'a: [*b.c, 1]'"),
-        ("a: [1, 2\nb: 3\n", "while parsing a flow sequence that begins in line 1 did not find expected"),
+        ("a\n  - b: 1\n", ":2:6: the line above has no `:`, so its text continues here; end a key with `:`: '- b: 1'"),
+        ("a: 1\nb:2\nc: 3\n", ":2:1: no `: ` in this line; write `key: value` with a space, and indent a text of"),
+        ("a: 1\nno key\nc: 3\n", ":2:1: no `: ` in this line; write `key: value` with a space, and indent a text of"),
+        ("a:\n  -b\n  -c: 1\n", ":3:5: no space after the - of a list item: '-c: 1'"),
+        ("a: - b\n", ":1:4: a list begins in a line of its own; write the - below its key: 'a: - b'"),
+        ("a: b: c\n", ":1:5: a second `: ` in one line; put a text that contains `: ` in quotes: 'a: b: c'"),
+        ("k" * 2000 + ": 1\n", ":1:2001: a key has at most 1,024 characters"),
+        ('- "a" b\n', ":1:7: the quoted text ends before 'b'; put the whole text in quotes, and double ' in '…'"),
+        ("a: 'it's'\n", ":1:8: the quoted text ends before \"s'\"; put the whole text in quotes, and double ' in '…'"),
+        ("a: [b] c\n", ":1:8: the brackets end before 'c'; put a text that begins with [ or { in quotes: 'a: [b] c'"),
+        ("a: &b &c d\n", ":1:7: the value ends before '&c d'; put the whole text in quotes: 'a: &b &c d'"),
+        ("a: 'b\n", ':1:4: the quote that opens here is not closed: "a: \'b"'),
+        ("a:\n\tb: 1\n", ":2:1: a tab; YAML indents with spaces only: 'b: 1'"),
+        ("a: @b\n", ":1:4: a text that begins with @ must be in quotes: 'a: @b'"),
+        ("a: , b\n", ":1:4: a text that begins with , must be in quotes: 'a: , b'"),
+        ("a: !b!c d\n", ":1:4: a text that begins with ! must be in quotes: 'a: !b!c d'"),
+        ("%a\n", ":1:3: a text that begins with % must be in quotes: '%a'"),
+        (
+            "a: > b\n",
+            ":1:6: > and | end their line; write the text below, indented, or put a text that begins with them",
+        ),
+        (
+            'a: "C:\\Users"\n',
+            r":1:9: a \ in double quotes begins an escape; write \\ for a backslash, or use single quotes",
+        ),
+        (
+            "a: &お金\n  b: 1\n",
+            "anchors take A–Z, a–z, 0–9, _ and -; write `name: お金`, or put a text that begins with &",
+        ),
+        ("a: [*b.c, 1]\n", "anchors take A–Z, a–z, 0–9, _ and -; write `name: b.c`, or put a text that begins with *"),
+        ("a: *\n", ":1:5: anchors take A–Z, a–z, 0–9, _ and -; put a text that begins with * in quotes: 'a: *'"),
+        ('"a" 1\n', ":1:5: a second value after the end of the first; write `key: value`: '\"a\" 1'"),
+        ("a: 1\nb: \x00\n", ":2: the character U+0000 is not allowed in YAML; remove it: 'b: \\x00'"),
+        ("a: \ud800\n", ":1: the character U+D800 is not allowed in YAML; remove it: 'a: \\ud800'"),
     ],
 )
-def test_a_bracket_that_is_left_open_is_named_with_its_line(text, message):
+def test_a_syntax_fault_has_its_line_and_its_usual_cause(text, message):
     with pytest.raises(InvalidError) as caught:
         parse_document(text, "f.yaml")
-    assert message in caught.value.issues[0].message
+    issue = caught.value.issues[0]
+    assert f"{issue.where}: {issue.message}".startswith(f"f.yaml{message}" if message[0] == ":" else "f.yaml")
+    assert message in f"{issue.where}: {issue.message}"

@@ -658,7 +658,7 @@ def test_a_collector_that_is_away_holds_up_and_fails_nothing(operad):
     status, out, err = greet(operad, "--trace", "http://127.0.0.1:9")
     assert (status, out) == (0, "Hello.\n")
     assert [line for line in err.splitlines() if "traces" in line or "opentelemetry" in line] == [
-        "traces: not all spans have reached http://127.0.0.1:9; is it there, and does it take OTLP?"
+        "traces: not all spans have reached http://127.0.0.1:9; is it running, and does it accept OTLP?"
     ]
 
 

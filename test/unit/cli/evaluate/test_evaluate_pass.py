@@ -160,8 +160,8 @@ def test_a_judge_that_fails_ends_the_evaluation_and_what_was_done_is_kept(operad
     [
         (["no.json"], "no.json: cannot be read"),
         (["a/model.json", "a/model.json"], "is there twice"),
-        (["a/model.json", "--model", "m"], "add --judge"),
-        (["a/model.json", "--judge", "--model", "embedded"], "judges nothing"),
+        (["a/model.json", "--model", "m"], "add one of these"),
+        (["a/model.json", "--judge", "--model", "embedded"], "cannot judge"),
         (["a/model.json", "--plot", "x.gif"], ".png or .svg"),
         (["data/check_resolve_stage.json"], "task: must be a text"),
         (["data/query.json"], "round: must be a whole number"),

@@ -160,12 +160,12 @@ def test_tables_name_files_that_are_missing(resolve, endpoint, folder):
     _, options = endpoint
     status, out, err = resolve(*options, "--files", "files")
     assert status == 0
-    assert "1 of 9 test cases are left out, for these 1 files are missing, in --files files:\n  paper 2.txt" in err
+    assert "1 of 9 test cases are left out, because these 1 files are missing, in --files files:\n  paper 2.txt" in err
     assert "no file" in out
     assert "runs/m" in out
     assert "Resolve rate, by domain" in out
     _, _, err = resolve(*options)
-    assert "3 of 9 test cases are left out, for these 3 files are missing, as --files names no folder" in err
+    assert "3 of 9 test cases are left out, because these 3 files are missing, as --files names no folder" in err
     assert not list((folder / "tmp").iterdir())
 
 
@@ -337,7 +337,7 @@ def test_an_interrupted_evaluation_goes_on(folder, forked):
         (("--seconds", "-1"), "--seconds -1: must be more than 0"),
         (("--services", "none.yaml"), "none.yaml"),
         (("--plot", "x.gif"), "must end in .png or .svg"),
-        (("--judge-model", "embedded"), "judges nothing; name a model that does"),
+        (("--judge-model", "embedded"), "cannot judge; name another model"),
         (("--dataset", "runs"), "runs/query.json: cannot be read"),
     ],
 )

@@ -63,7 +63,11 @@ def test_a_file_of_experts_is_told_from_one_of_no_format():
     [
         ("a: 1\nb: 2\n", "format", "is YAML, but has neither `experts` nor a workflow; it has: a, b"),
         ("# nothing\n", "format", "is empty"),
-        ("a: {text: 'It's fine'}\n", "yaml", "while parsing a flow mapping did not find expected"),
+        (
+            "a: {text: 'It's fine'}\n",
+            "yaml",
+            "the quoted text ends before \"s fine'}\"; put the whole text in quotes, and double ' in",
+        ),
     ],
 )
 def test_yaml_of_no_format_is_told_by_its_keys_or_its_fault(text, code, message):

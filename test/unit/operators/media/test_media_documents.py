@@ -160,19 +160,37 @@ def test_a_mail_with_long_headers_that_nothing_reads_is_read(read):
     assert read("a.eml", f"{traces}Subject: Figs\n\nRipe.".encode()) == "Subject: Figs\n\nRipe."
 
 
-# What cannot be read
+def test_a_mail_to_many_recipients_is_read_with_all_of_them(read):
+    mail = EmailMessage()
+    people = [f"ann{number}@example.org" for number in range(1_000)]
+    mail["To"], mail["Subject"] = ", ".join(people), "退款" * 200
+    mail.set_content("Figs.")
+    assert read("a.eml", mail.as_bytes()) == f"To: {', '.join(people)}\nSubject: {'退款' * 200}\n\nFigs."
 
 
 @pytest.mark.parametrize(
-    "header",
+    ("header", "begin", "end"),
     [
-        "From: " + "," * 300_000,
-        "From: a\n" + " b\n" * 100_000,
-        "Content-Type: text/plain" + ";" * 300_000,
-        f"To: {'(' * 5_000}\n" * 60,
+        ("From: " + "," * 300_000, "From: ,,,", ",, … (the first 100,000 of 300,000 characters)\n\nFigs."),
+        (
+            "From: ab\n" + " b\n" * 99_999 + " b",
+            "From: ab b b",
+            " b … (the first 100,000 of 300,002 characters)\n\nFigs.",
+        ),
+        ("\n".join([f"To: {'(' * 5_000}"] * 60), "To: ((((", "((\n\nFigs."),
+        ("To: =?utf-8?b?A?= x", "To: =?utf-8?b?A?= x", "x\n\nFigs."),
     ],
 )
-def test_headers_of_a_mail_that_take_minutes_are_refused(read, header):
+def test_a_hostile_header_of_a_mail_is_read_up_to_a_maximum(read, header, begin, end):
+    text = read("a.eml", f"{header}\n\nFigs.".encode())
+    assert (text[: len(begin)], text[-len(end) :]) == (begin, end)
+
+
+# What cannot be read
+
+
+def test_headers_of_a_mail_that_take_minutes_are_refused(read):
+    header = "Content-Type: text/plain" + ";" * 300_000
     with pytest.raises(InputError, match="has headers of more than the maximum of about 16,000 characters"):
         read("a.eml", f"{header}\n\nFigs.".encode())
 

@@ -224,7 +224,7 @@ async def test_what_is_not_to_be_stored_is_forgotten_also_if_the_client_leaves(s
         await ended.wait()
     # The server has ended, and with it the reply.
     if store:
-        assert (await here.serving.runs.find(run["id"])).error == "was cancelled, for the client had gone"
+        assert (await here.serving.runs.find(run["id"])).error == "was cancelled, because the client disconnected"
     else:
         with pytest.raises(RefusedError, match="no run has the id"):
             await here.serving.runs.find(run["id"])
@@ -263,7 +263,7 @@ async def test_a_conversation_is_one_session():
     ("request_", "said"),
     [
         ({"tools": [{"type": "web_search"}]}, "tools: experts have tools of their own and call none of yours; leave it out"),
-        ({"background": True}, "background: responses are synchronous; POST /runs begins a run in the background"),
+        ({"background": True}, "background: responses are synchronous; POST /runs starts a run in the background"),
         ({"conversation": "conv_1"}, "conversation: to continue a conversation, send previous_response_id"),
         ({"include": ["reasoning.encrypted_content"]}, "include: nothing more is given out"),
         ({"metadata": {"a": "b"}}, "metadata: it is not kept here"),

@@ -17,13 +17,14 @@ from serving import HELLO, Code, echo, offered, order, served, words
 from operad.configs.runnable import Source
 from operad.evaluators import Evaluator
 from operad.operators import OperatorConfig
-from operad.runtime import Action, MonoModelReasoner, Policy, Retry, Tool, events
-from operad.runtime.testing import BreakOff, Fail, Say, ScriptedModel
+from operad.runtime import Action, MonoModelReasoner, Policy, Retry, RunContext, Tool, Workflow, events
+from operad.runtime.agents.agent import Expert, Profile
+from operad.runtime.testing import BreakOff, Fail, Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.server.api.app import Serving
 from operad.server.api.event_log import EventLog
-from operad.server.api.experts import by_name, offers_of
+from operad.server.api.experts import Offer, by_name, offers_of
 from operad.server.bounds import Bounds
 
 Client: Any = McpClient
@@ -262,7 +263,7 @@ async def test_a_client_that_leaves_ends_its_run(stream):
         await ended.wait()
         (run,) = (await here.http.get("/runs")).json()["runs"]
         run = await here.ended(run["id"])
-    assert (run["state"], run["error"]) == ("cancelled", "was cancelled, for the client had gone")
+    assert (run["state"], run["error"]) == ("cancelled", "was cancelled, because the client disconnected")
 
 
 # As plain HTTP
@@ -274,6 +275,47 @@ async def test_the_goal_of_a_run_may_be_called_job_as_on_the_command_line():
         assert (begun.status_code, begun.json()["goal"]) == (202, "g")
         both = await here.http.post("/runs", json={"expert": "Expert", "job": "g", "goal": "h"})
         assert both.status_code in (400, 422)
+
+
+async def test_a_job_that_cannot_start_is_refused_before_it_has_a_run():
+    def count(claim: str) -> str:
+        return claim
+
+    def look(context: RunContext[list[str]]) -> str:
+        return context.deps[0]
+
+    flows = {"Count": Workflow(count, engine="builtin"), "Look": Workflow(look, engine="builtin")}
+    offers = [
+        Offer(Expert(Profile(name=name), flow, ScriptedReasoner("said")), Source(file="x.yaml"))
+        for name, flow in flows.items()
+    ]
+    async with served(*offers) as here, Client(f"{here.url}/mcp") as mcp:
+        misspelt = await here.http.post("/runs", json={"expert": "Count", "inputs": {"clam": "c"}})
+        without_deps = await here.http.post("/runs", json={"expert": "Look", "goal": "g", "id": "r"})
+        called = await mcp.call_tool("Count", {"goal": "g", "inputs": {"clam": "c"}})
+        known = (await here.http.get("/runs")).json()["runs"]
+    assert misspelt.status_code == 400
+    assert "no operator reads these inputs of the job: 'clam' (did you mean 'claim'?)" in misspelt.text
+    assert (without_deps.status_code, "operator 'look' takes deps" in without_deps.text) == (400, True)
+    assert (called.is_error, "'clam' (did you mean 'claim'?)" in called.content[0].text) == (True, True)
+    assert known == []
+
+
+async def test_other_answers_for_the_id_of_a_known_run_are_refused():
+    asked = {"expert": "Expert", "goal": "figs", "id": "r", "answers": {"code": True}}
+    async with served(offered(Code(order))) as here:
+        codes = [(await here.http.post("/runs", json=asked)).status_code]
+        codes += [
+            (await here.http.post("/runs", json={**asked, "answers": given})).status_code
+            for given in ({"code": True}, {})
+        ]
+        other = await here.http.post("/runs", json={**asked, "answers": {"code": False}})
+        run = await here.until("r", "finished")
+        more = await here.http.post("/runs", json={**asked, "answers": {"code": True, "code#2": True}})
+    assert codes == [202, 200, 200]
+    assert [(each.status_code, each.json()["error"]["param"]) for each in (other, more)] == [(409, "answers")] * 2
+    assert "begun without these answers: 'code#2'; answer its questions" in more.text
+    assert run["result"] == "figs: ordered"
 
 
 async def test_a_run_is_begun_followed_and_its_result_fetched():
@@ -523,7 +565,7 @@ async def test_inputs_with_defaults_may_be_left_out_and_a_goal_without_inputs_to
     assert [each["defaults"] for each in experts] == [{"language": "en", "count": None}, {}, {}, {"text": "hi"}]
     assert (empty.status_code, empty.json()["error"]["message"]) == (
         400,
-        "goal: is missing; say what is to be done, or give inputs",
+        "goal: is missing; give the task, or inputs",
     )
     assert [schema["required"] for schema in schemas] == [["goal"], ["inputs"], ["goal"], []]
     assert [schema["properties"]["inputs"].get("required") for schema in schemas] == [
@@ -566,6 +608,18 @@ async def test_an_expert_is_an_mcp_tool_that_tells_how_far_it_is(mode):
     assert (nobody.is_error, "did you mean 'An_expert'" in nobody.content[0].text) == (True, True)
 
 
+@pytest.mark.parametrize("used_before", [False, True])
+async def test_an_mcp_request_during_the_shutdown_is_refused(caplog, used_before):
+    async with served(offered(Code(echo))) as here:
+        if used_before:
+            await here.http.post("/mcp", json={})
+        await here.serving.drain(0)
+        late = await here.http.post("/mcp", json={})
+    assert (late.status_code, late.headers["retry-after"]) == (503, "30")
+    assert "the server is shutting down" in late.text
+    assert not faults(caplog)
+
+
 async def test_an_mcp_session_that_is_idle_is_closed():
     client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
@@ -589,7 +643,7 @@ async def test_a_question_of_a_tools_run_is_answered_by_another_tool(said):
         answer = {"run_id": run["id"], "question_id": "code", "answer": said}
         wrong = await mcp.call_tool("answer_question", {**answer, "answer": "perhaps"})
         done = await mcp.call_tool("answer_question", answer)
-    assert f"Run {run['id']} asks" in asked
+    assert f"Run {run['id']} waits for answers" in asked
     assert "code: Order figs? (yes or no)" in asked
     assert (wrong.is_error, "not of type 'boolean'" in wrong.content[0].text) == (True, True)
     assert done.content[0].text == "figs: ordered"

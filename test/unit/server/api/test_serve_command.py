@@ -153,7 +153,7 @@ def test_it_serves_until_it_is_told_to_end_and_finishes_what_is_under_way(place,
     assert (status, out) == (0, "")
     assert "serves: Two" in err
     assert "no key required" in err
-    assert "ending: 1 run under way, which may take 30 s" in err
+    assert "shutting down: 1 run in progress, which may take 30 s" in err
     assert (place / "ran.txt").read_text() == "a Ada\nb Ada\n"
 
 
@@ -177,7 +177,7 @@ def test_a_signal_ends_an_idle_server_at_once(place, begun, number):
     server.process.send_signal(number)
     status, out, err = server.ended()
     assert (status, out) == (0, "")
-    assert err.endswith("ending: 0 runs under way, which may take 30 s; the same again ends at once\n")
+    assert err.endswith("shutting down: 0 runs in progress, which may take 30 s; a second signal ends at once\n")
 
 
 @pytest.mark.parametrize("stuck", ["shut", "hangs"])
@@ -191,7 +191,7 @@ def test_a_second_signal_ends_it_whatever_hangs(place, begun, stuck):
         time.sleep(0.02)
     server.process.send_signal(signal.SIGINT)
     if stuck == "shut":
-        assert "ending: 1 run under way" in server.process.stderr.readline()
+        assert "shutting down: 1 run in progress" in server.process.stderr.readline()
         server.process.send_signal(signal.SIGINT)
     else:  # code that holds up the event loop lets nothing be said: when the first was heeded, nobody knows
         while server.process.poll() is None:

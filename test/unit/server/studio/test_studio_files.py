@@ -122,7 +122,7 @@ def test_a_file_that_another_program_broke_is_left_alone_until_it_is_restored(st
     told = studio.refused(
         "apply", {"path": "five.yaml", "version": document["version"], "operations": [{**SET, "value": "x"}]}, 409
     )
-    assert told["error"].endswith("nothing was written. Mend the file, or restore what the studio holds")
+    assert told["error"].endswith("nothing was written. Correct the file, or restore the studio's version")
     broken = studio.open()
     assert (broken["disk"], len(broken["nodes"]), bool(broken["fault"])) == ("changed", 5, True)
     assert (studio.folder / "five.yaml").read_text() == "nodes: ["

@@ -490,7 +490,7 @@ def test_a_port_in_use_is_named(tmp_path):
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(InputError, match=f"port {port} cannot be had: .*0 for any that is free"):
+        with pytest.raises(InputError, match=f"cannot bind port {port}: .*0 for any free port"):
             PageServer(RunPage(FileSource(tmp_path / "run.jsonl"), "t"), port)
 
 

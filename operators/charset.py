@@ -1,4 +1,4 @@
-"""Decoding of text from the web."""
+"""Decoding of text from the web and from documents."""
 
 from __future__ import annotations
 
