@@ -25,10 +25,11 @@ from operad.runtime.policies.policy import check_positive
 from operad.runtime.values.arguments import known_arguments, short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean, shorten
 from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.model_text import as_text
 from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.list_types import declared, fault_in_list
-from operad.runtime.workflow.map_items import Calls, ItemError, OnError, OwnResults, as_json, for_each
+from operad.runtime.workflow.map_items import Calls, ItemError, OnError, OwnResults, for_each
 from operad.runtime.workflow.nested import contains, items_in, plain_reader
 from operad.runtime.workflow.parameters import before_own, is_item
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
@@ -329,8 +330,7 @@ class Map(BaseOperator[list[T]], Generic[T]):
         return read
 
     def _message(self, job: Job, item: Any, index: int, over: tuple[str, ...]) -> WorkflowMessage:
-        text = item if isinstance(item, str) else as_json(item)
-        return WorkflowMessage.of_text(text, self._id, job.id, outputs={"item": item, "index": index}, over=over)
+        return WorkflowMessage.of_text(as_text(item), self._id, job.id, outputs={"item": item, "index": index}, over=over)
 
     def _items(self, job: Job, before: Sequence[WorkflowMessage]) -> Sequence[Any]:
         """Return the list that `over` names, given the messages of the predecessors."""
