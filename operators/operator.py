@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from copy import copy
 from functools import cached_property, partial
 from itertools import zip_longest
-from typing import Annotated, Any, ClassVar, Literal, cast, overload
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast, overload
 
 from pydantic import (
     AfterValidator,
@@ -46,6 +46,9 @@ from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import ANY_TEXT, Output
 from operad.runtime.values.schema import Schema, parse_output_schema, validate
 from operad.runtime.values.value import Value, wrong_arguments
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
 
 T = TypeVar("T", default=Any, covariant=True)
 
@@ -230,7 +233,25 @@ class Operator(BaseOperator[T]):
         instruction: str,
         *,
         id: str = "",
-        output: object,
+        output: str | Mapping[str, Any],
+        tools: Tools = (),
+        actions: Sequence[Action] = (),
+        examples: Sequence[Example] = (),
+        ports: Sequence[str] = (),
+        model: Model | Reasoner | str | None = None,
+        policy: Policy | None = None,
+        retry: Retry | int | Literal[False] | None = None,
+        memory: bool = True,
+        toolkit: Toolkit | None = None,
+        knowledge_base: KnowledgeBase | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        instruction: str,
+        *,
+        id: str = "",
+        output: TypeForm[T],
         tools: Tools = (),
         actions: Sequence[Action] = (),
         examples: Sequence[Example] = (),
