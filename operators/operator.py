@@ -160,8 +160,8 @@ class Operator(BaseOperator[T]):
         instruction: What the operator is to do; or an `OperatorConfig`, which replaces the arguments from `id` to
             `ports` and `memory`.
         id: Id of the operator in a workflow; by default the first words of the instruction.
-        output: Type of the answer: a pydantic model, a dataclass, a TypedDict, a type such as ``list[str]``, a JSON
-            Schema as a dict, or text as for `OperatorConfig.output_schema`; text by default.
+        output: Type of the answer: a pydantic model, a dataclass, a TypedDict, a type such as ``list[str]`` or
+            ``Invoice | Refusal``, a JSON Schema as a dict, or text as for `OperatorConfig.output_schema`; text by default.
         tools: Functions and tools that the model may call.
         actions: Actions of the operator; see `Action`.
         examples: Inputs with correct answers.

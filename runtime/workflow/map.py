@@ -330,7 +330,9 @@ class Map(BaseOperator[list[T]], Generic[T]):
         return read
 
     def _message(self, job: Job, item: Any, index: int, over: tuple[str, ...]) -> WorkflowMessage:
-        return WorkflowMessage.of_text(as_text(item), self._id, job.id, outputs={"item": item, "index": index}, over=over)
+        return WorkflowMessage.of_text(
+            as_text(item), self._id, job.id, outputs={"item": item, "index": index}, over=over
+        )
 
     def _items(self, job: Job, before: Sequence[WorkflowMessage]) -> Sequence[Any]:
         """Return the list that `over` names, given the messages of the predecessors."""

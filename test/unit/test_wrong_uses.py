@@ -148,11 +148,15 @@ WRONG = {
     ),
     "output=42": (
         lambda: Operator("Say.", output=42),
-        "output: expected a pydantic model, a dataclass, a TypedDict, a type such as list[str] or Literal['a', 'b'], a JSON Schema as a dict, or text such as '{claims: [string]}'; got 42 (int)",
+        "output: expected a pydantic model, a dataclass, a TypedDict, a type such as list[str], Literal['a', 'b'] or Invoice | Refusal, a JSON Schema as a dict, or text such as '{claims: [string]}'; got 42 (int)",
+    ),
+    "output=[A, B]": (
+        lambda: Operator("Say.", output=[int, bool]),
+        "output: expected a pydantic model, a dataclass, a TypedDict, a type such as list[str], Literal['a', 'b'] or Invoice | Refusal, a JSON Schema as a dict, or text such as '{claims: [string]}'; got [<class 'int'>, <class 'bool'>] (list)",
     ),
     "output=Model()": (
         lambda: Operator("Say.", output=Claims(claims=[])),
-        "output: expected a pydantic model, a dataclass, a TypedDict, a type such as list[str] or Literal['a', 'b'], a JSON Schema as a dict, or text such as '{claims: [string]}'; got Claims(claims=[]) (Claims)",
+        "output: expected a pydantic model, a dataclass, a TypedDict, a type such as list[str], Literal['a', 'b'] or Invoice | Refusal, a JSON Schema as a dict, or text such as '{claims: [string]}'; got Claims(claims=[]) (Claims)",
     ),
     "a class that is no model": (
         lambda: Operator("Say.", output=NoModel),
