@@ -25,7 +25,7 @@ from operad.runtime.policies.policy import check_positive
 from operad.runtime.values.arguments import known_arguments, short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean, shorten
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.model_text import as_text
+from operad.runtime.values.model_text import as_text, plain
 from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.list_types import declared, fault_in_list
@@ -177,7 +177,8 @@ class Map(BaseOperator[list[T]], Generic[T]):
             )
         if not (isinstance(over, str | AnswerPath | None) or callable(over)):
             raise InputError(
-                f"Map(…): over: expected the name of a list, such as 'facts.claims', or facts.output.claims; got {short_repr(over)}"
+                "Map(…): over: expected the name of a list, such as 'facts.claims', facts.output.claims, or a function, "
+                f"such as lambda job: [1, 2]; got {short_repr(over)}"
             )
         runs = body if each is None else each
         self.body: Workflow[Any] = cast("Workflow[Any]", runs) if isinstance(runs, Workflow) else _as_workflow(runs)
@@ -421,5 +422,5 @@ def _as_workflow(body: Any) -> Workflow:
 
 
 def _with_item(call: OperatorCall, message: WorkflowMessage) -> WorkflowMessage:
-    """Return the message of the body for an item, with the item."""
-    return message.changed(item=call.messages[0].outputs["item"])
+    """Return the message of the body for an item, with the item as JSON."""
+    return message.changed(item=plain(call.messages[0].outputs["item"]))

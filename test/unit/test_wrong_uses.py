@@ -154,6 +154,10 @@ WRONG = {
         lambda: Operator("Say.", output=[int, bool]),
         "output: expected a pydantic model, a dataclass, a TypedDict, a type such as list[str], Literal['a', 'b'] or Invoice | Refusal, a JSON Schema as a dict, or text such as '{claims: [string]}'; got [<class 'int'>, <class 'bool'>] (list)",
     ),
+    "Map(over=[…])": (
+        lambda: Map("each", several, over=[1, 2]),
+        "Map(…): over: expected the name of a list, such as 'facts.claims', facts.output.claims, or a function, such as lambda job: [1, 2]; got [1, 2] (list)",
+    ),
     "output=Model()": (
         lambda: Operator("Say.", output=Claims(claims=[])),
         "output: expected a pydantic model, a dataclass, a TypedDict, a type such as list[str], Literal['a', 'b'] or Invoice | Refusal, a JSON Schema as a dict, or text such as '{claims: [string]}'; got Claims(claims=[]) (Claims)",

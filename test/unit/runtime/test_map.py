@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import count
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -939,6 +940,21 @@ def test_a_model_sees_an_item_that_is_a_pydantic_model_or_a_dataclass_as_json(en
     shown = ('{"item": "figs", "amount": 2}', '{"order": {"item": "dates", "amount": 1}, "day": "2026-11-26"}')
     assert [text in request for text, request in zip(shown, asked, strict=False)] == [True, True]
     assert "".join(f"Item: {text}\nResult: done\n\n" for text in shown).strip() in asked[2]
+
+
+def test_a_durable_map_keeps_items_that_are_pydantic_models_or_dataclasses(tmp_path: Path) -> None:
+    def orders(job: Job) -> Iterator[Delivery]:
+        yield Delivery(Order(item="dates", amount=1), date(2026, 11, 26))
+
+    def label(delivery: Delivery) -> str:
+        return f"{delivery.order.amount} {delivery.order.item}, {delivery.day:%d.%m.}"
+
+    for _ in range(2):  # the second run reads what the first one kept
+        flow = Workflow(Map("each", label, over=orders), durable=tmp_path / "runs.db")
+        result = flow.run("today", run_id="r")
+        assert result.output == ["1 dates, 26.11."]
+        [part] = result.message.parts
+        assert part.item == {"order": {"item": "dates", "amount": 1}, "day": "2026-11-26"}
 
 
 def test_a_model_in_a_body_sees_the_item_and_what_else_the_map_sees_but_not_the_list(engine: type[Workflow]) -> None:
