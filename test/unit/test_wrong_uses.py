@@ -11,6 +11,7 @@ from operad import (
     InvalidError,
     Job,
     Leader,
+    Map,
     MonoModelReasoner,
     OperadError,
     Operator,
