@@ -503,6 +503,9 @@ async def test_a_schema_that_says_no_form_is_an_error_for_nobody_would_check_the
     assert isinstance(raised.value.__cause__, InvalidError)
 
 
+Choice = TypeAliasType("Choice", Literal["yes", "no"])
+
+
 class Approval(BaseModel):
     approve: bool
     until: date | None = None
@@ -522,7 +525,7 @@ class Approval(BaseModel):
         (Approval, {"approve": True, "until": "2026-01-02"}, Approval(approve=True, until=date(2026, 1, 2))),
         (list[date], ["2026-01-02"], [date(2026, 1, 2)]),
         (Literal["yes", "no"], "no", "no"),
-        (TypeAliasType("Choice", Literal["yes", "no"]), "no", "no"),
+        (Choice, "no", "no"),
         (Approval | None, None, None),
         (bool, False, False),
         (str, "well", "well"),

@@ -57,6 +57,9 @@ class Even(BaseModel):
         return n
 
 
+Names = TypeAliasType("Names", list[str] | None)
+
+
 class Person(TypedDict):
     name: str
 
@@ -144,7 +147,7 @@ def test_the_answer_of_a_nested_workflow_has_its_type():
         (Point, '{"x": 1}', Point(1)),
         (Person, '{"name": "Tom"}', {"name": "Tom"}),
         (list[str], '["a", "b"]', ["a", "b"]),
-        (TypeAliasType("Names", list[str] | None), '["a", "b"]', ["a", "b"]),
+        (Names, '["a", "b"]', ["a", "b"]),
         (list[Claims], '[{"claims": []}]', [Claims(claims=[])]),
         (int, "3", 3),
         ({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}, '{"a": 1}', {"a": 1}),
