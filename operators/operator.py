@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from functools import cached_property, partial
-from typing import Any, ClassVar, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, overload
 
 from pydantic import JsonValue
 from typing_extensions import TypeVar, Unpack
@@ -38,6 +38,9 @@ from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema import Schema, parse_output_schema
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
 T = TypeVar("T", default=Any, covariant=True)
 R = TypeVar("R")
 
@@ -60,8 +63,8 @@ class Operator(BaseOperator[T]):
         instruction: What the operator is to do; or an `OperatorConfig`, which replaces the arguments from `id` to
             `ports` and `memory`.
         id: Id of the operator in a workflow; by default the first words of the instruction.
-        output: Type of the answer: a pydantic model, a dataclass, a TypedDict, a type such as ``list[str]``, a JSON
-            Schema as a dict, or text as for `OperatorConfig.output_schema`; text by default.
+        output: Type of the answer: a pydantic model, a dataclass, a TypedDict, a type such as ``list[str]`` or
+            ``Invoice | Refusal``, a JSON Schema as a dict, or text as for `OperatorConfig.output_schema`; text by default.
         tools: Functions and tools that the model may call.
         actions: Actions of the operator; see `Action`.
         examples: Inputs with correct answers.
@@ -89,7 +92,11 @@ class Operator(BaseOperator[T]):
         self: Operator[str], instruction: str, *, output: None = None, **options: Unpack[TextOptions]
     ) -> None: ...
     @overload
-    def __init__(self: Operator[Any], instruction: str, *, output: object, **options: Unpack[TextOptions]) -> None: ...
+    def __init__(
+        self: Operator[Any], instruction: str, *, output: str | Mapping[str, Any], **options: Unpack[TextOptions]
+    ) -> None: ...
+    @overload
+    def __init__(self, instruction: str, *, output: TypeForm[T], **options: Unpack[TextOptions]) -> None: ...
     @known_arguments
     def __init__(
         self,

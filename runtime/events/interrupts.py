@@ -11,13 +11,16 @@ import asyncio
 import json
 from collections.abc import Coroutine, Generator, Mapping
 from contextlib import AsyncExitStack
-from typing import Any, TypeVar, get_origin, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from operad.runtime import events
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
-from operad.runtime.values.output import Output
+from operad.runtime.values.output import Output, is_type
 from operad.runtime.values.questions import Question
 from operad.runtime.values.schema import TYPE_WORDS, check_schema, parse_output_schema
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
 
 T = TypeVar("T")
 
@@ -60,7 +63,9 @@ class Asking(Coroutine[Any, Any, T]):
 @overload
 def interrupt(question: str, schema: type[T]) -> Coroutine[Any, Any, T]: ...
 @overload
-def interrupt(question: str, schema: object = None) -> Coroutine[Any, Any, Any]: ...
+def interrupt(question: str, schema: str | Mapping[str, Any] | None = None) -> Coroutine[Any, Any, Any]: ...
+@overload
+def interrupt(question: str, schema: TypeForm[T]) -> Coroutine[Any, Any, T]: ...
 def interrupt(question: str, schema: Any = None) -> Coroutine[Any, Any, Any]:
     """Ask a person and wait for the answer, from an operator or a tool.
 
@@ -91,7 +96,7 @@ async def _interrupt(question: str, schema: Any) -> Any:
     scope = events.current_scope()
     if scope is None:
         raise InputError("interrupt(…) asks on behalf of a run, and no run is in progress here; call it in an operator")
-    output = Output.of(schema) if isinstance(schema, type) or get_origin(schema) is not None else None
+    output = Output.of(schema) if is_type(schema) else None
     asked: Any = schema if output is None else json.loads(output.schema or '{"type": "string"}')
     form = _form(asked)
     questions = scope.run.questions

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from typing_extensions import TypeVar
 
@@ -13,6 +13,9 @@ from operad.runtime import events
 from operad.runtime.events import interrupts, journal
 from operad.runtime.policies.policy import causes
 from operad.runtime.values.errors import InputError
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
 
 T = TypeVar("T")
 D = TypeVar("D", default=Any, covariant=True)
@@ -108,7 +111,9 @@ class RunContext(Generic[D]):
     @overload
     def ask(self, question: str, schema: type[T]) -> Coroutine[Any, Any, T]: ...
     @overload
-    def ask(self, question: str, schema: object = None) -> Coroutine[Any, Any, Any]: ...
+    def ask(self, question: str, schema: str | Mapping[str, Any] | None = None) -> Coroutine[Any, Any, Any]: ...
+    @overload
+    def ask(self, question: str, schema: TypeForm[T]) -> Coroutine[Any, Any, T]: ...
     def ask(self, question: str, schema: Any = None) -> Coroutine[Any, Any, Any]:
         """Ask a person and wait for the answer; see `interrupt`.
 

@@ -14,10 +14,10 @@ from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.models.model import Model
 from operad.runtime.models.turn import Completion, ToolCall
 from operad.runtime.reasoning.prompt import cut, fence
-from operad.runtime.tools.result_text import as_text
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import AnswerError, ToolError, did_you_mean
 from operad.runtime.values.message import new_id
+from operad.runtime.values.model_text import as_text
 from operad.runtime.values.schema import Schema, SchemaMismatch, response_format, validate
 from operad.runtime.values.text import shortened
 

@@ -16,6 +16,7 @@ from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.image import IMAGE_TYPES, data_url
 from operad.runtime.values.message import SubJob, Turn, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.model_text import as_text, plain
 
 _logger = logging.getLogger(__name__)
 
@@ -251,7 +252,7 @@ def _text_of(message: WorkflowMessage) -> str:
     """Return the text of a message; for a map, each item with its result; without a text, the outputs as JSON."""
     if any(part.item is not None for part in message.parts):
         return "\n\n".join(
-            f"Item: {cut(_as_string(part.item), MOST_OF_AN_ITEM)}\nResult: {_text_of(part)}" for part in message.parts
+            f"Item: {cut(as_text(part.item), MOST_OF_AN_ITEM)}\nResult: {_text_of(part)}" for part in message.parts
         )
     return message.scratchpad or (_json(message.outputs) if message.outputs else "")
 
@@ -313,9 +314,5 @@ def _list_item(name: str, description: str) -> str:
     return f"- {name}: {description}" if description else f"- {name}"
 
 
-def _as_string(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=1, default=str)
+    return json.dumps(value, ensure_ascii=False, indent=1, default=plain)

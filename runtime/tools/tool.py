@@ -20,7 +20,6 @@ from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.duration import Duration, in_seconds
 from operad.runtime.policies.policy import Timeout
 from operad.runtime.tools.approval import Approve, approve, check_condition, is_needed
-from operad.runtime.tools.result_text import as_text
 from operad.runtime.tools.signature import (
     Signature,
     by_name,
@@ -30,6 +29,7 @@ from operad.runtime.tools.signature import (
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import ToolError, describe, did_you_mean
 from operad.runtime.values.message import new_id
+from operad.runtime.values.model_text import as_text
 from operad.runtime.values.sync import in_function_thread
 from operad.runtime.values.value import Value
 

@@ -194,7 +194,7 @@ class WorkflowMessage(Value):
         usage: Usage and cost of the operator.
         parts: Messages that this one joins: those of several end operators, in the order in which they were added, or
             of the items of a map.
-        item: Item of the list, in a part of a map's message.
+        item: Item of the list as JSON, in a part of a map's message.
         over: Place of the list, in the message with which a map passes an item to its body: the id of an operator and
             the name of its output, or the name of an input of the job; empty for a list that a function returns. None
             in all other messages.

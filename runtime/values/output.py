@@ -20,8 +20,8 @@ from operad.runtime.values.schema import is_json_schema, parse_output_schema, sc
 T = TypeVar("T", default=Any)
 
 EXPECTED = (
-    "a pydantic model, a dataclass, a TypedDict, a type such as list[str] or Literal['a', 'b'], a JSON Schema as a dict, "
-    "or text such as '{claims: [string]}'"
+    "a pydantic model, a dataclass, a TypedDict, a type such as list[str], Literal['a', 'b'] or Invoice | Refusal, "
+    "a JSON Schema as a dict, or text such as '{claims: [string]}'"
 )
 
 ANY_TEXT = ("", "string", "str")
@@ -79,7 +79,7 @@ class Output(Generic[T]):
             raise InputError(
                 "output: expected a subclass of BaseModel, whose fields are the answer's; got BaseModel itself"
             )
-        if isinstance(declared, type) or get_origin(declared) is not None:
+        if is_type(declared):
             return Output(declared)
         raise InputError(f"output: expected {EXPECTED}; got {short_repr(declared)}")
 
@@ -173,6 +173,11 @@ def plain_value(message: WorkflowMessage) -> Any:
     if not outputs:
         return message.scratchpad
     return outputs["output"] if outputs.keys() == {"output"} else outputs
+
+
+def is_type(declared: object) -> bool:
+    """Return True for a type: a class, a type such as ``list[str]``, or an alias of one made by ``type``."""
+    return isinstance(declared, type) or get_origin(declared) is not None or hasattr(declared, "__value__")
 
 
 def is_class(kind: object) -> bool:

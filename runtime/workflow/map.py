@@ -25,11 +25,12 @@ from operad.runtime.policies.policy import check_positive
 from operad.runtime.values.arguments import known_arguments, short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean, shorten
 from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.model_text import as_text, plain
 from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.answers import before_own, is_item
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.list_types import declared, fault_in_list
-from operad.runtime.workflow.map_items import Calls, ItemError, OnError, OwnResults, as_json, for_each
+from operad.runtime.workflow.map_items import Calls, ItemError, OnError, OwnResults, for_each
 from operad.runtime.workflow.nested import contains, items_in, plain_reader
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
@@ -176,7 +177,8 @@ class Map(BaseOperator[list[T]], Generic[T]):
             )
         if not (isinstance(over, str | AnswerPath | None) or callable(over)):
             raise InputError(
-                f"Map(…): over: expected the name of a list, such as 'facts.claims', or facts.output.claims; got {short_repr(over)}"
+                "Map(…): over: expected the name of a list, such as 'facts.claims', facts.output.claims, or a function, "
+                f"such as lambda job: [1, 2]; got {short_repr(over)}"
             )
         runs = body if each is None else each
         self.body: Workflow[Any] = cast("Workflow[Any]", runs) if isinstance(runs, Workflow) else _as_workflow(runs)
@@ -329,8 +331,9 @@ class Map(BaseOperator[list[T]], Generic[T]):
         return read
 
     def _message(self, job: Job, item: Any, index: int, over: tuple[str, ...]) -> WorkflowMessage:
-        text = item if isinstance(item, str) else as_json(item)
-        return WorkflowMessage.of_text(text, self._id, job.id, outputs={"item": item, "index": index}, over=over)
+        return WorkflowMessage.of_text(
+            as_text(item), self._id, job.id, outputs={"item": item, "index": index}, over=over
+        )
 
     def _items(self, job: Job, before: Sequence[WorkflowMessage]) -> Sequence[Any]:
         """Return the list that `over` names, given the messages of the predecessors."""
@@ -419,5 +422,5 @@ def _as_workflow(body: Any) -> Workflow:
 
 
 def _with_item(call: OperatorCall, message: WorkflowMessage) -> WorkflowMessage:
-    """Return the message of the body for an item, with the item."""
-    return message.changed(item=call.messages[0].outputs["item"])
+    """Return the message of the body for an item, with the item as JSON."""
+    return message.changed(item=plain(call.messages[0].outputs["item"]))

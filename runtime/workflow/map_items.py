@@ -22,13 +22,14 @@ from operad.runtime.values.concurrently import concurrently
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorError, describe
 from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
+from operad.runtime.values.model_text import plain
 from operad.runtime.values.value import Value
 from operad.runtime.workflow.nested import inside
 from operad.runtime.workflow.workflow import Workflow
 
 OnError = Literal["fail", "skip", "keep"]
 
-as_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
+_key_of = json.JSONEncoder(ensure_ascii=False, default=plain).encode
 """Return the JSON text of an item."""
 
 
@@ -227,14 +228,14 @@ class OwnResults:
         for message, verdict in zip(own[::2], own[1::2], strict=False):
             results = defaultdict[str, deque[WorkflowMessage]](deque)
             for part in message.parts if "items" in message.outputs else ():
-                results[as_json(part.item)].append(part.changed(operator_id=message.operator_id))
+                results[_key_of(part.item)].append(part.changed(operator_id=message.operator_id))
             # The verdict bears the result of the whole map, which is left out for the single item.
             self._rounds.append((results, verdict.changed(scratchpad="", outputs={}, parts=())))
 
     def take(self, item: Any) -> Iterator[WorkflowMessage]:
         """Yield the next earlier results of an item, each followed by the verdict on the map."""
         for results, verdict in self._rounds:
-            if found := results.get(as_json(item)):
+            if found := results.get(_key_of(item)):
                 yield from (found.popleft(), verdict)
 
 

@@ -51,12 +51,18 @@ facts = Operator("List", id="facts", output=Claims)
 names = Operator("List", output=list[str])
 check = Operator("Check", tools=[search, len, delete])
 kind = Operator("Say", output=Literal["a", "b"])
+either = Operator("Say", output=Claims | int)
+loose = Operator("Say", output="{claims: [string]}")
 answer = Operator("Write")
 assert_type(facts, Operator[Claims])
 assert_type(names, Operator[list[str]])
 assert_type(check, Operator[str])
 assert_type(answer, Operator[str])
-assert_type(kind, Operator[Any])
+assert_type(kind, Operator[Literal["a", "b"]])
+assert_type(either, Operator[Claims | int])
+assert_type(loose, Operator[Any])
+assert_type(Operator("Say", output={"type": "string"}), Operator[Any])
+assert_type(Workflow(either).run("x").output, Claims | int)
 
 
 @operator
@@ -193,6 +199,8 @@ async def _answers_to_questions(context: RunContext) -> None:
     assert_type(await context.ask("Sure?", list[str]), list[str])
     assert_type(await context.ask("Sure?", "boolean"), Any)
     assert_type(await context.ask("Sure?"), Any)
+    assert_type(await context.ask("Sure?", Literal["yes", "no"]), Literal["yes", "no"])
+    assert_type(await context.ask("Sure?", bool | None), bool | None)
 
 
 each_plain, each_late, each_facts = Map("each", plain), Map(each=later), Map(each=facts, over="words")

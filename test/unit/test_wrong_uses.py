@@ -11,6 +11,7 @@ from operad import (
     InvalidError,
     Job,
     Leader,
+    Map,
     MonoModelReasoner,
     OperadError,
     Operator,
@@ -148,11 +149,19 @@ WRONG = {
     ),
     "output=42": (
         lambda: Operator("Say.", output=42),
-        "output: expected a pydantic model, a dataclass, a TypedDict, a type such as list[str] or Literal['a', 'b'], a JSON Schema as a dict, or text such as '{claims: [string]}'; got 42 (int)",
+        "output: expected a pydantic model, a dataclass, a TypedDict, a type such as list[str], Literal['a', 'b'] or Invoice | Refusal, a JSON Schema as a dict, or text such as '{claims: [string]}'; got 42 (int)",
+    ),
+    "output=[A, B]": (
+        lambda: Operator("Say.", output=[int, bool]),
+        "output: expected a pydantic model, a dataclass, a TypedDict, a type such as list[str], Literal['a', 'b'] or Invoice | Refusal, a JSON Schema as a dict, or text such as '{claims: [string]}'; got [<class 'int'>, <class 'bool'>] (list)",
+    ),
+    "Map(over=[…])": (
+        lambda: Map("each", several, over=[1, 2]),
+        "Map(…): over: expected the name of a list, such as 'facts.claims', facts.output.claims, or a function, such as lambda job: [1, 2]; got [1, 2] (list)",
     ),
     "output=Model()": (
         lambda: Operator("Say.", output=Claims(claims=[])),
-        "output: expected a pydantic model, a dataclass, a TypedDict, a type such as list[str] or Literal['a', 'b'], a JSON Schema as a dict, or text such as '{claims: [string]}'; got Claims(claims=[]) (Claims)",
+        "output: expected a pydantic model, a dataclass, a TypedDict, a type such as list[str], Literal['a', 'b'] or Invoice | Refusal, a JSON Schema as a dict, or text such as '{claims: [string]}'; got Claims(claims=[]) (Claims)",
     ),
     "a class that is no model": (
         lambda: Operator("Say.", output=NoModel),

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pytest
 from fake_operators import Echo, chain
 from pydantic import BaseModel, field_validator
+from typing_extensions import TypeAliasType
 
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import (
@@ -502,6 +503,9 @@ async def test_a_schema_without_a_form_is_an_error_because_no_answer_could_be_ch
     assert isinstance(raised.value.__cause__, InvalidError)
 
 
+Choice = TypeAliasType("Choice", Literal["yes", "no"])
+
+
 class Approval(BaseModel):
     approve: bool
     until: date | None = None
@@ -521,6 +525,7 @@ class Approval(BaseModel):
         (Approval, {"approve": True, "until": "2026-01-02"}, Approval(approve=True, until=date(2026, 1, 2))),
         (list[date], ["2026-01-02"], [date(2026, 1, 2)]),
         (Literal["yes", "no"], "no", "no"),
+        (Choice, "no", "no"),
         (Approval | None, None, None),
         (bool, False, False),
         (str, "well", "well"),

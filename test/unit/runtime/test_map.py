@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
 from itertools import count
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -801,6 +804,17 @@ class Claims(BaseModel):
     claims: list[str]
 
 
+class Order(BaseModel):
+    item: str
+    amount: int
+
+
+@dataclass
+class Delivery:
+    order: Order
+    day: date
+
+
 @operator
 def facts(job: Job) -> Claims:
     return Claims(claims=job.goal.split())
@@ -907,6 +921,40 @@ def test_a_model_after_a_map_sees_each_item_with_its_result(engine: type[Workflo
         flow = engine(facts >> Map(over="facts.claims", each=shout) >> Operator("Sum up."), model=model.model)
         flow.run("a b")
     assert "Item: a\nResult: A\n\nItem: b\nResult: B" in asked[0]
+
+
+def test_a_model_sees_an_item_that_is_a_pydantic_model_or_a_dataclass_as_json(engine: type[Workflow]) -> None:
+    def orders(job: Job) -> Iterator[Order | Delivery]:
+        yield Order(item="figs", amount=2)
+        yield Delivery(Order(item="dates", amount=1), date(2026, 11, 26))
+
+    asked: list[str] = []
+
+    def answer(request: dict[str, Any]) -> Say:
+        asked.append(request["messages"][-1]["content"])
+        return Say("done")
+
+    each = Map("each", Operator("Check.", id="check"), over=orders, concurrency=1)
+    with ScriptedModel(answer) as model:
+        engine(each >> Operator("Sum up."), model=model.model).run("today")
+    shown = ('{"item": "figs", "amount": 2}', '{"order": {"item": "dates", "amount": 1}, "day": "2026-11-26"}')
+    assert [text in request for text, request in zip(shown, asked, strict=False)] == [True, True]
+    assert "".join(f"Item: {text}\nResult: done\n\n" for text in shown).strip() in asked[2]
+
+
+def test_a_durable_map_keeps_items_that_are_pydantic_models_or_dataclasses(tmp_path: Path) -> None:
+    def orders(job: Job) -> Iterator[Delivery]:
+        yield Delivery(Order(item="dates", amount=1), date(2026, 11, 26))
+
+    def label(delivery: Delivery) -> str:
+        return f"{delivery.order.amount} {delivery.order.item}, {delivery.day:%d.%m.}"
+
+    for _ in range(2):  # the second run reads what the first one kept
+        flow = Workflow(Map("each", label, over=orders), durable=tmp_path / "runs.db")
+        result = flow.run("today", run_id="r")
+        assert result.output == ["1 dates, 26.11."]
+        [part] = result.message.parts
+        assert part.item == {"order": {"item": "dates", "amount": 1}, "day": "2026-11-26"}
 
 
 def test_a_model_in_a_body_sees_the_item_and_what_else_the_map_sees_but_not_the_list(engine: type[Workflow]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fake_operators import Do, Echo
 from pydantic import BaseModel, field_validator
-from typing_extensions import TypedDict
+from typing_extensions import TypeAliasType, TypedDict
 
 from operad import (
     Evaluator,
@@ -55,6 +55,9 @@ class Even(BaseModel):
         if n % 2:
             raise ValueError(f"{n} is odd")
         return n
+
+
+Names = TypeAliasType("Names", list[str] | None)
 
 
 class Person(TypedDict):
@@ -144,6 +147,7 @@ def test_the_answer_of_a_nested_workflow_has_its_type():
         (Point, '{"x": 1}', Point(1)),
         (Person, '{"name": "Tom"}', {"name": "Tom"}),
         (list[str], '["a", "b"]', ["a", "b"]),
+        (Names, '["a", "b"]', ["a", "b"]),
         (list[Claims], '[{"claims": []}]', [Claims(claims=[])]),
         (int, "3", 3),
         ({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}, '{"a": 1}', {"a": 1}),

@@ -1,4 +1,4 @@
-"""Results of tools as text for models."""
+"""Values as text for models."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
 
-def as_text(result: Any) -> str:
-    """Return a result of a tool as text for a model: text as it is, other values as JSON."""
-    if isinstance(result, str):
-        return result
+def as_text(value: Any) -> str:
+    """Return a value, such as the result of a tool, as text for a model: text as it is, other values as JSON."""
+    if isinstance(value, str):
+        return value
     try:
-        return json.dumps(result, ensure_ascii=False, default=_plain)
+        return json.dumps(value, ensure_ascii=False, default=plain)
     except TypeError:  # a key that is not text, such as a date
-        return json.dumps(_plain(result), ensure_ascii=False, default=str)
+        return json.dumps(plain(value), ensure_ascii=False, default=str)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a pydantic model, a dataclass, a date and the like as plain values; other objects as `str`."""
     with suppress(ValueError):  # a circle, or a faulty serializer
         try:
@@ -34,7 +34,7 @@ def _plain(value: Any) -> Any:
 def _described(value: Any) -> Any:
     """Return plain values with a description in place of bytes that are not text."""
     if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in cast("dict[Any, Any]", value).items()}
+        return {str(key): plain(each) for key, each in cast("dict[Any, Any]", value).items()}
     if isinstance(value, (bytes, bytearray)):
         return f"<{len(value):,} bytes that are not text>"
-    return [_plain(each) for each in cast("Collection[Any]", value)] if isinstance(value, Collection) else str(value)
+    return [plain(each) for each in cast("Collection[Any]", value)] if isinstance(value, Collection) else str(value)
