@@ -99,7 +99,7 @@ def main() -> None:
     if args.page and not problems:
         cells = [str(cell) for column in table.columns if column.header == "trials" for cell in column.cells]
         write_into(args.page, markdown([table], f"python test/durability/chaos.py --trials {args.trials}"), "chaos")
-        write_figures({"chaos.trials": str(sum(int(cell) for cell in cells if cell.isdigit()))})
+        write_figures({"chaos.trials": f"{sum(int(cell) for cell in cells if cell.isdigit()):,}"})
     raise SystemExit(1 if problems else 0)
 
 
