@@ -186,6 +186,6 @@ def _instruction(criteria: str, statuses: Sequence[WorkflowStatus]) -> str:
         "In `lesson`, tell the operators at fault what to do differently. In `blame`, list the ids of the operators with "
         "which the fault began, also if their instruction did not mention the criterion; these, and all that come after "
         "them, run again with the lesson. Leave out operators that only passed the fault on; leave `blame` empty if you "
-        f"cannot tell.{blame_hint} On SUCCESS, leave `lesson` and `blame` empty. In `score`, rate from 0 to 10 how far "
-        "the result does the job and meets the criteria."
+        f"cannot tell.{blame_hint} On SUCCESS, leave `lesson` and `blame` empty. In `score`, rate by a whole number from "
+        "0 to 10 how far the result does the job and meets the criteria."
     )

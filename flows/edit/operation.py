@@ -39,7 +39,7 @@ def _with_op(schema: dict[str, Any]) -> None:
 class Operation(BaseModel):
     """Change of a workflow, as a value; its fields are its JSON form."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_with_op)
+    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True, json_schema_extra=_with_op)
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
         """Yield the reasons why the operation cannot be applied to a workflow, each with its field."""

@@ -88,7 +88,7 @@ def with_value(value: Any, steps: Sequence[Step], new: Any, done: int = 0) -> An
     """
     if done == len(steps):
         return new
-    step, before = steps[done], steps[:done]
+    step, before = _step_in(value, steps[done]), steps[:done]
     last = done == len(steps) - 1
     if isinstance(step, int):
         items = list_of(list(cast("Sequence[Any]", value)) if isinstance(value, tuple) else value)
@@ -102,6 +102,12 @@ def with_value(value: Any, steps: Sequence[Step], new: Any, done: int = 0) -> An
     return {**value, step: with_value(child, steps, new, done + 1)}
 
 
+def _step_in(value: Any, step: Step) -> Step:
+    """Return the index that a step such as the 0 of ``outputs.0.value`` is in a list; otherwise the step."""
+    is_index = isinstance(value, list | tuple) and isinstance(step, str) and re.fullmatch("[0-9]{1,9}", step)
+    return int(step) if is_index else step
+
+
 def _child(value: Any, step: Step, before: Sequence[Step]) -> Any:
     """Return the value at the next step of a path.
 
@@ -109,6 +115,7 @@ def _child(value: Any, step: Step, before: Sequence[Step]) -> Any:
         PathError: There is no such value.
     """
     parent = path_of(before) or "params"
+    step = _step_in(value, step)
     if isinstance(step, int):
         if not isinstance(value, list | tuple):
             raise PathError(f"{parent} is not a list: {short_json(value)}")

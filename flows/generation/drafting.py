@@ -21,7 +21,7 @@ from operad.flows.formats.shapes import is_selector
 from operad.flows.generation.plan import object_schema
 from operad.operators.conditions import OPERATORS, Condition
 from operad.operators.node import NodeOperator
-from operad.operators.variables import Selector, Text
+from operad.operators.variables import Selector, Text, VariableType
 from operad.runtime.values.output import is_class
 from operad.runtime.values.schema import Schema
 
@@ -76,7 +76,12 @@ def drafted(node_type: NodeType, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_declared(value: Any) -> Any:
-    """Return a variable ``id.variable`` or ``{{#id.variable#}}`` as ``[variable, id]``; other values unchanged."""
+    """Return a variable as ``[variable, id]``; other values unchanged.
+
+    A variable is ``id.variable``, ``{{#id.variable#}}`` or ``{"node_id": id, "variable": variable}``.
+    """
+    if isinstance(value, Mapping) and cast("Mapping[str, Any]", value).keys() == {"node_id", "variable"}:
+        return [value["variable"], str(value["node_id"])]
     node, dot, variable = value.strip("{}# ").partition(".") if isinstance(value, str) else ("", "", "")
     return [variable, node] if dot else value
 
@@ -138,6 +143,8 @@ def _declared_value(annotation: Any, value: Any, nodes: Collection[str]) -> Any:
         return _declared_value(arguments[0], value, nodes)
     if annotation is Selector:
         return as_declared(value)
+    if isinstance(value, str) and (choices := _choices(annotation)):
+        return _choice(value, choices)
     if (fields := places(annotation)) and isinstance(value, Mapping):
         return _declared_record(annotation, fields, cast("Mapping[str, Any]", value), nodes)
     if kind in (Union, python_types.UnionType):
@@ -155,6 +162,33 @@ def _declared_value(annotation: Any, value: Any, nodes: Collection[str]) -> Any:
             key: _declared_value(arguments[1], each, nodes) for key, each in cast("Mapping[str, Any]", value).items()
         }
     return cast("Any", value)
+
+
+def _choices(annotation: Any) -> Sequence[str]:
+    """Return the texts of which a parameter takes one; empty for other types."""
+    if get_origin(annotation) is Literal:
+        return [each for each in get_args(annotation) if isinstance(each, str)]
+    return [each.value for each in annotation] if is_class(annotation) and issubclass(annotation, Enum) else []
+
+
+def _choice(text: str, choices: Sequence[str]) -> str:
+    """Return the choice that a text names, in another case or by a word for its type; otherwise the text."""
+    by_name = {choice.casefold(): choice for choice in choices}
+    if VariableType.STRING.value in choices:
+        by_name = _TYPE_WORDS | by_name
+    return by_name.get(text.strip().casefold(), text)
+
+
+_TYPE_WORDS = {
+    "str": "string",
+    "text": "string",
+    "int": "number",
+    "integer": "number",
+    "float": "number",
+    "bool": "boolean",
+    "dict": "object",
+}
+"""Words of other languages for types of variables."""
 
 
 def _declared_record(

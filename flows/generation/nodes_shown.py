@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from operad.flows.catalogue import NodeType
 from operad.flows.edit.operation import inside_of
+from operad.flows.edit.references import node_of
 from operad.flows.formats.shapes import fields_of
 from operad.flows.generation.drafting import drafted
 from operad.flows.node_graph import NodeGraph, NodeSpec
@@ -48,13 +49,19 @@ def skeleton(
     """
     most = None if most is None else min(most, EXCERPTS // max(len(graph.nodes), 1))
     predecessors: dict[str, list[str]] = {}
-    branching = {edge.source for edge in graph.edges if edge.port}
+    branching = _branching(graph, types)
     for edge in graph.edges:
         source = f"{edge.source}:{edge.port}" if edge.source in branching else edge.source
         predecessors.setdefault(edge.target, []).append(source)
     return "\n".join(
         _line(node, predecessors.get(node.id, []), most, types, titles.get(node.id, "")) for node in graph.nodes
     )
+
+
+def _branching(graph: NodeGraph, types: Mapping[str, NodeType]) -> set[str]:
+    """Return the ids of the nodes with several ports, at least as far as edges leave them."""
+    used = {edge.source for edge in graph.edges if edge.port}
+    return used | {spec.id for spec in graph.nodes if (node := node_of(spec, types)) and len(node.ports) > 1}
 
 
 def _line(
@@ -111,8 +118,9 @@ def concerned(
         for spec in graph.nodes
         if spec.id in wanted
     ]
+    branching = _branching(graph, types)
     edges = [
-        f"{edge.source}{f':{edge.port}' if edge.port else ''} -> {edge.target}"
+        f"{edge.source}{f':{edge.port}' if edge.source in branching else ''} -> {edge.target}"
         for edge in graph.edges
         if wanted.intersection((edge.source, edge.target))
     ]

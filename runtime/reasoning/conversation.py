@@ -70,11 +70,18 @@ class Form:
     def read(self, text: str, *, repair: bool = True) -> str:
         """Return an answer as normalised JSON, without the enclosing object.
 
+        An answer that fits the check alone is returned as it is: the check may accept more than the model is asked for.
+
         Raises:
             SchemaMismatch: The answer does not fit the schema.
             ValueError: The check rejects the answer.
         """
-        answer = json.dumps(self._value(text, repair=repair), ensure_ascii=False)
+        try:
+            answer = json.dumps(self._value(text, repair=repair), ensure_ascii=False)
+        except SchemaMismatch:
+            if not repair or self.check is None or not _accepts(self.check, text):
+                raise
+            return text
         if self.check:
             self.check(answer)
         return answer
@@ -166,8 +173,8 @@ class Conversation:
         if draft and draft.text:
             try:
                 return _read(form, draft)
-            except SchemaMismatch:
-                self.say(_schema_request(form))
+            except SchemaMismatch as mismatch:
+                self.say(_repair_request(str(mismatch), form))
             except ValueError as error:
                 fault, turn, tried = str(error), draft, 1
                 if max_repairs:
@@ -276,6 +283,14 @@ class Conversation:
                 f"there is no tool {name!r}{did_you_mean(name, self._tools)}; there are: {', '.join(self._tools)}"
             )
         return as_text(await self._tools[name].call(arguments))
+
+
+def _accepts(check: Callable[[str], object], text: str) -> bool:
+    try:
+        check(text)
+    except (ValueError, SchemaMismatch):
+        return False
+    return True
 
 
 def _was_cut(turn: Completion) -> bool:

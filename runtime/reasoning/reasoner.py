@@ -203,8 +203,9 @@ class MonoModelReasoner:
         """
         form = _form(task)
         begins_with_tools = bool(task.tools) and self.model.tools == "native"
-        is_enforced = self.model.structured and not begins_with_tools and is_json_schema(task.output_schema)
-        opening = await _opening_messages(task, self.model, show_schema=not is_enforced)
+        # Without tools, the conversation gives the model a JSON Schema, or its endpoint enforces it.
+        show_schema = begins_with_tools or not is_json_schema(task.output_schema)
+        opening = await _opening_messages(task, self.model, show_schema=show_schema)
         conversation = Conversation(self.model, opening, task.tools)
         draft = await conversation.work(self._max_rounds)
         return await conversation.answer(form, draft, self._max_repairs)

@@ -5,6 +5,7 @@ The schema requires                     The answer has                          
 ======================================  ====================================================  =============
 a number or an integer                  a text that is a JSON number: ``"10"``                ``10``
 a boolean                               ``"true"`` or ``"false"``                             ``true``
+a text                                  a whole number: ``10``                                ``"10"``
 one of several texts: ``good | bad``    one of them in another case, or with spaces around    ``"good"``
 a list                                  one item: one of several texts, a number, a           ``[3]``
                                         boolean, or an object with all required keys
@@ -96,6 +97,8 @@ def _part_readings(error: ValidationError, schema: Mapping[str, Any]) -> Iterato
         if is_number or (value in ("true", "false") and "boolean" in types):
             with suppress(ValueError):  # too many digits
                 yield json.loads(value)
+        if type(value) is int and "string" in types:
+            yield str(value)
         # An item of a list of lists is not wrapped: [1, 2] may be [[1], [2]] or [[1, 2]].
         is_field = bool(error.absolute_path) and isinstance(error.absolute_path[-1], str)
         if "array" in types and is_field and _is_item(value, cast("Any", error.schema).get("items"), schema):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache, lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -44,6 +45,14 @@ def schema_errors(schema: Mapping[str, Any], value: Any) -> list[ValidationError
         return list(validator(schema, registry=cast("Any", Registry)()).iter_errors(value))
     except RecursionError as error:
         raise EndlessSchemaError("it leads in a circle, or is nested too deep, as may be the value") from error
+
+
+def of_meant_branch(error: ValidationError) -> Sequence[ValidationError]:
+    """Return the violations of the only branch of an ``anyOf`` whose constants a value has, or the error itself."""
+    by_branch = groupby(error.context or (), key=lambda inner: inner.schema_path[0])
+    branches = [list(branch) for _, branch in by_branch]
+    meant = [branch for branch in branches if not any(inner.validator == "const" for inner in branch)]
+    return meant[0] if len(meant) == 1 and len(branches) > 1 else [error]
 
 
 @lru_cache(maxsize=1024)

@@ -27,7 +27,7 @@ from operad.runtime.values.form_text import (
     value_at,
     word_fault,
 )
-from operad.runtime.values.json_schema import EndlessSchemaError, schema_errors
+from operad.runtime.values.json_schema import EndlessSchemaError, of_meant_branch, schema_errors
 from operad.runtime.values.schema_check import (
     MAX_ERRORS,
     Schema,
@@ -223,7 +223,10 @@ def validate(schema: Schema, text: str, *, repair: bool = True) -> Any:
     fitting = {json.dumps(each): each for each in read if not faults(schema, each)}
     if len(fitting) == 1:
         return fitting.popitem()[1]
-    raise SchemaMismatch("\n".join(unfit[0][2]) if unfit else "the answer holds no JSON; answer with JSON alone")
+    if not unfit:
+        raise SchemaMismatch("the answer holds no JSON; answer with JSON alone")
+    # Other values amid prose, or in JSON that cannot be read, are often parts of the largest.
+    raise SchemaMismatch("\n".join(max(unfit, key=lambda each: len(json.dumps(each[0])))[2]))
 
 
 def _only_field(schema: Schema, text: str) -> list[Schema]:
@@ -423,8 +426,11 @@ def _violations(schema: Schema, value: Any) -> tuple[Sequence[ValidationError], 
     try:
         json.dumps(value, allow_nan=False)
         errors = sorted(schema_errors(schema, value), key=lambda error: error.json_path)
-        places = ["" if error.json_path == "$" else f"{error.json_path}: " for error in errors]
-        messages = [f"{place}{without_middle(error.message)}" for place, error in zip(places, errors, strict=True)]
+        messages = [
+            f"{'' if each.json_path == '$' else f'{each.json_path}: '}{without_middle(each.message)}"
+            for error in errors
+            for each in of_meant_branch(error)
+        ]
     except Unresolvable as error:
         raise invalid_schema("reference", f"the reference {error} has no target in this schema") from error
     except RecursionError as error:

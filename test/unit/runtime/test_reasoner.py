@@ -310,6 +310,14 @@ async def test_a_slip_with_one_reading_is_read_without_another_request(said, rea
         assert await MonoModelReasoner(scripted.model).infer(task(output_schema="[integer]")) == read
 
 
+async def test_an_answer_that_its_parser_accepts_costs_no_further_request():
+    schema = '{"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a", "b"]}'
+    async with ScriptedModel([Say('{"a": 1}')]) as scripted:
+        model = scripted.model.model_copy(update={"structured": False})
+        assert await MonoModelReasoner(model).infer(task(output_schema=schema, check=json.loads)) == '{"a": 1}'
+    assert "Form of the answer" not in scripted.requests[0]["messages"][-1]["content"]
+
+
 async def test_a_slip_in_an_answer_that_was_cut_off_is_not_read():
     async with ScriptedModel([Say('{"answer": 3}', finish_reason="length")]) as scripted:
         with pytest.raises(AnswerError, match="3 is not of type 'array'"):

@@ -282,7 +282,7 @@ def test_all_slips_of_an_answer_are_read_and_the_rest_stays_as_it_is():
         ({"type": "boolean"}, "yes"),
         ({"type": "boolean"}, "True"),
         ({"type": "integer"}, True),
-        (STRING, 10),
+        (STRING, 10.5),
         ({"enum": ["a", "A"]}, "a "),
         ({"enum": ["praise"]}, "compliment"),
         ({"anyOf": [{"type": "integer"}, {"type": "array", "items": {"enum": ["10"]}}]}, "10"),
@@ -383,6 +383,21 @@ def test_slips_of_an_answer_that_was_cut_off_are_not_read():
         validate(slips_schema("score"), '{"score": "1"}', repair=False)
 
 
+def test_a_whole_number_is_read_as_a_text():
+    assert validate(closed(id=STRING, after=array(STRING)), '{"id": 2, "after": [1]}') == {"id": "2", "after": ["1"]}
+    with pytest.raises(SchemaMismatch):
+        validate(closed(id=STRING), '{"id": true}')
+
+
+def test_the_faults_are_those_of_the_largest_value_and_of_the_branch_that_is_meant():
+    with pytest.raises(SchemaMismatch, match="'id' is a required property"):
+        validate(closed(id=STRING, after=array(STRING)), '{"after": ["1", "2"],}')
+    add, remove = closed(op={"const": "add"}, name=STRING), closed(op={"const": "remove"}, id=STRING)
+    with pytest.raises(SchemaMismatch) as raised:
+        validate(array({"anyOf": [add, remove]}), '[{"op": "remove", "name": "a"}]')
+    assert "$[0]: 'id' is a required property" in str(raised.value).splitlines()
+
+
 def test_a_value_that_fits_is_preferred_to_one_with_slips():
     assert validate(slips_schema("score"), 'Not {"score": "3"} but {"score": 9}.') == {"score": 9}
 
@@ -407,7 +422,7 @@ def test_every_fault_is_named_with_its_path():
 
 def test_a_long_list_of_faults_is_shortened():
     with pytest.raises(SchemaMismatch) as raised:
-        validate(array(STRING), json.dumps(list(range(100))))
+        validate(array(STRING), json.dumps([[number] for number in range(100)]))
     assert len(str(raised.value).splitlines()) == 21
     assert str(raised.value).endswith("and 80 more")
 
