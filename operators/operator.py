@@ -186,10 +186,13 @@ class Operator(BaseOperator[T]):
         return self.config.memory
 
     def streams_answer(self, reasoner: Reasoner) -> bool:
-        """Return True if the streamed text is the answer: the operator has one model, and no tools, schema or ports."""
-        config = self.config
-        plain = not (config.actions or config.tools or config.output_schema or config.ports)
-        return type(self) is Operator and plain and isinstance(self.thinker(reasoner), MonoModelReasoner)
+        """Return True if streamed text is the answer, or comes before tool calls: one model writes text, without ports."""
+        config, thinker = self.config, self.thinker(reasoner)
+        if type(self) is not Operator or config.output_schema or config.ports:
+            return False
+        if not isinstance(thinker, MonoModelReasoner):
+            return False
+        return not (config.tools or config.actions) or thinker.model.tools == "native"
 
     @property
     def has_tools(self) -> bool:
