@@ -11,8 +11,8 @@ from typing import Any, Literal, Protocol
 
 from operad.runtime.policies.cache import Cache
 from operad.runtime.policies.duration import Duration, in_seconds
-from operad.runtime.values.arguments import known_arguments
-from operad.runtime.values.errors import FetchError, InvalidError, Issue, ModelError
+from operad.runtime.values.arguments import known_arguments, short_repr
+from operad.runtime.values.errors import FetchError, InputError, InvalidError, Issue, ModelError
 from operad.runtime.values.message import Usage, WorkflowMessage
 
 _TRANSIENT = (TimeoutError, asyncio.TimeoutError, ConnectionError)  # since Python 3.11, both are the same class
@@ -309,3 +309,26 @@ class Policy:
 
 NO_POLICY = Policy()
 NO_BUDGET = Budget()
+
+
+def policy_of(policy: Any, retry: Retry | int | Literal[False] | None, operator_id: str) -> Policy | None:
+    """Return the policy of an operator, with the retries that are given besides.
+
+    Raises:
+        InputError: The policy has another type, or retries of its own; or the retries are invalid.
+    """
+    if not isinstance(policy, Policy | None):
+        raise InputError(f"operator {operator_id!r}: policy: expected a Policy, got {short_repr(policy)}")
+    if retry is None:
+        return policy
+    if policy is not None and policy.retry is not None:
+        raise InputError(f"operator {operator_id!r}: retry: the policy has one, too; give it in one of the two")
+    try:
+        return Policy(retry=retry).or_else(policy)
+    except InvalidError as error:
+        wheres = [issue.where.replace("Policy.retry", "Retry.").partition(".")[2] for issue in error.issues]
+        faults = [
+            f"{where}: {issue.message}" if where else issue.message
+            for where, issue in zip(wheres, error.issues, strict=True)
+        ]
+        raise InputError(f"operator {operator_id!r}: retry: {'; '.join(faults)}") from error
