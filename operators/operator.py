@@ -16,7 +16,7 @@ from typing_extensions import TypeVar, Unpack
 
 from operad.operators.answers import PORT, message_with_port, message_without_port, routing_schema
 from operad.operators.config import OperatorConfig
-from operad.operators.operator_arguments import ConfigOptions, TextOptions, check_knowledge_base, config_of, policy_of
+from operad.operators.operator_arguments import ConfigOptions, TextOptions, check_knowledge_base, config_of
 from operad.runtime.events import InsightsRecalled, KnowledgeRetrieved, current_scope, emit
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import Answer, BaseOperator, refusing_jobs
@@ -25,7 +25,7 @@ from operad.runtime.knowledge.knowledge import NO_KNOWLEDGE, Insight, Knowledge,
 from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import cache_key
-from operad.runtime.policies.policy import Policy, Retry
+from operad.runtime.policies.policy import Policy, Retry, policy_of
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, ask_until_read, reasoner_of
 from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.tools.connections import Connections, connections
@@ -186,10 +186,13 @@ class Operator(BaseOperator[T]):
         return self.config.memory
 
     def streams_answer(self, reasoner: Reasoner) -> bool:
-        """Return True if the streamed text is the answer: the operator has one model, and no tools, schema or ports."""
-        config = self.config
-        plain = not (config.actions or config.tools or config.output_schema or config.ports)
-        return type(self) is Operator and plain and isinstance(self.thinker(reasoner), MonoModelReasoner)
+        """Return True if streamed text is the answer, or comes before tool calls: one model writes text, without ports."""
+        config, thinker = self.config, self.thinker(reasoner)
+        if type(self) is not Operator or config.output_schema or config.ports:
+            return False
+        if not isinstance(thinker, MonoModelReasoner):
+            return False
+        return not (config.tools or config.actions) or thinker.model.tools == "native"
 
     @property
     def has_tools(self) -> bool:

@@ -76,26 +76,3 @@ def check_knowledge_base(given: Any, operator_id: str) -> None:
     if given is not None and not callable(getattr(given, "retrieve", None)):
         issue = Issue("knowledge-base", f"has no method retrieve(query): {given!r}; see Documents", operator_id)
         raise InvalidError("an operator's knowledge base cannot be used", [issue])
-
-
-def policy_of(policy: Any, retry: Retry | int | Literal[False] | None, operator_id: str) -> Policy | None:
-    """Return the policy of an operator, with the retries that are given besides.
-
-    Raises:
-        InputError: The policy has another type, or retries of its own; or the retries are invalid.
-    """
-    if not isinstance(policy, Policy | None):
-        raise InputError(f"operator {operator_id!r}: policy: expected a Policy, got {short_repr(policy)}")
-    if retry is None:
-        return policy
-    if policy is not None and policy.retry is not None:
-        raise InputError(f"operator {operator_id!r}: retry: the policy has one, too; give it in one of the two")
-    try:
-        return Policy(retry=retry).or_else(policy)
-    except InvalidError as error:
-        wheres = [issue.where.replace("Policy.retry", "Retry.").partition(".")[2] for issue in error.issues]
-        faults = [
-            f"{where}: {issue.message}" if where else issue.message
-            for where, issue in zip(wheres, error.issues, strict=True)
-        ]
-        raise InputError(f"operator {operator_id!r}: retry: {'; '.join(faults)}") from error

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, g
 from pydantic.fields import FieldInfo
 
 from operad.flows.catalogue import fields_for_generation
-from operad.flows.formats.shapes import is_selector
+from operad.flows.formats.shapes import fields_of, is_selector
 from operad.flows.generation.plan import object_schema
 from operad.operators.conditions import OPERATORS, Condition
 from operad.operators.node import NodeOperator
@@ -80,8 +80,9 @@ def as_declared(value: Any) -> Any:
 
     A variable is ``id.variable``, ``{{#id.variable#}}`` or ``{"node_id": id, "variable": variable}``.
     """
-    if isinstance(value, Mapping) and cast("Mapping[str, Any]", value).keys() == {"node_id", "variable"}:
-        return [value["variable"], str(value["node_id"])]
+    fields = fields_of(value)
+    if set(fields) == {"node_id", "variable"}:
+        return [fields["variable"], str(fields["node_id"])]
     node, dot, variable = value.strip("{}# ").partition(".") if isinstance(value, str) else ("", "", "")
     return [variable, node] if dot else value
 

@@ -134,7 +134,7 @@ class BaseOperator(Step[T]):
         return True
 
     def streams_answer(self, reasoner: Reasoner) -> bool:
-        """Return True if the text that the model streams is certain to be the operator's answer."""
+        """Return True if the text that the model streams is the operator's answer, after text before calls of tools."""
         return False
 
     @property

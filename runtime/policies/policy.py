@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from datetime import timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
+
+from pydantic import BaseModel, JsonValue
 
 from operad.runtime.policies.cache import Cache
 from operad.runtime.policies.duration import Duration, in_seconds
-from operad.runtime.values.arguments import known_arguments
-from operad.runtime.values.errors import FetchError, InvalidError, Issue, ModelError
+from operad.runtime.values.arguments import known_arguments, short_repr
+from operad.runtime.values.errors import FetchError, InputError, InvalidError, Issue, ModelError
 from operad.runtime.values.message import Usage, WorkflowMessage
+from operad.runtime.values.output import message_of
 
 _TRANSIENT = (TimeoutError, asyncio.TimeoutError, ConnectionError)  # since Python 3.11, both are the same class
 
@@ -231,6 +234,12 @@ class Executes(Protocol):
         ...
 
 
+class DataclassValue(Protocol):
+    """Instance of a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
 class Completes(Protocol):
     """A model."""
 
@@ -255,7 +264,7 @@ class Policy:
         retry: Retries; a number is short for ``Retry(attempts=…)``.
         timeout: Time limits of an attempt; a number of seconds or a `timedelta` is short for ``Timeout(run=…)``.
         fallback: Replacement after the last attempt failed: another operator or workflow,
-            the same operator with another model, a message or a text.
+            the same operator with another model, a message, a text or another value; a value becomes a message.
         cache: Cache of the operator's messages; with equal input, the operator does not run again.
 
     Raises:
@@ -272,7 +281,7 @@ class Policy:
         self,
         retry: Retry | int | Literal[False] | None = None,
         timeout: Timeout | Duration | Literal[False] | None = None,
-        fallback: Executes | Completes | WorkflowMessage | str | Literal[False] | None = None,
+        fallback: Executes | Completes | WorkflowMessage | JsonValue | BaseModel | DataclassValue | None = None,
         cache: Cache | Literal[False] | None = None,
     ) -> None:
         values: dict[str, Any] = {"retry": retry_of(retry), "timeout": _timeout_of(timeout), "cache": cache}
@@ -285,14 +294,7 @@ class Policy:
             if part is not None and part is not False and not isinstance(part, kind):
                 issue = Issue(name, f"expected {wanted}, got {part!r}", f"Policy.{name}")
                 raise InvalidError("Policy", [issue])
-        is_fallback = (
-            isinstance(fallback, str | WorkflowMessage) or hasattr(fallback, "execute") or hasattr(fallback, "complete")
-        )
-        if fallback is not None and fallback is not False and not is_fallback:
-            kind = type(fallback).__name__
-            issue = Issue("fallback", f"expected an operator, model, message or text, got {kind}", "Policy.fallback")
-            raise InvalidError("Policy", [issue])
-        _set(self, **values, fallback=fallback)
+        _set(self, **values, fallback=_fallback_of(fallback))
 
     def or_else(self, default: Policy | None) -> Policy:
         """Return this policy, with unset values taken from `default`."""
@@ -307,5 +309,48 @@ class Policy:
         return bool([value for value in values if value is not None and value is not False])
 
 
+_VALUES: tuple[type[Any], ...] = (BaseModel, int, float, list, tuple, dict)
+
+
+def _fallback_of(given: Any) -> Executes | Completes | WorkflowMessage | str | Literal[False] | None:
+    """Return a fallback; values other than texts become messages.
+
+    Raises:
+        InvalidError: The fallback has another type.
+    """
+    if given is None or given is False or isinstance(given, str | WorkflowMessage):
+        return given
+    if hasattr(given, "execute") or hasattr(given, "complete"):
+        return given
+    is_value = isinstance(given, _VALUES) and given is not True
+    if is_value or (is_dataclass(given) and not isinstance(given, type)):
+        return message_of(given)
+    told = f"expected an operator, a model, a message, a text or another value, got {short_repr(given)}"
+    raise InvalidError("Policy", [Issue("fallback", told, "Policy.fallback")])
+
+
 NO_POLICY = Policy()
 NO_BUDGET = Budget()
+
+
+def policy_of(policy: Any, retry: Retry | int | Literal[False] | None, operator_id: str) -> Policy | None:
+    """Return the policy of an operator, with the retries that are given besides.
+
+    Raises:
+        InputError: The policy has another type, or retries of its own; or the retries are invalid.
+    """
+    if not isinstance(policy, Policy | None):
+        raise InputError(f"operator {operator_id!r}: policy: expected a Policy, got {short_repr(policy)}")
+    if retry is None:
+        return policy
+    if policy is not None and policy.retry is not None:
+        raise InputError(f"operator {operator_id!r}: retry: the policy has one, too; give it in one of the two")
+    try:
+        return Policy(retry=retry).or_else(policy)
+    except InvalidError as error:
+        wheres = [issue.where.replace("Policy.retry", "Retry.").partition(".")[2] for issue in error.issues]
+        faults = [
+            f"{where}: {issue.message}" if where else issue.message
+            for where, issue in zip(wheres, error.issues, strict=True)
+        ]
+        raise InputError(f"operator {operator_id!r}: retry: {'; '.join(faults)}") from error

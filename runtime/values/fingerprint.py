@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
 from enum import Enum
 from functools import partial
 from pathlib import PurePath
 from typing import Any, cast
 
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
 
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.private_modules import public_name
@@ -20,6 +22,7 @@ def fingerprint(value: object) -> JsonValue:
     """Return the fingerprint of a value: of its method `fingerprint` if it has one, otherwise made from its content.
 
     The method returns the attributes that determine the object's answers, without secrets and random values.
+    A pydantic model or a dataclass is represented by its class and its fields.
     A function is represented by its module and qualified name, a `functools.partial` also by its bound arguments,
     another callable object by its type. Source code is not compared.
 
@@ -36,6 +39,10 @@ def fingerprint(value: object) -> JsonValue:
         return value
     if isinstance(value, PurePath):
         return str(value)
+    if (fields := _fields_of(value)) is not None:
+        return {"type": name_of(cast("type", anything.__class__))} | {
+            key: fingerprint(item) for key, item in fields.items()
+        }
     if isinstance(value, Mapping):
         mapping = cast("Mapping[object, object]", value)
         if all(isinstance(key, str) for key in mapping):
@@ -51,6 +58,15 @@ def fingerprint(value: object) -> JsonValue:
         f"{type(anything).__name__} has no JSON form and no fingerprint(), so its values cannot be distinguished from "
         f"each other: {repr(anything)[:100]}"
     )
+
+
+def _fields_of(value: object) -> Mapping[str, object] | None:
+    """Return the fields of a pydantic model or of a dataclass; None for other values."""
+    if isinstance(value, BaseModel):
+        return dict(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclass_fields(value)}
+    return None
 
 
 _OWN_CLASS = re.compile(r"operad(?:\.[a-z_]\w*)*\._?([A-Z]\w*)")

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Generic, cast, get_args, get_origin, is_typed
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict, TypeVar, get_type_hints
 
 from operad.runtime.values.arguments import short_repr
@@ -238,3 +239,15 @@ def _error_text(error: ValidationError) -> str:
     lines = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}".removeprefix(": ") for each in errors[:MOST_FAULTS]]
     more = f"; and {len(errors) - MOST_FAULTS} more" if len(errors) > MOST_FAULTS else ""
     return "; ".join(lines) + more
+
+
+def message_of(value: Any, ports: tuple[str, ...] | None = None) -> WorkflowMessage:
+    """Return a value as a message: text as it is, an object by its fields, any other value as the output ``output``."""
+    if isinstance(value, str):
+        return WorkflowMessage(scratchpad=value, ports=ports)
+    plain = to_jsonable_python(value, by_alias=True)
+    if isinstance(plain, str):  # an Enum, a date
+        return WorkflowMessage(scratchpad=plain, outputs={"output": plain}, ports=ports)
+    text = "" if plain is None else json.dumps(plain, ensure_ascii=False)
+    outputs = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"output": plain}
+    return WorkflowMessage(scratchpad=text, outputs=outputs, ports=ports)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -116,6 +117,14 @@ def check_answers(answers: Mapping[str, JsonValue], questions: Sequence[Question
             told = f"there is no open question with this id{hint}; open: {known}"
             issues.append(Issue("unknown-question", told, question_id))
         elif question.schema_ is not None:
-            issues += [Issue("wrong-answer", fault, question_id) for fault in faults(question.schema_, value)]
+            hint = _only_field_hint(question.schema_, value)
+            issues += [Issue("wrong-answer", fault + hint, question_id) for fault in faults(question.schema_, value)]
     if issues:
         raise InvalidError("the answers", issues)
+
+
+def _only_field_hint(schema: Mapping[str, Any], value: JsonValue) -> str:
+    """Return a hint if a value fits the only field of the object that is expected; otherwise an empty text."""
+    objects = [{name: value} for name in schema.get("properties", ())]
+    fits = len(objects) == 1 and not isinstance(value, dict) and not [*faults(schema, objects[0])]
+    return f"; write {json.dumps(objects[0], ensure_ascii=False)}" if fits else ""

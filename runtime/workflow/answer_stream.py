@@ -1,4 +1,4 @@
-"""Stream of the text of a run's answer, as far as it is certain to be the answer."""
+"""Stream of the text of a run's answer, as far as no other answer can replace it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from operad.runtime.events import Event, FellBack, ModelAsked, OperatorRetried, RunFinished, TokenStreamed
+from operad.runtime.events import Event, FellBack, ModelAsked, OperatorRetried, RunFinished, TokenStreamed, ToolCalled
 from operad.runtime.policies.policy import NO_POLICY
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import AnswerError
@@ -20,8 +20,13 @@ from operad.runtime.workflow.workflow import Workflow
 _PIECE = re.compile(r"\S*\s*", re.DOTALL)
 
 
+_BETWEEN_TURNS = "\n\n"
+
+
 class AnswerStream:
     """Pieces of the answer of a run as they are written; a piece that was returned is never revoked.
+
+    Text that a model writes before it calls tools is returned as a paragraph before the answer.
 
     Args:
         path: Path of the operator whose text is the answer; empty if all text comes at the end.
@@ -31,17 +36,20 @@ class AnswerStream:
     def __init__(self, path: Sequence[str] = (), *, ends_at_model: bool = False) -> None:
         self._path = tuple(path)
         self._ends_at_model = ends_at_model
-        self._attempt = (0, 0)
         self._sent: list[str] = []
+        self._attempt = (0, 0)
         self._to_repeat: str | None = ""  # the text that the attempt has to repeat; None after it has differed
-        self._repeated = 0
+        self._length = 0  # of the attempt's text so far
+        self._turn = 0  # where the text of the current turn begins in it
+        self._turn_begins = False
+        self._blank = ""  # white space at the beginning of a turn: nothing else may follow in it
 
     @classmethod
     def of(cls, workflow: Workflow[Any], reasoner: Reasoner) -> AnswerStream:
         """Return the stream of a workflow's answer.
 
-        Text is streamed if the only tail of the workflow, or of a nested workflow at that place, is an operator whose
-        streamed text is certain to be its answer, and no evaluator can ask for another round. The text of a generator,
+        Text is streamed if the only tail of the workflow, or of a nested workflow at that place, is an operator that
+        streams its answer, and no evaluator can ask for another round. The text of a generator,
         and text inside a nested workflow, is streamed only if no fallback and no other round can replace it.
         """
         path: list[str] = []
@@ -78,30 +86,53 @@ class AnswerStream:
         """
         if isinstance(event, OperatorRetried | FellBack) and event.path == self._path[: len(event.path)]:
             self._attempt = (0, 0)  # the operator or a workflow around it begins anew
-        if self._ends_at_model and isinstance(event, ModelAsked) and event.path == self._path:
-            self._path = ()
-        if not isinstance(event, TokenStreamed) or not self._path or event.path != self._path:
+        if not self._path or event is None or event.path != self._path:
             return ""
+        if isinstance(event, ModelAsked | ToolCalled):
+            if self._ends_at_model:
+                self._path = ()
+            else:
+                self.end_turn()
+        return self._added(event) if isinstance(event, TokenStreamed) else ""
+
+    def end_turn(self) -> None:
+        """Make what follows a new paragraph: the text that was returned since the last turn is not the answer."""
+        self._turn_begins, self._blank = True, ""
+
+    def _added(self, event: TokenStreamed) -> str:
         if self._attempt != (attempt := (event.round, event.attempt)):
-            self._attempt, self._to_repeat, self._repeated = attempt, "".join(self._sent), 0
+            self._attempt, self._to_repeat, self._length = attempt, "".join(self._sent), 0
         if self._to_repeat is None:
             return ""
-        repeated = self._to_repeat[self._repeated : self._repeated + len(event.text)]
-        if not event.text.startswith(repeated):
+        text = event.text
+        if self._turn_begins:
+            text = self._blank + text
+            if not text.strip():
+                self._blank = text
+                return ""
+            between = _BETWEEN_TURNS if self._length else ""
+            self._turn, self._turn_begins = self._length + len(between), False
+            text = between + text
+        repeated = self._to_repeat[self._length : self._length + len(text)]
+        if not text.startswith(repeated):
             self._to_repeat = None
             return ""
-        self._repeated += len(repeated)
-        piece = event.text[len(repeated) :]
+        self._length += len(text)
+        piece = text[len(repeated) :]
         self._sent.append(piece)
         return piece
 
     def rest(self, text: str) -> Iterator[str]:
-        """Yield the part of the whole text that was not returned yet, in pieces.
+        """Yield the part of the whole answer that was not returned yet, in pieces.
 
         Raises:
-            AnswerError: The text does not begin with the text that was returned.
+            AnswerError: The answer does not continue the text that was returned.
         """
         sent = "".join(self._sent)
+        if self._to_repeat is not None and self._turn_begins and self._length:
+            text = sent[: self._length] + _BETWEEN_TURNS + text
+        elif self._to_repeat is not None:
+            text = sent[: self._turn] + text
         if not text.startswith(sent):
             raise AnswerError(
                 "the operator began anew after a part of its answer was sent, and said something else; ask again"
@@ -112,7 +143,7 @@ class AnswerStream:
 async def pieces(
     workflow: Workflow[Any], reasoner: Reasoner, events: AsyncGenerator[Event, None]
 ) -> AsyncGenerator[str, None]:
-    """Yield the text of a run's answer in pieces, while the model writes if the text is certain to be the answer.
+    """Yield the text of a run's answer in pieces, while the model writes if no other answer can replace the text.
 
     Args:
         workflow: The workflow that runs.

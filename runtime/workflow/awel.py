@@ -19,8 +19,7 @@ from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.ids import slug
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import plain_value
-from operad.runtime.workflow.parameters import message_of
+from operad.runtime.values.output import message_of, plain_value
 from operad.runtime.workflow.run_input import job_of
 
 if TYPE_CHECKING:

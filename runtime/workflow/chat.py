@@ -183,9 +183,10 @@ class Chat(Generic[T]):
 
         In an event loop, iterate with ``async for``.
 
-        The pieces come while the model writes if they are certain to be the answer: the last operator has no tools,
-        ports or output type, and no evaluator can ask for another round. Otherwise they come at the end. The message is
-        stored when the run has finished; closing the stream earlier cancels the run.
+        The pieces come while the model writes if the last operator has no ports and no output type, and no evaluator
+        can ask for another round; otherwise at the end. Text that the model writes before it calls tools comes as a
+        paragraph before the answer. The message is stored when the run has finished; closing the stream earlier cancels
+        the run.
 
         Arguments and errors are those of `asend`.
 

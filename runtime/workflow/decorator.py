@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, TypedDict, overload
+from typing import Any, Literal, TypedDict, overload
 
 from typing_extensions import TypeVar, Unpack
 
 from operad.runtime.graph.edges import Take
-from operad.runtime.policies.policy import Policy
+from operad.runtime.policies.policy import Policy, Retry, policy_of
 from operad.runtime.values.arguments import refuse_unknown
 from operad.runtime.workflow.function import FunctionOperator, P, T
 
@@ -22,6 +22,7 @@ class OperatorOptions(TypedDict, total=False):
     id: str
     ports: Sequence[str]
     policy: Policy | None
+    retry: Retry | int | Literal[False] | None
     inline: bool
 
 
@@ -46,7 +47,7 @@ class _Decorator:
     @overload
     def __call__(self, function: Callable[P, T]) -> FunctionOperator[T, P, T]: ...
     def __call__(self, function: Callable[..., Any]) -> FunctionOperator[Any, ..., Any]:
-        return FunctionOperator(function, **self._options, names=defining_names(sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
+        return _of_function(function, defining_names(sys._getframe(1)), **self._options)  # pyright: ignore[reportPrivateUsage]
 
 
 @overload
@@ -88,6 +89,7 @@ def operator(
     id: str = "",
     ports: Sequence[str] = (),
     policy: Policy | None = None,
+    retry: Retry | int | Literal[False] | None = None,
     inline: bool = False,
     **unknown: object,
 ) -> Any:
@@ -110,6 +112,7 @@ def operator(
         id: The operator's id; by default the function's name.
         ports: The ports that the function may take.
         policy: Policy of the operator.
+        retry: Short for ``policy=Policy(retry=…)``: a `Retry`, or the number of attempts.
         inline: True if a sync function runs on the event loop instead of in a thread. The overhead is a sixth of that
             of a thread. Use it for functions that take less than a millisecond: no other operator runs meanwhile, a
             timeout cannot stop the function, and the function cannot call `Workflow.run`.
@@ -120,11 +123,23 @@ def operator(
             unknown.
     """
     if unknown:
-        refuse_unknown("@operator(…)", unknown, ("id", "ports", "policy", "inline"))
+        refuse_unknown("@operator(…)", unknown, tuple(OperatorOptions.__annotations__))
+    options: OperatorOptions = {"id": id, "ports": ports, "policy": policy, "retry": retry, "inline": inline}
     if function is None:
-        return _Decorator({"id": id, "ports": ports, "policy": policy, "inline": inline})
-    names = defining_names(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
-    return FunctionOperator(function, id=id, ports=ports, policy=policy, inline=inline, names=names)
+        return _Decorator(options)
+    return _of_function(function, defining_names(sys._getframe(1)), **options)  # pyright: ignore[reportPrivateUsage]
+
+
+def _of_function(
+    function: Callable[..., Any],
+    names: Mapping[str, Any] | None,
+    *,
+    retry: Retry | int | Literal[False] | None = None,
+    **options: Any,
+) -> FunctionOperator[Any, ..., Any]:
+    made = FunctionOperator(function, **options, names=names)
+    made.policy = policy_of(made.policy, retry, made.get_id())
+    return made
 
 
 def defining_names(frame: Any) -> Mapping[str, Any] | None:

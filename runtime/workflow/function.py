@@ -26,14 +26,13 @@ from operad.runtime.values.errors import InputError, Issue, OperadError, PortErr
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.ids import as_name, checked_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import Output, field_names, is_class, name
+from operad.runtime.values.output import Output, field_names, is_class, message_of, name
 from operad.runtime.values.sync import in_function_thread
 from operad.runtime.workflow.answers import answers_by_id, item_in
 from operad.runtime.workflow.parameters import (
     Parameter,
     Special,
     bindings,
-    message_of,
     misfits,
     parameters_of,
     same_name,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, is_dataclass
@@ -12,7 +11,6 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, RootModel
-from pydantic_core import to_jsonable_python
 from typing_extensions import is_typeddict
 
 from operad.runtime.events import Scope
@@ -21,7 +19,7 @@ from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import FaultError, InputError, did_you_mean, shorten
 from operad.runtime.values.ids import as_name
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import Output, is_class
+from operad.runtime.values.output import Output, is_class, message_of
 from operad.runtime.values.output import name as name_of_type
 from operad.runtime.workflow.answers import answers_by_id, with_output
 
@@ -366,15 +364,3 @@ def _taking_item(free: Sequence[Parameter], known: Collection[str]) -> str:
     if "item" in names or len(names) == 1:
         return "item" if "item" in names else names[0]
     return next((name for name in names if name not in known), "")
-
-
-def message_of(value: Any, ports: tuple[str, ...] | None = None) -> WorkflowMessage:
-    """Return a value as a message: text as it is, an object by its fields, any other value as the output ``output``."""
-    if isinstance(value, str):
-        return WorkflowMessage(scratchpad=value, ports=ports)
-    plain = to_jsonable_python(value, by_alias=True)
-    if isinstance(plain, str):  # an Enum, a date
-        return WorkflowMessage(scratchpad=plain, outputs={"output": plain}, ports=ports)
-    text = "" if plain is None else json.dumps(plain, ensure_ascii=False)
-    outputs = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"output": plain}
-    return WorkflowMessage(scratchpad=text, outputs=outputs, ports=ports)

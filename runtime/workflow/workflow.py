@@ -337,9 +337,9 @@ class Workflow(Runner[T]):
             for piece in flow.stream_text("Is this so? The moon has air."):
                 print(piece, end="", flush=True)
 
-        In an event loop, iterate with ``async for``. The pieces come while the model writes if they are certain to be
-        the answer: the last operator has no tools, ports or output type, and no evaluator can ask for another round.
-        Otherwise they come at the end. Arguments and errors are those of `arun`. Closing the stream stops the run; a
+        In an event loop, iterate with ``async for``. The pieces come while the model writes if the last operator has no
+        ports and no output type, and no evaluator can ask for another round; otherwise at the end. Text that the model
+        writes before it calls tools comes as a paragraph before the answer. Arguments and errors are those of `arun`. Closing the stream stops the run; a
         run that waits for a person stays paused after the `PausedError`.
 
         Raises:

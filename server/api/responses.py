@@ -247,7 +247,7 @@ class _Reply:
         }
 
     async def events(self, beat: float) -> AsyncGenerator[bytes, None]:
-        """Yield the events of a stream; the pieces of text add up to the text that `view` returns at the end."""
+        """Yield the events of a stream; its text is that of `view`, after text that the model wrote before calls of tools."""
         begun = self.view(begun=True)
         yield self._event("response.created", response=begun)
         yield self._event("response.in_progress", response=begun)
@@ -272,7 +272,7 @@ class _Reply:
         yield self._event("response.output_text.done", **place, text=text, logprobs=[])
         yield self._event("response.content_part.done", **place, part=_text_part(text))
         yield self._event("response.output_item.done", output_index=0, item=self._message(text))
-        yield self._event("response.completed", response=self.view())
+        yield self._event("response.completed", response=self.view() | {"output": [self._message(text)]})
 
     def _message(self, text: str | None) -> dict[str, Any]:
         """Return the message of the output; `text` is None at its start."""

@@ -45,6 +45,7 @@ class ServedRun:
         memory: Memory that shortens the turns of the job before the run starts; None to use all turns.
         previous: Id of the run whose conversation this one continues; empty for none.
         asked: Ids of the questions that it has asked here.
+        streamed: Number of the last event before a question that a stream of the answer ended with.
         set_aside: Its questions, if it reached the time limit while waiting for a person. The run stays in the
             database, does not count as open here, and resumes when a question is answered.
     """
@@ -65,6 +66,7 @@ class ServedRun:
     size: int = 0
     memory: Memory | None = None
     previous: str = ""
+    streamed: int = 0
     asked: set[str] = field(default_factory=set[str])
     set_aside: Sequence[Question] = ()
 

@@ -71,16 +71,19 @@ async def stream_answer(run: ServedRun, wrong: str, beat: float) -> AsyncGenerat
         RefusedError: The run has no result, or its result differs from the text sent so far.
     """
     live = run.offer.answer_stream()
-    if not wrong:
-        async with aclosing(run.log.follow(0, beat)) as entries:
-            if not run.questions:
-                async for entry in entries:
-                    if piece := live.next(entry.event if entry else None):
-                        yield piece
-                    if comment := _comment(entry):
-                        yield comment
-                    if run.questions:
-                        break
+    number = run.streamed
+    if not wrong and not (run.questions and number == run.log.last):
+        async with aclosing(run.log.follow(number, beat)) as entries:
+            async for entry in entries:
+                if piece := live.next(entry.event if entry else None):
+                    yield piece
+                if comment := _comment(entry):
+                    yield comment
+                number = entry.number if entry else number
+                if run.questions and number == run.log.last:
+                    run.streamed = number
+                    live.end_turn()
+                    break
     try:
         for piece in live.rest(answer_of(run, wrong)):
             yield piece

@@ -222,7 +222,7 @@ def processor_seconds(pid: int) -> float:
 
 
 def table_of(measured: Mapping[str, Mapping[str, float]]) -> Table:
-    table = Table("where", *SHAPES, IDLE, title="Milliseconds an operator, and how often the first line")
+    table = Table("where", *SHAPES, IDLE, title="Milliseconds per operator (and ratio to the first line)")
     for where, costs in measured.items():
         cells = [
             f"{1000 * costs[shape] / len(graph):.3f} ({costs[shape] / measured[PLAIN][shape]:.0f}x)"

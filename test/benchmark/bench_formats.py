@@ -21,9 +21,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from operad.flows.formats.comfyui import Definitions, formats, read_definitions, restored
+from operad.flows.formats.comfyui import Definitions, formats, read_definitions
 from operad.flows.formats.format import check_nodes
 from operad.flows.formats.table import FORMATS
+from operad.flows.generation.comfyui.continued import code_of, continued
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.variables import Text
 from operad.runtime.values.errors import InvalidError
@@ -124,14 +125,14 @@ def comfyui(data: Path, definitions: Definitions) -> Iterator[Row]:
         Row("comfyui → same"),
         Row("comfyui → comfyui-api, as a server took it"),
         Row("comfyui-api → comfyui-code → back"),
-        Row("comfyui → comfyui-code → restored"),
+        Row("comfyui → code that a model is shown → back"),
     )
     for path in sorted((data / "comfyui/workflows").glob("*.json")):
         content = path.read_bytes()
         graph = page.load(content, path.stem)
         same.add(_value(page.dump(graph)) == _value(content), len(page.losses(graph)))
-        again = restored(code.load(code.dump(graph), path.stem), graph)
-        through.add(_value(page.dump(again)) == _value(content), 0)
+        shown = code_of(graph, definitions)
+        through.add(_value(page.dump(continued(shown, shown, graph))) == _value(content), 0)
         reference = data / "comfyui/api" / path.name
         if reference.exists():
             took = reference.read_bytes()

@@ -31,7 +31,7 @@ from page import markdown, write_figures, write_into  # pyright: ignore[reportMi
 
 def measure(args: argparse.Namespace, databases: Sequence[Databases], folder: Path) -> tuple[Table, list[str]]:
     """Run the trials; return the table and the problems found."""
-    table = Table("what", "database", "trials", "right", "done again", "take-over, s", "a trial, s")
+    table = Table("fault", "database", "trials", "right", "repeated", "takeover, s", "duration, s")
     problems: list[str] = []
     for name in SCENARIOS:
         if args.only and name not in args.only:
@@ -92,7 +92,7 @@ def main() -> None:
         if has_postgres():
             databases.append(stack.enter_context(postgres()))
         table, problems = measure(args, databases, folder)
-    table.caption = "done again, take-over and seconds: minimum / mean / maximum"
+    table.caption = "repeated, takeover and duration: minimum / mean / maximum"
     Console(width=max(140, Console().width)).print(table)
     for problem in problems:
         print(problem)

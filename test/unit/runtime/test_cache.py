@@ -6,12 +6,14 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
+from operad import Map, Policy, Workflow
 from operad.operators import Operator, OperatorConfig
 from operad.operators.mcp import McpTools, StdioServer, StreamableHttpServer
 from operad.runtime import (
@@ -603,3 +605,26 @@ def test_a_server_counts_without_what_may_be_secret():
     assert secret.fingerprint() == {**http("https://one.example/mcp").fingerprint(), "name": "web"}
     assert "secret" not in json.dumps(secret.fingerprint())
     assert "pass" not in json.dumps(secret.fingerprint())
+
+
+class Ticket(BaseModel):
+    text: str
+
+
+@dataclass
+class Parcel:
+    text: str
+
+
+@pytest.mark.parametrize("kind", [Ticket, Parcel])
+def test_items_that_are_models_or_dataclasses_hit_the_cache(kind):
+    asked = []
+
+    async def read(ticket: kind) -> str:  # type: ignore[valid-type]
+        asked.append(ticket.text)
+        return ticket.text
+
+    reads = Workflow(read, policy=Policy(cache=Cache()))
+    flow = Workflow(Map("each", reads, over=lambda job: (kind(text=text) for text in "ab"), concurrency=1))
+    assert flow.run("x").output == flow.run("x").output == ["a", "b"]
+    assert asked == ["a", "b"]

@@ -179,6 +179,23 @@ async def test_the_context_has_the_attempt_and_the_lesson():
     assert seen == [(1, 1, ""), (1, 2, ""), (2, 1, "Write more."), (2, 2, "Write more.")]
 
 
+def test_a_function_is_tried_again_by_the_option_retry():
+    attempts = []
+
+    def shaky(context: RunContext) -> str:
+        attempts.append(context.attempt)
+        raise ConnectionError("down")
+
+    for made in (operator(retry=2)(shaky), operator(shaky, retry=2)):
+        with pytest.raises(OperatorError, match="down"):
+            Workflow(made).run("x")
+    assert attempts == [1, 2, 1, 2]
+    with pytest.raises(InputError, match="operator 'shaky': retry: the policy has one, too"):
+        operator(shaky, retry=2, policy=Policy(retry=3))
+    with pytest.raises(InputError, match="operator 'shaky': retry: "):
+        operator(shaky, retry=0)
+
+
 def test_the_fields_of_a_model_are_the_inputs_of_a_job():
     class Order(BaseModel):
         item: str

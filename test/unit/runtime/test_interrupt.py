@@ -44,6 +44,7 @@ from operad.runtime import (
 )
 from operad.runtime.events.stream import CROWDED
 from operad.runtime.testing import CallTools, Say, ScriptedModel, ScriptedReasoner, run_on_fake_clock
+from operad.runtime.values.questions import Question, check_answers
 from operad.runtime.workflow import map_items as items_of_maps
 
 JOB = Job(goal="goal")
@@ -1411,3 +1412,19 @@ async def test_a_run_ends_when_the_wait_for_its_handle_is_cancelled(engine, read
 
 async def _awaited(run):
     return await run
+
+
+@pytest.mark.parametrize(
+    ("fields", "value", "hint"),
+    [
+        (["action"], "yes", """'yes' is not of type 'object'; write {"action": "yes"}"""),
+        (["action"], "no", "'no' is not of type 'object'$"),
+        (["action", "why"], "yes", "'yes' is not of type 'object'$"),
+    ],
+)
+def test_the_value_of_an_only_field_is_refused_with_the_object_to_write(fields, value, hint):
+    properties = {name: {"type": "string", "enum": ["yes"]} for name in fields}
+    form = {"type": "object", "properties": properties, "required": fields}
+    question = Question(id="a", text="Go on?", schema_=form)
+    with pytest.raises(InvalidError, match=hint):
+        check_answers({"a": value}, [question])

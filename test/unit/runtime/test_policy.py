@@ -5,11 +5,13 @@ import copy
 import random
 import threading
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from fake_operators import Do, chain
+from pydantic import BaseModel
 
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import (
@@ -33,6 +35,7 @@ from operad.runtime import (
     Tool,
     ToolError,
     Usage,
+    Workflow,
     WorkflowMessage,
     WorkflowStatus,
     events,
@@ -897,6 +900,38 @@ def test_a_timeout_falls_back(engine):
 
     policy = Policy(timeout=Timeout(run=10), fallback="sorry")
     assert timed(chain(engine, Do("a", work), policy=policy)) == ("sorry", 10)
+
+
+class Label(BaseModel):
+    kind: str
+
+
+@dataclass
+class Size:
+    width: int
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        (Label, Label(kind="other"), '{"kind": "other"}'),
+        (Label, {"kind": "other"}, '{"kind": "other"}'),
+        (Size, Size(3), '{"width": 3}'),
+        (list[int], [1, 2], "[1, 2]"),
+        (float, 0.5, "0.5"),
+    ],
+)
+def test_a_fallback_is_a_value_of_the_output_type(kind, value, text):
+    with ScriptedModel([Fail(400)]) as scripted:
+        result = Workflow(Operator("Label it.", output=kind, policy=Policy(fallback=value))).run("x", scripted.model)
+    assert result.output == (Label(kind="other") if kind is Label else value)
+    assert result.text == text
+
+
+@pytest.mark.parametrize("fallback", [True, Label, Size, len, object()])
+def test_a_fallback_of_another_type_is_refused(fallback):
+    with pytest.raises(InvalidError, match="expected an operator, a model, a message, a text or another value, got"):
+        Policy(fallback=fallback)
 
 
 def test_a_fallback_has_the_time_of_an_attempt(engine):

@@ -13,11 +13,13 @@ from msgspec.structs import replace
 
 from operad.operators import Operator
 from operad.runtime import (
+    AnswerError,
     InputError,
     InvalidError,
     Job,
     Map,
     OperatorError,
+    Policy,
     RunningLoopError,
     Usage,
     Workflow,
@@ -25,7 +27,7 @@ from operad.runtime import (
     events,
 )
 from operad.runtime.events.stream import CROWDED, Buffer
-from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner, run_on_fake_clock
+from operad.runtime.testing import BreakOff, CallTools, Fail, Say, ScriptedModel, ScriptedReasoner, run_on_fake_clock
 
 JOB = Job(goal="goal")
 NOBODY = ScriptedReasoner([])
@@ -617,6 +619,59 @@ async def test_the_text_is_yielded_in_an_event_loop_too_and_of_an_answer_that_is
     with ScriptedModel([Say("[1, 2]")]) as scripted:
         numbers = Workflow(Operator("List numbers.", output=list[int]))
         assert "".join([piece async for piece in numbers.stream_text("x", scripted.model)]) == "[1, 2]"
+
+
+def price(thing: str) -> str:
+    """Return the price of a thing."""
+    return "2 euros"
+
+
+def agent(**options):
+    return Workflow(Operator("Answer the user.", id="agent", tools=[price], **options))
+
+
+def streamed(workflow, *steps, when=list):
+    with ScriptedModel(steps) as scripted:
+        return when(workflow.stream_text("figs?", model=scripted.model))
+
+
+LOOK = CallTools({"price": {"thing": "figs"}})
+
+
+def test_the_text_of_an_operator_with_tools_is_yielded_as_the_model_writes_it():
+    pieces = streamed(agent(), LOOK, Say("Figs cost 2 euros."))
+    assert "".join(pieces) == "Figs cost 2 euros."
+    assert len(pieces) > 1
+
+
+def test_text_before_tool_calls_is_a_paragraph_before_the_answer():
+    first, second = CallTools(LOOK.calls, text="I look."), CallTools(LOOK.calls, text="\n\n")
+    workflow = agent()
+    assert "".join(streamed(workflow, first, second, first, Say("2 euros."))) == "I look.\n\nI look.\n\n2 euros."
+    with ScriptedModel([first, Say("2 euros.")]) as scripted:
+        assert workflow.run("figs?", model=scripted.model).text == "2 euros."
+
+
+def test_an_operator_with_tools_that_begins_anew_repeats_what_was_yielded():
+    first = CallTools(LOOK.calls, text="I look.")
+    steps = (first, BreakOff(5, "2 euros."), first, Say("2 euros."))
+    assert "".join(streamed(agent(retry=2), *steps)) == "I look.\n\n2 euros."
+    with pytest.raises(AnswerError, match="began anew"):
+        streamed(agent(retry=2), first, BreakOff(5, "2 euros."), first, Say("No price."))
+
+
+def test_a_fallback_may_follow_text_before_tool_calls():
+    workflow = agent(policy=Policy(fallback="Ask tomorrow."))
+    first = CallTools(LOOK.calls, text="I look.")
+    assert "".join(streamed(workflow, first, Fail(400))) == "I look.\n\nAsk tomorrow."
+
+
+def test_choices_of_tools_by_a_schema_are_not_yielded():
+    with ScriptedModel(
+        [Say('{"tool": "price"}'), Say('{"thing": "figs"}'), Say('{"tool": "answer"}'), Say("2 euros.")]
+    ) as scripted:
+        model = scripted.model.model_copy(update={"tools": "constrained"})
+        assert "".join(agent().stream_text("figs?", model=model)) == "2 euros."
 
 
 async def test_leaving_a_stream_of_text_cancels_the_run():

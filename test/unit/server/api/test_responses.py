@@ -9,8 +9,9 @@ import pytest
 from openai import BadRequestError, ConflictError, InternalServerError, NotFoundError
 from serving import Code, echo, offered, order, served, words
 
+from operad import Operator, tool
 from operad.runtime import MonoModelReasoner
-from operad.runtime.testing import Fail, Say, ScriptedModel
+from operad.runtime.testing import CallTools, Fail, Say, ScriptedModel
 from operad.runtime.values.errors import InputError
 from operad.runtime.workflow.memory import count_tokens
 from operad.server.bounds import Bounds
@@ -162,6 +163,28 @@ async def test_the_events_of_a_stream_are_those_that_the_protocol_names_and_add_
     assert seen[7].text == seen[8].part.text == seen[9].item.content[0].text == "One two three."
     assert len({seen[0].response.id, seen[1].response.id, kept.id}) == 1
     assert kept == seen[-1].response
+
+
+async def test_text_before_tool_calls_is_streamed_before_the_answer_or_the_question_of_the_tool():
+    @tool(approve=True)
+    def pay(euros: int) -> str:
+        """Pay an invoice."""
+        return f"paid {euros} euros"
+
+    payer = Operator("Pay.", id="payer", tools=[pay])
+    steps = [CallTools({"pay": {"euros": 3}}, text="I pay it."), Say("It is paid.")]
+    with ScriptedModel(steps) as model:
+        async with (
+            served(offered(payer, reasoner=MonoModelReasoner(model.model))) as here,
+            here.openai() as client,
+        ):
+            async with client.responses.stream(model="Expert", input="Pay it.") as stream:
+                asked = await stream.get_final_response()
+            async with client.responses.stream(model="Expert", input="yes", previous_response_id=asked.id) as stream:
+                said = await stream.get_final_response()
+    assert asked.output_text.startswith("I pay it.\n\n")
+    assert "pay" in asked.output_text.removeprefix("I pay it.\n\n")
+    assert said.output_text == "It is paid."
 
 
 async def test_the_stream_helper_of_the_client_gives_the_response():
