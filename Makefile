@@ -1,4 +1,4 @@
-# CONTRIBUTING.md lists the targets. PYTHON=python3.12 selects the interpreter, WORKERS=4 the number of test processes,
+# CONTRIBUTING.md lists the main targets. PYTHON=python3.12 selects the interpreter, WORKERS=4 the number of test processes,
 # SEED=17 the order of the tests.
 PYTHON ?= python3
 VENV ?= .venv

@@ -82,7 +82,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             'pass `Documents(["docs"])`',
         ),
         "insights": (
-            "the insights cannot be stored at this place",
+            "the insights are not given as a file, or the file cannot be used",
             'in YAML `env: {insights: lessons.sqlite}`, in Python `Insights("lessons.sqlite")`',
         ),
         "no-experts": ("a leader has no experts", "add an expert under `experts`"),
@@ -95,19 +95,22 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     "Workflows of operators": {
         "no-operators": ("the workflow has no operators", "`workflow.add_operator(facts)`"),
         "duplicate-id": ("two operators or nodes have the same id", "change one: `id: 4`"),
-        "cycle": ("operators or sub-jobs wait for each other", "remove one of the edges"),
+        "cycle": (
+            "operators, nodes or sub-jobs wait for each other, or a part contains itself",
+            "remove one of the edges",
+        ),
         "join": ("`join` has an unknown value", '`join="any"`, `"all"` or `"all_done"`'),
         "never-runs": (
             "the operator waits for operators that never run in the same run",
             '`join="all_done"` or `"any"`',
         ),
         "read-too-early": (
-            "the operator reads the output of a later operator",
+            "the operator reads the message of an operator that does not come before it",
             "`add_operator(check, previous_ops=[facts])`",
         ),
         "nested-in-itself": ("a workflow contains itself", "create a second workflow for the inner one"),
         "parameter": (
-            "a parameter of a function is not named after a predecessor, or its annotation cannot be read",
+            "a parameter of a function is not named after a predecessor, or its annotation is unreadable or has another type",
             "name it after a predecessor, or annotate it with Job, Reasoner or RunContext",
         ),
         "awel-inputs": (
@@ -136,17 +139,20 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             "a cached operator has no fingerprint",
             "define the method `fingerprint()`, or set `Policy(cache=False)`",
         ),
-        "listener": ("a listener is not a synchronous function", "`def listener(event): …`, without `async`"),
+        "listener": (
+            "a listener is not a synchronous function of an event",
+            "`def listener(event): …`, without `async`",
+        ),
         "only": ("a value of `only` is not an event type", "`only=[events.OperatorFinished]`"),
-        "under": ("a path contains values that are not ids", '`under=["desk", "check"]`'),
+        "under": ("a path contains other values than ids, or names no operator", '`under=["desk", "check"]`'),
     },
     "Policies and limits": {
-        "retry": ("the value is not a `Retry`", "`Policy(retry=Retry(attempts=5))`"),
-        "timeout": ("the value is not a `Timeout`", "`Policy(timeout=Timeout(run=60))`"),
+        "retry": ("the value is neither a `Retry` nor a number of attempts", "`Policy(retry=Retry(attempts=5))`"),
+        "timeout": ("the value is neither a `Timeout` nor a duration", "`Policy(timeout=Timeout(run=60))`"),
         "cache": ("the value is not a `Cache`, or its limits are invalid", "`Policy(cache=Cache(max_age=3600))`"),
         "fallback": ("the value cannot replace an operator", '`Policy(fallback="A colleague will answer.")`'),
         "on": ("a value of `on` is not an error class", "`Retry(on=(ModelError,))`"),
-        "limits": ("a limit is below 1", "`Limits(concurrency=4)`, or None for no limit"),
+        "limits": ("a limit is not a whole number of at least 1", "`Limits(concurrency=4)`, or None for no limit"),
         "no-number": ("the value is not a number", "`Timeout(run=60)`, in seconds"),
         "no-count": ("the value is not a whole number", "`Retry(attempts=3)`"),
         "not-positive": ("the value is not more than 0", "`Budget(tokens=100_000)`"),
@@ -158,11 +164,11 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         ),
         "not-text": ("the text contains half of a UTF-16 pair", "remove it"),
         "unreadable": (
-            "the text begins like an output format, but is not one",
+            "a text has the brackets of an output format, but is not one; or `operad check` cannot read a file",
             "`{claims: [string]}`, or a text that begins with a word",
         ),
         "no-type": (
-            "a word of an output format resembles a type, or is a type in another language",
+            "a word of an output format is not a type, but stands in the place of one or resembles one",
             "`{why: string}`; `{kind: {enum: [a, b]}}`",
         ),
         "too-large": ("the schema has too many values or characters", "shorten it"),
@@ -209,7 +215,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             '`{"id": "1", "type": "start", "param": {}}`',
         ),
         "misshapen-edge": ("an edge does not have the form of its format", '`["1", 0, "2"]`'),
-        "edge": ("an edge in Operad's YAML has no ends", "`{from: 1, to: 2}`"),
+        "edge": ("an entry of `edges` in Operad's YAML is not a mapping", "`{from: 1, to: 2}`"),
         "inside": ("a node inside a container also has the key `inside`", "remove `inside`"),
         "order": (
             "a node precedes a node that it refers to, or the order is not a list of numbers",
@@ -248,7 +254,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             "read a file by a `document-extractor` first",
         ),
         "misshapen-reference": ("`{{#…#}}` contains other text than id, dot and variable", "`{{#1.text#}}`"),
-        "code": ("the Python code is invalid, or has no `main`", "`def main(text): return {'words': 1}`"),
+        "code": ("the code is invalid, or has no `main`", "`def main(text): return {'words': 1}`"),
         "import": ("the code imports a module that the sandbox lacks", "use the modules in the message"),
         "template": ("the Jinja template is invalid, or includes another template", "`{{ name }}`, in one template"),
         "not-selected": (

@@ -75,12 +75,14 @@ def _declared_set_fields(operation: Mapping[str, Any], graph: NodeGraph, node_ty
     if len(steps) == 1:
         return {"value": params_of(node_type, {name: value}, graph.by_id).get(name, value)}
     spec = graph.by_id.get(str(operation.get("node")))
-    if spec is None or is_selector(value) or not any(isinstance(step, str) for step in steps[1:]):
-        return {"value": as_declared(value)} if isinstance(value, str) and _takes_variable(spec, path) else {}
+    in_place = {"value": as_declared(value)} if _takes_variable(spec, path) else {}
+    is_drafted = isinstance(value, Mapping) or any(isinstance(step, str) for step in steps[1:])
+    if spec is None or is_selector(value) or not is_drafted:
+        return in_place
     try:
         whole = with_value(drafted(node_type, fields_of(spec.params)), steps, value)
     except (PathError, TypeError):
-        return {}
+        return in_place
     return {"path": name, "value": params_of(node_type, {name: whole[name]}, graph.by_id)[name]}
 
 

@@ -40,19 +40,15 @@ def fingerprint(value: object) -> JsonValue:
     if isinstance(value, PurePath):
         return str(value)
     if (fields := _fields_of(value)) is not None:
-        return {"type": name_of(cast("type", anything.__class__))} | {
-            key: fingerprint(item) for key, item in fields.items()
-        }
-    if isinstance(value, Mapping):
-        mapping = cast("Mapping[object, object]", value)
-        if all(isinstance(key, str) for key in mapping):
-            return {str(key): fingerprint(item) for key, item in mapping.items()}
-    elif isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return {"type": name_of(cast("type", anything.__class__)), "fields": fingerprint(fields)}
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in cast("Mapping[object, object]", value)):
+        return {key: fingerprint(item) for key, item in cast("Mapping[str, object]", value).items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         return [fingerprint(item) for item in cast("Sequence[object]", value)]
-    elif isinstance(value, partial):
+    if isinstance(value, partial):
         bound = cast("partial[Any]", value)
         return [fingerprint(bound.func), fingerprint(bound.args), fingerprint(bound.keywords)]
-    elif callable(anything):
+    if callable(anything):
         return name_of(anything if hasattr(anything, "__qualname__") else type(anything))
     raise InputError(
         f"{type(anything).__name__} has no JSON form and no fingerprint(), so its values cannot be distinguished from "

@@ -29,7 +29,7 @@ from jinja2 import ChainableUndefined, Environment
 
 PICK = {"number": 0}
 RUN = {"turns": (), "roles": False, "failed": {}}
-"""State of the current run: the conversation before it, whether models repeat roles, and failures by prompt."""
+"""State of the current run: the conversation before it, whether answers name roles, and failures by prompt."""
 
 VALUES = {
     "string": lambda name: f"<{name}>",

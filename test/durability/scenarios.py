@@ -155,10 +155,8 @@ def file_deleted(trial: Trial) -> None:
     for path in path_of(trial.url).parent.glob(path_of(trial.url).name + "*"):
         path.unlink()
     report = driving.ended()
-    remedies = (
-        "see that the database is there",
-        "restore it from a copy",
-    )  # the second: SQLite had created an empty file
+    # the second one if SQLite had created an empty file
+    remedies = ("check that the database exists", "restore it from a copy")
     if not any(each in report.get("error", "") for each in remedies) and "result" not in report:
         trial.fail(f"without the file it reported {report} {driving.errors()[-2000:]}")
 

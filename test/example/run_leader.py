@@ -83,7 +83,7 @@ def team(reasoner, **options):
 
 
 class Count:
-    """Return the number of executed sub-jobs, and their tokens."""
+    """Counts the executed sub-jobs and the tokens."""
 
     def __init__(self):
         self.sub_jobs = self.tokens = 0

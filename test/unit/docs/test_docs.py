@@ -39,6 +39,7 @@ NEEDS = {
     "docs/from_awel.md": "dbgpt",
     "docs/from_chat2graph.md": "xllamacpp",
     "docs/from_dify.md": "xllamacpp",
+    "docs/from_openai_agents.md": "dbos",
     "docs/get_started.md": "xllamacpp",
     "docs/interrupts.md": "fastapi",
     "docs/models.md": "xllamacpp",

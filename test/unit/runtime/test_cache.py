@@ -36,6 +36,7 @@ from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.tools.toolkit import Toolkit
 from operad.runtime.values.errors import InputError, InvalidError
 from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.fingerprint import fingerprint
 from operad.runtime.values.message import SubJob, Usage, WorkflowStatus
 
 FULL = Message(
@@ -628,3 +629,17 @@ def test_items_that_are_models_or_dataclasses_hit_the_cache(kind):
     flow = Workflow(Map("each", reads, over=lambda job: (kind(text=text) for text in "ab"), concurrency=1))
     assert flow.run("x").output == flow.run("x").output == ["a", "b"]
     assert asked == ["a", "b"]
+
+
+@dataclass
+class Reminder:
+    type: str
+
+
+@dataclass
+class Invoice:
+    type: str
+
+
+def test_values_of_different_classes_with_a_field_called_type_have_different_fingerprints():
+    assert fingerprint(Reminder("urgent")) != fingerprint(Invoice("urgent"))

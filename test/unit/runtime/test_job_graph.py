@@ -43,7 +43,7 @@ def test_the_parts_of_a_part_have_its_id_in_front():
     assert (first.id, second.id, second.dependencies, second.parent_id) == ("b.1", "b.2", ("b.1",), "J")
 
 
-def test_tails_are_the_operators_without_successors_in_order():
+def test_tails_are_the_sub_jobs_that_no_other_depends_on_in_order():
     assert graph(part("d", "b", "c"), part("a"), part("b", "a"), part("c", "a"), part("e", "a")).tails == ("d", "e")
     assert graph(part("a")).tails == ("a",)
 
