@@ -17,10 +17,10 @@ from typing_extensions import TypeVar, Unpack
 from operad.operators.answers import PORT, message_with_port, message_without_port, routing_schema
 from operad.operators.config import OperatorConfig
 from operad.operators.operator_arguments import ConfigOptions, TextOptions, check_knowledge_base, config_of
-from operad.runtime.events import InsightsRecalled, KnowledgeRetrieved, current_scope, emit
+from operad.runtime.events import KnowledgeRetrieved, current_scope, emit
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import Answer, BaseOperator, refusing_jobs
-from operad.runtime.knowledge.insights import about, relevant
+from operad.runtime.knowledge.insights import relevant
 from operad.runtime.knowledge.knowledge import NO_KNOWLEDGE, Insight, Knowledge, KnowledgeBase, interleaved
 from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.models.model import Model
@@ -402,16 +402,7 @@ class Operator(BaseOperator[T]):
             return self._relevant_insights(job)
         shown = await asyncio.to_thread(self._relevant_insights, job)
         if self._insights_key is not None:
-            learned = [insight for insight in shown if insight.key]
-            emit(
-                InsightsRecalled(
-                    operator=self._insights_key,
-                    about=about(job),
-                    insights=tuple(insight.key for insight in learned),
-                    texts=tuple(insight.text for insight in learned),
-                    store=insights.store.id,
-                )
-            )
+            insights.report_recalled(self._insights_key, job, shown)
         return shown
 
     @cached_property

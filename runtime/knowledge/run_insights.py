@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import Iterable
 
 from operad.runtime.events import (
     Event,
@@ -13,17 +14,19 @@ from operad.runtime.events import (
     RunFinished,
     RunStarted,
     WorkflowEntered,
+    emit,
 )
 from operad.runtime.knowledge.insights import (
     LONGEST_LESSON,
     Experience,
     Insights,
     Recalled,
+    about,
     storable_line,
 )
 from operad.runtime.knowledge.knowledge import Insight
 from operad.runtime.values.map_item import without_index
-from operad.runtime.values.message import WorkflowStatus
+from operad.runtime.values.message import Job, WorkflowStatus
 
 _logger = logging.getLogger(__name__)
 
@@ -57,6 +60,19 @@ class RunInsights:
         except Exception as error:  # noqa: BLE001 - the run continues without insights
             self._report_failure(error)
             return []
+
+    def report_recalled(self, operator: str, job: Job, insights: Iterable[Insight]) -> None:
+        """Emit the event that the current operator, whose insights have the key `operator`, receives insights for a job."""
+        learned = [insight for insight in insights if insight.key]
+        emit(
+            InsightsRecalled(
+                operator=operator,
+                about=about(job),
+                insights=tuple(insight.key for insight in learned),
+                texts=tuple(insight.text for insight in learned),
+                store=self.store.id,
+            )
+        )
 
     def __call__(self, event: Event) -> None:
         """Process an event of the run; at the end of the run, store the results."""

@@ -70,7 +70,7 @@ class Form:
     def read(self, text: str, *, repair: bool = True) -> str:
         """Return an answer as normalised JSON, without the enclosing object.
 
-        An answer that fits the check alone is returned as it is: the check may accept more than the model is asked for.
+        A check that parses the answer may accept more than the model is asked for: what it returns is the answer then.
 
         Raises:
             SchemaMismatch: The answer does not fit the schema.
@@ -79,9 +79,10 @@ class Form:
         try:
             answer = json.dumps(self._value(text, repair=repair), ensure_ascii=False)
         except SchemaMismatch:
-            if not repair or self.check is None or not _accepts(self.check, text):
+            parsed = _parsed(self.check, text) if repair and self.check else None
+            if parsed is None:
                 raise
-            return text
+            return parsed
         if self.check:
             self.check(answer)
         return answer
@@ -285,12 +286,13 @@ class Conversation:
         return as_text(await self._tools[name].call(arguments))
 
 
-def _accepts(check: Callable[[str], object], text: str) -> bool:
+def _parsed(check: Callable[[str], object], text: str) -> str | None:
+    """Return the JSON object or list as which a check parses an answer, as text; None if it does not parse it so."""
     try:
-        check(text)
-    except (ValueError, SchemaMismatch):
-        return False
-    return True
+        value = check(text)
+        return json.dumps(value, ensure_ascii=False, allow_nan=False) if isinstance(value, dict | list) else None
+    except Exception:  # noqa: BLE001 - a user's check expects an answer that fits the schema, and may raise anything
+        return None
 
 
 def _was_cut(turn: Completion) -> bool:

@@ -202,9 +202,9 @@ class MonoModelReasoner:
             InvalidError: The `output_schema` is invalid.
         """
         form = _form(task)
-        begins_with_tools = bool(task.tools) and self.model.tools == "native"
+        chooses_tools = bool(task.tools) and (self.model.tools == "native" or not self.model.structured)
         # Without tools, the conversation gives the model a JSON Schema, or its endpoint enforces it.
-        show_schema = begins_with_tools or not is_json_schema(task.output_schema)
+        show_schema = chooses_tools or not is_json_schema(task.output_schema)
         opening = await _opening_messages(task, self.model, show_schema=show_schema)
         conversation = Conversation(self.model, opening, task.tools)
         draft = await conversation.work(self._max_rounds)

@@ -52,7 +52,8 @@ class Task(Record):
         lesson: Lesson from the last attempt.
         files: Files of the job.
         check: Parser of the answer, which raises ValueError for an unusable one. A reasoner that calls it can ask the
-            model again in the same conversation, so that tools are not called again.
+            model again in the same conversation, so that tools are not called again. An object or a list that it
+            returns is the answer, even if it does not fit the `output_schema`.
     """
 
     job: Job

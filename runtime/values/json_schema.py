@@ -48,11 +48,17 @@ def schema_errors(schema: Mapping[str, Any], value: Any) -> list[ValidationError
 
 
 def of_meant_branch(error: ValidationError) -> Sequence[ValidationError]:
-    """Return the violations of the only branch of an ``anyOf`` whose constants a value has, or the error itself."""
+    """Return the violations of the only branch of an ``anyOf`` that a value is meant for, or the error itself."""
     by_branch = groupby(error.context or (), key=lambda inner: inner.schema_path[0])
     branches = [list(branch) for _, branch in by_branch]
-    meant = [branch for branch in branches if not any(inner.validator == "const" for inner in branch)]
+    meant = [branch for branch in branches if not any(map(_is_of_another_branch, branch))]
     return meant[0] if len(meant) == 1 and len(branches) > 1 else [error]
+
+
+def _is_of_another_branch(error: ValidationError) -> bool:
+    """Return True for a violation by a value of another type, or with another constant, alone or under a key."""
+    depth = len(error.relative_path)
+    return (depth == 0 and error.validator == "type") or (depth < 2 and error.validator == "const")
 
 
 @lru_cache(maxsize=1024)

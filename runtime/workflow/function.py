@@ -28,7 +28,6 @@ from operad.runtime.values.ids import as_name, checked_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import Output, field_names, is_class, message_of, name
 from operad.runtime.values.sync import in_function_thread
-from operad.runtime.workflow.answers import answers_by_id, item_in
 from operad.runtime.workflow.parameters import (
     Parameter,
     Special,
@@ -42,6 +41,7 @@ from operad.runtime.workflow.parameters import (
     values_of_others,
     without_partial,
 )
+from operad.runtime.workflow.predecessors import answers_by_id, item_in
 
 T = TypeVar("T", default=Any, covariant=True)
 P = ParamSpec("P", default=...)

@@ -27,11 +27,11 @@ from operad.runtime.values.errors import InputError, InvalidError, Issue, did_yo
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.model_text import as_text, plain
 from operad.runtime.values.output import plain_value
-from operad.runtime.workflow.answers import before_own, is_item
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.list_types import declared, fault_in_list
 from operad.runtime.workflow.map_items import Calls, ItemError, OnError, OwnResults, for_each
 from operad.runtime.workflow.nested import contains, items_in, plain_reader
+from operad.runtime.workflow.predecessors import before_own, is_item
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 T = TypeVar("T", default=Any)

@@ -29,9 +29,6 @@ from operad.runtime.workflow.workflow import Workflow
 
 OnError = Literal["fail", "skip", "keep"]
 
-_key_of = json.JSONEncoder(ensure_ascii=False, default=plain).encode
-"""Return the JSON text of an item."""
-
 
 class ItemError(Value):
     """Value in the place of the result of an item that failed.
@@ -217,7 +214,7 @@ class _Worst:
 
 
 class OwnResults:
-    """Earlier results of a blamed map, by item; equal items have their results in the order of the list.
+    """Earlier results of a blamed map, by item as JSON; equal items have their results in the order of the list.
 
     Args:
         own: The earlier messages of the map, each followed by the verdict on it.
@@ -237,6 +234,10 @@ class OwnResults:
         for results, verdict in self._rounds:
             if found := results.get(_key_of(item)):
                 yield from (found.popleft(), verdict)
+
+
+def _key_of(item: Any) -> str:
+    return json.dumps(plain(item))
 
 
 def _item_error(error: Exception, index: int) -> ItemError:

@@ -21,7 +21,7 @@ from operad.runtime.values.ids import as_name
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import Output, is_class, message_of
 from operad.runtime.values.output import name as name_of_type
-from operad.runtime.workflow.answers import answers_by_id, with_output
+from operad.runtime.workflow.predecessors import answers_by_id, with_output
 
 Special = Literal["job", "reasoner", "context"]
 

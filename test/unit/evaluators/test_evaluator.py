@@ -154,6 +154,13 @@ async def test_an_answer_outside_the_schema_is_asked_for_again_with_what_was_wro
     assert second == first.model_copy(update={"lesson": second.lesson})
 
 
+async def test_a_verdict_with_evaluation_and_status_alone_takes_one_call():
+    with ScriptedModel([Say('Verdict: {"evaluation": "fine", "status": "SUCCESS", "why": "It is so."}')]) as endpoint:
+        model = endpoint.model.model_copy(update={"structured": False})
+        message = await evaluator().execute(MonoModelReasoner(model), JOB, workflow_messages=JUDGED)
+    assert (message.status, message.evaluation, message.lesson) == (WorkflowStatus.SUCCESS, "fine", "")
+
+
 async def test_what_was_wrong_is_added_to_the_lesson_and_no_lesson_is_lost():
     _, [first, second, third] = await judge("nonsense", verdict(blame=["c"]), verdict(), lesson="Be strict.")
     assert first.lesson == "Be strict."

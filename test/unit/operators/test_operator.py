@@ -1,9 +1,11 @@
 """An operator: the task that it builds, and the message that it makes of the answer."""
 
 import asyncio
+import json
 import threading
 
 import pytest
+from pydantic import BaseModel
 
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import (
@@ -260,6 +262,31 @@ async def test_the_model_sees_passages_under_their_sources(tmp_path):
         await operator.execute(MonoModelReasoner(endpoint.model), Job(goal="When are figs ripe?"))
         said = endpoint.requests[0]["messages"][-1]["content"]
     assert "## Knowledge\n```\n[guide.md:5 Trees > Figs]\nRipe in autumn.\n```" in said
+
+
+class Review(BaseModel):
+    score: float
+    remarks: list[str] = []
+
+
+@pytest.mark.parametrize(
+    ("output", "wrong", "right"),
+    [
+        ("{claims: [string]}", "I cannot list any.", '{"claims": ["a"]}'),
+        ("{claims: [string]}", '{"claims": "a"}', '{"claims": ["a"]}'),
+        ({"type": "array", "items": {"type": "integer"}}, '["a"]', '{"answer": [1]}'),
+        (Review, '{"score": 3, "remark": ["late"]}', '{"score": 3, "remarks": ["late"]}'),
+        (Review, '{"score": NaN}', '{"score": 3}'),
+        (bool, "yes", '{"answer": true}'),
+    ],
+)
+async def test_an_answer_that_does_not_fit_the_schema_of_its_operator_is_asked_for_again(output, wrong, right):
+    with ScriptedModel([Say(wrong), Say(right)]) as endpoint:
+        model = endpoint.model.model_copy(update={"structured": False})
+        message = await Operator("Review.", output=output).execute(MonoModelReasoner(model), JOB)
+        assert len(endpoint.requests) == 2
+    fields = json.loads(right)
+    assert message.outputs == ({"output": fields["answer"]} if "answer" in fields else fields)
 
 
 async def test_others_go_on_while_knowledge_is_looked_up():

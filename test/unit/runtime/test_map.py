@@ -675,6 +675,17 @@ async def test_equal_items_of_a_blamed_map_get_their_own_results(chain: New) -> 
     assert [heard[-2].scratchpad for heard in body.heard[5:]] == ["r0", "r1", "r2", "r3", "r4"]
 
 
+async def test_items_of_a_blamed_map_whose_keys_are_not_texts_get_their_own_results(chain: New) -> None:
+    def days(job: Job) -> Iterator[dict[Any, int]]:
+        yield {date(2026, 11, 26): 1}
+        yield {None: 2}
+
+    body, judge = up(), Judge(fault("better", "each"), PRAISE)
+    await run(chain(Map("each", body, over=days, concurrency=1), judge=judge, max_rounds=2))
+
+    assert [heard[-2].scratchpad for heard in body.heard[2:]] == ['{"2026-11-26": 1}', '{"NULL": 2}']
+
+
 async def test_items_after_a_skipped_one_get_their_own_results(chain: New) -> None:
     body, judge = raising("a", ValueError()), Judge(fault("better", "each"), PRAISE)
     each = Map("each", body, over="items", on_error="skip", concurrency=1)

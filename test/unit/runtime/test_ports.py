@@ -660,7 +660,7 @@ async def test_an_operator_with_ports_takes_the_one_that_the_reasoner_chooses(
         ('{"port": "perhaps"}', {}),
         ("{}", {}),
         ('{"port": ["yes", "no"]}', {}),
-        ('{"why": 1, "port": "no"}', {"output_schema": "{why: string}"}),
+        ('{"why": true, "port": "no"}', {"output_schema": "{why: string}"}),
         ('{"port": "no"}', {"output_schema": "{why: string}"}),
         ("no", {"output_schema": "{why: string}"}),
         ('{"port": "no"}', {"output_schema": "[string]"}),

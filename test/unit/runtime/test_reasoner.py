@@ -318,6 +318,22 @@ async def test_an_answer_that_its_parser_accepts_costs_no_further_request():
     assert "Form of the answer" not in scripted.requests[0]["messages"][-1]["content"]
 
 
+@pytest.mark.parametrize("how", [{"tools": "native"}, {"tools": "constrained", "structured": False}])
+async def test_the_form_of_the_answer_is_shown_before_tools_are_chosen(how):
+    schema = '{"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}'
+    script = [Say('{"tool": "answer"}'), Say('{"sum": 4}')] if "structured" in how else [Say('{"sum": 4}')]
+    async with ScriptedModel(script) as scripted:
+        model = scripted.model.model_copy(update=how)
+        assert await MonoModelReasoner(model).infer(task(output_schema=schema, tools=(ADD,))) == '{"sum": 4}'
+    assert f"## Form of the answer\n{schema}" in scripted.requests[0]["messages"][-1]["content"]
+
+
+async def test_an_answer_for_which_its_parser_fails_is_asked_for_again():
+    async with ScriptedModel([Say('{"claim": ["a"]}'), Say('{"claims": ["a"]}')]) as scripted:
+        asked = task(output_schema=CLAIMS, check=lambda text: json.loads(text)["claims"])
+        assert await MonoModelReasoner(scripted.model).infer(asked) == '{"claims": ["a"]}'
+
+
 async def test_a_slip_in_an_answer_that_was_cut_off_is_not_read():
     async with ScriptedModel([Say('{"answer": 3}', finish_reason="length")]) as scripted:
         with pytest.raises(AnswerError, match="3 is not of type 'array'"):

@@ -398,6 +398,20 @@ def test_the_faults_are_those_of_the_largest_value_and_of_the_branch_that_is_mea
     assert "$[0]: 'id' is a required property" in str(raised.value).splitlines()
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"op": "rename"}, "{'op': 'rename'} is not valid under any of the given schemas"),
+        ({"op": "add", "at": {"unit": "cm"}}, "$.at.unit: 'mm' was expected"),
+        (3, "3 is not valid under any of the given schemas"),
+    ],
+)
+def test_faults_of_a_branch_are_named_only_for_a_value_that_is_meant_for_it(value, message):
+    at = {"type": "object", "properties": {"unit": {"const": "mm"}}}
+    add = {"type": "object", "properties": {"op": {"const": "add"}, "at": at}}
+    assert faults({"anyOf": [{"type": "null"}, add]}, value) == [message]
+
+
 def test_a_value_that_fits_is_preferred_to_one_with_slips():
     assert validate(slips_schema("score"), 'Not {"score": "3"} but {"score": 9}.') == {"score": 9}
 

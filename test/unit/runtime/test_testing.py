@@ -99,9 +99,11 @@ async def test_a_scripted_reasoner_raises_the_errors_of_its_script():
 
 async def test_a_scripted_reasoner_holds_answers_to_the_form_that_is_asked_for():
     asked = Task(job=Job(goal="g"), instruction="List.", output_schema="{claims: [string]}")
-    reasoner = ScriptedReasoner(['Here: {"claims": ["a",]}', lambda task: '{"claims": [1]}', "no claims"])
+    reasoner = ScriptedReasoner(['Here: {"claims": ["a",]}', lambda task: '{"claims": [1.5]}', "no claims"])
     assert await reasoner.infer(asked) == '{"claims": ["a"]}'
-    with pytest.raises(AnswerError, match=r"to 'List\.' does not fit its output_schema: .* 1 is not of type 'string'"):
+    with pytest.raises(
+        AnswerError, match=r"to 'List\.' does not fit its output_schema: .* 1\.5 is not of type 'string'"
+    ):
         await reasoner.infer(asked)
     with pytest.raises(
         AnswerError, match=r"'no claims' to 'List\.' does not fit its output_schema: the answer holds no"

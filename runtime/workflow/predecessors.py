@@ -1,4 +1,4 @@
-"""Answers in the messages that an operator gets: of its predecessors, of maps, and the item of a map around it."""
+"""Answers of an operator's predecessors, in the messages that it gets; for a map's body, the item."""
 
 from __future__ import annotations
 
