@@ -188,9 +188,8 @@ class Operator(BaseOperator[T]):
     def streams_answer(self, reasoner: Reasoner) -> bool:
         """Return True if streamed text is the answer, or comes before tool calls: one model writes text, without ports."""
         config, thinker = self.config, self.thinker(reasoner)
-        if type(self) is not Operator or config.output_schema or config.ports:
-            return False
-        if not isinstance(thinker, MonoModelReasoner):
+        writes_text = type(self) is Operator and not (config.output_schema or config.ports)
+        if not writes_text or not isinstance(thinker, MonoModelReasoner):
             return False
         return not (config.tools or config.actions) or thinker.model.tools == "native"
 

@@ -61,7 +61,7 @@ def test_run_takes_the_model_by_keyword_and_by_position_but_not_both():
         ),
         (
             lambda: unchecked(operator)(ids="x"),
-            "@operator(…) has no argument 'ids' (did you mean 'id'?); it has: id, ports, policy, inline",
+            "@operator(…) has no argument 'ids' (did you mean 'id'?); it has: id, ports, policy, retry, inline",
         ),
     ],
 )

@@ -1038,7 +1038,7 @@ def test_a_workflow_that_runs_inside_its_own_operator_has_that_ones_place(engine
         (Policy, {"retry": "3"}),
         (Policy, {"timeout": "3"}),
         (Policy, {"cache": True}),
-        (Policy, {"fallback": 5}),
+        (Policy, {"fallback": object()}),
         (Retry, {"on": ("ValueError",)}),
         (Retry, {"attempts": "3"}),
         (Timeout, {"run": "5"}),
