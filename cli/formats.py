@@ -125,7 +125,7 @@ def convert(
     wanted = target_format(output, to, found, known)
     missing = wanted.losses(graph)
     lines = found.lines(data)
-    remarks = () if wanted.name == found.name else placed_remarks(graph, lines)
+    remarks = placed_remarks(graph, lines) if wanted.runs and wanted.name != found.name else ()
     for line in _issue_lines([Report(file, found.name, list(in_file(missing, lines)), notes=remarks)]):
         print(line, file=sys.stderr)
     drops_settings = not set(missing).isdisjoint(foreign(graph, wanted.name))  # then the remarks are lost as well

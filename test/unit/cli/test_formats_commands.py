@@ -93,12 +93,6 @@ def test_losses_are_listed_and_nothing_is_written_without_leave(operad, tmp_path
     assert sorted(each.name for each in tmp_path.iterdir()) == ["flow.json", "out.worfbench.txt"]
 
 
-def test_a_drawing_has_no_losses(operad, tmp_path):
-    (tmp_path / "flow.json").write_bytes(FORMATS["chat2workflow"].dump(GRAPH))
-    assert operad("convert", "flow.json", "-o", "out.mmd") == (0, "", "")
-    assert (tmp_path / "out.mmd").read_text().startswith("flowchart TD")
-
-
 LOSSY = """\
 app: {mode: workflow, name: greet}
 kind: app
@@ -157,6 +151,13 @@ def test_a_loss_is_told_when_a_file_is_converted_and_stays_with_the_workflow(ope
     assert (status, out) == (2, "")
     assert err.startswith("operad: flow.operad.yaml: runs differently here than where it comes from: 'Greet' (2)")
     assert operad("convert", "flow.yml", "-o", "again.dify.yml") == (0, "", "")
+
+
+@pytest.mark.parametrize("flow", [FORMATS["chat2workflow"].dump(GRAPH), LOSSY.encode()])
+def test_a_drawing_has_no_losses_and_no_remarks_on_runs(operad, tmp_path, flow):
+    (tmp_path / "flow").write_bytes(flow)
+    assert operad("convert", "flow", "-o", "out.mmd") == (0, "", "")
+    assert (tmp_path / "out.mmd").read_text().startswith("flowchart TD")
 
 
 def test_what_changes_no_result_is_said_and_the_file_is_written(operad, tmp_path):
