@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import sys
 import sysconfig
@@ -112,11 +113,11 @@ A command is imported when it is run."""
 
 
 class _Command(TyperCommand):
-    """Command whose error suggests ``--job`` if a job is given without that option."""
+    """Command that accepts no NaN, and whose error suggests ``--job`` if a job is given without that option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
         except Exception as error:
             message: Any = getattr(error, "message", "")
             if message.startswith("Got unexpected extra argument") and any(
@@ -124,6 +125,11 @@ class _Command(TyperCommand):
             ):
                 cast("Any", error).message = f'{message}; write the job in quotes after --job: --job "…"'
             raise
+        for param in self.params:
+            value = ctx.params.get(param.name)
+            if isinstance(value, float) and math.isnan(value):  # it would pass as within every range
+                raise typer.BadParameter("'nan' is not a valid float.", ctx=ctx, param=cast("Any", param))
+        return rest
 
 
 class _Commands(TyperGroup):

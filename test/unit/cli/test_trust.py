@@ -361,7 +361,7 @@ def test_the_store_is_the_users_alone_and_lists_and_forgets(operad, folder):
     assert operad(*RUN)[0] == 2
 
 
-@pytest.mark.parametrize(("text", "mode", "said"), [("[]", 0o600, "is not a store of trust"), ("{", 0o600, "is not a store of trust"), ("{}", 0o666, "others may write it")])  # fmt: skip
+@pytest.mark.parametrize(("text", "mode", "said"), [("[]", 0o600, "is not a store of trust"), ("{", 0o600, "is not a store of trust"), ("{}", 0o666, "others can write to it")])  # fmt: skip
 def test_a_store_that_cannot_be_relied_on_is_refused(operad, folder, text, mode, said):
     file = TrustStore.of_user(os.environ).path
     file.parent.mkdir(parents=True)
