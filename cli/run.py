@@ -210,7 +210,7 @@ def _no_job(file: str, runnable: Runnable) -> InputError:
     profile = runnable.agent.profile
     about = f". {profile.name}: {profile.description}" if profile.description else ""
     return InputError(
-        f'{file}: no --job is given; give the task, operad run {shlex.quote(file)} --job "…", or --file or --input{about}'
+        f'{file}: the task is missing: operad run {shlex.quote(file)} --job "…"; or give --file or --input{about}'
     )
 
 

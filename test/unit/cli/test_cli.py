@@ -253,8 +253,8 @@ def test_a_run_that_says_nothing_of_its_job_shows_what_the_expert_does_and_runs_
     status, out, err = operad("run", "expert.yaml", *job, "--base-url", "http://127.0.0.1:9/v1")
     assert (status, out) == (2, "")
     assert err == (
-        'operad: expert.yaml: no --job is given; give the task, operad run expert.yaml --job "…", '
-        "or --file or --input. Greeter: Greets whoever comes.\n"
+        'operad: expert.yaml: the task is missing: operad run expert.yaml --job "…"; or give --file or --input. '
+        "Greeter: Greets whoever comes.\n"
     )
 
 

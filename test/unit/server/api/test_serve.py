@@ -965,8 +965,7 @@ def test_an_expert_whose_functions_take_deps_is_not_served(tmp_path, monkeypatch
     )
     file = tmp_path / "look.yaml"
     file.write_text(
-        "operators:\n  - &a {function: looking.look}\n"
-        "experts:\n  - {profile: {name: Look}, workflow: [[*a]]}\n"
+        "operators:\n  - &a {function: looking.look}\nexperts:\n  - {profile: {name: Look}, workflow: [[*a]]}\n"
     )
     with pytest.raises(
         InputError, match=r"look.yaml: 'Look' cannot be served: operator 'a' takes deps \(list\[str\]\)"
