@@ -81,7 +81,7 @@ def _written(mended: Repaired, found: Format, target: str, data: bytes) -> bytes
     """Return the workflow in the target's format; unrepaired content in the same format stays unchanged."""
     if mended.graph is None:
         return b""
-    wanted = found if target == STDOUT else target_format(target, None, found, FORMATS)
+    wanted = found if target == STDOUT else target_format(target, None, found, FORMATS, option=False)
     if wanted is not found:
         return wanted.dump(mended.graph)
     if not mended.repairs:

@@ -918,6 +918,19 @@ def test_events_replace_nothing_but_earlier_events(operad, expert, tmp_path, tar
     assert (tmp_path / target).read_bytes() == before
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_events_that_cannot_be_written_are_told_once_beside_the_result(operad, expert):
+    with ScriptedModel([Say("Hello!")]) as endpoint:
+        arguments = ["--job", "Go.", "--base-url", endpoint.base_url, "--events", "/dev/full"]
+        status, out, err = operad("run", expert, *arguments)
+    assert (status, out) == (2, "Hello!\n")
+    assert (
+        err.count("--events /dev/full: cannot be written: No space left on device; further events are left out\n") == 1
+    )
+    assert "failed on" not in err
+    assert "internal error" not in err
+
+
 def test_events_replace_an_empty_file_and_earlier_events(operad, expert):
     Path("run.jsonl").touch()
     with ScriptedModel([Say("Hello!"), Say("Hello!")]) as endpoint:

@@ -379,9 +379,10 @@ def test_check_and_run_and_serve_print_the_same_issues_and_exit_2(file, operad, 
     [
         ("operators: ü".encode("latin-1"), "e.yaml:1: is not UTF-8 text (byte 0xfc at offset 11); convert it, for example with: iconv -f LATIN1 -t UTF-8 [input]"),
         ("operators: x".encode("utf-16"), "e.yaml: byte 0: is not UTF-8: invalid start byte; convert it, for example with: iconv -f UTF-16 -t UTF-8 [format]"),
+        (b"\xff\0\1", "e.yaml: byte 0: is not UTF-8: invalid start byte; it is binary, and a text file is needed [format]"),
         (b"a" * (2**24 + 1), "e.yaml: larger than the maximum of 16,777,216 bytes [unreadable]"),
     ],
-    ids=["Latin-1", "UTF-16", "large"],
+    ids=["Latin-1", "UTF-16", "binary", "large"],
 )  # fmt: skip
 def test_a_file_that_cannot_be_read_is_named_once(tmp_path, monkeypatch, data, said):
     monkeypatch.chdir(tmp_path)
