@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import sys
 import sysconfig
@@ -113,11 +112,11 @@ A command is imported when it is run."""
 
 
 class _Command(TyperCommand):
-    """Command that accepts no NaN, and whose error suggests ``--job`` if a job is given without that option."""
+    """Command whose error suggests ``--job`` if a job is given without that option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
-            rest = super().parse_args(ctx, args)
+            return super().parse_args(ctx, args)
         except Exception as error:
             message: Any = getattr(error, "message", "")
             if message.startswith("Got unexpected extra argument") and any(
@@ -125,11 +124,6 @@ class _Command(TyperCommand):
             ):
                 cast("Any", error).message = f'{message}; write the job in quotes after --job: --job "…"'
             raise
-        for param in self.params:
-            value = ctx.params.get(param.name)
-            if isinstance(value, float) and math.isnan(value):  # it would pass as within every range
-                raise typer.BadParameter("'nan' is not a valid float.", ctx=ctx, param=cast("Any", param))
-        return rest
 
 
 class _Commands(TyperGroup):
@@ -239,12 +233,24 @@ def _run_command() -> None:
     except (StdoutError, BrokenPipeError):
         raise
     except OSError as error:
+        if not _has_folder():
+            print("operad: the current folder does not exist any more; change to another one", file=sys.stderr)
+            sys.exit(EXIT_BAD_INPUT)
         if error.errno != errno.ENAMETOOLONG:
             _exit_with_internal_error(error)
         print(f"operad: {printable(str(error.filename)[:80])}…: the name of the file is too long", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
     except Exception as error:  # noqa: BLE001 - a fault of this program, printed in one line like other errors
         _exit_with_internal_error(error)
+
+
+def _has_folder() -> bool:
+    """Return True if the current folder exists."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _exit_with_internal_error(error: Exception) -> NoReturn:

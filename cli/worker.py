@@ -73,7 +73,7 @@ def worker(
     queues = [runnable.queue for runnable in served]
     if len(set(queues)) < len(queues):
         raise InputError("two of these files define the same agents; name each file once")
-    ledger = open_ledger(db, sources[0])
+    ledger = open_ledger(db, sources[0], files=files)
     _ = ledger.store  # reports problems of the database before the worker starts
     ledger.close()
     url = ledger.url

@@ -178,8 +178,10 @@ def by_name(offers: Sequence[Offer]) -> dict[str, Offer]:
     """
     for name, count in Counter(offer.name for offer in offers).items():
         if count > 1:
-            files = ", ".join(Path(offer.source.file).name for offer in offers if offer.name == name)
-            raise InputError(f"{count} experts are called {name!r}, in {files}; give each its own name")
+            sources = [offer.source.file for offer in offers if offer.name == name]
+            advice = "give each its own name" if len(set(sources)) == count else "name each file once"
+            files = ", ".join(Path(source).name for source in sources)
+            raise InputError(f"{count} experts are called {name!r}, in {files}; {advice}")
     return {offer.name: offer for offer in offers}
 
 
