@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from operad.cli.columns import local_time, print_table
+from operad.configs.written import unwritable
 from operad.runtime.durable.database_names import state_folder
 from operad.runtime.values.errors import InputError
 from operad.runtime.workflow.chat_store import ChatStore
@@ -67,11 +68,16 @@ def open_store(db: Path | None, *, new: bool) -> ChatStore:
         new: True if the file may be created.
 
     Raises:
-        InputError: The file or its folder does not exist.
+        InputError: The file or its folder does not exist, the file is a folder, or the default folder cannot be created.
     """
     path = own_store() if db is None else db.expanduser()
     if db is None and new:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritable(str(path.parent), error) from error
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; name a file in it")
     if not new and not path.is_file():
         raise InputError(
             f"{path}: there is no such file, so there are no conversations; operad chat FILE --chat ID starts one"

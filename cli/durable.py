@@ -68,6 +68,8 @@ def open_ledger(
         InputError: The name is not valid, or the folder or file is missing.
         MissingExtraError: The extra ``durable`` is not installed.
     """
+    if files is not None and "://" not in files and Path(files).expanduser().is_file():
+        raise InputError(f"--files {files}: is a file; name a folder")
     location = db if db is not None else os.environ.get("OPERAD_DB") or None
     source_data: Any = source.model_dump(exclude_defaults=True) if source else None
     from operad.runtime.durable.ledger import Ledger  # not at import: other runs need no database

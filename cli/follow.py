@@ -105,7 +105,7 @@ async def follow(
         say(console, kept.greeting(job))
         kept.keep(agent.workflow)
     if written:
-        agent.workflow.add_listener(partial(_write_event, written))
+        agent.workflow.add_listener(partial(_write_event, written, console))
     finished: events.RunFinished | None = None
     remarks, repetition, asking = Remarks(), Repetition(), Asking()
     try:
@@ -133,8 +133,16 @@ async def follow(
     return finished.message
 
 
-def _write_event(file: TextIO, event: events.Event) -> None:
-    file.write(line_of(event))
+def _write_event(file: TextIO, console: Console, event: events.Event) -> None:
+    """Write an event to a file; after the first error, which is printed, the file is closed."""
+    if file.closed:
+        return
+    try:
+        file.write(line_of(event))
+    except OSError as error:
+        with suppress(OSError):
+            file.close()
+        say(console, f"--events {file.name}: cannot be written: {error.strerror or error}; further events are left out")
 
 
 def _print_summary(

@@ -125,7 +125,7 @@ def convert(
     wanted = target_format(output, to, found, known)
     missing = wanted.losses(graph)
     lines = found.lines(data)
-    remarks = () if wanted.name == found.name else placed_remarks(graph, lines)
+    remarks = placed_remarks(graph, lines) if wanted.runs and wanted.name != found.name else ()
     for line in _issue_lines([Report(file, found.name, list(in_file(missing, lines)), notes=remarks)]):
         print(line, file=sys.stderr)
     drops_settings = not set(missing).isdisjoint(foreign(graph, wanted.name))  # then the remarks are lost as well
@@ -320,7 +320,9 @@ def definitions_of(source: str | None) -> Definitions:
 # Converting
 
 
-def target_format(path: str, to: str | None, source: Format, known: Mapping[str, Format]) -> Format:
+def target_format(
+    path: str, to: str | None, source: Format, known: Mapping[str, Format], *, option: bool = True
+) -> Format:
     """Return the format to write: `to`, or that of the path's suffix; if several have it, preferably the source's.
 
     Args:
@@ -328,6 +330,7 @@ def target_format(path: str, to: str | None, source: Format, known: Mapping[str,
         to: Name of the requested format; None to go by the suffix.
         source: Format of the input.
         known: The formats by name.
+        option: True if the command has the option ``--to``.
 
     Raises:
         InputError: The format is unknown, or the suffix does not determine it.
@@ -346,11 +349,14 @@ def target_format(path: str, to: str | None, source: Format, known: Mapping[str,
     last_suffix = Path(name).suffix
     fitting = [key for key, suffix in suffixes.items() if last_suffix and suffix.endswith(last_suffix)]
     if path == STDOUT or not fitting:
+        if not option:
+            endings = ", ".join(format_.suffix for format_ in known.values())
+            raise InputError(f"{path}: no format has this ending; the endings are: {endings}")
         raise InputError(f"{path}: give the format with --to; there are: {', '.join(known)}")
     if len(fitting) > 1 and source.name not in fitting:
         suffixes_text = ", ".join(f"{known[key].suffix} ({key})" for key in fitting)
         raise InputError(
-            f"{path}: several formats have this ending: {suffixes_text}; use one of these endings, or --to"
+            f"{path}: several formats have this ending: {suffixes_text}; use one of these endings{', or --to' * option}"
         )
     return known[source.name if source.name in fitting else fitting[0]]
 

@@ -263,7 +263,7 @@ def _converse(
             output_file.write(design)
             say(console, f"written: {output_file.path}" if output_file.path else "kept; it is written at the end")
         else:
-            say(console, "nothing was made of it" if not current.nodes else "nothing was changed")
+            say(console, "nothing was made" if not current.nodes else "nothing was changed")
     if not designs:
         raise InputError("no instruction was given, so nothing was made" if not base.nodes else "nothing was changed")
     return Design(designs[-1].graph, base, designs[-1].message)
@@ -279,7 +279,7 @@ def _undo(designs: list[Design], output_file: _OutputFile, console: Console) -> 
     else:
         output_file.restore()
     remaining = "1 step is" if len(designs) == 1 else f"{len(designs) or 'no'} steps are"
-    say(console, f"taken back; {remaining} left")
+    say(console, f"undone; {remaining} left")
 
 
 def _print_design(design: Design, listener: DesignListener, console: Console) -> None:

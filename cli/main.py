@@ -233,12 +233,24 @@ def _run_command() -> None:
     except (StdoutError, BrokenPipeError):
         raise
     except OSError as error:
+        if not _has_folder():
+            print("operad: the current folder does not exist any more; change to another one", file=sys.stderr)
+            sys.exit(EXIT_BAD_INPUT)
         if error.errno != errno.ENAMETOOLONG:
             _exit_with_internal_error(error)
         print(f"operad: {printable(str(error.filename)[:80])}…: the name of the file is too long", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
     except Exception as error:  # noqa: BLE001 - a fault of this program, printed in one line like other errors
         _exit_with_internal_error(error)
+
+
+def _has_folder() -> bool:
+    """Return True if the current folder exists."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _exit_with_internal_error(error: Exception) -> NoReturn:

@@ -46,7 +46,7 @@ def remark_lines(graph: NodeGraph | None, file: str) -> Iterator[str]:
             issue = remark.issue
             yield issue_line(Placed(issue.code, issue.message, issue.where), file)
     if notes := [remark for remark in remarks if not remark.lossy]:
-        yield printable(f"{file}: done otherwise here, without effect on what a node is asked: {summary(notes)} [note]")
+        yield printable(f"{file}: handled differently here, without effect on results: {summary(notes)} [note]")
 
 
 def plain_remarks(graph: NodeGraph | None) -> Sequence[Mapping[str, object]]:

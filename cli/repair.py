@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from operad.cli.formats import EXIT_FAULTS, EXIT_LEFT, STDOUT, target_format, write_file
-from operad.configs.flow import called, read_file
+from operad.configs.flow import called, is_configuration, read_file
 from operad.configs.printable import printable
 from operad.flows.formats.chat2workflow import CHAT2WORKFLOW
 from operad.flows.formats.format import Format
@@ -61,8 +61,10 @@ def _mended(data: bytes, source: str, instructions: Sequence[str]) -> tuple[Form
     """Return the format and the repaired workflow of a file; content without a format counts as a model's response.
 
     Raises:
-        InputError: The nodes of the format are not typed.
+        InputError: The nodes of the format are not typed, or the file configures experts.
     """
+    if is_configuration(data):
+        raise InputError(f"{source}: configures experts; operad check lists its issues")
     found = find_format(data)
     if found is None or found is CHAT2WORKFLOW:
         return CHAT2WORKFLOW, repair(data, instructions)
@@ -81,7 +83,7 @@ def _written(mended: Repaired, found: Format, target: str, data: bytes) -> bytes
     """Return the workflow in the target's format; unrepaired content in the same format stays unchanged."""
     if mended.graph is None:
         return b""
-    wanted = found if target == STDOUT else target_format(target, None, found, FORMATS)
+    wanted = found if target == STDOUT else target_format(target, None, found, FORMATS, option=False)
     if wanted is not found:
         return wanted.dump(mended.graph)
     if not mended.repairs:

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from operad.runtime.durable.ledger import Ledger
 
 EXIT_NOT_SUCCESS = 1
+EXIT_INCOMPLETE = 2
+"""Exit status if the result was printed, but not all events could be written."""
 
 RestartFrom = Annotated[
     str | None,
@@ -210,7 +212,7 @@ def _no_job(file: str, runnable: Runnable) -> InputError:
     profile = runnable.agent.profile
     about = f". {profile.name}: {profile.description}" if profile.description else ""
     return InputError(
-        f'{file}: no --job is given; give the task, operad run {shlex.quote(file)} --job "…", or --file or --input{about}'
+        f'{file}: the task is missing: operad run {shlex.quote(file)} --job "…"; or give --file or --input{about}'
     )
 
 
@@ -302,7 +304,12 @@ def carry_out(
         finally:
             if services.made and not services.folder:
                 say(Console(stderr=True), f"files: {services.made}")
-        deliver(message, typed=runnable.graph is not None, as_json=as_json, remarks=plain_remarks(runnable.graph))
+        try:
+            deliver(message, typed=runnable.graph is not None, as_json=as_json, remarks=plain_remarks(runnable.graph))
+        except typer.Exit:
+            if written is None or not written.closed:
+                raise
+            raise typer.Exit(EXIT_INCOMPLETE) from None  # events could not be written
 
 
 def deliver(

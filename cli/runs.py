@@ -60,6 +60,9 @@ from operad.runtime.values.errors import InputError, OperadError, shorten
 _AGE_PATTERN = re.compile(r"(\d{1,6})([smhdw])")
 _STYLES = {RUNNING: "bold cyan", INTERRUPTED: "yellow", ASKS: "bold magenta", FAILED: "bold red", CANCELLED: "dim"}
 
+_MOST = 1_000_000_000
+"""Maximum of a number of runs, which databases store in four bytes."""
+
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print it in full, as JSON.")]
 
@@ -70,7 +73,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_runs(
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=_MOST, help="Maximum number of runs.")] = 50,
     after: Annotated[
         str | None, typer.Option(metavar="ID", help="List the runs after this one: the next page of a list.")
     ] = None,
@@ -202,7 +205,9 @@ def delete_runs(
     ] = None,
     keep: Annotated[
         int | None,
-        typer.Option(min=0, metavar="COUNT", help="Instead of ids: all runs except for this number of the newest."),
+        typer.Option(
+            min=0, max=_MOST, metavar="COUNT", help="Instead of ids: all runs except for this number of the newest."
+        ),
     ] = None,
     state: Annotated[
         Literal["finished", "failed", "cancelled", "interrupted", "asks"],

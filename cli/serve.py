@@ -296,8 +296,10 @@ def _read_all_keys(key_file: Path | None) -> tuple[str, ...]:
     try:
         with key_file.open("rb") as file:
             text = file.read(_MAX_KEY_FILE).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--key-file {key_file}: cannot be read: {getattr(error, 'strerror', error)}") from error
+    except OSError as error:
+        raise InputError(f"--key-file {key_file}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"--key-file {key_file}: is not UTF-8 text") from error
     read = read_keys(text.splitlines(), f"--key-file {key_file}")
     if not read:
         raise InputError(f"--key-file {key_file}: holds no key; write one a line")

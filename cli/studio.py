@@ -49,6 +49,8 @@ def studio(
     path = place.expanduser()
     if not path.exists():
         raise InputError(f"{path}: no such file or folder; operad studio FOLDER makes new files in a folder")
+    if not (path.is_dir() or path.is_file()):
+        raise InputError(f"{path}: is neither a folder nor a regular file")
     services = partial(services_for, services_file, trust)
     services()  # reports faults of the file and missing trust before the page opens
     folder = Folder(path) if path.is_dir() else Folder(path.absolute().parent, path.name)

@@ -56,8 +56,13 @@ def _print_lines(line: str, more: Iterable[object] = ()) -> None:
     print("\n".join(printable(text) for text in (line, *(f"  {text}" for text in more))))
 
 
-def _code_of(file: str) -> Code:
+def _code_of(file: str) -> Code | None:
+    """Return the code that a file names; None for a workflow of typed nodes, which names none."""
+    from operad.flows.formats.table import find_format  # not at import: formats take long
+
     with found_file(file) as path:
-        if is_configuration(read_file(path)):
-            return preview(file).code
-    return code_in_tasks(file)
+        data = read_file(path)
+    if is_configuration(data):
+        return preview(file).code
+    found = find_format(data)
+    return None if found is not None and found.runs else code_in_tasks(file)

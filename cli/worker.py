@@ -73,7 +73,7 @@ def worker(
     queues = [runnable.queue for runnable in served]
     if len(set(queues)) < len(queues):
         raise InputError("two of these files define the same agents; name each file once")
-    ledger = open_ledger(db, sources[0])
+    ledger = open_ledger(db, sources[0], files=files)
     _ = ledger.store  # reports problems of the database before the worker starts
     ledger.close()
     url = ledger.url
@@ -111,7 +111,7 @@ def _serve_metrics(works: Worker, metrics: Metrics, port: int, host: str) -> tup
 
     at_once = works.executor.concurrency * len(works.executor.queues)
     metrics.watch("worker_slots", "Maximum number of operators at once.", lambda: at_once)
-    metrics.watch("worker_slots_busy", "How many it is at.", lambda: works.busy)
+    metrics.watch("worker_slots_busy", "Number of operators that it executes now.", lambda: works.busy)
     metrics.watch("worker_queue", f"Operators that wait for a worker; counted to {MOST_COUNTED} a queue.", waiting)
     return serve(metrics.registry, port, host)
 

@@ -197,7 +197,7 @@ def _workflow(
         return assemble(graph, NODE_TYPES, services=services, platform=platform, lossy=spec.lossy)
     except LossyError as error:
         loss = f"{file}: loses {summary(error.losses)}; operad check {file} says how; `lossy: true` beside `workflows`"
-        faults.report(path, "lossy", f"{loss} runs it all the same")
+        faults.report(path, "lossy", f"{loss} runs it anyway")
     except InvalidError as error:
         for issue in error.issues:
             faults.report(path, issue.code, ": ".join(filter(None, (file, issue.where, issue.message))))

@@ -52,7 +52,7 @@ def _fields(text: str) -> Any:
     try:
         tokens = shlex.split(text)
     except ValueError as error:
-        raise InputError(f"{text!r}: {error}; what has spaces stands between two quotes") from error
+        raise InputError(f"{text!r}: {str(error).lower()}; put a text that contains spaces in quotes") from error
     if not tokens:
         raise InputError("an operation is empty; write one, such as: connect 3 4 port=1")
     name, *words = tokens

@@ -218,6 +218,6 @@ class LossyError(InputError):
     def __init__(self, name: str, losses: Sequence[Remark]) -> None:
         self.losses = tuple(losses)
         super().__init__(
-            f"{name}: runs differently here than where it comes from: {summary(losses)}. operad check says how; "
-            "--lossy (in Python, lossy=True) runs it all the same"
+            f"{name}: results may differ from those on its own platform: {summary(losses)}. operad check lists the differences; "
+            "--lossy (in Python, lossy=True) runs it anyway"
         )

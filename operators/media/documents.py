@@ -284,20 +284,25 @@ class _BoundedHeaders(email.policy.EmailPolicy):
 
 def _header_text(value: str) -> str:
     """Return the decoded text of a header, such as a list of recipients; of a long one, its beginning."""
-    text = (
-        re.sub(r"[\r\n]+", "", value[:MAX_SHOWN_HEADER]).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    )
+    shown = "".join(value[:MAX_SHOWN_HEADER].splitlines())
+    text = shown.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    encoded, end, rest = text.rpartition("?=")  # for text without an end, `decode_header` takes quadratic time
     try:
         words = [
-            word if isinstance(word, str) else word.decode(text_codec(charset or "utf-8") or "utf-8", "replace")
-            for word, charset in decode_header(text)
+            word if isinstance(word, str) else word.decode(_codec_of_word(charset), "replace")
+            for word, charset in decode_header(encoded + end)
         ]
     except HeaderParseError:  # text in no valid base64
-        words = [text]
+        words = [encoded + end]
     left_out = (
         f" … (the first {MAX_SHOWN_HEADER:,} of {len(value):,} characters)" if len(value) > MAX_SHOWN_HEADER else ""
     )
-    return "".join(words).strip() + left_out
+    return "".join([*words, rest]).strip() + left_out
+
+
+def _codec_of_word(charset: str | None) -> str:
+    """Return the encoding of a word that `decode_header` returned as bytes; words that were not encoded have none."""
+    return "raw-unicode-escape" if charset is None else text_codec(charset) or "utf-8"
 
 
 def _eml(data: bytes, suffix: str) -> Iterator[str]:

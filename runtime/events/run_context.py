@@ -45,8 +45,8 @@ class MissingDepsError(InputError):
         who = f"operator {operator_id!r}" if operator_id else "a function"
         return cls(
             f"{who} takes deps ({deps_type}), and this run has none: give them to run, arun, start, stream, chat or "
-            "as_awel: flow.run(job, deps=…). They are not stored: a durable run that is resumed needs them again, and "
-            "workers have none"
+            "as_awel: flow.run(job, deps=…). They are not stored: a durable run that is resumed needs them again; "
+            "commands, servers and workers have none"
         )
 
 

@@ -193,7 +193,9 @@ def serve(registry: CollectorRegistry, port: int, host: str = "127.0.0.1") -> tu
     try:
         server, thread = _client().start_http_server(port, host, registry)
     except (OSError, OverflowError) as error:
-        raise InputError(f"metrics cannot be served at {host}:{port}: {describe(error)}; name another port") from error
+        raise InputError(
+            f"metrics cannot be served at {host}:{port}: {describe(error)}; choose another host or port"
+        ) from error
 
     def stop() -> None:
         server.shutdown()

@@ -139,6 +139,8 @@ class FileDescriptor(BaseModel):
 
 def conversion(data: bytes) -> str:
     """Return the advice how to convert text that is not UTF-8."""
+    if b"\0" in data and not data.startswith(_UTF_16):
+        return "it is binary, and a text file is needed"
     encoding = "UTF-16" if data.startswith(_UTF_16) else "LATIN1"
     return f"convert it, for example with: iconv -f {encoding} -t UTF-8"
 

@@ -47,7 +47,7 @@ def check_resume(
     if not has_workers:
         _check_models(build, call.reasoner, unfinished)
     if call.deps is None:
-        _check_deps(build, unfinished)
+        check_deps(build, unfinished)
 
 
 def _check_inputs(build: Build, job: Job) -> None:
@@ -64,12 +64,12 @@ def _check_inputs(build: Build, job: Job) -> None:
         )
 
 
-def _check_deps(build: Build, unfinished: Collection[BaseOperator] | None) -> None:
+def check_deps(build: Build, unfinished: Collection[BaseOperator] | None = None) -> None:
     """Check a run without deps.
 
     Args:
         build: The workflow.
-        unfinished: The operators and evaluators that a stored run has not finished; None for all.
+        unfinished: The operators and evaluators that a stored run has not finished; by default all.
 
     Raises:
         MissingDepsError: An operator or a fallback, also in a nested workflow, requires deps.

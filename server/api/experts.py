@@ -19,12 +19,13 @@ from operad.configs.schema import DurableSpec
 from operad.operators.nodes.flow import Start, StartParams, StartVariable, read_inputs
 from operad.runtime.agents.agent import Agent
 from operad.runtime.agents.leader import Leader
+from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.values.errors import InputError, OperadError, did_you_mean
 from operad.runtime.values.message import Job, Turn, new_id
 from operad.runtime.workflow.answer_stream import AnswerStream
 from operad.runtime.workflow.memory import Memory
-from operad.runtime.workflow.start import check_start
+from operad.runtime.workflow.start import check_deps, check_start
 from operad.runtime.workflow.workflow import Workflow
 from operad.server.problems import RefusedError
 
@@ -136,7 +137,7 @@ def offers_of(source: Source, trust: Trust = False) -> list[Offer]:
 
     Raises:
         UntrustedError: The file names code that is not trusted.
-        InputError: The file does not exist or configures no experts.
+        InputError: The file does not exist or configures no experts; or functions of one take deps.
         InvalidError: The file is not valid; every issue is listed.
     """
     graph = find_graph(source.file)
@@ -155,6 +156,10 @@ def offers_of(source: Source, trust: Trust = False) -> list[Offer]:
         raise InputError(f"{source.file}: configures no experts; add one under `experts`")
     for agent in agents:
         agent.check_model()
+        try:
+            check_deps(agent.workflow.built())
+        except MissingDepsError as error:
+            raise InputError(f"{source.file}: {agent.profile.name!r} cannot be served: {error}") from error
     return [
         Offer(
             agent,
@@ -173,8 +178,10 @@ def by_name(offers: Sequence[Offer]) -> dict[str, Offer]:
     """
     for name, count in Counter(offer.name for offer in offers).items():
         if count > 1:
-            files = ", ".join(Path(offer.source.file).name for offer in offers if offer.name == name)
-            raise InputError(f"{count} experts are called {name!r}, in {files}; give each its own name")
+            sources = [offer.source.file for offer in offers if offer.name == name]
+            advice = "give each its own name" if len(set(sources)) == count else "name each file once"
+            files = ", ".join(Path(source).name for source in sources)
+            raise InputError(f"{count} experts are called {name!r}, in {files}; {advice}")
     return {offer.name: offer for offer in offers}
 
 

@@ -218,7 +218,7 @@ class Runs:
                 _logger.warning("%s", error)
                 continue
             if offer is not None:
-                self._start(offer, job, kept.run_id, {}, kept.created)
+                self._start(offer, job, kept.run_id, None, kept.created)
                 resumed.append(kept.run_id)
         return resumed
 
@@ -268,7 +268,7 @@ class Runs:
         return run
 
     def _start(
-        self, offer: Offer, job: Job, run_id: str, answers: Mapping[str, JsonValue], began: float | None = None
+        self, offer: Offer, job: Job, run_id: str, answers: Mapping[str, JsonValue] | None, began: float | None = None
     ) -> ServedRun:
         log = EventLog(self.bounds.events, self.bounds.event_bytes)
         run = ServedRun(run_id, offer, job, answers, log, time.time() if began is None else began)
@@ -318,8 +318,8 @@ class Runs:
                 run.log.add(event)
                 if isinstance(event, events.Interrupted):
                     run.asked.add(event.interrupt_id)
-                    if event.interrupt_id in run.answers:
-                        await self._give_known_answer(run, event)
+                    if run.answers and event.interrupt_id in run.answers:
+                        await self._give_known_answer(run, event, run.answers[event.interrupt_id])
                 elif isinstance(event, events.ModelAnswered):
                     run.usage += event.usage
                 elif isinstance(event, events.RunFailed):
@@ -327,9 +327,9 @@ class Runs:
                 elif isinstance(event, events.RunFinished):
                     run.message, run.usage, run.state = event.message, event.message.usage + memory_usage, "finished"
 
-    async def _give_known_answer(self, run: ServedRun, event: events.Interrupted) -> None:
+    async def _give_known_answer(self, run: ServedRun, event: events.Interrupted, answer: JsonValue) -> None:
         try:
-            await run.offer.agent.workflow.answer(run.id, {event.interrupt_id: run.answers[event.interrupt_id]})
+            await run.offer.agent.workflow.answer(run.id, {event.interrupt_id: answer})
         except InvalidError as error:
             raise InputError(f"answers.{event.interrupt_id}: {error}; it was asked: {event.question}") from error
 
@@ -391,7 +391,7 @@ class Runs:
             raise RefusedError(409, str(error)) from error
         log = EventLog(1, 1)
         log.close()
-        run = ServedRun(run_id, offer, job, {}, log, kept.created, message=message, error=kept.error)
+        run = ServedRun(run_id, offer, job, None, log, kept.created, message=message, error=kept.error)
         with suppress(ValidationError):
             run.usage = Usage.model_validate_json(kept.usage)
         run.record_end(kept)
@@ -430,12 +430,15 @@ def _check_same_request(run: ServedRun, offer: Offer, job: Job) -> None:
 
 
 def _check_same_answers(run: ServedRun, answers: Mapping[str, JsonValue]) -> None:
-    if run.ended is not None and run.task is None:  # it ended in an earlier process, whose answers are not known
+    if run.answers is None and (run.task is None or run.ended is not None):  # the run may have these answers
         return
-    if other := [each for each, answer in answers.items() if each not in run.answers or run.answers[each] != answer]:
+    known, why = run.answers or {}, "was begun without these answers"
+    if run.answers is None:
+        why = "was resumed after a restart, without answers given in advance"
+    if other := [each for each, answer in answers.items() if each not in known or known[each] != answer]:
         raise RefusedError(
             409,
-            f"the run {run.id!r} was begun without these answers: {', '.join(map(repr, other))}; answer its questions "
-            "as it asks them: POST /runs/{id}/answers/{question}",
+            f"the run {run.id!r} {why}: {', '.join(map(repr, other))}; answer its questions as it asks them: "
+            "POST /runs/{id}/answers/{question}",
             param="answers",
         )

@@ -31,7 +31,7 @@ class ServedRun:
         id: Id of the run.
         offer: Its expert.
         job: Its job.
-        answers: Answers known beforehand, by question ids.
+        answers: Answers known beforehand, by question ids; None if they were given to another process.
         log: Its events.
         began: Start, in seconds since 1970.
         task: Task that drives it; None if it is driven elsewhere.
@@ -53,7 +53,7 @@ class ServedRun:
     id: str
     offer: Offer
     job: Job
-    answers: Mapping[str, JsonValue]
+    answers: Mapping[str, JsonValue] | None
     log: EventLog
     began: float
     task: asyncio.Task[None] | None = None
@@ -95,7 +95,7 @@ class ServedRun:
     @property
     def unused_answers(self) -> list[str]:
         """Ids of answers given beforehand that no question of the ended run used; empty before its end."""
-        return [] if self.ended is None else [each for each in self.answers if each not in self.asked]
+        return [] if self.ended is None else [each for each in self.answers or () if each not in self.asked]
 
     def record_end(self, kept: StoredRun) -> bool:
         """Take over the state and the end of the run from the database; return True if it has ended."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from operad.configs.flow import MAX_BYTES, called, is_configuration, read_file
 from operad.configs.issues import located, placed
-from operad.configs.written import write_whole
+from operad.configs.written import unwritable, write_whole
 from operad.flows.formats.format import Format
 from operad.flows.formats.table import FORMATS, find_format, load_as
 from operad.flows.node_graph import NodeGraph
@@ -94,7 +94,10 @@ class Folder:
         path = self.path(name)
         if path.suffix.lower() not in SUFFIXES:
             path = path.with_name(f"{path.name}.yaml")
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:  # a file is in the way; the folder is read-only
+            raise unwritable(name, error) from error
         free, number = path, 1
         while free.exists():
             number += 1

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from operad.configs.written import write_whole
+from operad.configs.written import unwritable, write_whole
 from operad.runtime.durable.database_names import state_folder
 from operad.runtime.values.errors import InputError
 
@@ -145,9 +145,16 @@ class History:
         return data
 
     def keep_aside(self, data: bytes) -> Path:
-        """Store a content beside the steps, and return its path."""
+        """Store a content beside the steps, and return its path.
+
+        Raises:
+            InputError: The content cannot be stored.
+        """
         path = self._folder / f"aside-{digest_of(data)}"
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise unwritable(str(self._folder), error) from error
         write_whole(str(path), data)
         return path
 

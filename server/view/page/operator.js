@@ -33,7 +33,7 @@ class Panel {
     try {
       told = span ? await source.details(span.id) : {};
     } catch (error) {
-      told = { [span.id]: { error: `the details cannot be had: ${error.message}` } };
+      told = { [span.id]: { error: `the details cannot be loaded: ${error.message}` } };
     }
     if (asked !== this.asked) return; // something else has been selected meanwhile
     if (same && this.isEdited()) { // somebody began to write meanwhile

@@ -26,7 +26,7 @@ class Rounds {
     try {
       told = await source.details();
     } catch (error) {
-      this.pane.replaceChildren(make("p.bad", { textContent: `the rounds cannot be had: ${error.message}` }));
+      this.pane.replaceChildren(make("p.bad", { textContent: `the rounds cannot be loaded: ${error.message}` }));
       this.shown = "";
       return;
     }

@@ -76,7 +76,7 @@ class Search {
     const told = found.length > shown.length ? `${shown.length} of ${count(found.length)} found; the timeline shows all` : plural(found.length, "place found", "places found");
     this.list.hidden = false;
     this.list.replaceChildren(
-      make("p.soft", { role: "status", textContent: more ? `${told}, searching what was said …` : found.failed ? `${told}; what was said cannot be had: ${found.failed}` : told }),
+      make("p.soft", { role: "status", textContent: more ? `${told}, searching what was said …` : found.failed ? `${told}; the texts cannot be loaded: ${found.failed}` : told }),
       ...shown.map(({ span, said }) => make("button.hit", { onclick: () => this.go(span) },
         icon(run.stateOf(span, Infinity, new Set())),
         make("span.name", { dir: "auto", textContent: [...run.namesOf(span.path.slice(0, -1)), span.kind === "operator" ? run.nameOf(span.name) : `${span.path.length ? run.nameOf(span.path.at(-1)) : "run"} › ${span.kind} ${span.name}`].join(" / ") }),

@@ -182,6 +182,35 @@ def test_an_option_that_cannot_be_is_said_and_exit_2(arguments, operad):
     assert err.strip()
 
 
+def test_a_current_folder_that_is_gone_is_said(operad, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    told = "operad: the current folder does not exist any more; change to another one\n"
+    assert operad("trust", "--revoke", "expert.yaml") == (2, "", told)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["chat", "expert.yaml", "--db", "folder"], "operad: folder: is a folder; name a file in it\n"),
+        (["chats", "--db", "folder"], "operad: folder: is a folder; name a file in it\n"),
+        (["studio", os.devnull], f"operad: {os.devnull}: is neither a folder nor a regular file\n"),
+        (["run", "expert.yaml", "--job", "x", "--files", "other.txt"], "--files other.txt: is a file; name a folder\n"),
+        (["worker", "expert.yaml", "--db", "x.sqlite", "--files", "other.txt"], "--files other.txt: is a file; name a folder\n"),
+        (["serve", "expert.yaml", "expert.yaml"], ", in expert.yaml, expert.yaml; name each file once\n"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_file_or_folder_in_a_wrong_place_is_said_as_what_it_is(operad, monkeypatch, arguments, told):
+    with Path("expert.yaml").open() as lines:
+        monkeypatch.setattr(sys, "stdin", lines)
+        status, out, err = operad(*arguments)
+    assert (status, out) == (2, "")
+    assert err.endswith(told), err
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
 def test_a_file_without_permission_is_said(operad, files):
     (files / "secret").touch(mode=0)

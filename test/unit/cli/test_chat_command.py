@@ -97,6 +97,15 @@ def test_a_conversation_is_kept_listed_and_forgotten(piped, place):
     assert (place / "state" / "operad" / "chats.sqlite").stat().st_mode & 0o077 == 0
 
 
+def test_a_default_folder_that_cannot_be_made_is_said_in_one_line(piped, place, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(place / "greeter.yaml"))
+    status, out, err = piped(
+        "chat", "greeter.yaml", "--chat", "ada", "--base-url", "http://127.0.0.1:9/v1", said="Hi.\n"
+    )
+    assert (status, out) == (2, "")
+    assert err.splitlines()[-1] == f"operad: {place}/greeter.yaml/operad: cannot be written: Not a directory"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

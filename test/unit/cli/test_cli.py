@@ -253,8 +253,8 @@ def test_a_run_that_says_nothing_of_its_job_shows_what_the_expert_does_and_runs_
     status, out, err = operad("run", "expert.yaml", *job, "--base-url", "http://127.0.0.1:9/v1")
     assert (status, out) == (2, "")
     assert err == (
-        'operad: expert.yaml: no --job is given; give the task, operad run expert.yaml --job "…", '
-        "or --file or --input. Greeter: Greets whoever comes.\n"
+        'operad: expert.yaml: the task is missing: operad run expert.yaml --job "…"; or give --file or --input. '
+        "Greeter: Greets whoever comes.\n"
     )
 
 
@@ -916,6 +916,19 @@ def test_events_replace_nothing_but_earlier_events(operad, expert, tmp_path, tar
         2, f"operad: --events {target}: is not a file of events, and was not changed; name another file\n"
     )  # fmt: skip
     assert (tmp_path / target).read_bytes() == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_events_that_cannot_be_written_are_told_once_beside_the_result(operad, expert):
+    with ScriptedModel([Say("Hello!")]) as endpoint:
+        arguments = ["--job", "Go.", "--base-url", endpoint.base_url, "--events", "/dev/full"]
+        status, out, err = operad("run", expert, *arguments)
+    assert (status, out) == (2, "Hello!\n")
+    assert (
+        err.count("--events /dev/full: cannot be written: No space left on device; further events are left out\n") == 1
+    )
+    assert "failed on" not in err
+    assert "internal error" not in err
 
 
 def test_events_replace_an_empty_file_and_earlier_events(operad, expert):

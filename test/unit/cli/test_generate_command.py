@@ -525,7 +525,7 @@ def test_a_conversation_shows_each_step_takes_back_and_ends_by_an_empty_line(tmp
     assert "What should change?" in seen
     assert "\n+ 1 start\n" in seen
     assert "+ node 5 (llm)" in seen
-    assert "taken back; 1 step is left" in seen
+    assert "undone; 1 step is left" in seen
     assert "written: flow.yaml" in seen
     assert out.count("+ node") == 4
 

@@ -84,6 +84,23 @@ def test_what_cannot_be_read_is_said_so(operad, tmp_path, content):
     assert operad("repair", "missing.txt")[0] == 2
 
 
+def test_a_file_of_experts_is_refused_as_such(operad, tmp_path):
+    (tmp_path / "experts.yaml").write_text("experts: []\n")
+    assert operad("repair", "experts.yaml")[::2] == (
+        2, "operad: experts.yaml: configures experts; operad check lists its issues\n"
+    )  # fmt: skip
+
+
+def test_an_ending_without_a_format_is_refused_with_the_endings_as_repair_has_no_option_for_it(operad, tmp_path):
+    graph = NodeGraph(
+        [NodeSpec("1", "start", {"variables": []}), NodeSpec("2", "end", {"outputs": []})], [Edge("1", "2")]
+    )
+    (tmp_path / "flow.operad.yaml").write_bytes(FORMATS["operad"].dump(graph))
+    status, _, err = operad("repair", "flow.operad.yaml", "-o", "flow.gif")
+    assert (status, "--to" in err) == (2, False)
+    assert "operad: flow.gif: no format has this ending; the endings are: " in err
+
+
 @pytest.mark.parametrize("name", ["dify", "coze", "operad"])
 def test_workflows_of_other_formats_are_mended_and_converted(operad, tmp_path, name):
     graph = NodeGraph(

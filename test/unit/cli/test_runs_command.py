@@ -545,6 +545,7 @@ def test_a_configuration_says_how_many_finished_runs_are_kept(operad):
         (["runs", "delete", "one", "--keep", "1"], "give the ids of runs, or --older-than 30d or --keep 1000"),
         (["runs", "delete", "--older-than", "soon"], "--older-than 'soon': write a number"),
         (["runs", "resume", "one", "--answer", "b"], "write ID=VALUE"),
+        (["runs", "list", "--limit", "99999999999999999999"], "Invalid value for '--limit'"),
         (["runs", "list", "--db", "missing.sqlite"], "missing.sqlite: there is no such file, so there are no runs"),
         (["runs", "list", "--db", "no/such/x.sqlite"], "there is no folder"),
         (["run", "three.yaml", "--job", "Greet Ada.", "--db", "no/such/x.sqlite"], "there is no folder"),

@@ -239,9 +239,11 @@ def test_what_is_wrong_with_a_file_is_said_before_trust_is_asked_for(operad, fol
     assert (status, "no operator is called 'gret'" in err, "trust" in err) == (2, True, False)
 
 
-def test_files_without_code_and_classes_of_operad_need_no_trust(operad):
+def test_files_without_code_and_classes_of_operad_need_no_trust(operad, folder):
     assert load("designer").profiles
     assert operad("trust", "designer")[1] == "designer: names no code, and needs no trust\n"
+    (folder / "flow.yaml").write_text("workflow: a\nnodes:\n  1: {type: start, variables: {name: string}}\n")
+    assert operad("trust", "flow.yaml")[1] == "flow.yaml: names no code, and needs no trust\n"
 
 
 @pytest.mark.parametrize("name", ["- &run {function: operad.cli.run.run}", ""])
@@ -361,7 +363,7 @@ def test_the_store_is_the_users_alone_and_lists_and_forgets(operad, folder):
     assert operad(*RUN)[0] == 2
 
 
-@pytest.mark.parametrize(("text", "mode", "said"), [("[]", 0o600, "is not a store of trust"), ("{", 0o600, "is not a store of trust"), ("{}", 0o666, "others may write it")])  # fmt: skip
+@pytest.mark.parametrize(("text", "mode", "said"), [("[]", 0o600, "is not a store of trust"), ("{", 0o600, "is not a store of trust"), ("{}", 0o666, "others can write to it")])  # fmt: skip
 def test_a_store_that_cannot_be_relied_on_is_refused(operad, folder, text, mode, said):
     file = TrustStore.of_user(os.environ).path
     file.parent.mkdir(parents=True)

@@ -219,6 +219,6 @@ def test_they_are_served_on_this_machine(metrics):
     port, stop = serve(metrics.registry, 0)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         assert b"operad_answer 42.0" in answer.read()
-    with pytest.raises(InputError, match=f"127.0.0.1:{port}: .*; name another port"):
+    with pytest.raises(InputError, match=f"127.0.0.1:{port}: .*; choose another host or port"):
         serve(metrics.registry, port)
     stop()

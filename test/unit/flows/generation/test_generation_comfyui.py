@@ -621,7 +621,7 @@ def test_the_best_attempt_is_written_with_what_is_left(operad):
         (["--to", "comfyui-api", "--object-info", "none.json"], "no such file"),
         (["--to", "comfyui", "--object-info", "classes.json", "--run", "a=b"], "--run: is for typed nodes"),
         (["--to", "comfyui", "--object-info", "classes.json", "--store", "."], "--store: is for typed nodes"),
-        (["--to", "operad", "--object-info", "classes.json", "--continue", "code.py"], "have other nodes"),
+        (["--to", "operad", "--object-info", "classes.json", "--continue", "code.py"], "have different node types"),
         (["--to", "mermaid"], "in formats whose nodes run"),
     ],
     ids=lambda each: None if isinstance(each, str) else " ".join(each),

@@ -168,6 +168,11 @@ def test_a_mail_to_many_recipients_is_read_with_all_of_them(read):
     assert read("a.eml", mail.as_bytes()) == f"To: {', '.join(people)}\nSubject: {'退款' * 200}\n\nFigs."
 
 
+def test_a_header_of_a_mail_may_mix_encoded_words_and_text_in_utf_8(read):
+    mail = "From: Müller 写 =?utf-8?q?J=C3=BCrgen?= <a@example.org>\n\nFigs."
+    assert read("a.eml", mail.encode()) == "From: Müller 写 Jürgen <a@example.org>\n\nFigs."
+
+
 @pytest.mark.parametrize(
     ("header", "begin", "end"),
     [
@@ -179,6 +184,8 @@ def test_a_mail_to_many_recipients_is_read_with_all_of_them(read):
         ),
         ("\n".join([f"To: {'(' * 5_000}"] * 60), "To: ((((", "((\n\nFigs."),
         ("To: =?utf-8?b?A?= x", "To: =?utf-8?b?A?= x", "x\n\nFigs."),
+        ("To: " + "=?a?q?x" * 14_000, "To: =?a?q?x=?a", "?q?x\n\nFigs."),
+        ("To: " + "=?a?q?x" * 14_000 + "\v?=", "To: x=?a", "?q?x\n\nFigs."),
     ],
 )
 def test_a_hostile_header_of_a_mail_is_read_up_to_a_maximum(read, header, begin, end):

@@ -560,7 +560,7 @@ async def test_what_cannot_be_kept_is_an_error_of_its_operator(made, run_id):
 
 
 async def test_a_worker_has_no_deps(made, run_id):
-    with pytest.raises(OperatorError, match=r"operator 'a' takes deps .*, and workers have none"):
+    with pytest.raises(OperatorError, match=r"operator 'a' takes deps .*, servers and workers have none"):
         await ended(begin(made["deps"], run_id))
 
 

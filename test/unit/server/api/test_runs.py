@@ -112,3 +112,39 @@ async def test_an_abandoned_run_that_is_requested_twice_at_once_starts_once(serv
     assert sorted(is_new for _, is_new in both) == [False, True]
     assert both[0][0] is both[1][0]
     await others.cancel(both[0][0])
+
+
+async def test_a_repeated_request_with_answers_finds_the_run_of_another_process(server):
+    asked = {"answers": {"code": True}}
+    runs, offer = server()
+    first, _ = await runs.begin(offer, job(offer), "r", **asked)
+    await until_stored(offer, "r")
+    others, offer = server()
+    found, is_new = await others.begin(offer, job(offer), "r", **asked)
+    assert (found.id, found.task, is_new) == ("r", None, False)
+    await runs.cancel(first)
+
+
+async def test_answers_of_a_run_that_was_resumed_after_a_restart_are_refused_until_it_has_ended(server):
+    go_on = asyncio.Event()
+
+    async def work(job):
+        await go_on.wait()
+        return "done"
+
+    asked = {"answers": {"code": True}}
+    runs, offer = server(work)
+    first, _ = await runs.begin(offer, job(offer), "r", **asked)
+    await until_stored(offer, "r")
+    first.task.cancel()
+    await asyncio.wait([first.task])
+    later, offer = server(work)
+    assert await later.take_up() == ["r"]
+    with pytest.raises(
+        RefusedError, match=r"run 'r' was resumed after a restart, without answers given in advance: 'code'"
+    ):
+        await later.begin(offer, job(offer), "r", **asked)
+    go_on.set()
+    resumed = await later.find("r")
+    await resumed.task
+    assert await later.begin(offer, job(offer), "r", **asked) == (resumed, False)

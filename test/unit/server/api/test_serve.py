@@ -958,6 +958,21 @@ def test_all_experts_of_a_file_and_its_leader_are_offered(tmp_path):
         offers_of(Source(file=str(file), services="x.yaml"))
 
 
+def test_an_expert_whose_functions_take_deps_is_not_served(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "looking.py").write_text(
+        "from operad.runtime import RunContext\n\n\ndef look(context: RunContext[list[str]]) -> str:\n    return context.deps[0]\n"
+    )
+    file = tmp_path / "look.yaml"
+    file.write_text(
+        "operators:\n  - &a {function: looking.look}\nexperts:\n  - {profile: {name: Look}, workflow: [[*a]]}\n"
+    )
+    with pytest.raises(
+        InputError, match=r"look.yaml: 'Look' cannot be served: operator 'a' takes deps \(list\[str\]\)"
+    ):
+        offers_of(Source(file=str(file)), trust=True)
+
+
 async def test_a_workflow_of_typed_nodes_says_what_it_takes_and_no_file_of_the_server_is_read(tmp_path):
     (tmp_path / "secret.txt").write_text("secret")
     file = tmp_path / "flow.yaml"

@@ -148,6 +148,7 @@ def test_operations_that_make_no_sense_change_nothing(studio, operations, status
         ("candidates", {"path": "five.yaml", "node": "33"}, "there is no node '33' (did you mean '3'?)"),
         ("connectable", {"path": "five.yaml", "source": "x"}, "there is no node 'x'"),
         ("files", {"new": "file"}, "new: 'file' is not one of empty, experts, example, import"),
+        ("files", {"new": "empty", "path": "five.yaml/x.yaml"}, "five.yaml/x.yaml: cannot be written: "),
         ("files", {"new": "example", "name": "greting"}, "there is no example 'greting' (did you mean 'greeting'?)"),
         ("files", {"new": "import", "name": "x.yaml", "base64": "!!"}, "x.yaml: the content is not base64: "),
         ("run", {"path": "five.yaml", "inputs": {"topik": "x"}}, "there is no input 'topik' (did you mean 'topic'?)"),
@@ -158,7 +159,7 @@ def test_operations_that_make_no_sense_change_nothing(studio, operations, status
             {"path": "five.yaml", "from": "3"},
             "there was no run of this workflow yet; run the whole workflow once",
         ),
-        ("chat", {"path": "five.yaml", "version": 1, "text": " "}, "say what the workflow is to do"),
+        ("chat", {"path": "five.yaml", "version": 1, "text": " "}, "describe the workflow, or the change"),
     ],
 )
 def test_requests_that_make_no_sense_are_told_why(studio, path, said, told):

@@ -75,8 +75,8 @@ def test_events_of_another_version_are_left_out(runs, written):
     ("content", "says"),
     [
         (None, "No such file"),
-        ("", "tells of no run"),
-        ('{"event": "Progress", "done": 1, "total": 2}\n', "tells of no run"),
+        ("", "contains no run"),
+        ('{"event": "Progress", "done": 1, "total": 2}\n', "contains no run"),
         ("PK\x03\x04\n", "line 1 is not an event"),
         ('{"name": "a workflow"}\n', "it has no field 'event'"),
         ('{"event": "RunStarted"}\n', "line 1 is not an event"),
