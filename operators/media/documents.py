@@ -15,7 +15,6 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Any, cast
 
-from operad.operators.charset import text_codec
 from operad.runtime.knowledge.extract import need_extra
 from operad.runtime.knowledge.folders import MAX_FILE_BYTES, too_large
 from operad.runtime.knowledge.readers import (
@@ -29,6 +28,7 @@ from operad.runtime.knowledge.readers import (
     slides,
     table_lines,
 )
+from operad.runtime.values.charset import text_codec
 from operad.runtime.values.errors import InputError, MissingExtraError, describe
 from operad.runtime.values.file import FileDescriptor
 

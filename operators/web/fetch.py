@@ -20,7 +20,7 @@ from functools import cache
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any, cast
 
-from operad.operators.charset import decoded
+from operad.runtime.values.charset import decoded
 from operad.runtime.values.errors import FetchError, MissingExtraError, describe
 from operad.runtime.values.text import shortened
 

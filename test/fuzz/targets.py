@@ -48,7 +48,6 @@ from operad.flows.generation.store import nearest_example
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair import repair, repair_graph
 from operad.flows.repair.contract import read_contract
-from operad.operators.charset import decoded
 from operad.operators.comfyui.prompt import assign_values, issues_of, with_values
 from operad.operators.comfyui.reading import mapping_of
 from operad.operators.comfyui.run import outputs_of
@@ -71,6 +70,7 @@ from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import Cache
 from operad.runtime.reasoning.prompt import fence
 from operad.runtime.tools.docstring import Docstring
+from operad.runtime.values.charset import decoded
 from operad.runtime.values.document import parse_document
 from operad.runtime.values.errors import OperadError
 from operad.runtime.values.file import FileDescriptor
