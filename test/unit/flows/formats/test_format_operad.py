@@ -126,7 +126,7 @@ def test_what_nobody_would_write_has_a_place(graph, line):
         ("- 1", [("shape", "f.yaml")]),
         ("nodes: [\n", [("yaml", "f.yaml:2:1")]),
         (b"\xff\xfe\x00", [("format", "byte 0")]),
-        ("nodes: \x01", [("yaml", "f.yaml")]),
+        ("nodes: \x01", [("yaml", "f.yaml:1")]),
         ("nodes: {1: {type: !!bool maybe}}", [("tag", "f.yaml:1")]),
     ],
 )

@@ -17,7 +17,7 @@ from serving import HELLO, Code, echo, offered, order, served, words
 from operad.configs.runnable import Source
 from operad.evaluators import Evaluator
 from operad.operators import OperatorConfig
-from operad.runtime import Action, MonoModelReasoner, Policy, Retry, RunContext, Tool, Workflow, events
+from operad.runtime import Action, Model, MonoModelReasoner, Policy, Retry, RunContext, Tool, Workflow, events
 from operad.runtime.agents.agent import Expert, Profile
 from operad.runtime.testing import BreakOff, Fail, Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.values.errors import InputError
@@ -144,13 +144,14 @@ def test_whose_words_are_the_answer_is_known_only_where_nothing_can_take_them_ba
         """Do nothing."""
 
     judge = Evaluator(OperatorConfig(id="judge", instruction="Judge."))
+    able = MonoModelReasoner(Model(name="m"))
+    without_calls = MonoModelReasoner(Model(name="m", tools="constrained"))
 
     def judged(rounds):
-        offer = offered(words(), reasoner=MonoModelReasoner(), max_rounds=rounds)
+        offer = offered(words(), reasoner=able, max_rounds=rounds)
         offer.agent.workflow.set_evaluator(judge)
         return offer
 
-    able = MonoModelReasoner()
     two = offered(words("one"), reasoner=able)
     two.agent.workflow.add_operator(words("two"))
     told = {
@@ -162,11 +163,12 @@ def test_whose_words_are_the_answer_is_known_only_where_nothing_can_take_them_ba
         "a form": offered(words(output_schema="{a: string}"), reasoner=able),
         "tools": offered(words(actions=[Action(name="act", tools=(Tool.of(tool),))]), reasoner=able),
         "tools of its own": offered(words(tools=[tool]), reasoner=able),
+        "tools by a schema": offered(words(tools=[tool]), reasoner=without_calls),
         "code": offered(Code(echo), reasoner=able),
         "another reasoner": offered(words()),
     }
     live = {name for name, offer in told.items() if offer.answer_stream().is_live}
-    assert live == {"one", "the last of two", "judged in one round"}
+    assert live == {"one", "the last of two", "judged in one round", "tools", "tools of its own"}
 
 
 async def test_what_cannot_stream_comes_at_the_end_in_pieces():
