@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
-from operad.runtime.values.schema import faults
+from operad.runtime.values.schema import Schema, faults
 from operad.runtime.values.schema_check import APPROVAL
 from operad.runtime.values.value import Value
 
@@ -123,7 +123,7 @@ def check_answers(answers: Mapping[str, JsonValue], questions: Sequence[Question
         raise InvalidError("the answers", issues)
 
 
-def _only_field_hint(schema: Mapping[str, Any], value: JsonValue) -> str:
+def _only_field_hint(schema: Schema, value: JsonValue) -> str:
     """Return a hint if a value fits the only field of the object that is expected; otherwise an empty text."""
     objects = [{name: value} for name in schema.get("properties", ())]
     fits = len(objects) == 1 and not isinstance(value, dict) and not [*faults(schema, objects[0])]
