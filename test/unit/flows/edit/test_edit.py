@@ -591,7 +591,7 @@ def test_json_that_is_no_operation_is_refused(given, said):
     [
         ("conect 3 4", "'conect' is not an operation (did you mean 'connect'?)"),
         ("connect 3 4 5 6", "'6' is too much; write: connect source target [port]"),
-        ('set 3 "', "No closing quotation"),
+        ('set 3 "', "no closing quotation"),
         ("", "an operation is empty; write one, such as: connect 3 4 port=1"),
     ],
 )
