@@ -186,7 +186,7 @@ class Operator(BaseOperator[T]):
         return self.config.memory
 
     def streams_answer(self, reasoner: Reasoner) -> bool:
-        """Return True if streamed text is the answer, or comes before tool calls: one model writes text, without ports."""
+        """Return True if one model writes the answer as text, without ports; text may come before calls of tools."""
         config, thinker = self.config, self.thinker(reasoner)
         writes_text = type(self) is Operator and not (config.output_schema or config.ports)
         if not writes_text or not isinstance(thinker, MonoModelReasoner):

@@ -96,7 +96,7 @@ class AnswerStream:
         return self._added(event) if isinstance(event, TokenStreamed) else ""
 
     def end_turn(self) -> None:
-        """Make what follows a new paragraph: the text that was returned since the last turn is not the answer."""
+        """End the current turn: its text is not the answer, and the text of the next turn is a new paragraph."""
         self._turn_begins, self._blank = True, ""
 
     def _added(self, event: TokenStreamed) -> str:

@@ -147,7 +147,7 @@ class _Reply:
         return {**answer, "usage": _usage_view(self._run.usage), "operad": note_on(self._run).model_dump()}
 
     async def chunks(self, beat: float, *, usage: bool) -> AsyncGenerator[bytes, None]:
-        """Yield the answer in chunks as it is written; their sum is `completion`, after text before calls of tools, or the last one is an error."""
+        """Yield the answer in chunks as it is written, after text before calls of tools; a failed run ends with an error."""
         yield self._chunk({"role": "assistant", "content": ""})
         try:
             async with aclosing(stream_answer(self._run, self._wrong, beat)) as pieces:
