@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.output import outputs_of
 from operad.runtime.values.schema import Schema, validate
 
 PORT = "port"
@@ -18,7 +19,8 @@ ANSWER = "answer"
 
 def message_without_port(has_schema: bool, operator_id: str, job_id: str, text: str) -> WorkflowMessage:
     """Return the message for an answer without a port; with a schema, its JSON becomes the outputs."""
-    return WorkflowMessage.of_text(text, operator_id, job_id, outputs=_outputs_from(text) if has_schema else {})
+    outputs, answer = _outputs_from(text) if has_schema else ({}, None)
+    return WorkflowMessage.of_text(text, operator_id, job_id, outputs=outputs, answer=answer)
 
 
 def message_with_port(
@@ -38,14 +40,16 @@ def message_with_port(
     answer: dict[str, Any] = {PORT: text.strip()} if one_word else validate(routed, text)
     port = answer.pop(PORT)
     content: Any = answer
+    outputs, whole = outputs_of(answer)
     if schema is None:
-        content, answer = answer.get(ANSWER, port), {}
+        content, outputs, whole = answer.get(ANSWER, port), {}, None
     elif schema.get("type") != "object":
         content = answer[ANSWER]
-        answer = {"output": content}
+        outputs, whole = outputs_of(content)
     return WorkflowMessage(
         scratchpad=content if isinstance(content, str) else json.dumps(content, ensure_ascii=False),
-        outputs=answer,
+        outputs=outputs,
+        answer=whole,
         ports=(port,),
         job_id=job_id,
         operator_id=operator_id,
@@ -72,9 +76,8 @@ def routing_schema(schema: Schema | None, words: str, ports: Sequence[str]) -> S
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _outputs_from(text: str) -> dict[str, Any]:
+def _outputs_from(text: str) -> tuple[dict[str, Any], str | None]:
     try:
-        value = json.loads(text)
+        return outputs_of(json.loads(text))
     except (ValueError, RecursionError):  # with a description as schema, the answer need not be JSON
-        return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {"output": value}
+        return {}, None

@@ -176,6 +176,8 @@ class NodeOperator(Operator, Generic[ParamsT]):
             outputs do not give. None for the summary.
         body_starts_with: Type of the first node inside; empty if a type has no nodes inside.
         ends: True if the inputs of the node are results of the whole workflow.
+        answer_output: Name of the output that is the whole answer of the node, for functions and in results; None if the
+            answer is the object of all outputs.
         answers: True if the output ``answer`` is a part of the answer of the whole workflow, also inside other nodes.
 
     Raises:
@@ -192,6 +194,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
     body_starts_with: ClassVar[str] = ""
     ends: ClassVar[bool] = False
     answers: ClassVar[bool] = False
+    answer_output: str | None = None
 
     params: ParamsT
 
@@ -400,6 +403,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
             scratchpad=result.text,
             status=result.status,
             outputs=dict(result.outputs),
+            answer=self.answer_output,
             ports=None if result.port is None else (result.port,),
             parts=result.parts,
             job_id=call.job.id,

@@ -18,7 +18,7 @@ from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import plain_value
+from operad.runtime.values.own import own
 
 if TYPE_CHECKING:
     from operad.runtime.graph.graph import HasGraph
@@ -60,19 +60,21 @@ class BaseOperator(Step[T]):
     sequential: ClassVar[bool] = False
     gives_items: bool = False
     _id: str
+    _is_foreign: ClassVar[bool] = False  # True for a class of a user, whose code may change the values that it gets
     _settled: bool = True  # False for an automatically chosen `_id`, which is not unique yet
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        own = vars(cls)
+        defined = vars(cls)
+        cls._is_foreign = cls.__module__.partition(".")[0] != "operad"
         for name in ("run", "execute"):
-            method = own.get(name)
+            method = defined.get(name)
             if inspect.isfunction(method) and not inspect.iscoroutinefunction(inspect.unwrap(method)):
                 setattr(cls, name, _refusing_plain_answers(method))
-        if "run" in own and "execute" not in own:
-            cls.execute = _execute_from_run(own["run"])
-        elif "execute" in own and "run" not in own:
-            cls.run = _run_from_execute(own["execute"])
+        if "run" in defined and "execute" not in defined:
+            cls.execute = _execute_from_run(defined["run"])
+        elif "execute" in defined and "run" not in defined:
+            cls.run = _run_from_execute(defined["execute"])
 
     def get_id(self) -> str:
         """Return the operator's id, unique in a workflow."""
@@ -239,7 +241,12 @@ class BaseOperator(Step[T]):
         Raises:
             ValueError: The message does not hold an answer of the operator's type.
         """
-        return cast("T", plain_value(message))
+        return cast("T", own(message.value))
+
+
+def started(operator: BaseOperator[Any], call: OperatorCall) -> Awaitable[Answer]:
+    """Return an awaitable that runs an operator; one of a user's class gets copies of the values that others read, too."""
+    return operator.run(call.own() if operator._is_foreign else call)  # pyright: ignore[reportPrivateUsage]
 
 
 R = TypeVar("R", bound=Callable[..., Any])
@@ -299,6 +306,7 @@ def _run_from_execute(execute: Callable[..., Awaitable[Answer]]) -> Any:
     """Return a method `run` that calls the method `execute`."""
 
     def run(self: Any, call: OperatorCall) -> Awaitable[Answer]:
+        call = call.own()
         return execute(
             self,
             call.reasoner,
@@ -335,6 +343,7 @@ class Adapted(BaseOperator[Any]):
 
     def run(self, call: OperatorCall) -> Any:
         """Do the work."""
+        call = call.own()
         answer = self._executable.execute(
             call.reasoner,
             call.job,
@@ -396,7 +405,7 @@ class Adapted(BaseOperator[Any]):
 
     def read_output(self, message: WorkflowMessage) -> Any:
         """Return the answer in a message of the object."""
-        return self._optional("read_output", plain_value)(message)
+        return self._optional("read_output", super().read_output)(message)
 
 
 def as_operator(executable: Any) -> BaseOperator:

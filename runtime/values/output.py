@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Generic, cast, get_args, get_origin, is_typeddict
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -16,6 +17,7 @@ from typing_extensions import TypedDict, TypeVar, get_type_hints
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, InvalidError
 from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.own import own
 from operad.runtime.values.schema import is_json_schema, parse_output_schema, schema_of
 
 T = TypeVar("T", default=Any)
@@ -89,26 +91,41 @@ class Output(Generic[T]):
         """True if the answer is plain text."""
         return self.type is str
 
+    @property
+    def is_declared(self) -> bool:
+        """True for a type other than text, by which values are read."""
+        return self._adapter is not None
+
     def read(self, message: WorkflowMessage) -> T:
         """Return the value of a message, as an instance of the type.
 
         Raises:
             ValueError: The value does not fit the type; the text lists its faults on one line.
         """
-        value: Any = plain_value(message)
         if self.type is str:
+            value = message.value
             return value if isinstance(value, str) else message.scratchpad  # type: ignore[return-value]
+        return self.read_value(message.value)
+
+    def read_value(self, value: Any) -> T:
+        """Return plain values as an instance of the type, which shares nothing with them that can be changed.
+
+        Raises:
+            ValueError: The value does not fit the type; the text lists its faults on one line.
+        """
         if self._adapter is None:
-            return value
+            return own(value)
         try:
-            return self._adapter.validate_python(value)
+            return validated(self._adapter, value)
         except ValidationError as error:
-            fault = error
+            raise ValueError(_error_text(error)) from error
+
+    def accepts(self, value: Any) -> bool:
+        """Return True if a value is an instance of the type without any conversion."""
         try:
-            text = value if isinstance(value, str) else json.dumps(value)
-            return self._adapter.validate_json(text)
-        except (ValidationError, TypeError, ValueError):
-            raise ValueError(_error_text(fault)) from fault
+            return self._adapter is None or (self._adapter.validate_python(value, strict=True), True)[1]
+        except ValidationError:
+            return False
 
     def read_json(self, value: Any) -> T:
         """Return a JSON value as an instance of the type.
@@ -168,12 +185,29 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
         ) from error
 
 
-def plain_value(message: WorkflowMessage) -> Any:
-    """Return the value of a message: its output named ``output`` if it is the only one, its outputs, or its text."""
-    outputs = message.outputs
-    if not outputs:
-        return message.scratchpad
-    return outputs["output"] if outputs.keys() == {"output"} else outputs
+_FLAT = (str, int, float, bool, type(None))
+
+
+def validated(reading: TypeAdapter[Any], value: Any) -> Any:
+    """Return plain values as an instance of a type.
+
+    Objects and lists are read as JSON text: pydantic reads some types, such as base64 bytes, from JSON alone, and all
+    parts of the instance are new. Texts are read as Python values first, then as JSON, which models write.
+
+    Raises:
+        ValidationError: The value does not fit the type; its errors are those of the value as a Python value.
+    """
+    if not isinstance(value, _FLAT):
+        with suppress(ValidationError, TypeError, ValueError, RecursionError):
+            return reading.validate_json(json.dumps(value))
+        return reading.validate_python(own(value))
+    try:
+        return reading.validate_python(value)
+    except ValidationError:
+        for text in (value, json.dumps(value)) if isinstance(value, str) else (json.dumps(value),):
+            with suppress(ValidationError):
+                return reading.validate_json(text)
+        raise
 
 
 def is_type(declared: object) -> bool:
@@ -242,12 +276,20 @@ def _error_text(error: ValidationError) -> str:
 
 
 def message_of(value: Any, ports: tuple[str, ...] | None = None) -> WorkflowMessage:
-    """Return a value as a message: text as it is, an object by its fields, any other value as the output ``output``."""
+    """Return a value as a message: text as it is, other values as the outputs of `outputs_of`."""
     if isinstance(value, str):
         return WorkflowMessage(scratchpad=value, ports=ports)
     plain = to_jsonable_python(value, by_alias=True)
-    if isinstance(plain, str):  # an Enum, a date
-        return WorkflowMessage(scratchpad=plain, outputs={"output": plain}, ports=ports)
-    text = "" if plain is None else json.dumps(plain, ensure_ascii=False)
-    outputs = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"output": plain}
-    return WorkflowMessage(scratchpad=text, outputs=outputs, ports=ports)
+    text = plain if isinstance(plain, str) else "" if plain is None else json.dumps(plain, ensure_ascii=False)
+    outputs, answer = outputs_of(plain)
+    return WorkflowMessage(scratchpad=text, outputs=outputs, answer=answer, ports=ports)
+
+
+def outputs_of(value: Any) -> tuple[dict[str, Any], str | None]:
+    """Return plain values as outputs of a message, and the name of the output that is the whole answer.
+
+    An object with fields is its outputs, whatever their names. Any other value is the output ``output``.
+    """
+    if value and isinstance(value, dict):
+        return cast("dict[str, Any]", value), None
+    return {"output": value}, "output"

@@ -12,7 +12,7 @@ from operad.runtime.events import CacheHit, FellBack, OperatorRetried, Scope
 from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import Executable, OperatorCall
-from operad.runtime.graph.operator import Answer, BaseOperator, as_operator
+from operad.runtime.graph.operator import Answer, BaseOperator, as_operator, started
 from operad.runtime.models.model import Model
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.limits import Place
@@ -99,8 +99,8 @@ async def _attempt(node: Node, call: OperatorCall, scope: Scope) -> Answer:
 async def _timed(operator: BaseOperator, call: OperatorCall, timeout: Timeout, scope: Scope) -> Answer:
     """Run an operator once, or raise OperatorTimeoutError after its time limit."""
     if timeout == Timeout():
-        return await operator.run(call)
-    said = await within(timeout, operator.run(call), scope.deadlines)
+        return await started(operator, call)
+    said = await within(timeout, started(operator, call), scope.deadlines)
     if isinstance(said, Deadline):
         raise OperatorTimeoutError(
             f"operator {scope.operator_id!r} {said.expired} and was stopped; increase the limit, or request less",

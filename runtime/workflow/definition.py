@@ -37,7 +37,7 @@ from operad.runtime.policies.policy import NO_POLICY, Policy
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.values.message import WorkflowMessage
-from operad.runtime.values.output import plain_value
+from operad.runtime.values.own import own
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.function_evaluator import FunctionEvaluator
 from operad.runtime.workflow.nested import Within
@@ -351,7 +351,7 @@ class Definition(Step[T]):
         values = {p.operator_id: tails[p.operator_id].read_output(p) for p in message.parts if p.operator_id in tails}
         if len(values) == 1:
             return cast("T", next(iter(values.values())))
-        return cast("T", values or plain_value(message))
+        return cast("T", values or own(message.value))
 
     def as_operator(self) -> BaseOperator:
         """Return an operator that runs the workflow inside another one."""

@@ -10,9 +10,9 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, Generic, cast, get_args, get_origin, get_type_hints
 
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
 from pydantic_core import PydanticSerializationError
-from typing_extensions import ParamSpec, TypeVar, is_typeddict
+from typing_extensions import ParamSpec, TypeVar
 
 from operad.runtime.events import TokenStreamed, current_scope, emit
 from operad.runtime.events.run_context import RunContext, deps_in
@@ -26,7 +26,8 @@ from operad.runtime.values.errors import InputError, Issue, OperadError, PortErr
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.ids import as_name, checked_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import Output, field_names, is_class, message_of, name
+from operad.runtime.values.output import Output, field_names, message_of, name
+from operad.runtime.values.round_trip import loss_of
 from operad.runtime.values.sync import in_function_thread
 from operad.runtime.workflow.parameters import (
     Parameter,
@@ -270,7 +271,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             if special == "context":
                 arguments[parameter] = RunContext.current(call.lesson, self._hints[parameter])
             else:
-                arguments[parameter] = call.job if special == "job" else call.reasoner
+                arguments[parameter] = call.job.own() if special == "job" else call.reasoner
         return self.function(**arguments) if self._awaited else self._call(arguments)
 
     # Parameters
@@ -315,7 +316,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         kind = self._hints.get("return", Any)
         if get_origin(kind) is Take:
             kind = (*get_args(kind), Any)[0]
-        if kind in (Any, Take, WorkflowMessage) or isinstance(kind, TypeVar):  # pyright: ignore
+        if kind in (Any, Take, WorkflowMessage, BaseModel) or isinstance(kind, TypeVar):  # pyright: ignore
             return Output(None, "")
         try:
             return Output(kind, "")
@@ -377,15 +378,18 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         return returned if isinstance(returned, str) or not inspect.isawaitable(returned) else await returned
 
     def _check_return(self, value: Any, message: WorkflowMessage) -> None:
-        """Raise InputError if a return value does not fit the annotated type."""
-        kind = self._returns.type
-        if kind is None or (is_class(kind) and not is_typeddict(kind) and isinstance(value, kind)):
+        """Raise InputError if a return value does not fit the annotated type, or loses something as a message."""
+        if isinstance(value, WorkflowMessage):
             return
+        kind, fault = self._returns.type, ""
         try:
-            self._returns.read(message)
+            if (loss := loss_of(value, message.value, self._returns)) is not None:
+                fault = f"{loss.place}: {loss.text}" if loss.place else loss.text
         except ValueError as error:
             told = f"{self._id!r} is annotated to return {name(kind)}, and returned {short_repr(value)}: {error}"
             raise InputError(told) from error
+        if fault:
+            raise InputError(f"{self._id!r} returned {short_repr(value)}, which would not arrive as it is: {fault}")
 
     def _message(self, returned: Any) -> WorkflowMessage:
         ports: tuple[str, ...] | None = None
@@ -393,7 +397,8 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             take = cast("Take[Any]", returned)
             ports, returned = (take.port,), take.value
         if isinstance(returned, WorkflowMessage):
-            message = returned if ports is None else returned.model_copy(update={"ports": ports})
+            message = returned.own()  # the function may change what it returned
+            message = message if ports is None else message.changed(ports=ports)
         else:
             try:
                 message = message_of(returned, ports)

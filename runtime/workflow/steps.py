@@ -15,7 +15,7 @@ from operad.runtime.events.tool_calls import CACHED, ToolCalls
 from operad.runtime.graph.build import Build, Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import END
-from operad.runtime.graph.operator import Answer
+from operad.runtime.graph.operator import Answer, started
 from operad.runtime.graph.schedule import Progress, Repeat, Skip, Taken
 from operad.runtime.policies.policy import NO_BUDGET
 from operad.runtime.values.errors import BudgetError, OperatorError, PortError, SkippedError, describe, did_you_mean
@@ -203,7 +203,7 @@ class Steps:
         try:
             call = self._call_for(run, number, node)
             if build.plain and run.journal is None:
-                message = completed(await node.operator.run(call), node, call, scope)
+                message = completed(await started(node.operator, call), node, call, scope)
             else:
                 message = await self._perform(node, call, scope)
         except BaseException as error:
@@ -399,7 +399,7 @@ def completed(said: Answer, node: Node, call: OperatorCall, scope: Scope) -> Wor
         return WorkflowMessage.of_text(said, scope.operator_id, call.job.id, scope.usage)
     if not isinstance(said, WorkflowMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"execute returned {type(said).__name__}, not a WorkflowMessage or text")
-    passed_on = bool(said.operator_id) and any(said is message for message in call.messages)
+    passed_on = bool(said.operator_id) and any(_is_copy(said, message) for message in call.messages)
     if scope.usage is NO_USAGE and said.usage is not NO_USAGE and not passed_on:
         scope.charge(said.usage)  # the operator called a model itself and reports the usage in its message
     if budget is not NO_BUDGET:
@@ -410,7 +410,14 @@ def completed(said: Answer, node: Node, call: OperatorCall, scope: Scope) -> Wor
         said = said.model_copy(update={"ports": None})
     elif said.ports is not None:
         _check_ports(node, said.ports)
+    if node.operator.gives_items and said.answer is None and "items" in said.outputs:  # a fallback of named outputs
+        said = said.changed(answer="items")
     return said.stamped(scope.operator_id, call.job.id, scope.usage)
+
+
+def _is_copy(said: WorkflowMessage, message: WorkflowMessage) -> bool:
+    """Return True if an operator returned a message that it got: itself, or a copy, which shares the usage."""
+    return said.usage is message.usage and said.operator_id == message.operator_id and said.ports == message.ports
 
 
 def _with_judged(verdict: WorkflowMessage, judged: WorkflowMessage) -> WorkflowMessage:
@@ -419,6 +426,7 @@ def _with_judged(verdict: WorkflowMessage, judged: WorkflowMessage) -> WorkflowM
         update={
             "scratchpad": verdict.scratchpad or judged.scratchpad,
             "outputs": {**judged.outputs, **verdict.outputs},
+            "answer": judged.answer,
             "parts": judged.parts,
         }
     )
