@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pydantic import JsonValue
@@ -50,6 +50,7 @@ class BaseOperator(Step[T]):
             the operator nor a workflow inside it does; None if this is unknown.
         gives_verdict: False if the operator's answer is never a verdict, so that it cannot be an evaluator.
         sequential: For an operator that runs a workflow repeatedly: True if each pass continues the previous one.
+        is_foreign: True for a class outside of Operad, which may change the values that it gets and returns.
         gives_items: True if the operator is a map, whose answer is the output ``items`` of its message.
     """
 
@@ -60,13 +61,13 @@ class BaseOperator(Step[T]):
     sequential: ClassVar[bool] = False
     gives_items: bool = False
     _id: str
-    _is_foreign: ClassVar[bool] = False  # True for a class of a user, whose code may change the values that it gets
+    is_foreign: ClassVar[bool] = False
     _settled: bool = True  # False for an automatically chosen `_id`, which is not unique yet
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         defined = vars(cls)
-        cls._is_foreign = cls.__module__.partition(".")[0] != "operad"
+        cls.is_foreign = defined.get("is_foreign", cls.__module__.partition(".")[0] != "operad")
         for name in ("run", "execute"):
             method = defined.get(name)
             if inspect.isfunction(method) and not inspect.iscoroutinefunction(inspect.unwrap(method)):
@@ -244,9 +245,9 @@ class BaseOperator(Step[T]):
         return cast("T", own(message.value))
 
 
-def started(operator: BaseOperator[Any], call: OperatorCall) -> Awaitable[Answer]:
-    """Return an awaitable that runs an operator; one of a user's class gets copies of the values that others read, too."""
-    return operator.run(call.own() if operator._is_foreign else call)  # pyright: ignore[reportPrivateUsage]
+def started(operator: BaseOperator[Any], call: OperatorCall) -> Coroutine[Any, Any, Answer]:
+    """Return the coroutine of an operator's run; a user's class gets copies of the values that others read, too."""
+    return cast("Coroutine[Any, Any, Answer]", operator.run(call.own() if operator.is_foreign else call))
 
 
 R = TypeVar("R", bound=Callable[..., Any])
@@ -306,7 +307,6 @@ def _run_from_execute(execute: Callable[..., Awaitable[Answer]]) -> Any:
     """Return a method `run` that calls the method `execute`."""
 
     def run(self: Any, call: OperatorCall) -> Awaitable[Answer]:
-        call = call.own()
         return execute(
             self,
             call.reasoner,
@@ -327,6 +327,8 @@ class Adapted(BaseOperator[Any]):
         executable: The object. Optional attributes and methods of `BaseOperator` that the object has are used.
     """
 
+    is_foreign = True
+
     def __init__(self, executable: Executable) -> None:
         self._executable: Any = executable
         self.policy = self._optional("policy", None)
@@ -343,7 +345,6 @@ class Adapted(BaseOperator[Any]):
 
     def run(self, call: OperatorCall) -> Any:
         """Do the work."""
-        call = call.own()
         answer = self._executable.execute(
             call.reasoner,
             call.job,

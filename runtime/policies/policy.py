@@ -16,7 +16,7 @@ from operad.runtime.policies.duration import Duration, in_seconds
 from operad.runtime.values.arguments import known_arguments, short_repr
 from operad.runtime.values.errors import FetchError, InputError, InvalidError, Issue, ModelError
 from operad.runtime.values.message import Usage, WorkflowMessage
-from operad.runtime.values.output import message_of
+from operad.runtime.values.round_trip import message_of
 
 _TRANSIENT = (TimeoutError, asyncio.TimeoutError, ConnectionError)  # since Python 3.11, both are the same class
 
@@ -324,7 +324,10 @@ def _fallback_of(given: Any) -> Executes | Completes | WorkflowMessage | str | L
         return given
     is_value = isinstance(given, _VALUES) and given is not True
     if is_value or (is_dataclass(given) and not isinstance(given, type)):
-        return message_of(given)
+        try:
+            return message_of(given)
+        except InputError as error:
+            raise InvalidError("Policy", [Issue("fallback", str(error), "Policy.fallback")]) from error
     told = f"expected an operator, a model, a message, a text or another value, got {short_repr(given)}"
     raise InvalidError("Policy", [Issue("fallback", told, "Policy.fallback")])
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import cached_property
 from typing import Annotated, Any, Generic, cast, get_args, get_origin, is_typeddict
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict, TypeVar, get_type_hints
+from typing_extensions import is_typeddict as is_any_typeddict
 
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, InvalidError
@@ -116,9 +117,30 @@ class Output(Generic[T]):
         if self._adapter is None:
             return own(value)
         try:
-            return validated(self._adapter, value)
+            return self._reader.read(value)
         except ValidationError as error:
             raise ValueError(_error_text(error)) from error
+        except Exception as error:  # raised by a validator of the user's type
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+
+    def is_instance(self, value: Any) -> bool:
+        """Return True if the type is a class, and the value an instance of it."""
+        return is_class(self.type) and not is_any_typeddict(self.type) and isinstance(value, self.type)
+
+    @cached_property
+    def _reader(self) -> Reader:
+        assert self._adapter is not None  # noqa: S101 - of a declared type
+        return Reader(self._adapter)
+
+    @property
+    def reads_json(self) -> bool:
+        """True for a type of which JSON is read otherwise than Python values."""
+        return self._adapter is not None and self._reader.reads_json
+
+    def write(self, value: Any) -> Any:
+        """Return an instance of the type as JSON values, as the serializers of the type say."""
+        assert self._adapter is not None  # noqa: S101 - of a declared type
+        return self._adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
 
     def accepts(self, value: Any) -> bool:
         """Return True if a value is an instance of the type without any conversion."""
@@ -185,29 +207,68 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
         ) from error
 
 
-_FLAT = (str, int, float, bool, type(None))
+_NEW = frozenset(
+    "int float decimal str bool none date datetime time timedelta uuid literal enum url nullable union tagged-union "
+    "model model-fields model-field typed-dict typed-dict-field dataclass dataclass-args dataclass-field arguments "
+    "definitions definition-ref default list set frozenset tuple dict".split()
+)
+"""Kinds of pydantic's core schemas whose values share nothing with the input that can be changed."""
 
 
-def validated(reading: TypeAdapter[Any], value: Any) -> Any:
-    """Return plain values as an instance of a type.
+class Reader:
+    """Validator of plain values, which shares nothing with them that can be changed.
 
-    Objects and lists are read as JSON text: pydantic reads some types, such as base64 bytes, from JSON alone, and all
-    parts of the instance are new. Texts are read as Python values first, then as JSON, which models write.
-
-    Raises:
-        ValidationError: The value does not fit the type; its errors are those of the value as a Python value.
+    Attributes:
+        adapter: pydantic's validator.
     """
-    if not isinstance(value, _FLAT):
-        with suppress(ValidationError, TypeError, ValueError, RecursionError):
-            return reading.validate_json(json.dumps(value))
-        return reading.validate_python(own(value))
-    try:
-        return reading.validate_python(value)
-    except ValidationError:
-        for text in (value, json.dumps(value)) if isinstance(value, str) else (json.dumps(value),):
-            with suppress(ValidationError):
-                return reading.validate_json(text)
-        raise
+
+    def __init__(self, adapter: TypeAdapter[Any]) -> None:
+        self.adapter = adapter
+        parts = list(_dicts_in(adapter.core_schema))
+        self._shares = any(map(_may_share, parts))
+        self.reads_json = any("val_json_bytes" in part for part in parts)
+        """True for types of which pydantic reads JSON otherwise than Python values: bytes as base64."""
+
+    def read(self, value: Any) -> Any:
+        """Return plain values as an instance of the type; texts may be JSON, which models write.
+
+        Raises:
+            ValidationError: The value does not fit the type; its errors are those of the value as a Python value.
+        """
+        if self.reads_json and not isinstance(value, str):
+            with suppress(ValidationError, TypeError, ValueError):
+                return self.adapter.validate_json(json.dumps(value))
+        try:
+            return self.adapter.validate_python(own(value) if self._shares else value)
+        except ValidationError:
+            with suppress(ValidationError, TypeError, ValueError, RecursionError):
+                return self.adapter.validate_json(value if isinstance(value, str) else json.dumps(value))
+            if isinstance(value, str):  # a strict type, such as a date, takes a text from JSON alone
+                with suppress(ValidationError):
+                    return self.adapter.validate_json(json.dumps(value))
+            raise
+
+
+def _may_share(part: Mapping[str, Any]) -> bool:
+    """Return True if a part of a core schema may pass on values of the input as they are."""
+    kind = part.get("type")
+    if kind == "list" and "items_schema" not in part:
+        return True
+    further_fields = (part.get("extra_fields_behavior"), part.get("extra_behavior"))
+    return (isinstance(kind, str) and kind not in _NEW) or "allow" in further_fields
+
+
+def _dicts_in(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield all dicts inside a core schema, without defaults and metadata, which may hold anything."""
+    pending: list[Any] = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            inner = cast("dict[str, Any]", part)
+            yield inner
+            pending += [each for key, each in inner.items() if key not in ("metadata", "default", "expected")]
+        elif isinstance(part, list | tuple):
+            pending += cast("list[Any]", part)
 
 
 def is_type(declared: object) -> bool:
@@ -273,16 +334,6 @@ def _error_text(error: ValidationError) -> str:
     lines = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}".removeprefix(": ") for each in errors[:MOST_FAULTS]]
     more = f"; and {len(errors) - MOST_FAULTS} more" if len(errors) > MOST_FAULTS else ""
     return "; ".join(lines) + more
-
-
-def message_of(value: Any, ports: tuple[str, ...] | None = None) -> WorkflowMessage:
-    """Return a value as a message: text as it is, other values as the outputs of `outputs_of`."""
-    if isinstance(value, str):
-        return WorkflowMessage(scratchpad=value, ports=ports)
-    plain = to_jsonable_python(value, by_alias=True)
-    text = plain if isinstance(plain, str) else "" if plain is None else json.dumps(plain, ensure_ascii=False)
-    outputs, answer = outputs_of(plain)
-    return WorkflowMessage(scratchpad=text, outputs=outputs, answer=answer, ports=ports)
 
 
 def outputs_of(value: Any) -> tuple[dict[str, Any], str | None]:

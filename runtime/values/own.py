@@ -9,7 +9,7 @@ _UNCHANGEABLE = frozenset({str, int, float, bool, type(None), bytes})
 
 
 def own(value: Any) -> Any:
-    """Return a value that its reader may change: the value itself if nobody can change it, otherwise a copy.
+    """Return a value that its reader may change: the value itself if it cannot change, otherwise a copy.
 
         shared = {"items": [1]}
         own(shared)["items"].append(2)
@@ -18,7 +18,7 @@ def own(value: Any) -> Any:
     Texts, numbers and None are returned after one look at their type; a list or dict of them is copied in C. Only what
     holds further lists and dicts is copied part by part. An object that cannot be copied, such as a lock, is shared.
     """
-    kind = type(value)
+    kind = cast("type[object]", type(value))
     if kind in _UNCHANGEABLE:
         return value
     if kind is dict:

@@ -1,41 +1,80 @@
-"""Exactness of values as JSON: whether a value that was written is the same when it is read back."""
+"""Values of functions as messages, from which they can be read back as they were."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields as dataclass_fields
-from dataclasses import is_dataclass
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
-from pydantic import BaseModel, SecretBytes, SecretStr, TypeAdapter, ValidationError
-from pydantic_core import to_jsonable_python
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.output import Output, adapter, validated
+from operad.runtime.values.json_like import as_json
+from operad.runtime.values.losses import Loss, Path, first_loss, is_equal, loss_in_reading, path_text
+from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.output import Output, Reader, adapter, name, outputs_of
 
-_Path = tuple[Any, ...]
+ANY_VALUE: Output[Any] = Output(None, "")
 
 
-class Loss(NamedTuple):
-    """Part of a value that its JSON form does not hold.
+def message_of(value: Any, output: Output[Any] = ANY_VALUE, who: str = "") -> WorkflowMessage:
+    """Return a value as a message: text as it is, other values as the outputs of `outputs_of`.
 
-    Attributes:
-        place: Path to the part, such as ``.card.number`` or ``[2]``; empty for the whole value.
-        text: The reason, and what to write instead.
+        print(message_of([1, 2]).value, message_of({"output": 3}).value)  # [1, 2] {'output': 3}
+
+    Args:
+        value: The value.
+        output: The type that a function declares to return.
+        who: The operator that returned the value, for errors.
+
+    Raises:
+        InputError: The value has no JSON form, does not fit the type, or is another one when it is read back; see
+            `loss_of`.
     """
+    returned = f"{who} returned " if who else ""
+    try:
+        plain = value if isinstance(value, str) else to_jsonable_python(value, by_alias=True)
+    except (PydanticSerializationError, UnicodeDecodeError) as error:
+        wanted = "text, a pydantic model, JSON values, Take(port, value) or a WorkflowMessage"
+        raise InputError(f"{returned}{short_repr(value)}, which has no JSON form; return {wanted}") from error
+    misfit: ValueError | None = None
+    loss: Loss | None = None
+    try:
+        loss = loss_of(value, plain, output)
+    except ValueError as error:
+        misfit = error
+    if (loss or misfit) and output.is_declared:
+        with suppress(ValueError):  # the serializers of the annotated type may write what its validators read
+            written = output.write(value)
+            if loss_of(value, written, output) is None:
+                return _of_json(written)
+    if misfit is not None:
+        raise InputError(
+            f"{who} is annotated to return {name(output.type)}, and returned {short_repr(value)}: {misfit}"
+        ) from misfit
+    if loss is not None:
+        raise InputError(f"{returned}{short_repr(value)}, which would not arrive as it is: {loss}")
+    return _of_json(plain)
 
-    place: str
-    text: str
+
+def _of_json(plain: Any) -> WorkflowMessage:
+    if isinstance(plain, str):
+        return WorkflowMessage.of_text(plain, "", "")
+    outputs, answer = outputs_of(plain)
+    text = "" if plain is None else json.dumps(plain, ensure_ascii=False)
+    return WorkflowMessage.of_text(text, "", "", outputs=outputs, answer=answer)
 
 
-def loss_of(value: Any, plain: Any, output: Output[Any]) -> Loss | None:
+def loss_of(value: Any, plain: Any, output: Output[Any] = ANY_VALUE) -> Loss | None:
     """Return the first part of a value that its JSON form does not hold; None if the form is exact.
 
-    The form is read back as the declared type, and must then be equal to the value; lists and tuples of the same items
-    count as equal, as do numbers. Without a declared type, each object inside is read back as its own class, so that
-    only secrets, excluded fields and the like are losses: a reader that names the class gets the value.
+    The form is read back as the declared type, and must then be equal to the value. Without a declared type, each
+    object inside is read back as its own class, so that only secrets, excluded fields and the like are losses: a reader
+    that names the class gets the value.
 
     Args:
         value: The value, as a function returned it.
@@ -46,146 +85,51 @@ def loss_of(value: Any, plain: Any, output: Output[Any]) -> Loss | None:
         ValueError: The form does not fit the declared type.
     """
     if not output.is_declared:
-        return None if _equal(value, plain) else _loss_by_class(value, plain, ())
+        return None if is_equal(value, plain) else _loss_by_class(value, plain, ())
+    is_json = is_equal(value, plain)
+    if is_json and output.is_instance(value):
+        return None
     try:
-        loss = _first_loss(value, output.read_value(plain), ())
-        # JSON values that are no instance of the type, such as a dict for a model, are converted as the type says
-        return None if loss and _equal(value, plain) and not output.accepts(value) else loss
+        back = output.read_value(plain)
+        if is_json and not output.reads_json:
+            return None  # of the alternatives of a union, pydantic prefers one that needs no conversion
+        loss = first_loss(value, back)
+        # JSON values that are not instances of the type, such as a tuple for a list, are converted as the type says
+        return None if loss and not output.accepts(value) and is_equal(as_json(value), plain) else loss
     except ValueError as error:
         invalid = error.__cause__
-        if isinstance(invalid, ValidationError) and (loss := _loss_in_reading(value, invalid)) is not None:
+        if isinstance(invalid, ValidationError) and (loss := loss_in_reading(value, invalid)) is not None:
             return loss
         raise
 
 
-def _loss_by_class(value: Any, plain: Any, path: _Path) -> Loss | None:
+def _loss_by_class(value: Any, plain: Any, path: Path) -> Loss | None:
     """Return the first loss in a value without a declared type, given its JSON form."""
-    if _equal(value, plain):
+    kind = cast("type[object]", type(value))
+    if is_equal(value, plain):
         return None
     if isinstance(value, Mapping) and isinstance(plain, Mapping):
         given, written = cast("Mapping[Any, Any]", value), cast("Mapping[str, Any]", plain)
         if len(given) != len(written):
-            return Loss(_text(path), "two of its keys have the same text in JSON; use other keys")
+            return Loss(path_text(path), "two of its keys have the same text in JSON; use other keys")
         pairs: Iterable[Any] = ((key, given[key], part) for key, part in zip(given, written.values(), strict=True))
     elif isinstance(value, list | tuple | set | frozenset) and isinstance(plain, list):
-        pairs = ((place, *pair) for place, pair in enumerate(zip(cast("Iterable[Any]", value), plain, strict=True)))
+        items = zip(cast("Iterable[Any]", value), cast("list[Any]", plain), strict=True)
+        pairs = ((place, *pair) for place, pair in enumerate(items))
     else:
-        reading = _reader_of(type(value))
+        reading = _reader_of(kind)
         if reading is None:
             return None
         try:
-            return _first_loss(value, validated(reading, plain), path)
+            return first_loss(value, reading.read(plain), path)
         except ValidationError as error:
-            return _loss_in_reading(value, error, path) or Loss(_text(path), f"it cannot be read back: {error}")
+            return loss_in_reading(value, error, path) or Loss(path_text(path), f"it cannot be read back: {error}")
     return next(filter(None, (_loss_by_class(each, part, (*path, key)) for key, each, part in pairs)), None)
 
 
 @lru_cache(maxsize=256)
-def _reader_of(kind: type) -> TypeAdapter[Any] | None:
+def _reader_of(kind: type) -> Reader | None:
     try:
-        return adapter(kind)
+        return Reader(adapter(kind))
     except InputError:  # pydantic writes some types that it cannot read
         return None
-
-
-def _first_loss(value: Any, back: Any, path: _Path, owner: Any = None) -> Loss | None:
-    """Return the first part of a value that differs from what was read back.
-
-    Args:
-        value: The value.
-        back: The value that was read back.
-        path: Path to both.
-        owner: The object of which both are the last field of the path.
-    """
-    if _equal(value, back):
-        return None
-    if type(value) is type(back):
-        parts = _fields_of(value)
-        if parts is not None:
-            others = _fields_of(back) or {}
-            losses = (_first_loss(part, others.get(name), (*path, name), value) for name, part in parts.items())
-            return next(filter(None, losses), None)  # equal fields, as of a model with private attributes
-        if isinstance(value, Mapping) and value.keys() == back.keys():
-            given = cast("Mapping[Any, Any]", value)
-            return next(filter(None, (_first_loss(given[key], back[key], (*path, key)) for key in given)), None)
-        if type(value).__eq__ is object.__eq__ and to_jsonable_python(value) == to_jsonable_python(back):
-            return None
-    if isinstance(value, list | tuple) and isinstance(back, list | tuple) and _is_same_kind(value, back):
-        items = zip(cast("Sequence[Any]", value), cast("Sequence[Any]", back), strict=True)
-        return next(filter(None, (_first_loss(*pair, (*path, place)) for place, pair in enumerate(items))), None)
-    return Loss(_text(path), _reason(value, back, path, owner))
-
-
-def _is_same_kind(value: Any, back: Any) -> bool:
-    """Return True for lists and tuples of equal length, of which neither has a class of its own that was lost."""
-    return len(value) == len(back) and (type(value) is type(back) or type(value) in (list, tuple))
-
-
-def _equal(value: Any, back: Any) -> bool:
-    try:
-        return bool(value == back) or (value != value and back != back)  # noqa: PLR0124 - NaN
-    except Exception:  # noqa: BLE001 - a user's `__eq__`, or an array
-        return False
-
-
-def _fields_of(value: Any) -> Mapping[str, Any] | None:
-    """Return the fields of a model or dataclass by name; None for other values."""
-    if isinstance(value, BaseModel):
-        return {name: getattr(value, name) for name in type(value).model_fields} | (value.model_extra or {})
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclass_fields(value)}
-    return None
-
-
-def _reason(value: Any, back: Any, path: _Path, owner: Any) -> str:
-    field = type(owner).model_fields.get(path[-1]) if isinstance(owner, BaseModel) else None
-    if isinstance(value, SecretStr | SecretBytes):
-        return "secrets are written as asterisks; give the name of the secret, or pass it to the run as deps"
-    if field is not None and field.exclude:
-        return "the field is excluded from the JSON form; remove exclude=True, or leave the field at its default"
-    if field is not None and _alias_fault(field):
-        return _alias_fault(field)
-    return f"as JSON, {short_repr(value)} becomes {short_repr(back)}; annotate it with its type, or convert it to JSON values"
-
-
-def _alias_fault(field: Any) -> str:
-    """Return the fault of a field that is written under a name under which it is not read; an empty text without one."""
-    written, read = field.serialization_alias, field.validation_alias
-    if written == read or (written is None and read is None):
-        return ""
-    return f"the field is written as {written!r} and read as {read!r}; give it one alias: Field(alias={written or read!r})"
-
-
-def _loss_in_reading(value: Any, error: ValidationError, path: _Path = ()) -> Loss | None:
-    """Return the loss because of which a value's JSON form cannot be read as its own class; None for another fault."""
-    for fault in error.errors(include_url=False):
-        place = tuple(fault["loc"])
-        owner = _part_at(value, place[:-1])
-        if not isinstance(owner, BaseModel) or not place:
-            continue
-        kind, name = type(owner), place[-1]
-        if name in kind.model_computed_fields or any(
-            name == computed.alias for computed in kind.model_computed_fields.values()
-        ):
-            told = "the computed field is written, and the model forbids it when read; set extra='ignore' in its model_config"
-            return Loss(_text((*path, *place)), told)
-        for field_name, field in kind.model_fields.items():
-            if name in (field_name, field.serialization_alias, field.validation_alias):
-                if field.exclude:
-                    return Loss(_text((*path, *place[:-1], field_name)), _reason(None, None, (field_name,), owner))
-                if told := _alias_fault(field):
-                    return Loss(_text((*path, *place[:-1], field_name)), told)
-    return None
-
-
-def _part_at(value: Any, path: Sequence[Any]) -> Any:
-    for step in path:
-        try:
-            value = value[step] if isinstance(value, Mapping | Sequence) else getattr(value, step)
-        except (LookupError, AttributeError, TypeError):
-            return None
-    return value
-
-
-def _text(path: _Path) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any, Generic, cast, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, JsonValue
-from pydantic_core import PydanticSerializationError
 from typing_extensions import ParamSpec, TypeVar
 
 from operad.runtime.events import TokenStreamed, current_scope, emit
@@ -26,8 +25,8 @@ from operad.runtime.values.errors import InputError, Issue, OperadError, PortErr
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.ids import as_name, checked_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import Output, field_names, message_of, name
-from operad.runtime.values.round_trip import loss_of
+from operad.runtime.values.output import Output, field_names
+from operad.runtime.values.round_trip import message_of
 from operad.runtime.values.sync import in_function_thread
 from operad.runtime.workflow.parameters import (
     Parameter,
@@ -253,9 +252,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         if inspect.iscoroutine(returned):
             returned.close()
             raise InputError(f"{self._id!r} returned the coroutine {returned.__name__}: an `await` is missing")
-        message = self._message(returned)
-        self._check_return(cast("Take[Any]", returned).value if isinstance(returned, Take) else returned, message)
-        return message
+        return self._message(returned)
 
     def returned(self, call: OperatorCall, before: Sequence[str] | None = None) -> Awaitable[Any]:
         """Return an awaitable that calls the function with its parameters bound, and returns its value unchanged.
@@ -377,20 +374,6 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             returned = await in_function_thread(_called, self.function, arguments)
         return returned if isinstance(returned, str) or not inspect.isawaitable(returned) else await returned
 
-    def _check_return(self, value: Any, message: WorkflowMessage) -> None:
-        """Raise InputError if a return value does not fit the annotated type, or loses something as a message."""
-        if isinstance(value, WorkflowMessage):
-            return
-        kind, fault = self._returns.type, ""
-        try:
-            if (loss := loss_of(value, message.value, self._returns)) is not None:
-                fault = f"{loss.place}: {loss.text}" if loss.place else loss.text
-        except ValueError as error:
-            told = f"{self._id!r} is annotated to return {name(kind)}, and returned {short_repr(value)}: {error}"
-            raise InputError(told) from error
-        if fault:
-            raise InputError(f"{self._id!r} returned {short_repr(value)}, which would not arrive as it is: {fault}")
-
     def _message(self, returned: Any) -> WorkflowMessage:
         ports: tuple[str, ...] | None = None
         if isinstance(returned, Take):
@@ -398,14 +381,10 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             ports, returned = (take.port,), take.value
         if isinstance(returned, WorkflowMessage):
             message = returned.own()  # the function may change what it returned
-            message = message if ports is None else message.changed(ports=ports)
         else:
-            try:
-                message = message_of(returned, ports)
-            except (PydanticSerializationError, UnicodeDecodeError) as error:
-                wanted = "text, a pydantic model, JSON values, Take(port, value) or a WorkflowMessage"
-                told = f"{self._id!r} returned {short_repr(returned)}, which has no JSON form; return {wanted}"
-                raise InputError(told) from error
+            message = message_of(returned, self._returns, repr(self._id))
+        if ports is not None:
+            message = message.changed(ports=ports)
         if self.ports and message.ports is None:
             raise PortError(
                 f"{self._id!r} chose none of its ports; return Take({self.ports[0]!r}, …): {', '.join(self.ports)}"

@@ -18,8 +18,9 @@ from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import FaultError, InputError, did_you_mean, shorten
 from operad.runtime.values.ids import as_name
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import Output, is_class, message_of
+from operad.runtime.values.output import Output, is_class
 from operad.runtime.values.output import name as name_of_type
+from operad.runtime.values.round_trip import message_of
 from operad.runtime.workflow.predecessors import answers_by_id
 
 Special = Literal["job", "reasoner", "context"]
@@ -55,6 +56,8 @@ class Parameter:
         """
         special = _special_of(annotation)
         optional = type(None) in get_args(_bare(annotation)) if _is_union(annotation) else annotation is type(None)
+        if annotation is BaseModel:
+            raise InputError(f"parameter {parameter.name!r}: expected a subclass of BaseModel, got BaseModel itself")
         kind = None if special or annotation in (Any, WorkflowMessage) else annotation
         try:
             output: Output[Any] = Output(kind, "")

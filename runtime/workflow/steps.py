@@ -15,7 +15,7 @@ from operad.runtime.events.tool_calls import CACHED, ToolCalls
 from operad.runtime.graph.build import Build, Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import END
-from operad.runtime.graph.operator import Answer, started
+from operad.runtime.graph.operator import Answer, BaseOperator, started
 from operad.runtime.graph.schedule import Progress, Repeat, Skip, Taken
 from operad.runtime.policies.policy import NO_BUDGET
 from operad.runtime.values.errors import BudgetError, OperatorError, PortError, SkippedError, describe, did_you_mean
@@ -212,7 +212,7 @@ class Steps:
                 raise
             return self._record_fault(number, error, scope)
         if log.heard:
-            finished = events.OperatorFinished(seconds=log.now() - began, message=message)
+            finished = events.OperatorFinished(seconds=log.now() - began, message=message.own())
             log.write(finished, path, node_id, round_, scope.attempt)
         return self._advance(number, message, scope)
 
@@ -410,9 +410,14 @@ def completed(said: Answer, node: Node, call: OperatorCall, scope: Scope) -> Wor
         said = said.model_copy(update={"ports": None})
     elif said.ports is not None:
         _check_ports(node, said.ports)
-    if node.operator.gives_items and said.answer is None and "items" in said.outputs:  # a fallback of named outputs
+    return _own(said, node.operator).stamped(scope.operator_id, call.job.id, scope.usage)
+
+
+def _own(said: WorkflowMessage, operator: BaseOperator) -> WorkflowMessage:
+    """Return a message that shares no value with its operator, with the list as the answer of a map."""
+    if operator.gives_items and said.answer is None and "items" in said.outputs:  # a fallback of named outputs
         said = said.changed(answer="items")
-    return said.stamped(scope.operator_id, call.job.id, scope.usage)
+    return said.own() if operator.is_foreign else said
 
 
 def _is_copy(said: WorkflowMessage, message: WorkflowMessage) -> bool:

@@ -220,13 +220,14 @@ async def test_an_item_that_is_no_json_is_written_as_text(chain: New) -> None:
     ("said", "item"),
     [
         ("text", "text"),
-        (WorkflowMessage(scratchpad="text", outputs={"output": [1]}), [1]),
-        (WorkflowMessage(scratchpad="text", outputs={"output": None}), None),
+        (WorkflowMessage(scratchpad="text", outputs={"output": [1]}, answer="output"), [1]),
+        (WorkflowMessage(scratchpad="text", outputs={"output": None}, answer="output"), None),
+        (WorkflowMessage(scratchpad="text", outputs={"output": 1}), {"output": 1}),
         (WorkflowMessage(scratchpad="text", outputs={"a": 1, "b": 2}), {"a": 1, "b": 2}),
         (WorkflowMessage(scratchpad="text", outputs={"output": 1, "b": 2}), {"output": 1, "b": 2}),
         (WorkflowMessage(), ""),
     ],
-    ids=["text", "output", "no output", "outputs", "output among others", "nothing"],
+    ids=["text", "an answer", "no answer", "output", "outputs", "output among others", "nothing"],
 )
 async def test_what_the_body_made_of_it_is_the_item(chain: New, said: Any, item: Any) -> None:
     async def say(heard: Heard) -> Any:
