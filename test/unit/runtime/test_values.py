@@ -12,7 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, NamedTuple, Optional, TypeVar, Union
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -54,6 +54,7 @@ from operad import (
     operator,
 )
 from operad.operators import OperatorConfig
+from operad.runtime import BuiltinWorkflow, DbgptWorkflow
 from operad.runtime.durable import Ledger
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
@@ -168,8 +169,8 @@ EXACT: dict[str, tuple[Any, Any]] = {
     "an empty dict": (dict[str, int], {}),
     "an empty list": (list[int], []),
     "an empty text": (str, ""),
-    "the text null": (Optional[str], "null"),
-    "nothing": (Optional[str], None),
+    "the text null": (str | None, "null"),
+    "nothing": (str | None, None),
     "not a number": (float, math.nan),
     "an infinity": (float, -math.inf),
     "a large number": (int, 10**30),
@@ -204,16 +205,16 @@ EXACT: dict[str, tuple[Any, Any]] = {
     "an enum of texts": (Word, Word.RED),
     "an enum of numbers": (Number, Number.ONE),
     "a choice": (Literal["a", "1"], "1"),
-    "a text among numbers": (Union[int, str], "5"),
-    "a number among texts": (Union[int, str], 5),
-    "a text like a list": (Union[list[str], str], '["a"]'),
-    "a text like a date": (Union[dt.date, str], "2026-01-01"),
+    "a text among numbers": (int | str, "5"),
+    "a number among texts": (int | str, 5),
+    "a text like a list": (list[str] | str, '["a"]'),
+    "a text like a date": (dt.date | str, "2026-01-01"),
     "texts like dates": (list[dt.date | str], ["2026-01-01"]),
     "a generic model": (Box[Decimal], Box[Decimal](value=Decimal("1.0"))),
     "a recursive model": (Tree, Tree(name="a", children=[Tree(name="b")])),
     "a model in a list": (list[Answer], [Answer(output="x")]),
     "a model in a dict": (dict[str, Answer], {"output": Answer(output="x")}),
-    "one of two models": (Union[Answer, Items], Items(items=[])),
+    "one of two models": (Answer | Items, Items(items=[])),
     "a root model": (Numbers, Numbers([1])),
     "an alias": (Renamed, Renamed(Number=1)),
     "a strict model": (Strict, Strict(day=dt.date(2026, 1, 1))),
@@ -240,7 +241,8 @@ def passing(kind: Any, value: Any, got: list[Any]) -> tuple[Any, Any]:
 
 
 def in_memory(give: Any, take: Any, got: list[Any], tmp_path: Path) -> None:
-    Workflow(give >> take).run("q")
+    for engine in (BuiltinWorkflow, DbgptWorkflow):
+        engine(give >> take).run("q")
 
 
 def durable(give: Any, take: Any, got: list[Any], tmp_path: Path, database: str = "") -> None:
@@ -328,6 +330,20 @@ def test_the_next_function_gets_what_a_function_returned(name: str, way: Any, tm
     assert not any(each is value for each in got if isinstance(value, list | dict | set | BaseModel))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXACT)
+def test_the_next_function_gets_the_value_from_postgresql(name: str, url: str, tmp_path: Path):
+    kind, value = EXACT[name]
+    got: list[Any] = []
+    durable(*passing(kind, value, got), got, tmp_path, url)
+    assert [same(each, value) for each in got] == [True]
+
+
+@pytest.fixture(scope="module")
+def url(postgresql: Any) -> str:
+    return postgresql.new()
+
+
 class Card(BaseModel):
     number: SecretStr
 
@@ -375,7 +391,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "a tuple among other values": (dict[str, Any], {"pair": (1, 2)}, r"pair: from JSON, \(1, 2\)"),
     "a set among other values": (dict, {"s": {1, 2}}, "s: from JSON"),
     "a tuple as a sequence": (Sequence[int], (1, 2), r"\(1, 2\) .tuple. is read as \[1, 2\]"),
-    "a date that may be a text": (Union[dt.date, str], dt.date(2026, 1, 1), "is read as '2026-01-01'"),
+    "a date that may be a text": (dt.date | str, dt.date(2026, 1, 1), "is read as '2026-01-01'"),
     "keys that are equal as texts": (dict[Any, str], {1: "a", "1": "b"}, "is read as"),
     "keys that are tuples": (dict[tuple[int, int], int], {(1, 2): 3}, "is annotated to return"),
     "bytes that are not text": (bytes, b"\xff", "has no JSON form"),
@@ -644,11 +660,13 @@ SPOILERS: dict[str, Any] = {
 
 @pytest.mark.parametrize("on_disk", [False, True], ids=["memory", "durable"])
 @pytest.mark.parametrize("name", SPOILERS)
-def test_what_an_operator_does_to_its_values_stays_with_it(name: str, on_disk: bool, tmp_path: Path):
+def test_what_an_operator_does_to_its_values_stays_with_it(
+    name: str, on_disk: bool, engine: type[Workflow[Any]], tmp_path: Path
+):
     spoils = SPOILERS[name]()
     src = operator(lambda job: nested_value(), id="src")
     after = operator(_after, id="after")
-    flow = Workflow(name="own", durable=tmp_path / "runs.sqlite" if on_disk else None)
+    flow = engine(name="own", durable=tmp_path / "runs.sqlite" if on_disk else None)
     flow.add(src)
     flow.add(spoils, after="src")
     flow.add(after, after=["src", "spoils"])
