@@ -152,7 +152,8 @@ NO_USAGE = Usage()
 
 _STAMP_FIELDS = {"operator_id", "job_id", "usage"}
 _TEXT = {"scratchpad", *_STAMP_FIELDS}
-_TEXT_AND_OUTPUTS = {"outputs", "answer", *_TEXT}
+_TEXT_AND_OUTPUTS = {"outputs", *_TEXT}
+_TEXT_AND_ANSWER = {"answer", *_TEXT_AND_OUTPUTS}
 
 _new = object.__new__
 _set_values, _set_names, _set_private, _set_extra = (
@@ -292,7 +293,8 @@ class WorkflowMessage(Value):
         values["job_id"] = job_id
         values["usage"] = usage
         values["over"] = over
-        return _unvalidated(cls, values, _TEXT_AND_OUTPUTS if outputs else _TEXT, None)
+        names = _TEXT_AND_ANSWER if answer else _TEXT_AND_OUTPUTS if outputs else _TEXT
+        return _unvalidated(cls, values, names, None)
 
 
 _DEFAULTS = vars(WorkflowMessage())

@@ -183,7 +183,7 @@ async def test_of_several_tails_those_that_ran_are_joined(new: New) -> None:
     message = await run(new({"r": "", "a": "r.x", "b": "r.y", "c": "r.z"}, takes={"r": "x z"}))
 
     assert [part.operator_id for part in message.parts] == ["a", "c"]
-    assert message.outputs == {"a": {}, "c": {}}
+    assert message.outputs == {"a": "a(r)", "c": "c(r)"}
 
 
 async def test_one_tail_that_ran_is_the_result_itself(new: New) -> None:
