@@ -23,14 +23,6 @@ T = TypeVar("T", default=Any, covariant=True)
 R = TypeVar("R")
 
 
-class _Answered(Awaitable[None]):
-    """Nothing to wait for, in any event loop."""
-
-    def __await__(self) -> Generator[Any, None, None]:
-        return
-        yield
-
-
 class RunHandle(Generic[T]):
     """Handle of a run in progress, returned by `Workflow.start`.
 
@@ -111,7 +103,9 @@ class RunHandle(Generic[T]):
             self._live.answer_soon(given)
         else:
             asyncio.run_coroutine_threadsafe(self._live.answer(given), loop).result()
-        return _Answered()
+        done: asyncio.Future[None] = loop.create_future()
+        done.set_result(None)
+        return done
 
     async def cancel(self) -> None:
         """Cancel the run, and wait until it has ended; callable in any event loop."""
