@@ -342,7 +342,12 @@ class _Exchange(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer a chat-completions request."""
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        length = int(self.headers["Content-Length"])
+        body = self.rfile.read(length)
+        if len(body) < length:  # the client left, such as a run that was cancelled while it sent the request
+            self.close_connection = True
+            return
+        request = json.loads(body)
         step = self.choose(self.path, self.headers.get("Authorization", ""), request)
         with suppress(ConnectionError):  # the client has gone
             self._play(step, request)
