@@ -101,7 +101,8 @@ async def test_memory_gives_back_values_that_json_lacks_as_copies():
     assert await cache.put("a", message)
     message.outputs["any"].add(3)
     found = await cache.get("a")
-    assert found == Message(outputs={"any": {1, 2}})
+    assert found is not None
+    assert found.outputs == {"any": {1, 2}}
     found.outputs["any"].add(3)
     assert await cache.get("a") == Message(outputs={"any": {1, 2}})
 

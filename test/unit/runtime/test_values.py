@@ -4,6 +4,7 @@ import datetime as dt
 import enum
 import math
 import re
+import threading
 import uuid
 from collections import Counter, OrderedDict, deque
 from collections.abc import Sequence
@@ -129,7 +130,7 @@ class Loose(BaseModel):
 
 class Quiet(BaseModel):
     shown: int = 1
-    hidden: int = Field(2, exclude=True)
+    hidden: int = Field(default=2, exclude=True)
 
 
 class Remembers(BaseModel):
@@ -590,7 +591,7 @@ class Executes:
         return "spoils"
 
     async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
-        for message in workflow_messages:
+        for message in workflow_messages or ():
             spoil(message)
         spoil(job.inputs)
         return "done"
@@ -791,5 +792,5 @@ def test_a_value_that_cannot_change_is_not_copied():
     assert own((text,))[0] is text
     assert own({"a": [text]})["a"][0] is text
     assert own({"a": frozen}) == {"a": frozen}
-    lock = __import__("threading").Lock()
+    lock = threading.Lock()
     assert own([lock]) == [lock]
