@@ -146,6 +146,7 @@ class Conversation:
                 self.say(f"Result of {call.name}:\n{fence(await self._call(call))}")
                 continue
             turn = await self.model.complete(self._messages, tools=list(self._tools.values()))
+            turn = turn.with_new_ids({message.get("tool_call_id", "") for message in self._messages})
             self._messages.append(turn.as_message())
             if not turn.tool_calls:
                 return turn
