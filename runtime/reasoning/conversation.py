@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from operad.runtime.events import AnswerRejected, ToolCalled, ToolReturned, emit
 from operad.runtime.events.run_context import lacks_deps
+from operad.runtime.events.tool_calls import in_tool_call, tool_call_of
 from operad.runtime.models.model import Model
 from operad.runtime.models.turn import Completion, ToolCall
 from operad.runtime.reasoning.prompt import cut, fence
@@ -265,7 +266,8 @@ class Conversation:
                 arguments = _parse_arguments(call)
             finally:
                 emit(ToolCalled(call_id=call.id, tool=call.name, arguments=arguments))
-            result, failed = await self._tool_result(call.name, arguments), False
+            with in_tool_call(tool_call_of(call.name, arguments)):
+                result, failed = await self._tool_result(call.name, arguments), False
         except (Exception, SystemExit) as error:
             if lacks_deps(error):  # a fault of the caller, which the model cannot mend
                 raise

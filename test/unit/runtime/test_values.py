@@ -8,6 +8,7 @@ import threading
 import uuid
 from collections import Counter, OrderedDict, deque
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -256,20 +257,19 @@ def durable(give: Any, take: Any, got: list[Any], tmp_path: Path, database: str 
         return take.function(give)
 
     resumed.__annotations__["give"] = take.function.__annotations__["give"]
-    runs = Ledger(database or tmp_path / "runs.sqlite")
     run_id = f"values-{uuid.uuid4()}"
 
-    def flow() -> Workflow[Any]:
+    def flow(runs: Ledger) -> Workflow[Any]:
         flow = Workflow(give, durable=runs, name="values")
         flow.add(pause)
         flow.add(resumed, after=["give", "pause"])
         return flow
 
-    with pytest.raises(PausedError):
-        flow().run("q", run_id=run_id)
+    with closing(Ledger(database or tmp_path / "runs.sqlite")) as runs, pytest.raises(PausedError):
+        flow(runs).run("q", run_id=run_id)
     assert got == []
-    flow().resume(run_id, "yes")
-    runs.close()
+    with closing(Ledger(database or tmp_path / "runs.sqlite")) as runs:  # closing ended the run in this process
+        flow(runs).resume(run_id, "yes")
 
 
 def cached(give: Any, take: Any, got: list[Any], tmp_path: Path) -> None:
