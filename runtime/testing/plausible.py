@@ -13,8 +13,11 @@ from operad.runtime.testing.plausible_text import FORMATS, texts_of_pattern
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.json_schema import EndlessSchemaError, matcher, schema_errors, validator_of
 
-MAX_TRIES = 60
+MAX_TRIES = 100
 """Maximum number of values that are tried for a part of a schema, beyond the number of those that are needed."""
+
+AT_ONCE = 5
+"""Number of values of an alternative that are tried before the next alternative."""
 
 MAX_WORK = 20_000
 """Maximum number of values that are tried for all parts of a schema."""
@@ -272,13 +275,14 @@ def _in_turn(makers: Sequence[Iterator[Any]]) -> Iterator[Any]:
     left, is_empty = list(makers), True
     while left:
         for maker in tuple(left):
+            number = 0
             try:
-                yield next(maker)
-                is_empty = False
-            except StopIteration:
-                left.remove(maker)
+                for number, value in enumerate(islice(maker, AT_ONCE), 1):  # noqa: B007 - read below
+                    yield value
             except InputError as error:
                 fault = fault or error
+            is_empty = is_empty and not number
+            if number < AT_ONCE:
                 left.remove(maker)
     if fault is not None and is_empty:
         raise fault

@@ -149,6 +149,8 @@ def test_a_plausible_value_fits_its_schema(schema):
         ({"additionalProperties": {"type": "integer"}, "minProperties": 2}, {"key1": 1, "key2": 1}),
         ({"type": "integer", "not": {"const": 1}}, 2),
         ({"anyOf": [{"type": "integer", "minimum": 5, "maximum": 4}, {"type": "string"}]}, "text"),
+        ({"anyOf": [{"type": "number", "exclusiveMinimum": 3}, {"type": "string"}]}, 4),
+        ({"type": "array", "items": {"type": "string", "pattern": "(?=x)y"}}, []),
     ],
     ids=str,
 )
