@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from operad.runtime import events
 from operad.runtime.events.tool_calls import current_tool_call
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.values.form_text import TYPE_WORDS
 from operad.runtime.values.output import Output, is_type
 from operad.runtime.values.questions import Question
-from operad.runtime.values.schema import TYPE_WORDS, check_schema, parse_output_schema
+from operad.runtime.values.schema import AnswerSchema
+from operad.runtime.values.schema_check import check_schema
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -99,7 +101,7 @@ async def _interrupt(question: str, schema: Any) -> Any:
     if scope is None:
         raise InputError("interrupt(…) asks on behalf of a run, and no run is in progress here; call it in an operator")
     output = Output.of(schema) if is_type(schema) else None
-    asked: Any = schema if output is None else json.loads(output.schema or '{"type": "string"}')
+    asked: Any = schema if output is None else output.schema.schema or {"type": "string"}
     form = _form(asked)
     answer = await ask(scope, await _identified(scope, Question(id="/".join(scope.path), text=question, schema_=form)))
     if output is None:
@@ -199,7 +201,7 @@ def _form(schema: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
             check_schema(dict(schema))
             return dict(schema)
         word = schema.strip()
-        form = dict(TYPE_WORDS[word]) if word in TYPE_WORDS else parse_output_schema(schema)
+        form = dict(TYPE_WORDS[word]) if word in TYPE_WORDS else AnswerSchema.parse(schema).schema
     except InvalidError as error:
         raise InvalidError("the schema of a question", error.issues) from error
     if form is None:  # a form that would not be checked is refused, unless it is declared as `any`

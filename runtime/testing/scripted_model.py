@@ -287,10 +287,9 @@ class ScriptedModel:
                 self._unexpected += 1
                 return Fail(500, f"request {len(self.requests)} is more than the script has steps")
             step = self._function or self._steps.pop(0)
-        if not callable(step):
-            return step
         try:
-            return _step_of(step(request))
+            step = _step_of(step(request)) if callable(step) else step
+            return Say(plausible_answer(request)) if isinstance(step, Plausible) else step
         except Exception as error:  # noqa: BLE001 - raised in the test, at the end of the context
             self._fault = error
             return Fail(400, f"the script failed: {describe(error)}")
@@ -354,8 +353,6 @@ class _Exchange(BaseHTTPRequestHandler):
 
     def _play(self, step: Step, request: Request) -> None:
         """Answer a request with a step."""
-        if isinstance(step, Plausible):
-            step = Say(plausible_answer(request))
         if isinstance(step, Hang):
             self.closed.wait()
             self.close_connection = True

@@ -17,9 +17,10 @@ from typing_extensions import is_typeddict as is_any_typeddict
 
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, InvalidError
+from operad.runtime.values.form_text import is_json_schema
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.own import own
-from operad.runtime.values.schema import is_json_schema, parse_output_schema, schema_of
+from operad.runtime.values.schema import TEXT_FORM, AnswerSchema
 
 T = TypeVar("T", default=Any)
 
@@ -39,29 +40,29 @@ class Output(Generic[T]):
     """Type of an operator's answers.
 
         output = Output(Claims)
-        output.schema  # the JSON Schema, as text for `OperatorConfig.output_schema`
+        output.schema  # the form of the answer, with its JSON Schema
         output.read(message)  # the answer, an instance of Claims
 
     Args:
         type: The type of answers; None for any value.
-        schema: Text that describes the answer to the model; by default the JSON Schema of the type, empty for text.
+        schema: Form of the answer; by default the JSON Schema of the type, empty for text.
 
     Attributes:
         type: The type.
-        schema: Description for the model.
+        schema: Form of the answer.
         called: Name of the type in errors.
 
     Raises:
         InputError: pydantic cannot read or describe the type.
     """
 
-    def __init__(self, type: Any = None, schema: str | None = None) -> None:
+    def __init__(self, type: Any = None, schema: AnswerSchema | str | None = None) -> None:
         self.type = type
         self.called = name(type) if type else "answer of the wanted form"
         self._adapter: TypeAdapter[Any] | None = None
         if type is not None and type is not str:
             self._adapter = adapter(type)
-        self.schema = schema if schema is not None else self._schema_text()
+        self.schema = self._schema() if schema is None else AnswerSchema.of(schema)
 
     @classmethod
     def of(cls, declared: Any) -> Output[Any]:
@@ -74,8 +75,7 @@ class Output(Generic[T]):
             return Output(str)
         if isinstance(declared, str | Mapping):
             try:
-                schema = declared if isinstance(declared, str) else json.dumps(schema_of(declared), ensure_ascii=False)
-                parse_output_schema(schema)
+                schema = AnswerSchema.of(declared)
             except InvalidError as error:
                 raise InputError(f"output: {'; '.join(issue.message for issue in error.issues)}") from error
             return Output(None, schema)
@@ -171,17 +171,17 @@ class Output(Generic[T]):
         except PydanticUserError:
             return None
 
-    def _schema_text(self) -> str:
+    def _schema(self) -> AnswerSchema:
         if self._adapter is None:
-            return ""
+            return TEXT_FORM
         try:
             schema = self._adapter.json_schema(schema_generator=_AnswerSchema)
         except PydanticUserError as error:
             raise InputError(f"output: {name(self.type)} has no JSON Schema: {_first_sentence(error)}") from error
-        text = json.dumps(_closed(schema), ensure_ascii=False)
-        if not is_json_schema(text):
-            text = json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
-        return text
+        closed = _closed(schema)
+        if not is_json_schema(closed):  # the text of the schema is one, too
+            closed = {"$schema": "https://json-schema.org/draft/2020-12/schema", **closed}
+        return AnswerSchema.unchecked(closed)
 
 
 class _AnswerSchema(GenerateJsonSchema):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -685,7 +684,7 @@ async def test_the_task_asks_for_a_port(output_schema: str) -> None:
     with suppress(AnswerError):  # no answer fits them all
         await operator.execute(reasoner, JOB)
 
-    schema = json.loads(reasoner.tasks[0].output_schema)
+    schema = reasoner.tasks[0].output_schema.schema
     assert schema["properties"]["port"]["enum"] == ["yes", "no"]
     assert "port" in schema["required"]
     assert ("why" in schema["properties"]) == ("why" in output_schema)
