@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import field as dataclass_field
 from datetime import timedelta
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -252,7 +253,7 @@ class ErrorValues:
         port: Port that the message takes; None for an operator whose messages take none.
     """
 
-    outputs: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    outputs: Mapping[str, JsonValue] = dataclass_field(default_factory=dict[str, JsonValue])
     port: str | None = None
 
     def message(self, error: BaseException) -> WorkflowMessage:

@@ -13,8 +13,8 @@ from operad.flows.formats.dify.write import EXTRA, Writer, read_type, values_of
 from operad.flows.formats.fields import Declared, Owner, Remark, Use, remarks_on
 from operad.flows.formats.shapes import Fields, each_of, fields_of, text_of
 from operad.flows.node_graph import NodeGraph
-from operad.runtime.policies.policy import ERROR_OUTPUTS
 from operad.operators.variables import Selector
+from operad.runtime.policies.policy import ERROR_OUTPUTS
 
 
 def remarks_of(graph: NodeGraph) -> Iterator[Remark]:

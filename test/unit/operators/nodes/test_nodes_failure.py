@@ -6,12 +6,13 @@ import asyncio
 
 import pytest
 
-from operad import Budget, InvalidError, Job, OperatorError, Policy, Retry, RunContext, Workflow, events
+from operad import Budget, Job, OperatorError, Policy, Retry, RunContext, Workflow, events
 from operad.operators.node import NodeOperator, NodeParams
 from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.policies.policy import ErrorValues
 from operad.runtime.testing import run_on_fake_clock
 from operad.runtime.values.errors import BudgetError
+from operad.runtime.values.message import NO_USAGE
 
 CALLS: list[int] = []
 VALUES = {"then": "values", "values": {"text": "none"}}
@@ -40,7 +41,7 @@ class Poor(NodeOperator[NodeParams]):
 
     async def compute(self, call):
         CALLS.append(1)
-        raise RuntimeError("wrapped") from BudgetError("used up")
+        raise RuntimeError("wrapped") from BudgetError("used up", NO_USAGE)
 
 
 class Lacking(NodeOperator[NodeParams]):
@@ -133,7 +134,8 @@ def test_what_a_node_says_overrides_the_policy_of_its_workflow():
 def test_a_value_that_both_the_node_and_its_own_policy_set_is_an_issue(failure, policy, places):
     flow = Workflow(name="both")
     flow.add(fragile(failure), policy=policy)
-    found = [(issue.code, issue.where, issue.message.partition(":")[0]) for issue in flow.check()]
+    issues = flow.graph().check()
+    found = [(each.code, each.where, each.message.partition(":")[0]) for each in issues if each.code == "two-policies"]
     assert found == [("two-policies", "it", place) for place in places]
 
 
@@ -158,7 +160,7 @@ def test_each_item_of_a_map_has_the_values_of_its_node_and_the_map_its_own_polic
     flow = Workflow(three)
     flow.map(fragile({"retries": 1, **VALUES}), over="three", id="each", policy=Policy(retry=5, fallback="a text"))
     result = run_on_fake_clock(flow.arun("go"))
-    assert [item["text"] for item in result.output] == ["none"] * 3
+    assert [item["text"] for item in result.message.outputs["items"]] == ["none"] * 3
     assert sorted(CALLS) == [1, 1, 1, 2, 2, 2]
 
 
