@@ -218,6 +218,10 @@ class BaseOperator(Step[T]):
         """
         return self.check(before)
 
+    def check_policy(self, policy: Policy) -> list[Issue]:
+        """Return the issues of the policy with which a workflow runs the operator."""
+        return []
+
     @property
     def has_fingerprint(self) -> bool:
         """True if the operator has a fingerprint, so that its messages can be cached."""

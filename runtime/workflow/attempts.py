@@ -16,7 +16,7 @@ from operad.runtime.graph.operator import Answer, BaseOperator, as_operator, sta
 from operad.runtime.models.model import Model
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.limits import Place
-from operad.runtime.policies.policy import NO_POLICY, Completes, Executes, Policy, Timeout
+from operad.runtime.policies.policy import NO_POLICY, ErrorValues, Fallback, Policy, Timeout, causes
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorTimeoutError, describe
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage, WorkflowStatus
 
@@ -41,18 +41,16 @@ async def run_with_policy(node: Node, call: OperatorCall, scope: Scope) -> Answe
             return kept.model_copy(update={"usage": NO_USAGE})
     try:
         said = await _attempts(node, call, scope)
-    except BudgetError:
-        raise
     except Exception as error:
         fallback = policy.fallback
-        if fallback is None or fallback is False or lacks_deps(error):
+        if fallback is None or fallback is False or _ends_run(error):
             raise
         scope.write(FellBack(error=describe(error), to=_name(fallback)))
         try:
-            return await _fall_back(fallback, node, call, scope)
-        except BudgetError:
-            raise
+            return await _fall_back(fallback, error, node, call, scope)
         except Exception as second:
+            if _ends_run(second):
+                raise
             raise OperadError(
                 f"{describe(error)}; and {_name(fallback)}, to which it falls back, failed: {describe(second)}"
             ) from second
@@ -67,17 +65,20 @@ async def _attempts(node: Node, call: OperatorCall, scope: Scope) -> Answer:
     while True:
         try:
             return await _attempt(node, call, scope)
-        except BudgetError:
-            raise
         except Exception as error:
             attempt = scope.attempt - earlier
-            if not retry or attempt >= retry.attempts or not retry.wants(error):
+            if not retry or attempt >= retry.attempts or _ends_run(error) or not retry.wants(error):
                 raise
             delay = retry.delay(attempt, error)
             scope.sign_of_life()
             scope.write(OperatorRetried(error=describe(error), delay=delay))
         await asyncio.sleep(delay)
         scope.attempt += 1
+
+
+def _ends_run(error: BaseException) -> bool:
+    """Return True for an error that another attempt or a fallback would not mend: a used-up budget, or lacking deps."""
+    return lacks_deps(error) or any(isinstance(link, BudgetError) for link in causes(error))
 
 
 async def _attempt(node: Node, call: OperatorCall, scope: Scope) -> Answer:
@@ -110,12 +111,12 @@ async def _timed(operator: BaseOperator, call: OperatorCall, timeout: Timeout, s
     return said
 
 
-async def _fall_back(
-    fallback: Executes | Completes | WorkflowMessage | str, node: Node, call: OperatorCall, scope: Scope
-) -> Answer:
+async def _fall_back(fallback: Fallback, error: Exception, node: Node, call: OperatorCall, scope: Scope) -> Answer:
     """Return a constant fallback, or run the fallback operator with its own policy, or the model for one attempt."""
     if isinstance(fallback, WorkflowMessage | str):
         return fallback
+    if isinstance(fallback, ErrorValues):
+        return fallback.message(error)
     if not isinstance(fallback, Model):
         operator = as_operator(fallback)
         policy = NO_POLICY.or_else(operator.policy).or_else(Policy(timeout=node.policy.timeout))
@@ -130,8 +131,10 @@ async def _fall_back(
     return await _attempt(thinking, replace(call, reasoner=with_model(fallback)), scope)
 
 
-def _name(fallback: Executes | Completes | WorkflowMessage | str) -> str:
+def _name(fallback: Fallback) -> str:
     """Return a description of a fallback for events and errors."""
+    if isinstance(fallback, ErrorValues):
+        return "its values" if fallback.port is None else f"its {fallback.port} port"
     if isinstance(fallback, WorkflowMessage | str):
         return "a constant"
     return fallback.describe() if isinstance(fallback, Model) else f"operator {cast('Executable', fallback).get_id()!r}"
