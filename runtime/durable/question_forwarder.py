@@ -16,8 +16,8 @@ from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.questions import Question
+from operad.runtime.workflow.attempts import perform
 from operad.runtime.workflow.run import Run
-from operad.runtime.workflow.steps import perform
 
 POLL = 0.5
 """Seconds between two reads of an answer from the database."""

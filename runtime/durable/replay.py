@@ -26,7 +26,7 @@ from operad.runtime.values.errors import BudgetError, InputError, OperadError
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage
 from operad.runtime.values.questions import Question
 from operad.runtime.values.schema_check import check_schema
-from operad.runtime.workflow.steps import perform
+from operad.runtime.workflow.attempts import perform
 
 if TYPE_CHECKING:
     from operad.runtime.durable.remote import RemoteExecutor

@@ -25,6 +25,7 @@ from operad.runtime.values.errors import (
     describe,
 )
 from operad.runtime.values.message import Usage, WorkflowMessage
+from operad.runtime.values.own import own
 from operad.runtime.values.round_trip import message_of
 
 _TRANSIENT = (TimeoutError, asyncio.TimeoutError, ConnectionError)  # since Python 3.11, both are the same class
@@ -261,7 +262,7 @@ class ErrorValues:
         cause = next((each for each in causes(error) if not isinstance(each, OperatorError)), error)
         described = dict(zip(ERROR_OUTPUTS, (describe(error), type(cause).__name__), strict=True))
         ports = None if self.port is None else (self.port,)
-        return WorkflowMessage(scratchpad=describe(error), outputs={**self.outputs, **described}, ports=ports)
+        return WorkflowMessage(scratchpad=describe(error), outputs={**own(self.outputs), **described}, ports=ports)
 
 
 class Executes(Protocol):
