@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakMethod
@@ -42,6 +43,23 @@ def leave_to_parent(value: object) -> None:
     An event loop or a connection that is closed in the child would end that of the parent, too.
     """
     _of_parent.append(value)
+
+
+class ProcessLock:
+    """Reentrant lock for long work that another thread may be doing while the process forks: it is free in the child."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        after_fork(self._renew)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def _renew(self) -> None:
+        self._lock = threading.RLock()
 
 
 _Refs = dict[int, Callable[[], Any]]
