@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from threading import Lock
 from typing import Any, NoReturn
 
 from operad.runtime.agents.agent import Agent, Expert, Profile, check_kinds
@@ -33,6 +32,7 @@ from operad.runtime.values.errors import (
     describe,
     did_you_mean,
 )
+from operad.runtime.values.forks import ProcessLock
 from operad.runtime.values.message import NO_USAGE, Job, SubJob, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.memory import DEFAULT_TOKENS
@@ -192,7 +192,7 @@ class _LeaderOperator(BaseOperator[Any]):
         self.life_cycles = life_cycles
         self.max_depth = max_depth
         self.job_states: dict[str, JobState] = {}
-        self._preparing = Lock()
+        self._preparing = ProcessLock()
         # A job with an assigned expert needs no split, and experts may have their own reasoners.
         self.asks_model = None if all(expert.uses_model_of_run for expert in experts.values()) else False
 

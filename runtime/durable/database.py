@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from operad.runtime.durable.database_names import POSTGRES, SQLITE, display_name, sqlalchemy, state_folder
+from operad.runtime.durable.fork_guard import guard_forks
 from operad.runtime.durable.process_ids import who_writes
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.forks import ProcessLock
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -99,12 +101,13 @@ class Database:
         self.name = display_name(url)
         self.errors: type[Exception] = sa.exc.SQLAlchemyError
         self.is_sqlite = url.get_backend_name() == SQLITE
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._last_logged = -_LOG_INTERVAL
         if self.is_sqlite:
             _check_version(self.name)
             _create_file(Path(str(url.database)))
         self.engine = self._make_engine(url)
+        guard_forks(self.engine)
         self.reader = self.engine.execution_options(reads=True)
         # Close the connections of an instance that is garbage-collected without `close`.
         weakref.finalize(self, self.engine.dispose).atexit = False

@@ -28,10 +28,12 @@ from operad.runtime.durable.database import IDLE, ping_by_looking
 from operad.runtime.durable.database_names import SQLITE, display_name
 from operad.runtime.durable.dbos_details import check_details
 from operad.runtime.durable.dispatch import Request
+from operad.runtime.durable.fork_guard import guard_forks
 from operad.runtime.durable.serializer import JsonSerializer, refuse_pickles
 from operad.runtime.durable.wakeups import BeforeCommit
 from operad.runtime.durable.work_signal import SAFETY_POLL, WorkSignal
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.forks import after_fork, leave_to_parent
 
 OPERATOR = "operad.operator"
 """Name of the dbos workflow that executes an operator."""
@@ -155,6 +157,14 @@ _here: DbosProcess | None = None
 _launching = threading.Lock()
 
 
+@after_fork
+def _renew() -> None:
+    """Leave dbos to the parent; a child of a worker is none, and `launch` refuses to make it one."""
+    global _here, _launching
+    leave_to_parent(_here)
+    _here, _launching = None, threading.Lock()
+
+
 def launch(url: URL, executor_id: str, perform: Perform, *, version: str, queues: Queues) -> DbosProcess:
     """Launch dbos in this process.
 
@@ -178,8 +188,8 @@ def launch(url: URL, executor_id: str, perform: Perform, *, version: str, queues
             )
         if _is_in_use():
             raise InputError(
-                "this program runs dbos for itself, and dbos serves one application per process; start the worker in a "
-                "process of its own: operad worker FILE --db …"
+                "this program runs dbos for itself, or was forked from a worker, and dbos serves one application per "
+                "process; start the worker in a process of its own: operad worker FILE --db …"
             )
         check_details()
         refuse_pickles()
@@ -224,6 +234,7 @@ def launch(url: URL, executor_id: str, perform: Perform, *, version: str, queues
         tables._is_latest_version = _never_latest
         _record_milliseconds(tables)
         ping_by_looking(tables.engine)
+        guard_forks(tables.engine)
         _here = DbosProcess(url, executor_id, perform, version, queues)
         event.listen(tables.engine, "checkin", _here.returned)
         _here.take_from(registered)
@@ -248,6 +259,7 @@ def client(url: URL) -> DBOSClient:
             event.listen(tables.engine, "connect", _define_unixepoch)
         _record_milliseconds(tables)
         ping_by_looking(tables.engine)
+        guard_forks(tables.engine)
         try:
             tables.verify_migrations()  # only reads, so that it does not wait for writers
         except DBOSInitializationError:

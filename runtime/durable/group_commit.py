@@ -9,7 +9,7 @@ from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
 
 from operad.runtime.durable.database import is_temporary
-from operad.runtime.durable.threads import THREADS
+from operad.runtime.durable.threads import start_in_thread
 
 Value = TypeVar("Value")
 
@@ -47,7 +47,7 @@ class GroupCommit(Generic[Value]):
             self._last = written
             must_start, self._is_writing = not self._is_writing, True
         if must_start:
-            THREADS.submit(self._write_all)
+            start_in_thread(self._write_all)
         return written
 
     def wait(self) -> None:

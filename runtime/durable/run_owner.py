@@ -20,6 +20,7 @@ from operad.runtime.durable.step_writer import StepWriter
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.values.errors import InputError, OperadError
+from operad.runtime.values.forks import ProcessLock, after_fork, leave_to_parent
 from operad.runtime.values.sync import running_loop
 
 if TYPE_CHECKING:
@@ -197,7 +198,14 @@ class RunOwner:
 
 
 _owners: dict[URL, RunOwner] = {}
-_changing = threading.Lock()
+_changing = ProcessLock()
+
+
+@after_fork
+def _renew() -> None:
+    """Leave the runs in progress to the parent, with its heartbeat: the child is another owner."""
+    leave_to_parent({**_owners})
+    _owners.clear()
 
 
 def owner_of(url: URL, limit: float, user: object) -> RunOwner:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import threading
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from operad.runtime.durable.counted_calls import CountedCalls
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.policies.limits import WINDOW, Limiter, Limits
+from operad.runtime.values.forks import ProcessLock
 
 _SHORTEST_WAIT = 0.01
 
@@ -86,7 +86,7 @@ def name_in(group: str, limiter: Limiter) -> str:
 
 
 _turns: WeakKeyDictionary[Limiter, Limiter] = WeakKeyDictionary()
-_making = threading.Lock()
+_making = ProcessLock()
 
 
 def _turns_of(limiter: Limiter) -> Limiter:

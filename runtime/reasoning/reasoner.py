@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -19,6 +18,7 @@ from operad.runtime.tools.tool import Tool
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import AnswerError, InputError
 from operad.runtime.values.fingerprint import name_of
+from operad.runtime.values.forks import ProcessLock
 from operad.runtime.values.schema import AnswerSchema, SchemaMismatch, object_schema
 
 T = TypeVar("T")
@@ -325,7 +325,7 @@ class _ModelChoice:
         if not isinstance(model, Model | str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"expected a model or its name, such as 'gpt-5'; got {short_repr(model)}")
         self._model = model
-        self._choosing = threading.Lock()
+        self._choosing = ProcessLock()
 
     def get(self) -> Model:
         with self._choosing:

@@ -28,9 +28,9 @@ from operad.runtime.tools.signature import (
 )
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import ToolError, describe, did_you_mean
+from operad.runtime.values.function_threads import in_function_thread
 from operad.runtime.values.message import new_id
 from operad.runtime.values.model_text import as_text
-from operad.runtime.values.sync import in_function_thread
 from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ class Tool(Value, Generic[P, R]):
         if inspect.iscoroutinefunction(function):
             result = await function(**arguments)
         else:
-            result = await in_function_thread(_call_in_thread, function, arguments)
+            result = await in_function_thread(f"tool {self.name!r}", partial(function, **arguments))
         return await result if inspect.isawaitable(result) else result
 
 
@@ -418,11 +418,3 @@ def as_tools(given: Any) -> Any:
     if isinstance(given, str | Mapping | Value) or not isinstance(given, Iterable):
         raise ToolError(f"tools: expected a list of functions and tools, got {short_repr(cast('object', given))}")
     return tuple(each if isinstance(each, ToolGroup) else tool_of(each) for each in cast("Iterable[Any]", given))
-
-
-def _call_in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Call a function, for use in a thread; StopIteration becomes RuntimeError, because futures cannot raise it."""
-    try:
-        return function(**arguments)
-    except StopIteration as error:
-        raise RuntimeError("the function raised StopIteration") from error

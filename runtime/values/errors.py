@@ -24,10 +24,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from operad.runtime.values.blame import Blamable, ids_of_blamed
+from operad.runtime.values.error_copies import combined, copied, reduced
 from operad.runtime.values.near_names import near_name
 
 if TYPE_CHECKING:
@@ -78,6 +78,16 @@ class OperadError(Exception):
         self.operator_id = operator_id
         self.attempt = attempt
         self.finished: Mapping[str, WorkflowMessage] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the error with its attributes and causes; parts that cannot be pickled become their descriptions."""
+        return reduced(self, lambda cause: OperadError(describe(cause)))
+
+    def __copy__(self) -> OperadError:
+        return copied(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OperadError:
+        return copied(self, memo)
 
 
 class InvalidError(OperadError):
@@ -150,7 +160,9 @@ class OperatorError(OperadError):
         original = cause
         while isinstance(original, OperatorError) and original.__cause__ is not None:
             original = original.__cause__
-        return _class_for(type(original))(workflow, operator_id, attempt, cause, round)
+        kind = type(original)
+        can_be_both = issubclass(kind, Exception) and not issubclass(kind, _NOT_COMBINED)
+        return (combined(cls, kind) if can_be_both else cls)(workflow, operator_id, attempt, cause, round)
 
     def __str__(self) -> str:
         text = Exception.__str__(self)
@@ -159,30 +171,6 @@ class OperatorError(OperadError):
 
 _NOT_COMBINED = (OperadError, StopIteration, StopAsyncIteration)
 """Types that `OperatorError` is not combined with: errors of Operad, and exceptions that Python uses as signals."""
-
-
-@cache
-def _class_for(kind: type[BaseException]) -> type[OperatorError]:
-    """Return a class derived from `OperatorError` and another type; `OperatorError` if they cannot be combined."""
-    if issubclass(kind, _NOT_COMBINED) or not issubclass(kind, Exception):
-        return OperatorError
-    members = {"__module__": OperatorError.__module__, "__qualname__": "OperatorError", "__getattr__": _cause_attribute}
-    try:
-        combined = type("OperatorError", (OperatorError, kind), members)
-        combined.__new__(combined, "")
-    except Exception:  # noqa: BLE001 - a user's class may raise anything
-        return OperatorError
-    return cast("type[OperatorError]", combined)
-
-
-def _cause_attribute(error: OperatorError, name: str) -> Any:
-    """Return an attribute of the original error."""
-    cause = error.__cause__
-    while isinstance(cause, OperatorError):
-        cause = cause.__cause__
-    if cause is None or name.startswith("__"):
-        raise AttributeError(name)
-    return getattr(cause, name)
 
 
 class OperatorTimeoutError(OperadError, TimeoutError):

@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.forks import around_fork
 
 if TYPE_CHECKING:
     import sqlite3
 
 BUSY_SECONDS = 10.0
 """Seconds to wait for another process that is writing."""
+
+FORK_SECONDS = 5.0
+"""Maximum seconds that a fork waits for a statement in progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ class SqliteFile:
         self._opened: sqlite3.Connection | None = None
         self._closing: weakref.finalize[..., SqliteFile] | None = None
         self._identities: dict[str, tuple[int, int] | None] = {}
+        self._is_held = False
+        around_fork(self._hold, self._release)
 
     def check(self) -> None:
         """Check that the file can be used, if it exists; no file is created.
@@ -117,6 +123,17 @@ class SqliteFile:
         if self._closing:
             self._closing()
         self._opened = self._closing = None
+
+    def _hold(self) -> None:
+        """Close the file for a fork: SQLite forbids to use, or only to close, a connection in a forked process."""
+        self._is_held = self._lock.acquire(timeout=FORK_SECONDS)
+        if self._is_held and self.path != ":memory:":
+            self._close()
+
+    def _release(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._lock.release()
 
     def _is_replaced(self) -> bool:
         """Return True if the file at the path is missing, or is another file than the open one."""

@@ -7,41 +7,23 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
-from contextvars import copy_context
-from functools import cache, partial
+from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Any, TypeVar, cast
-from weakref import WeakKeyDictionary
 
 from operad.runtime.values.errors import RunningLoopError
+from operad.runtime.values.forks import after_fork, leave_to_parent
+from operad.runtime.values.function_threads import current_call
 
 T = TypeVar("T")
 
 LONGEST_WIND_UP = 1.0
 """Seconds that runs have to clean up when the process ends."""
 
-_loop_lock = threading.Lock()  # `cache` alone may start several loops for concurrent first callers
-
-
-MOST_THREADS = 64
-"""Maximum number of sync functions of users that run at once in an event loop; idle threads are reused."""
-
-
-async def in_function_thread(function: Callable[..., T], *args: object) -> T:
-    """Call a sync function of a user in a thread, with the current context variables.
-
-    The pool of `asyncio.to_thread` is not used, because it has only four threads more than there are processors.
-    """
-    loop = asyncio.get_running_loop()
-    if loop not in _function_threads:
-        _function_threads[loop] = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="operad-function")
-    return await loop.run_in_executor(_function_threads[loop], partial(copy_context().run, function, *args))
-
-
-# one pool per event loop: functions that call `run` must not occupy the threads that functions inside that run need
-_function_threads: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
+_loop_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
 
 
 def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
@@ -56,24 +38,36 @@ def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
 
     Raises:
         RunningLoopError: The caller is inside a running event loop.
-        CancelledError: The coroutine was cancelled by another thread; that of `concurrent.futures`.
+        CancelledError: The coroutine was cancelled by another thread, or the function that waits was given up; that of
+            `concurrent.futures`.
     """
     if running_loop() is not None:
         raise RunningLoopError(f"an event loop is running here, and waiting would block it: use `await {instead}`")
-    with _loop_lock:
-        loop = _background_loop(os.getpid())
+    loop = background_loop()
     tasks: list[asyncio.Task[Any]] = []
+    is_cancelled = False
 
     async def run() -> T:
         tasks.append(cast("asyncio.Task[Any]", asyncio.current_task()))
+        if is_cancelled:
+            raise asyncio.CancelledError
         return await start()
 
+    def cancel() -> None:
+        nonlocal is_cancelled
+        is_cancelled = True
+        for task in tasks:
+            task.cancel()
+
+    # Cancelling the future would not wait for the coroutine's end.
+    cancel_soon = partial(loop.call_soon_threadsafe, cancel)
+    call = current_call()
     future = asyncio.run_coroutine_threadsafe(run(), loop)
     try:
-        return future.result()
+        with call.waiting(cancel_soon) if call is not None else nullcontext():
+            return future.result()
     except KeyboardInterrupt:
-        # Cancelling the future would not wait for the coroutine's end.
-        loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+        cancel_soon()
         with suppress(CancelledError, Exception):  # wait for its end; KeyboardInterrupt is raised instead of its error
             future.result()
         raise
@@ -84,6 +78,17 @@ def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
         del future  # break the cycle future -> error -> traceback -> this frame -> future
 
 
+def end_sync(end: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Run the coroutine that `end` returns, which ends something, and wait for it where no event loop runs.
+
+    The garbage collector may call this in any thread, also in that of an event loop, and a function that was given up
+    ends its streams.
+    """
+    future = asyncio.run_coroutine_threadsafe(end(), background_loop())
+    if running_loop() is None:
+        future.result()
+
+
 def running_loop() -> asyncio.AbstractEventLoop | None:
     """Return the event loop that runs in this thread, if there is one."""
     try:
@@ -92,12 +97,22 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-@cache
-def _background_loop(pid: int) -> asyncio.AbstractEventLoop:  # a forked process needs its own
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=_keep_running, args=(loop,), name=f"operad-{pid}", daemon=True).start()
-    atexit.register(_cancel_runs_at_exit, loop, pid)
-    return loop
+def background_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop of `run_sync`, which runs in a thread of its own; it is started on first use."""
+    global _loop
+    with _loop_lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_keep_running, args=(_loop,), name=f"operad-{os.getpid()}", daemon=True).start()
+            atexit.register(_cancel_runs_at_exit, _loop, os.getpid())
+        return _loop
+
+
+@after_fork
+def _renew() -> None:
+    global _loop, _loop_lock
+    leave_to_parent(_loop)
+    _loop, _loop_lock = None, threading.Lock()
 
 
 def _cancel_runs_at_exit(loop: asyncio.AbstractEventLoop, pid: int) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, did_you_mean
+from operad.runtime.values.forks import ProcessLock, after_fork
 from operad.runtime.values.message import Turn
 from operad.runtime.values.sqlite_file import FileKind, SqliteFile
 
@@ -33,7 +33,8 @@ _CHATS = FileKind(
 _answering: set[tuple[object, str]] = set()
 """Conversations of this process in which a message is being answered, each as its store and its id."""
 
-_answering_lock = Lock()
+_answering_lock = ProcessLock()
+after_fork(_answering.clear)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from threading import RLock
 from typing import TYPE_CHECKING, Any, cast, get_args, overload
 
 from typing_extensions import TypeVar, Unpack
@@ -36,6 +35,7 @@ from operad.runtime.graph.schedule import Join, Ports
 from operad.runtime.policies.policy import NO_POLICY, Policy
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.values.forks import ProcessLock
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.own import own
 from operad.runtime.workflow.function import FunctionOperator
@@ -66,7 +66,7 @@ class Definition(Step[T]):
     policy: Policy = setting()
 
     def __init__(self, name: str, policy: Policy = NO_POLICY) -> None:
-        self._lock = RLock()
+        self._lock = ProcessLock()
         self._built: Build | None = None
         self.name = name
         self.policy = policy

@@ -23,7 +23,7 @@ from operad.runtime.values.errors import (
 from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.map_item import without_index
 from operad.runtime.values.questions import Question
-from operad.runtime.values.sync import run_sync, running_loop
+from operad.runtime.values.sync import end_sync, run_sync, running_loop
 from operad.runtime.workflow.live import LiveRun, in_loop
 from operad.runtime.workflow.run_input import answers_of
 
@@ -79,7 +79,9 @@ class RunStream(AsyncGenerator[Item, None]):
         Raises:
             RunningLoopError: An event loop is running here: use ``await stream.aclose()``.
         """
-        run_sync(self.aclose, "aclose()")
+        if running_loop() is not None:
+            raise RunningLoopError("an event loop is running here, and waiting would block it: use `await aclose()`")
+        end_sync(self.aclose)
 
     async def __aenter__(self) -> Self:
         """Return the stream, which is closed at the end of the ``async with`` block."""
@@ -115,8 +117,8 @@ class RunStream(AsyncGenerator[Item, None]):
         try:
             while (item := run_sync(next_item, "anext(…)")) is not None:
                 yield item
-        finally:
-            self.close()
+        finally:  # also if the loop was left, and the garbage collector closes this generator
+            end_sync(self._items.aclose)
 
 
 @dataclass(slots=True)

@@ -23,11 +23,11 @@ from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, Issue, OperadError, PortError, did_you_mean, shorten
 from operad.runtime.values.fingerprint import fingerprint, name_of
+from operad.runtime.values.function_threads import in_function_thread, until_given_up
 from operad.runtime.values.ids import as_name, checked_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import Output, field_names
 from operad.runtime.values.round_trip import message_of
-from operad.runtime.values.sync import in_function_thread
 from operad.runtime.workflow.parameters import (
     Parameter,
     Special,
@@ -367,11 +367,16 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
 
     async def _call(self, arguments: Mapping[str, Any]) -> Any:
         if self._is_async:
-            return "".join([_streamed(self._id, part) async for part in self.function(**arguments)])
+            parts = self.function(**arguments)
+            try:
+                return "".join([_streamed(self._id, part) async for part in parts])
+            finally:
+                if inspect.isasyncgen(parts):  # its own `finally` does not wait for the garbage collector
+                    await parts.aclose()
         if self.inline:
             returned = _called(self.function, arguments)
         else:
-            returned = await in_function_thread(_called, self.function, arguments)
+            returned = await in_function_thread(f"operator {self._id!r}", _called, self.function, arguments)
         return returned if isinstance(returned, str) or not inspect.isawaitable(returned) else await returned
 
     def _message(self, returned: Any) -> WorkflowMessage:
@@ -394,12 +399,10 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
 
 def _called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     """Call a sync function, and return its value; of a generator, the whole text, which is streamed."""
-    try:
-        returned = function(**arguments)
-        if not isinstance(returned, str) and inspect.isgenerator(returned):
-            return "".join(_streamed(getattr(function, "__name__", "operator"), part) for part in returned)
-    except StopIteration as error:  # a future cannot hold a StopIteration
-        raise RuntimeError("the function raised StopIteration") from error
+    returned = function(**arguments)
+    if not isinstance(returned, str) and inspect.isgenerator(returned):
+        who = getattr(function, "__name__", "operator")
+        return "".join(_streamed(who, part) for part in until_given_up(returned))
     return returned
 
 

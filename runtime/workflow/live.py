@@ -14,6 +14,7 @@ from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.deadline import ended
 from operad.runtime.values.errors import InputError, PausedError, did_you_mean
+from operad.runtime.values.forks import after_fork, leave_to_parent
 from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.questions import Question
@@ -188,6 +189,12 @@ class Runs:
         self.store: RunStore | None = None
         self._workflow = workflow
         self._live: dict[str, LiveRun] = {}
+        after_fork(self._renew)
+
+    def _renew(self) -> None:
+        """Forget the runs of the parent, which its event loops drive."""
+        leave_to_parent(self._live)
+        self._live = {}
 
     def __len__(self) -> int:
         """Return the number of runs in progress in this process."""

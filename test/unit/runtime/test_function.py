@@ -29,7 +29,7 @@ from operad.runtime import BuiltinWorkflow, InputError, InvalidError, Map, Opera
 from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import as_operator
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
-from operad.runtime.values.sync import MOST_THREADS
+from operad.runtime.values.function_threads import MOST_THREADS
 
 
 class Claims(BaseModel):
