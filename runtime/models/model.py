@@ -28,7 +28,6 @@ from operad.runtime.models.turn import (
     ChatMessage,
     Completion,
     Price,
-    ToolCall,
     Turn,
     as_function,
     sendable,
@@ -348,11 +347,7 @@ class Model(Endpoint):
             cost=self.price.of(turn.prompt_tokens, turn.completion_tokens) if self.price else 0.0,
             unpriced=0 if self.price else 1,
         )
-        calls = tuple(
-            ToolCall(id=call.id or f"call_{number}", name=call.name, arguments="".join(call.argument_parts))
-            for number, call in enumerate(sorted(turn.calls, key=lambda call: call.index))
-        )
-        return Completion(text=turn.text, tool_calls=calls, usage=usage, finish_reason=turn.finish_reason)
+        return Completion(text=turn.text, tool_calls=turn.tool_calls, usage=usage, finish_reason=turn.finish_reason)
 
 
 _NO_MODEL = (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, cast
 
 from pydantic import ConfigDict, Field
@@ -124,6 +125,13 @@ class Turn:
         """Text with which the model refuses to answer."""
         return "".join(self._refusal_parts)
 
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls in their order, each with an id of its own: some endpoints send none, or one id for several."""
+        calls = enumerate(sorted(self.calls, key=lambda call: call.index))
+        made = [ToolCall(id=c.id or f"call_{n}", name=c.name, arguments="".join(c.argument_parts)) for n, c in calls]
+        return with_own_ids(made, set())
+
     def add(self, chunk: object) -> str:
         """Add a parsed chunk and return its text; chunks that are not objects are ignored."""
         body = cast("Any", chunk if isinstance(chunk, dict) else {})
@@ -138,7 +146,7 @@ class Turn:
         delta: Any = choices[0].get("delta") or {}
         for part in delta.get("tool_calls") or ():
             call = self._call_of(part)
-            call.id = part.get("id") or call.id
+            call.id = _id_in(part) or call.id
             if function := part.get("function"):
                 name, arguments = function.get("name") or "", function.get("arguments") or ""
                 call.name += name
@@ -157,7 +165,7 @@ class Turn:
         Some endpoints omit the index, or use the same index for several calls; a new id begins a new call then. Under
         the same index, it does so only with a name, because other endpoints send a new id with each part of a call.
         """
-        index, call_id, function = part.get("index"), part.get("id"), part.get("function")
+        index, call_id, function = part.get("index"), _id_in(part), part.get("function")
         has_name = bool(function and function.get("name"))
         for call in reversed(self.calls):
             is_same_id = not call_id or call.id in ("", call_id)
@@ -166,6 +174,28 @@ class Turn:
         call = StreamedCall(len(self.calls) if index is None else index)
         self.calls.append(call)
         return call
+
+
+def _id_in(part: Any) -> str:
+    """Return the id of a call in a part of a chunk, as text; empty if there is none. Some endpoints send a number."""
+    call_id = part.get("id")
+    return "" if call_id is None else str(call_id)
+
+
+def with_own_ids(calls: Iterable[ToolCall], used: set[str]) -> tuple[ToolCall, ...]:
+    """Return calls whose ids differ from each other and from those in use; the ids are added to those in use."""
+    renamed: list[ToolCall] = []
+    for call in calls:
+        call_id = _unused(call.id, used)
+        used.add(call_id)
+        renamed.append(call if call_id == call.id else call.model_copy(update={"id": call_id}))
+    return tuple(renamed)
+
+
+def _unused(call_id: str, used: Container[str]) -> str:
+    """Return an id with the lowest number that makes it differ from those in use; without a number if it is not in use."""
+    numbered = (f"{call_id}_{number}" for number in count(2))
+    return call_id if call_id not in used else next(each for each in numbered if each not in used)
 
 
 def sendable(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, cast
 from operad.runtime.events import AnswerRejected, ToolCalled, ToolReturned, emit
 from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.models.model import Model
-from operad.runtime.models.turn import Completion, ToolCall
+from operad.runtime.models.turn import Completion, ToolCall, with_own_ids
 from operad.runtime.reasoning.prompt import cut, fence
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import AnswerError, ToolError, did_you_mean
@@ -109,6 +109,7 @@ class Conversation:
         self.model = model
         self._messages = [dict(message) for message in messages]
         self._tools = {tool.name: tool for tool in tools}
+        self._call_ids: set[str] = set()
 
     def say(self, text: str) -> None:
         """Add a text to the user's message that comes next; it is appended to a last message that is the user's."""
@@ -146,6 +147,7 @@ class Conversation:
                 self.say(f"Result of {call.name}:\n{fence(await self._call(call))}")
                 continue
             turn = await self.model.complete(self._messages, tools=list(self._tools.values()))
+            turn = turn.model_copy(update={"tool_calls": with_own_ids(turn.tool_calls, self._call_ids)})
             self._messages.append(turn.as_message())
             if not turn.tool_calls:
                 return turn

@@ -31,7 +31,7 @@ from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.list_types import declared, fault_in_list
 from operad.runtime.workflow.map_items import Calls, ItemError, OnError, OwnResults, for_each
 from operad.runtime.workflow.nested import contains, items_in, plain_reader
-from operad.runtime.workflow.predecessors import before_own, is_item
+from operad.runtime.workflow.predecessors import as_value, before_own, is_item
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 T = TypeVar("T", default=Any)
@@ -42,7 +42,7 @@ Items = Callable[[Job], "Iterable[Any] | AsyncIterable[Any]"]
 
 
 class _Options(TypedDict, total=False):
-    over: str | AnswerPath | Items | None
+    over: str | AnswerPath | Executable | Items | None
     concurrency: int
     collect: bool
 
@@ -159,7 +159,7 @@ class Map(BaseOperator[list[T]], Generic[T]):
         body: Body[Any] | None = None,
         *,
         each: Body[Any] | None = None,
-        over: str | AnswerPath | Items | None = None,
+        over: str | AnswerPath | Executable | Items | None = None,
         concurrency: int = 8,
         on_error: OnError = "fail",
         collect: bool = True,
@@ -180,6 +180,8 @@ class Map(BaseOperator[list[T]], Generic[T]):
                 "Map(…): over: expected the name of a list, such as 'facts.claims', facts.output.claims, or a function, "
                 f"such as lambda job: [1, 2]; got {short_repr(over)}"
             )
+        if is_executable(over):  # such as a decorated function, which can be called, too
+            over = AnswerPath(over)
         runs = body if each is None else each
         self.body: Workflow[Any] = cast("Workflow[Any]", runs) if isinstance(runs, Workflow) else _as_workflow(runs)
         self._id = id or self.body.get_id()
@@ -384,7 +386,7 @@ class Map(BaseOperator[list[T]], Generic[T]):
             raise InputError(
                 f"map {self._id!r}: {operator_id!r} has no answer: it did not run, or is not before the map"
             )
-        value: Any = plain_value(message)
+        value: Any = plain_value(as_value(message, current_scope()))
         if path and path[0] in message.outputs:
             value = message.outputs
         for depth, name in enumerate(path):

@@ -15,14 +15,14 @@ from operad.runtime.workflow.nested import Within, plain_reader
 def answers_by_id(
     messages: Sequence[WorkflowMessage], scope: Scope | None, before: Sequence[str] = ()
 ) -> dict[str, WorkflowMessage]:
-    """Return the messages of predecessors by id, with the answers as outputs; see `before_own` and `_as_value`."""
+    """Return the messages of predecessors by id, with the answers as outputs; see `before_own` and `as_value`."""
     answers: dict[str, WorkflowMessage] = {}
     for message in before_own(messages, scope, before):
-        answers.setdefault(message.operator_id, _as_value(message, scope))
+        answers.setdefault(message.operator_id, as_value(message, scope))
     return answers
 
 
-def _as_value(message: WorkflowMessage, scope: Scope | None) -> WorkflowMessage:
+def as_value(message: WorkflowMessage, scope: Scope | None) -> WorkflowMessage:
     """Return a message whose output is the answer: of a map, its list; of a map around this workflow, the item.
 
     The outputs for a nested workflow with several last operators are their answers by id. Other messages are returned
