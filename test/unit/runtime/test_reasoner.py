@@ -738,7 +738,7 @@ def turn_of(*calls):
     parts = [
         {
             "index": n,
-            "id": id,
+            "id": call_id,
             "type": "function",
             "function": {"name": "add", "arguments": json.dumps({"a": a, "b": 1})},
         }
