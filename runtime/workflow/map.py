@@ -42,7 +42,7 @@ Items = Callable[[Job], "Iterable[Any] | AsyncIterable[Any]"]
 
 
 class _Options(TypedDict, total=False):
-    over: str | AnswerPath | Items | None
+    over: str | AnswerPath | Executable | Items | None
     concurrency: int
     collect: bool
 
@@ -159,7 +159,7 @@ class Map(BaseOperator[list[T]], Generic[T]):
         body: Body[Any] | None = None,
         *,
         each: Body[Any] | None = None,
-        over: str | AnswerPath | Items | None = None,
+        over: str | AnswerPath | Executable | Items | None = None,
         concurrency: int = 8,
         on_error: OnError = "fail",
         collect: bool = True,
@@ -180,6 +180,8 @@ class Map(BaseOperator[list[T]], Generic[T]):
                 "Map(…): over: expected the name of a list, such as 'facts.claims', facts.output.claims, or a function, "
                 f"such as lambda job: [1, 2]; got {short_repr(over)}"
             )
+        if is_executable(over):  # such as a decorated function, which can be called, too
+            over = AnswerPath(over)
         runs = body if each is None else each
         self.body: Workflow[Any] = cast("Workflow[Any]", runs) if isinstance(runs, Workflow) else _as_workflow(runs)
         self._id = id or self.body.get_id()
