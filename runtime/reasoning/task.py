@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, JsonValue
 
@@ -71,6 +71,10 @@ class Task(Record):
     lesson: str = ""
     files: tuple[FileDescriptor, ...] = ()
     check: Callable[[str], object] | None = Field(default=None, exclude=True, repr=False)
+
+    if TYPE_CHECKING:  # the form may be given as text or as plain values
+
+        def __init__(self, *, job: Job, instruction: str, **fields: Any) -> None: ...
 
     def __getstate__(self) -> dict[Any, Any]:
         """Return the state to pickle: without `check`, which is a part of the process."""

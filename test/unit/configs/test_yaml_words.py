@@ -1,6 +1,7 @@
 """Words in an experts' file are words, whatever YAML 1.1 makes of them; odd values are errors in words."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def properties_of(path):
         return model.requests[0]["response_format"]["json_schema"]["schema"]["properties"]
 
 
-def operator_of(configuration):
+def operator_of(configuration) -> Any:
     [step] = configuration.workflows["E"].get_operators()
     return step
 

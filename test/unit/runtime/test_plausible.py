@@ -5,7 +5,7 @@ import ipaddress
 import json
 import uuid
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
 import openai
 import pytest
@@ -225,7 +225,7 @@ def test_a_step_without_a_plausible_value_fails_the_test_and_writes_nothing(scri
         with ScriptedModel(script) as scripted:
             client = openai.OpenAI(base_url=scripted.base_url, api_key="k", max_retries=0)
             with pytest.raises(openai.BadRequestError, match="the script failed"):
-                client.chat.completions.create(model="m", messages=[], response_format=request)
+                client.chat.completions.create(model="m", messages=[], response_format=cast("Any", request))
 
     with pytest.raises(InputError, match=r"Plausible\(\) found no value for \$\.code"):
         asks()

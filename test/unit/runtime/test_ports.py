@@ -684,7 +684,7 @@ async def test_the_task_asks_for_a_port(output_schema: str) -> None:
     with suppress(AnswerError):  # no answer fits them all
         await operator.execute(reasoner, JOB)
 
-    schema = reasoner.tasks[0].output_schema.schema
+    schema = reasoner.tasks[0].output_schema.schema or {}
     assert schema["properties"]["port"]["enum"] == ["yes", "no"]
     assert "port" in schema["required"]
     assert ("why" in schema["properties"]) == ("why" in output_schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ class Lacking(NodeOperator[NodeParams]):
 
     type = "lacking"
 
-    async def compute(self, call):
+    async def compute(self, call: Any) -> Any:
         CALLS.append(1)
         RunContext.current(annotation="RunContext[Database]")
 
