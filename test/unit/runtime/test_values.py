@@ -564,6 +564,34 @@ def test_an_object_that_only_its_field_can_write_arrives_in_its_model(returns: A
     assert Workflow(operator(give) >> operator(take)).run("q").output == [1, 2]
 
 
+class Inner(BaseModel):
+    box: int
+
+
+class Outer(BaseModel):
+    box: Inner
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "gets"),
+    [
+        (Inner, Inner(box=1), Inner(box=1)),
+        (Outer, Outer(box=Inner(box=1)), Outer(box=Inner(box=1))),
+        (Inner, Outer(box=Inner(box=1)), Inner(box=1)),
+        (int, Inner(box=1), 1),
+        (Inner, {"box": {"box": 1}}, Inner(box=1)),
+    ],
+)
+def test_a_model_as_the_job_arrives_though_a_field_has_the_name_of_the_parameter(kind: Any, given: Any, gets: Any):
+    def take(box):
+        got.append(box)
+
+    got: list[Any] = []
+    take.__annotations__["box"] = kind
+    Workflow(operator(take)).run(given)
+    assert got == [gets]
+
+
 def test_a_job_whose_model_cannot_be_read_back_is_refused():
     with pytest.raises(InputError, match="Odd would not arrive as it is: it cannot be read back: KeyError: 'odd'"):
         Workflow(operator(lambda x: "k", id="take")).run({"x": Odd.model_construct(number=1)})
