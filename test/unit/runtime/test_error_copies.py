@@ -53,7 +53,7 @@ def test_every_error_of_operad_can_be_pickled_and_copied():
         error = made(kind)
         for other in (again(error), copy.copy(error), copy.deepcopy(error)):
             assert (type(other), other.args, vars(other)) == (kind, error.args, vars(error))
-            assert (type(other.__cause__), other.__cause__.args) == (KeyError, ("z",))
+            assert repr(other.__cause__) == "KeyError('z')"
 
 
 def fails(job: Job) -> str:
