@@ -275,7 +275,7 @@ def test_a_function_that_raises_stop_iteration_fails_its_operator():
     def empty(job: Job) -> str:
         return next(iter([]))
 
-    with pytest.raises(OperatorError, match="operator 'empty' .* the function raised StopIteration") as raised:
+    with pytest.raises(OperatorError, match=r"operator 'empty' .* the function raised StopIteration") as raised:
         bounded(lambda: Workflow(empty).run("q"))
     assert isinstance(raised.value.__cause__.__cause__, StopIteration)
 

@@ -109,7 +109,7 @@ async def test_a_loop_over_a_stream_that_is_left_in_an_event_loop_closes_the_gen
 
 def test_an_iterator_that_is_garbage_collected_closes_the_generator(endless, generator):
     iterator = iter(Workflow(operator(generator, id="g")).stream_text("q"))
-    bounded(lambda: next(iterator))
+    bounded(iterator.__next__)
     del iterator
     gc.collect()
     endless.check_closed()
