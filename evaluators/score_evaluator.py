@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +11,7 @@ from operad.operators import OperatorConfig
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.function_threads import in_function_thread
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 
 MOST_IN_A_LESSON = 8
@@ -72,7 +72,7 @@ class ScoreEvaluator(Evaluator):
             job: Job of the operators.
             reasoner: Reasoner of the run.
         """
-        return await asyncio.to_thread(self.assess, text, job)
+        return await in_function_thread(f"evaluator {self.get_id()!r}", self.assess, text, job)
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Measure the texts of the direct predecessors and return the verdict."""

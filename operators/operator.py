@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +33,7 @@ from operad.runtime.tools.toolkit import Action, Recommendation, Toolkit, Tools
 from operad.runtime.values.arguments import known_arguments
 from operad.runtime.values.errors import InputError, InvalidError, Issue
 from operad.runtime.values.fingerprint import fingerprint, name_of
+from operad.runtime.values.function_threads import in_function_thread
 from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema import Schema, parse_output_schema
@@ -362,7 +362,7 @@ class Operator(BaseOperator[T]):
 
     async def _search_knowledge(self, job: Job) -> Knowledge:
         """Search the knowledge base in a thread, and emit an event with the passages found."""
-        knowledge = await asyncio.to_thread(self.get_knowledge, job)  # may read files
+        knowledge = await in_function_thread(f"operator {self.get_id()!r}", self.get_knowledge, job)  # may read files
         if not isinstance(knowledge, Knowledge):  # pyright: ignore[reportUnnecessaryIsInstance] - of a user's class
             kind = type(knowledge).__name__
             raise InputError(f"operator {self.get_id()!r}: its knowledge base gave {kind}, not Knowledge")
@@ -399,7 +399,7 @@ class Operator(BaseOperator[T]):
         """Return the insights for a job, read in a thread, and emit an event with those of the workflow's store."""
         if insights is None:
             return self._relevant_insights(job)
-        shown = await asyncio.to_thread(self._relevant_insights, job)
+        shown = await in_function_thread(f"operator {self.get_id()!r}", self._relevant_insights, job)
         if self._insights_key is not None:
             insights.report_recalled(self._insights_key, job, shown)
         return shown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -27,6 +26,7 @@ from operad.operators.web.search import as_outputs
 from operad.runtime.tools.connections import connections
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.function_threads import in_function_thread
 from operad.runtime.workflow.workflow import Workflow
 
 T = VariableType
@@ -83,7 +83,7 @@ class KnowledgeRetrieval(NodeOperator[KnowledgeParams]):
     async def compute(self, call: NodeCall) -> Values:
         """Search the knowledge base, in a thread."""
         base = self._service("knowledge base", self.params.knowledge, self.services.knowledge, "knowledge")
-        knowledge = await asyncio.to_thread(base.retrieve, as_text(call.get(self.params.query)))
+        knowledge = await in_function_thread(self._who, base.retrieve, as_text(call.get(self.params.query)))
         return {"result": [{"content": p.text, "source": p.source, "score": p.score} for p in knowledge.passages]}
 
 

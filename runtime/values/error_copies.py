@@ -29,7 +29,12 @@ _KIND = "_combined_with"
 @cache
 def combined(base: type[E], kind: type[BaseException]) -> type[E]:
     """Return a class derived from `base` and another type of error; `base` itself if they cannot be combined."""
-    members = {"__module__": base.__module__, "__qualname__": base.__qualname__, _KIND: kind, "__getattr__": _cause_attribute}
+    members = {
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        _KIND: kind,
+        "__getattr__": _cause_attribute,
+    }
     try:
         both = type(base.__name__, (base, kind), members)
         both.__new__(both, "")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from operad.runtime.values.errors import RunningLoopError
@@ -44,19 +45,29 @@ def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
         raise RunningLoopError(f"an event loop is running here, and waiting would block it: use `await {instead}`")
     loop = background_loop()
     tasks: list[asyncio.Task[Any]] = []
+    is_cancelled = False
 
     async def run() -> T:
         tasks.append(cast("asyncio.Task[Any]", asyncio.current_task()))
+        if is_cancelled:
+            raise asyncio.CancelledError
         return await start()
 
+    def cancel() -> None:
+        nonlocal is_cancelled
+        is_cancelled = True
+        for task in tasks:
+            task.cancel()
+
+    # Cancelling the future would not wait for the coroutine's end.
+    cancel_soon = partial(loop.call_soon_threadsafe, cancel)
     call = current_call()
     future = asyncio.run_coroutine_threadsafe(run(), loop)
     try:
-        with call.waiting(future.cancel) if call is not None else nullcontext():
+        with call.waiting(cancel_soon) if call is not None else nullcontext():
             return future.result()
     except KeyboardInterrupt:
-        # Cancelling the future would not wait for the coroutine's end.
-        loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+        cancel_soon()
         with suppress(CancelledError, Exception):  # wait for its end; KeyboardInterrupt is raised instead of its error
             future.result()
         raise
