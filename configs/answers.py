@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from operad.runtime.values.questions import approved_call
-from operad.runtime.values.schema import faults
+from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.text import shortened
 
 _WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
@@ -73,7 +73,7 @@ def _fitting(meanings: Sequence[Any], schema: dict[str, Any]) -> Any:
     words = [("no", "yes")[meaning] for meaning in meanings if isinstance(meaning, bool)]
     mismatches: list[str] = []
     for meaning in [*meanings, *(words if words and _chooses_yes_or_no(schema) else ())]:
-        if not (found := faults(schema, meaning)):
+        if not (found := AnswerSchema.unchecked(schema).faults(meaning)):
             return meaning
         mismatches = mismatches if isinstance(meaning, bool) else found  # an error shows a typed "n", not its meaning
     only, typed = _only_field(schema), meanings[-1]
@@ -85,14 +85,16 @@ def _fitting(meanings: Sequence[Any], schema: dict[str, Any]) -> Any:
         answer = {name: _fitting([typed] if is_object else meanings, field)}
     except WrongAnswerError as error:
         raise (_wrong([*mismatches, f"as the value of {name!r}: {error}"]) if is_object else error) from None
-    if mismatches := faults(schema, answer):
+    if mismatches := AnswerSchema.unchecked(schema).faults(answer):
         raise _wrong(mismatches)
     return answer
 
 
 def _chooses_yes_or_no(schema: dict[str, Any]) -> bool:
     """Return True if yes and no are choices, also of a class of choices or beside null, and not any text fits."""
-    are_choices = not (faults(schema, "yes") or faults(schema, "no")) and bool(faults(schema, "neither yes nor no"))
+    are_choices = not (
+        AnswerSchema.unchecked(schema).faults("yes") or AnswerSchema.unchecked(schema).faults("no")
+    ) and bool(AnswerSchema.unchecked(schema).faults("neither yes nor no"))
     return are_choices or bool(approved_call(schema)[0])
 
 

@@ -335,7 +335,8 @@ class Builder:
             return None
         if node.type == "sub-workflow" and (unknown := unknown_workflow(node.params.workflow, self.services)):
             self._faults.report((*path, "params", "workflow"), "unknown-workflow", unknown)
-        policy = self._policies.of(spec, path, defaults.policy, defaults.model, ports=node.ports)
+        default = defaults.policy if node.policy is None else node.policy.or_else(defaults.policy)
+        policy = self._policies.of(spec, path, default, defaults.model, ports=node.ports)
         return Step(node, spec, path, policy)
 
     def _build_function(self, spec: FunctionSpec, path: Path_, defaults: Defaults) -> Step | None:

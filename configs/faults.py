@@ -34,12 +34,14 @@ class Faults:
 
     Attributes:
         stem: Name of the file without its suffix.
+        written: Texts of values that are not written as in JSON; see `YamlValues`.
     """
 
     def __init__(self, document: Document, spec: type[BaseModel] = ConfigSpec) -> None:
         self._document = document
         self._spec = spec
         self.stem = Path(document.name).stem
+        self.written = document.written
         self._issues: dict[tuple[str, str, int, str], Issue] = {}
         self._left_out: Sequence[Path_] = ()
 
@@ -74,7 +76,15 @@ class Faults:
                     fault_path[:-1], "value", f"a chain is a list: write [[{self._chain_text(fault_path[:-1])[:200]}]]"
                 )
             else:
-                self.report(fault_path, *explain(problem, self._spec))
+                self.report(fault_path, *explain(problem, self._spec, self._text_of(fault_path)))
+
+    def _text_of(self, path: Path_) -> str | None:
+        """Return the text of a value that is not written as in JSON, such as ``1.10``; None for other values."""
+        holder: Any = self._document.data
+        *parents, key = real_path(path, holder) or ("",)
+        for part in parents:
+            holder = holder[part]
+        return self.written.get((id(holder), key))
 
     def _chain_text(self, path: Path_) -> str:
         """Return operators that were written in the place of chains, as the text of one chain."""
@@ -97,8 +107,14 @@ class Faults:
         return InvalidError(f"{self._document.name} cannot be used", [issue for _, issue in issues])
 
 
-def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]:
-    """Return the issue code and the message for a problem that pydantic found in a value of type `spec`."""
+def explain(problem: Any, spec: type[BaseModel] = ConfigSpec, written: str | None = None) -> tuple[str, str]:
+    """Return the issue code and the message for a problem that pydantic found in a value of type `spec`.
+
+    Args:
+        problem: The problem.
+        spec: Type of the value.
+        written: Text of the value in the file, if it is not written as in JSON.
+    """
     path, value = problem["loc"], problem["input"]
     if problem["type"] == "extra_forbidden":
         return "unknown-key", _unknown_key(problem, spec)
@@ -111,9 +127,13 @@ def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]
         known = [name for name in known if name not in ("name", "definition")]  # tags of forms other than a mapping
         return "value", f"unknown type {tag!r}{did_you_mean(str(tag), known)}; known: {', '.join(known)}"
     secret = "mcp_transport_config" in path or "base_url" in path  # addresses and headers may hold passwords
-    shown = "" if secret or isinstance(value, dict | list) else f", not {value!r}"[:120] + nearest_choice(problem)
+    shown = (
+        ""
+        if secret or isinstance(value, dict | list)
+        else f", not {written or repr(value)}"[:120] + nearest_choice(problem)
+    )
     if problem["type"] == "string_type" and isinstance(value, bool | int | float):
-        shown += "; put it in quotes"  # to YAML, yes and no are true and false
+        shown += "; put it in quotes"
     return "value", f"{requirement(problem)}{shown}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -23,7 +22,8 @@ from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import NO_POLICY, Policy
 from operad.runtime.values.document import Path_
 from operad.runtime.values.errors import InvalidError, Issue
-from operad.runtime.values.schema import FormError, parse_output_schema, schema_of
+from operad.runtime.values.form_text import FormError
+from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.workflow.map import Map
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
@@ -157,12 +157,10 @@ def output_schema_of(spec: OperatorSpec, path: Path_, faults: Faults) -> str | N
     """Return the `output_schema` of an operator as text; None after reporting a fault."""
     schema, schema_path = spec.output_schema, (*path, "output_schema")
     try:
-        if not isinstance(schema, str):
-            return json.dumps(schema_of(schema), ensure_ascii=False)
-        parse_output_schema(schema)
-        return schema
+        return AnswerSchema.of(schema, faults.written).text
     except FormError as error:
-        faults.report((*schema_path, *error.path), error.slip.code, error.slip.what)
+        for fault in error.faults:
+            faults.report((*schema_path, *fault.path), fault.code, fault.what)
     except InvalidError as error:
         for issue in error.issues:
             faults.report(schema_path, issue.code, issue.message)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
-from functools import partial
 from typing import Any, NamedTuple, cast
 
 from operad.evaluators.dry_run import LONGEST, dry_run
@@ -26,7 +24,8 @@ from operad.runtime.knowledge.similarity import similarity
 from operad.runtime.reasoning.reasoner import ask_until_read
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.values.schema import Schema, validate
+from operad.runtime.values.schema import AnswerSchema, object_schema
+from operad.runtime.values.schema_check import Schema
 
 STAGES = ("none", "written", "checked", "run", "accepted")
 """Stages of a design; each is worth two of the ten points of its score."""
@@ -133,16 +132,16 @@ class DesignEvaluator(Evaluator):
             titles=titles,
             contested=[f"{finding}: {reason}" for finding, reason in contested],
         )
-        schema = _schema(graph, has_notes=bool(shown_notes))
+        form = _form(graph, has_notes=bool(shown_notes))
         task = Task(
             job=Job(goal=call.job.goal, context=shown(parts[1:]), id=call.job.id, session_id=call.job.session_id),
             instruction=parts[0].text,
-            output_schema=json.dumps(schema, ensure_ascii=False),
+            output_schema=form,
         )
         answer = await ask_until_read(
             self.thinker(call.reasoner),
             task,
-            partial(validate, schema),
+            form.validate,
             who=f"evaluator {self.get_id()!r}",
             wanted="verdict",
             operator_id=self.get_id(),
@@ -221,27 +220,18 @@ class _Review(NamedTuple):
     dropped_notes: Sequence[str]
 
 
-def _schema(graph: NodeGraph, *, has_notes: bool) -> Schema:
-    """Return the JSON Schema of the review of a workflow."""
+def _form(graph: NodeGraph, *, has_notes: bool) -> AnswerSchema:
+    """Return the form of the review of a workflow."""
     text: Schema = {"type": "string"}
-    finding: Schema = {
-        "type": "object",
-        "properties": {"node": {"type": "string", "enum": [*graph.by_id, ""]}, "problem": text, "change": text},
-        "required": ["node", "problem", "change"],
-        "additionalProperties": False,
-    }
+    node = {"type": "string", "enum": [*graph.by_id, ""]}
+    finding = object_schema({"node": node, "problem": text, "change": text})
     properties: dict[str, Schema] = {
         "evaluation": {**text, "description": "Short: each thing asked for, and whether it is done."},
         "findings": {"type": "array", "items": finding},
         "notes": {"type": "array", "items": text},
         **({"outdated": {"type": "array", "items": {"type": "integer"}}} if has_notes else {}),
     }
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": ["evaluation", "findings"],
-        "additionalProperties": False,
-    }
+    return AnswerSchema.unchecked({**object_schema(properties), "required": ["evaluation", "findings"]})
 
 
 def _uncontested(findings: Sequence[str], contested: Sequence[tuple[str, str]]) -> list[str]:

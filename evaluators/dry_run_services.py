@@ -205,8 +205,8 @@ class Answers:
         wanted = self.made_up.of(scope.operator_id) if scope else {}
         if "class_name" in wanted:
             return str(wanted["class_name"])
-        if task.output_schema:
-            filled = self._filled(plausible(json.loads(task.output_schema)))
+        if task.output_schema.schema is not None:
+            filled = self._filled(plausible(task.output_schema.schema))
             return json.dumps(_with_values(filled, {**self.made_up.named, **wanted}), ensure_ascii=False)
         prompt = "\n".join((task.instruction, task.job.goal))
         if re.search("mermaid", prompt, re.IGNORECASE):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any, Literal
 
 from operad.operators import Operator, OperatorConfig
@@ -18,7 +16,7 @@ from operad.runtime.tools.toolkit import Action, Toolkit, Tools
 from operad.runtime.values.arguments import known_arguments
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import SubJob, WorkflowMessage, WorkflowStatus
-from operad.runtime.values.schema import validate
+from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.workflow.transcript import transcript
 
 _STATUS_MEANINGS = {
@@ -128,12 +126,12 @@ class Evaluator(Operator):
         operator_id = self.get_id()
         verdict = await self._ask_until_read(
             call,
-            partial(validate, needed),
+            AnswerSchema.unchecked(needed).validate,
             operator_id,
             "verdict",
             f"evaluator {operator_id!r}",
             instruction=_instruction(self.config.instruction, statuses),
-            output_schema=json.dumps(schema),
+            output_schema=AnswerSchema.unchecked(schema),
             transcript=steps,
         )
         return WorkflowMessage(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 from operad.runtime.values.message import WorkflowMessage
-from operad.runtime.values.schema import Schema, validate
+from operad.runtime.values.output import outputs_of
+from operad.runtime.values.schema import AnswerSchema, object_schema
 
 PORT = "port"
 """Key of an answer for the port that is taken."""
@@ -16,65 +18,77 @@ ANSWER = "answer"
 """Key for the rest of an answer with a port, if the rest is not an object."""
 
 
-def message_without_port(has_schema: bool, operator_id: str, job_id: str, text: str) -> WorkflowMessage:
-    """Return the message for an answer without a port; with a schema, its JSON becomes the outputs."""
-    return WorkflowMessage.of_text(text, operator_id, job_id, outputs=_outputs_from(text) if has_schema else {})
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Form of an operator's answers, and their reader.
 
-
-def message_with_port(
-    schema: Schema | None, routed: Schema, operator_id: str, job_id: str, text: str
-) -> WorkflowMessage:
-    """Return the message for an answer with a port: as JSON, or the name of the port alone.
-
-    Args:
-        schema: JSON Schema of the answer without the port; None for text.
-        routed: JSON Schema of the answer with the port; see `routing_schema`.
-        operator_id: The operator.
-        job_id: The job.
-        text: The answer.
-    """
-    ports = routed["properties"][PORT]["enum"]
-    one_word = schema is None and text.strip() in ports
-    answer: dict[str, Any] = {PORT: text.strip()} if one_word else validate(routed, text)
-    port = answer.pop(PORT)
-    content: Any = answer
-    if schema is None:
-        content, answer = answer.get(ANSWER, port), {}
-    elif schema.get("type") != "object":
-        content = answer[ANSWER]
-        answer = {"output": content}
-    return WorkflowMessage(
-        scratchpad=content if isinstance(content, str) else json.dumps(content, ensure_ascii=False),
-        outputs=answer,
-        ports=(port,),
-        job_id=job_id,
-        operator_id=operator_id,
-    )
-
-
-def routing_schema(schema: Schema | None, words: str, ports: Sequence[str]) -> Schema:
-    """Return the JSON Schema of an answer that also chooses a port.
-
-    Args:
-        schema: JSON Schema of the answer; None for text.
-        words: Description of an answer without schema; empty for an answer that only chooses.
+    Attributes:
+        form: Form of the answer without a port.
+        asked: Form that the model is asked for: with a port, if there are any.
         ports: Ports to choose from.
     """
+
+    form: AnswerSchema
+    asked: AnswerSchema
+    ports: Sequence[str]
+
+    def read(self, operator_id: str, job_id: str, text: str) -> WorkflowMessage:
+        """Return the message for an answer; with a schema, its JSON becomes the outputs.
+
+        An answer that chooses a port is JSON, or the name of the port alone.
+        """
+        if not self.ports:
+            outputs, whole = _outputs_from(text) if self.form else ({}, None)
+            return WorkflowMessage.of_text(text, operator_id, job_id, outputs=outputs, answer=whole)
+        schema = self.form.schema
+        one_word = schema is None and text.strip() in self.ports
+        answer: dict[str, Any] = {PORT: text.strip()} if one_word else self.asked.validate(text)
+        port = answer.pop(PORT)
+        content: Any = answer
+        outputs, whole = outputs_of(answer)
+        if schema is None:
+            content, outputs, whole = answer.get(ANSWER, port), {}, None
+        elif schema.get("type") != "object":
+            content = answer[ANSWER]
+            outputs, whole = outputs_of(content)
+        return WorkflowMessage(
+            scratchpad=content if isinstance(content, str) else json.dumps(content, ensure_ascii=False),
+            outputs=outputs,
+            answer=whole,
+            ports=(port,),
+            job_id=job_id,
+            operator_id=operator_id,
+        )
+
+
+def answers_of(form: AnswerSchema, ports: Sequence[str]) -> Answers:
+    """Return the reader of answers of a form, with one of the ports if there are any."""
+    return Answers(form, routing_schema(form, ports) if ports else form, ports)
+
+
+def routing_schema(form: AnswerSchema, ports: Sequence[str]) -> AnswerSchema:
+    """Return the form of an answer that also chooses a port.
+
+    Args:
+        form: Form of the answer; empty for an answer that only chooses.
+        ports: Ports to choose from.
+    """
+    schema = form.schema
     port = {"type": "string", "enum": list(ports), "description": "The one that fits best."}
     if schema is not None and schema.get("type") == "object":
         properties: dict[str, Any] = {**schema.get("properties", {}), PORT: port}
-        return {**schema, "properties": properties, "required": [*schema.get("required", []), PORT]}
+        required = [*schema.get("required", []), PORT]
+        return AnswerSchema.unchecked({**schema, "properties": properties, "required": required})
     properties = {PORT: port}
     if schema is not None:
         properties = {ANSWER: schema, **properties}
-    elif words.strip():
-        properties = {ANSWER: {"type": "string", "description": words}, **properties}
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    elif form.text.strip():
+        properties = {ANSWER: {"type": "string", "description": form.text}, **properties}
+    return AnswerSchema.unchecked(object_schema(properties))
 
 
-def _outputs_from(text: str) -> dict[str, Any]:
+def _outputs_from(text: str) -> tuple[dict[str, Any], str | None]:
     try:
-        value = json.loads(text)
+        return outputs_of(json.loads(text))
     except (ValueError, RecursionError):  # with a description as schema, the answer need not be JSON
-        return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {"output": value}
+        return {}, None

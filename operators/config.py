@@ -30,7 +30,7 @@ def _as_schema(declared: Any) -> Any:
     """Return a declared type as the text of its JSON Schema; an empty text if any text is permitted."""
     if isinstance(declared, str):
         return "" if declared.strip() in ANY_TEXT else declared
-    return Output.of(declared).schema
+    return Output.of(declared).schema.text
 
 
 class OperatorConfig(Value):

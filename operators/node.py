@@ -32,7 +32,17 @@ from pydantic import JsonValue, ValidationError
 
 from operad.operators.config import IMPORTED, OperatorConfig
 from operad.operators.named_params import named_place
-from operad.operators.node_params import ADVANCED, Failure, Fault, NodeParams, Reference, param_faults, references_in
+from operad.operators.node_params import (
+    ADVANCED,
+    DONE,
+    FAILED,
+    Failure,
+    Fault,
+    NodeParams,
+    Reference,
+    param_faults,
+    references_in,
+)
 from operad.operators.operator import Operator
 from operad.operators.services import Services
 from operad.operators.variables import (
@@ -47,21 +57,11 @@ from operad.operators.variables import (
     texts_in,
     type_of,
 )
-from operad.runtime.events import FellBack, current_scope, emit
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import read_outside
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.policies.policy import Policy, Retry, causes
-from operad.runtime.values.errors import (
-    BudgetError,
-    InputError,
-    InvalidError,
-    Issue,
-    OperadError,
-    OperatorError,
-    describe,
-    did_you_mean,
-)
+from operad.runtime.policies.policy import ERROR_OUTPUTS, NO_POLICY, Policy
+from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.workflow.workflow import Workflow
@@ -91,13 +91,6 @@ TypeOf = Callable[[Selector], VariableType]
 class NodeError(OperadError):
     """A node cannot process its input, or its output is not as declared."""
 
-
-DONE, FAILED = "done", "failed"
-"""Ports of a node whose failures take a branch of their own."""
-
-ERROR_TYPE = "error_type"
-ERROR_OUTPUTS = ("error_message", ERROR_TYPE)
-"""Variables with the reason for a node's failure, if the workflow continues after it."""
 
 ParamsT = TypeVar("ParamsT", bound=NodeParams)
 _ServiceT = TypeVar("_ServiceT")
@@ -176,6 +169,8 @@ class NodeOperator(Operator, Generic[ParamsT]):
             outputs do not give. None for the summary.
         body_starts_with: Type of the first node inside; empty if a type has no nodes inside.
         ends: True if the inputs of the node are results of the whole workflow.
+        answer_output: Name of the output that is the whole answer of the node, for functions and in results; None if the
+            answer is the object of all outputs.
         answers: True if the output ``answer`` is a part of the answer of the whole workflow, also inside other nodes.
 
     Raises:
@@ -192,6 +187,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
     body_starts_with: ClassVar[str] = ""
     ends: ClassVar[bool] = False
     answers: ClassVar[bool] = False
+    answer_output: str | None = None
 
     params: ParamsT
 
@@ -213,9 +209,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
             raise InvalidError(f"node {id!r} ({self.type})", [issue]) from error
         super().__init__(config)
         self.params = self._read_params(id, params or {})
-        if (failure := self.params.failure) and failure.retries:
-            wait = max(failure.wait, 0.001)
-            self.policy = Policy(retry=Retry(failure.retries + 1, wait, wait, on=Exception))
+        self.policy = self.params.failure.policy if self.params.failure else None
         self.services = services or Services()
         self.body = body
         self._assigned = assigned or {}
@@ -328,6 +322,19 @@ class NodeOperator(Operator, Generic[ParamsT]):
         """Return the issues that the node can determine by itself."""
         return self.issues(_unknown)
 
+    def check_policy(self, policy: Policy) -> list[Issue]:
+        """Return the issues of a policy with which a workflow runs the node, and which overrides its `failure`."""
+        own = NO_POLICY if self.policy is None else self.policy
+        return [
+            Issue(
+                "two-policies",
+                f"failure.{field}: the policy that the node is added with sets its {kind}, too; give it in one of the two",
+                self.get_id(),
+            )
+            for kind, field in (("retry", "retries"), ("fallback", "then"))
+            if (said := getattr(own, kind)) is not None and getattr(policy, kind) != said
+        ]
+
     def issues(self, type_of: TypeOf) -> list[Issue]:
         """Return the issues of the node, given the types of the variables that it reads."""
         faults = [*self.faults(type_of), *self._failure_faults(type_of)]
@@ -390,16 +397,12 @@ class NodeOperator(Operator, Generic[ParamsT]):
         running: Any = self.compute(NodeCall(**fields, variables=variables))
         if not inspect.isawaitable(running):
             raise NodeError(f"{self._who}: its compute cannot be awaited; write `async def compute`")
-        try:
-            result = self._result(await running)
-        except BudgetError:
-            raise
-        except Exception as error:  # noqa: BLE001 - raised again, unless the workflow continues after a failure
-            result = self._failure_result(error)
+        result = self._result(await running)
         return WorkflowMessage(
             scratchpad=result.text,
             status=result.status,
             outputs=dict(result.outputs),
+            answer=self.answer_output,
             ports=None if result.port is None else (result.port,),
             parts=result.parts,
             job_id=call.job.id,
@@ -422,22 +425,6 @@ class NodeOperator(Operator, Generic[ParamsT]):
                 )
         failure = self.params.failure
         return replace(result, port=DONE) if failure is not None and failure.then == "branch" else result
-
-    def _failure_result(self, error: Exception) -> NodeResult:
-        """Return the result that replaces a failure; raise the error if there is none, or another attempt follows.
-
-        Raises:
-            Exception: The given error.
-        """
-        failure, scope = self.params.failure, current_scope()
-        if failure is None or not failure.goes_on or (scope is not None and scope.attempt <= failure.retries):
-            raise error
-        if scope is not None:
-            emit(FellBack(error=describe(error), to="its values" if failure.then == "values" else "its failed port"))
-        cause = next((each for each in causes(error) if not isinstance(each, OperatorError)), error)
-        error_outputs = dict(zip(ERROR_OUTPUTS, (describe(error), type(cause).__name__), strict=True))
-        port = FAILED if failure.then == "branch" else None
-        return NodeResult({**failure.values, **error_outputs}, port=port, text=describe(error))
 
 
 def _unknown(selector: Selector) -> VariableType:

@@ -19,6 +19,7 @@ from operad.operators.variables import (
     selectors_in,
     short_json,
 )
+from operad.runtime.policies.policy import ErrorValues, Policy, Retry
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.validation import nearest_choice, requirement
 
@@ -26,8 +27,12 @@ ADVANCED = "advanced"
 """Annotation of a parameter that is hidden from models which generate workflows; files and people use it."""
 
 
+DONE, FAILED = "done", "failed"
+"""Ports of a node whose failures take a branch of their own."""
+
+
 class Failure(BaseModel):
-    """Behaviour of a node that fails.
+    """Behaviour of a node that fails, which is read into the node's `Policy`; see `policy`.
 
     Attributes:
         retries: Attempts after the first one.
@@ -48,6 +53,15 @@ class Failure(BaseModel):
     def goes_on(self) -> bool:
         """True if the run continues after the last failure."""
         return self.then != "end"
+
+    @property
+    def policy(self) -> Policy:
+        """Retries after every error, and the fallback; values that were not given are unset."""
+        wait = max(self.wait, 0.001)
+        retry = Retry(self.retries + 1, wait, wait, on=Exception) if self.retries else False
+        fallback = ErrorValues(self.values, FAILED if self.then == "branch" else None) if self.goes_on else False
+        given = self.model_fields_set
+        return Policy(retry=retry if "retries" in given else None, fallback=fallback if "then" in given else None)
 
 
 class NodeParams(BaseModel):

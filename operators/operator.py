@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, overload
 from pydantic import JsonValue
 from typing_extensions import TypeVar, Unpack
 
-from operad.operators.answers import PORT, message_with_port, message_without_port, routing_schema
+from operad.operators.answers import PORT, Answers, answers_of
 from operad.operators.config import OperatorConfig
-from operad.operators.operator_arguments import ConfigOptions, TextOptions, check_knowledge_base, config_of
+from operad.operators.operator_arguments import ConfigOptions, TextOptions, check_knowledge_base, config_of, form_of
 from operad.runtime.events import KnowledgeRetrieved, current_scope, emit
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import Answer, BaseOperator, refusing_jobs
@@ -36,7 +35,7 @@ from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.function_threads import in_function_thread
 from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.schema import Schema, parse_output_schema
+from operad.runtime.values.schema_check import Schema
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -210,13 +209,17 @@ class Operator(BaseOperator[T]):
         return self.config.ports
 
     @cached_property
+    def _answers(self) -> Answers:
+        return answers_of(form_of(self._output, self.config.output_schema), self.ports)
+
+    @property
     def schema(self) -> Schema | None:
         """JSON Schema of the answers; None if the `output_schema` is a description, or empty.
 
         Raises:
             InvalidError: The `output_schema` is invalid.
         """
-        return parse_output_schema(self.config.output_schema)
+        return self._answers.form.schema
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
         """Return the issues of the `output_schema`."""
@@ -289,13 +292,7 @@ class Operator(BaseOperator[T]):
             AnswerError: No answer fits the operator's type, or none chooses one of the operator's ports.
         """
         output, operator_id = self._output, self.get_id()
-        changes: dict[str, Any] = {}
-        if ports := self.ports:
-            routed = routing_schema(self.schema, self.config.output_schema, ports)
-            changes["output_schema"] = json.dumps(routed, ensure_ascii=False)
-            read = partial(message_with_port, self.schema, routed, operator_id, call.job.id)
-        else:
-            read = partial(message_without_port, bool(self.config.output_schema), operator_id, call.job.id)
+        read = partial(self._answers.read, operator_id, call.job.id)
 
         def fitting(text: str) -> WorkflowMessage:
             message = read(text)
@@ -304,7 +301,7 @@ class Operator(BaseOperator[T]):
 
         reads = read if output.type is str else fitting
         who = f"operator {operator_id!r}"
-        return await self._ask_until_read(call, reads, operator_id, output.called, who, **changes)
+        return await self._ask_until_read(call, reads, operator_id, output.called, who)
 
     async def _ask_until_read(
         self, call: OperatorCall, read: Callable[[str], R], operator_id: str, wanted: str, who: str, **changes: Any
@@ -438,7 +435,7 @@ class Operator(BaseOperator[T]):
             job=job,
             instruction=config.instruction,
             examples=tuple(config.examples),
-            output_schema=config.output_schema,
+            output_schema=self._answers.asked,
             actions=recommended.actions,
             tools=await opened.tools(recommended.tools) if opened and recommended.tools else (),
             workflow_messages=call.messages,

@@ -18,6 +18,8 @@ from operad.runtime.tools.toolkit import Action, Toolkit, Tools
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue
 from operad.runtime.values.output import Output
+from operad.runtime.values.schema import AnswerSchema
+from operad.runtime.values.schema_check import check_schema
 from operad.runtime.values.value import wrong_arguments
 
 
@@ -52,7 +54,7 @@ def config_of(
                 f"{class_name}(config): {', '.join(given)} belong in the OperatorConfig; or give the instruction as "
                 f"text: {class_name}('…', {given[0]}=…)"
             )
-        return config, Output(str) if not config.output_schema else Output(None, config.output_schema)
+        return config, Output(str) if not config.output_schema else Output()
     if not isinstance(config, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(
             f"{class_name}(…) expects an instruction as text, or an OperatorConfig; got {short_repr(config)}"
@@ -62,9 +64,28 @@ def config_of(
     if isinstance(arguments["ports"], str):
         raise InputError(f"{class_name}(…): ports: expected a list of names, got {short_repr(arguments['ports'])}")
     try:
-        return OperatorConfig.model_validate({"instruction": config, "output_schema": output.schema, **fields}), output
+        return OperatorConfig.model_validate(
+            {"instruction": config, "output_schema": output.schema.text, **fields}
+        ), output
     except ValidationError as error:
         raise wrong_arguments(error, f"{class_name}(…)", list(arguments)) from error
+
+
+def form_of(output: Output[Any], text: str) -> AnswerSchema:
+    """Return the form of an operator's answers: that of its type, or else the one that its configuration declares.
+
+    Args:
+        output: Type of the answers.
+        text: The `output_schema` of the configuration.
+
+    Raises:
+        InvalidError: The `output_schema` is invalid.
+    """
+    if output.schema.text != text:
+        return AnswerSchema.parse(text)
+    if output.type is not None and output.schema.schema is not None:
+        check_schema(output.schema.schema)
+    return output.schema
 
 
 def check_knowledge_base(given: Any, operator_id: str) -> None:

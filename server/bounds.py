@@ -22,7 +22,7 @@ class Bounds(Value):
         event_bytes: Maximum size of these events as JSON, in bytes.
         followers: Maximum number of connections that follow runs.
         requests_a_minute: Maximum number of requests per key, or of all together without keys. None for no limit.
-        beat: Seconds of silence after which a stream sends a heartbeat.
+        beat: Seconds between the comments that keep a stream's connection alive.
         session_seconds: Maximum idle time of an MCP session: without a request, and without an open stream.
     """
 

@@ -26,6 +26,9 @@ HEADER_SECONDS = 10.0
 BODY_SECONDS = 60.0
 """Maximum time for the body of a request to arrive after its head, in seconds."""
 
+MOST_AHEAD = 2**16
+"""Maximum number of bytes that a client may send before its last request is answered; beyond them it is disconnected."""
+
 QUIET_SECONDS = 60.0
 """Seconds between log lines about connections that could not be accepted."""
 
@@ -54,11 +57,20 @@ class BoundedHttp(H11Protocol):
         """Handle received data, and start the time limit for the next part of the request."""
         super().data_received(data)
         self._restart_deadline()
+        self._read_ahead()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the time limit of the closed connection."""
         self._cancel_deadline()
         super().connection_lost(exc)
+
+    def _read_ahead(self) -> None:
+        """Read on after an early next request, at which uvicorn pauses: a paused connection does not see its client leave."""
+        if self.conn.their_state is h11.DONE and self.flow.read_paused:
+            if len(self.conn.trailing_data[0]) <= MOST_AHEAD:
+                self.flow.resume_reading()
+            else:
+                self.transport.close()
 
     def _restart_deadline(self) -> None:
         """Start the time limit of the part of the request that comes next, if that has changed."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, get_args
 
 from pydantic import Field, ValidationError
 
 from operad.configs.optimise.edits import Data, Operation
 from operad.configs.optimise.tasks import Case
 from operad.configs.optimise.trial import Account, Result
-from operad.operators import Operator, OperatorConfig
+from operad.operators import Operator
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import AnswerError
 from operad.runtime.values.message import Job
-from operad.runtime.values.schema import SchemaMismatch, validate
+from operad.runtime.values.schema import AnswerSchema, SchemaMismatch
 from operad.runtime.values.value import Value
 from operad.runtime.workflow.workflow import BuiltinWorkflow
 
@@ -72,7 +72,9 @@ SCHEMA: Mapping[str, Any] = {
 }
 """JSON Schema of a proposal, as shown to the model. Operations are validated afterwards, for better messages."""
 
-_LENIENT_SCHEMA = {**SCHEMA, "properties": {"reasoning": {"type": "string"}, "operations": {"type": "array"}}}
+_LENIENT = AnswerSchema.unchecked(
+    {**SCHEMA, "properties": {"reasoning": {"type": "string"}, "operations": {"type": "array"}}}
+)
 
 
 class Proposal(Value):
@@ -140,14 +142,12 @@ async def propose(shown: Data, reasoner: Reasoner, account: Account, lessons: Se
         OperatorError: The reasoner failed.
     """
     workflow = BuiltinWorkflow(name="proposer", listeners=[account])
-    workflow.add_operator(
-        Operator(OperatorConfig(id="proposer", instruction=INSTRUCTION, output_schema=json.dumps(SCHEMA)))
-    )
+    workflow.add_operator(Operator(INSTRUCTION, id="proposer", output=SCHEMA))
     lesson = "\n".join(f"Your last proposal cannot be used: {fault}" for fault in lessons)
     job = Job(goal="Propose a change to the workflow in the inputs.", inputs=shown)
     message = await workflow.aexecute(job, reasoner, lesson=lesson or None)
     try:
-        return Proposal.model_validate(validate(cast("dict[str, Any]", _LENIENT_SCHEMA), message.scratchpad))
+        return Proposal.model_validate(_LENIENT.validate(message.scratchpad))
     except SchemaMismatch as mismatch:
         raise AnswerError(cut(str(mismatch), MAX_FAULT)) from mismatch
     except ValidationError as error:

@@ -18,7 +18,8 @@ from operad.evaluators import Evaluator
 from operad.operators import OperatorConfig
 from operad.runtime.values.document import Path_
 from operad.runtime.values.errors import InvalidError, describe
-from operad.runtime.values.schema import Schema, SchemaMismatch, check_schema, parse_output_schema, validate
+from operad.runtime.values.schema import AnswerSchema, SchemaMismatch
+from operad.runtime.values.schema_check import check_schema
 from operad.runtime.values.text import shortened
 
 MAX_PATTERN = 1_000
@@ -129,7 +130,7 @@ def _equals(expected: JsonValue, answer: str) -> Verdict:
         same = answer.split() == expected.split()
     else:
         try:
-            same = _comparable(validate({}, answer, repair=False)) == _comparable(expected)
+            same = _comparable(_ANY.validate(answer, repair=False)) == _comparable(expected)
         except SchemaMismatch:
             same = False
     return _verdict(same, f"it is to be {_quoted(expected)}")
@@ -160,9 +161,12 @@ def _matches(pattern: TypeAdapter[str], written: str, answer: str) -> Verdict:
     return Verdict(1.0, "right")
 
 
-def _fits(schema: Schema, answer: str) -> Verdict:
+_ANY = AnswerSchema.unchecked({})
+
+
+def _fits(schema: AnswerSchema, answer: str) -> Verdict:
     try:
-        validate(schema, answer, repair=False)
+        schema.validate(answer, repair=False)
     except SchemaMismatch as mismatch:
         return _verdict(False, f"it does not fit its schema: {mismatch}")
     return Verdict(1.0, "right")
@@ -196,19 +200,20 @@ def _pattern(written: str, faults: Faults, path: Path_) -> TypeAdapter[str] | No
         return None
 
 
-def _schema(written: dict[str, Any] | str, faults: Faults, path: Path_) -> Schema | None:
+def _schema(written: dict[str, Any] | str, faults: Faults, path: Path_) -> AnswerSchema | None:
     try:
         if isinstance(written, dict):
             check_schema(written)
-            return written
-        schema = parse_output_schema(written)
+            return AnswerSchema.unchecked(written)
+        form = AnswerSchema.parse(written)
     except InvalidError as error:
         for issue in error.issues:
             faults.report(path, issue.code, issue.message)
         return None
-    if schema is None:
+    if form.schema is None:
         faults.report(path, "value", "is neither a JSON Schema nor an example in braces")
-    return schema
+        return None
+    return form
 
 
 def _evaluator(spec: VerifySpec, modules: Modules, faults: Faults, path: Path_) -> Evaluator | None:

@@ -130,6 +130,10 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             "the fallback has no port, so every branch would run",
             '`WorkflowMessage(…, ports=("refund",))`',
         ),
+        "two-policies": (
+            "the parameter `failure` of a node and the policy that the node is added with set the same value",
+            "remove `failure.retries`, or `Policy(retry=…)`",
+        ),
         "fallback-cycle": (
             "fallbacks lead back to the same operator or workflow",
             '`Policy(fallback="Ask a colleague.")` for one of them',

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 from operad.evaluators.chat2workflow.dataset import Subtask
 from operad.evaluators.chat2workflow.response import Response
@@ -13,18 +10,13 @@ from operad.runtime.reasoning.prompt import cut, fence
 from operad.runtime.reasoning.reasoner import Reasoner, ask_until_read
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.message import Job
-from operad.runtime.values.schema import validate
+from operad.runtime.values.schema import AnswerSchema, object_schema
 
 MAX_SHOWN = 60_000
 """Maximum number of characters of each part of a response in the prompt of the judge."""
 
-VERDICT: dict[str, Any] = {
-    "type": "object",
-    "properties": {"reason": {"type": "string"}, "consistent": {"type": "boolean"}},
-    "required": ["reason", "consistent"],
-    "additionalProperties": False,
-}
-"""JSON Schema of the judge's answer, the reason first."""
+VERDICT = AnswerSchema.unchecked(object_schema({"reason": {"type": "string"}, "consistent": {"type": "boolean"}}))
+"""Form of the judge's answer, the reason first."""
 
 INSTRUCTION = """\
 You judge whether a workflow, as JSON, follows its design principle. The request and the node selection are context: \
@@ -68,9 +60,9 @@ async def judge_consistency(reasoner: Reasoner, response: Response, subtask: Sub
     Raises:
         AnswerError: No answer can be parsed as a verdict.
     """
-    task = Task(job=Job(goal=_material(response, subtask)), instruction=INSTRUCTION, output_schema=json.dumps(VERDICT))
+    task = Task(job=Job(goal=_material(response, subtask)), instruction=INSTRUCTION, output_schema=VERDICT)
     verdict = await ask_until_read(
-        reasoner, task, partial(validate, VERDICT), who=f"the judge of {subtask.key}", wanted="verdict"
+        reasoner, task, VERDICT.validate, who=f"the judge of {subtask.key}", wanted="verdict"
     )
     return Consistency(verdict["consistent"], verdict["reason"])
 

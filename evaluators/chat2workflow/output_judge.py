@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, cast
 
 from operad.evaluators.chat2workflow.dataset import Case, CaseFile, Subtask
@@ -15,18 +14,13 @@ from operad.runtime.reasoning.prompt import cut, fence
 from operad.runtime.reasoning.reasoner import ask_until_read
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.message import WorkflowMessage
-from operad.runtime.values.schema import validate
+from operad.runtime.values.schema import AnswerSchema, object_schema
 
 MAX_SHOWN = 32_000
 """Maximum number of characters of all outputs together in the prompt, and of all inputs together."""
 
-VERDICT: dict[str, Any] = {
-    "type": "object",
-    "properties": {"reason": {"type": "string"}, "resolved": {"type": "boolean"}},
-    "required": ["reason", "resolved"],
-    "additionalProperties": False,
-}
-"""JSON Schema of the judge's answer, the reason first."""
+VERDICT = AnswerSchema.unchecked(object_schema({"reason": {"type": "string"}, "resolved": {"type": "boolean"}}))
+"""Form of the judge's answer, the reason first."""
 
 INSTRUCTION = """\
 You judge the text results of one run of a workflow that was built for a user, step by step. Decide whether they do what \
@@ -72,10 +66,10 @@ class OutputJudge(BaseOperator[Any]):
         task = Task(
             job=call.job.model_copy(update={"goal": self._material}),
             instruction=INSTRUCTION,
-            output_schema=json.dumps(VERDICT),
+            output_schema=VERDICT,
         )
         verdict = await ask_until_read(
-            call.reasoner, task, partial(validate, VERDICT), who="the judge of the results", wanted="verdict"
+            call.reasoner, task, VERDICT.validate, who="the judge of the results", wanted="verdict"
         )
         return WorkflowMessage(scratchpad=json.dumps(verdict, ensure_ascii=False), outputs=verdict)
 

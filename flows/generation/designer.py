@@ -45,7 +45,8 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import Reasoner, ask
 from operad.runtime.values.errors import AnswerError, InvalidError, describe
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.schema import Schema, validate
+from operad.runtime.values.schema import TEXT_FORM, AnswerSchema
+from operad.runtime.values.schema_check import Schema
 
 __all__ = ["BuildWorkflow", "MendWorkflow", "PlanWorkflow", "read_tagged"]
 
@@ -80,7 +81,9 @@ class PlanWorkflow(Stage):
                 else plan_schema(offer.types, list(base.by_id), noted=noted)
             )
             prompt_sizes = prompts.sizes(parts, schema)
-            answer, failure, unreadable = await self._ask_plan(call, parts, schema, base, offer.types)
+            answer, failure, unreadable = await self._ask_plan(
+                call, parts, AnswerSchema.unchecked(schema), base, offer.types
+            )
             if answer is not None:
                 plan = read_plan(answer)
                 return self._message(
@@ -94,7 +97,7 @@ class PlanWorkflow(Stage):
         self,
         call: OperatorCall,
         parts: Sequence[prompts.Part],
-        schema: Schema,
+        schema: AnswerSchema,
         base: NodeGraph,
         types: Mapping[str, NodeType],
     ) -> tuple[dict[str, Any] | None, str, bool]:
@@ -103,7 +106,7 @@ class PlanWorkflow(Stage):
         for _ in range(MAX_TRIES):
             try:
                 text = await ask(call.reasoner, task_of(call.job, parts, schema, lessons))
-                answer = with_base(cast("dict[str, Any]", validate(schema, text)), base)
+                answer = with_base(cast("dict[str, Any]", schema.validate(text)), base)
             except AnswerError as error:
                 return None, describe(error), True
             plan = read_plan(answer)
@@ -241,23 +244,27 @@ async def _ask_params(
     schema = nodes_schema(schemas)
     lessons = [lesson] if lesson else []
     if keeps_to_schemas(reasoner):
-        answer = validate(schema, await ask(reasoner, task_of(job, parts, schema, lessons)))
+        form = AnswerSchema.unchecked(schema)
+        answer = form.validate(await ask(reasoner, task_of(job, parts, form, lessons)))
         return cast("dict[str, dict[str, Any]]", answer["nodes"])
     parts_with_form = [
         *parts,
         prompts.Part(prompts.FORM, f"{prompts.TEXT_FORM}\n{json.dumps(schema['properties']['nodes'])}"),
     ]
     for _ in range(MAX_TRIES - 1):
-        text = await ask(reasoner, task_of(job, parts_with_form, None, lessons))
+        text = await ask(reasoner, task_of(job, parts_with_form, TEXT_FORM, lessons))
         try:
             return read_tagged(text)
         except AnswerError as error:
             lessons = [*([lesson] if lesson else []), f"Your last answer was of no use: {error}"]
-    return read_tagged(await ask(reasoner, task_of(job, parts_with_form, None, lessons)))
+    return read_tagged(await ask(reasoner, task_of(job, parts_with_form, TEXT_FORM, lessons)))
 
 
 FORM_RULES = GENERATED & {rule.name for rule in RULES if rule.level in ("text", "shape")}
 """Rules for reading a whole workflow. `MendWorkflow` applies those on its meaning, without changing kept nodes."""
+
+
+_PARAMS = AnswerSchema.unchecked({"type": "object", "additionalProperties": {"type": "object"}})
 
 
 def read_tagged(answer: str) -> Mapping[str, Mapping[str, Any]] | Repaired:
@@ -280,7 +287,7 @@ def read_tagged(answer: str) -> Mapping[str, Mapping[str, Any]] | Repaired:
     try:
         value = read_json(json_text.strip(), "nodes")
     except InvalidError:
-        value = validate({"type": "object", "additionalProperties": {"type": "object"}}, json_text)
+        value = _PARAMS.validate(json_text)
     if not isinstance(value, dict) or not all(
         isinstance(each, dict) for each in cast("dict[str, Any]", value).values()
     ):

@@ -20,7 +20,7 @@ from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import VariableType
 from operad.runtime.graph.schedule import reachable
 from operad.runtime.values.errors import InvalidError
-from operad.runtime.values.schema import Schema
+from operad.runtime.values.schema_check import Schema
 
 GIVEN_BY_PLAN: Mapping[str, str] = {"start": "variables", "code": "outputs"}
 """Parameter that declares variables, by node type; a plan states these variables already."""

@@ -23,7 +23,7 @@ from operad.operators.conditions import OPERATORS, Condition
 from operad.operators.node import NodeOperator
 from operad.operators.variables import Selector, Text, VariableType
 from operad.runtime.values.output import is_class
-from operad.runtime.values.schema import Schema
+from operad.runtime.values.schema_check import Schema
 
 NodeType = type[NodeOperator[Any]]
 

@@ -27,7 +27,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import ask
 from operad.runtime.values.errors import AnswerError, InvalidError, describe
 from operad.runtime.values.message import WorkflowMessage
-from operad.runtime.values.schema import Schema, validate
+from operad.runtime.values.schema import AnswerSchema
 
 DRAFTED = "drafted"
 """Output with the first draft of a mended workflow."""
@@ -39,7 +39,7 @@ wrote: isolated nodes, names in templates and edges of cycles. The model is aske
 TIDY = ("order", "selection")
 """Rules that change only how a workflow is written, so that users are not told of their repairs."""
 
-OPERATIONS_SCHEMA: Schema = {
+_OPERATIONS: Mapping[str, Any] = {
     "type": "object",
     "properties": {
         "reasoning": {"type": "string", "description": "Short: the cause of each finding, and its correction."},
@@ -64,7 +64,8 @@ OPERATIONS_SCHEMA: Schema = {
     "required": ["reasoning", "operations"],
     "additionalProperties": False,
 }
-"""JSON Schema of a mending answer; the prompt describes the fields of operations, as that is shorter than a schema."""
+OPERATIONS_FORM = AnswerSchema.unchecked(_OPERATIONS)
+"""Form of a mending answer; the prompt describes the fields of operations, as that is shorter than a schema."""
 
 
 class MendWorkflow(Stage):
@@ -160,13 +161,13 @@ class MendWorkflow(Stage):
         lessons: list[str] = []
         extra: dict[str, JsonValue] = {
             "asked": list[JsonValue](findings),
-            "prompt": dict(prompts.sizes(parts, OPERATIONS_SCHEMA)),
+            "prompt": dict(prompts.sizes(parts, OPERATIONS_FORM.schema)),
         }
         answer: dict[str, Any] = {"operations": []}
         for _ in range(MAX_TRIES):
             try:
-                text = await ask(call.reasoner, task_of(call.job, parts, OPERATIONS_SCHEMA, lessons))
-                answer = cast("dict[str, Any]", validate(OPERATIONS_SCHEMA, text))
+                text = await ask(call.reasoner, task_of(call.job, parts, OPERATIONS_FORM, lessons))
+                answer = cast("dict[str, Any]", OPERATIONS_FORM.validate(text))
                 contested = list(dict.fromkeys([*contested, *_contested(answer, findings)]))
                 if not answer["operations"]:
                     break

@@ -13,7 +13,7 @@ from operad.flows.formats.shapes import each_of, fields_of, list_of
 from operad.flows.node_graph import NodeGraph
 from operad.operators.variables import VariableType
 from operad.runtime.values.errors import did_you_mean, shorten
-from operad.runtime.values.schema import Schema
+from operad.runtime.values.schema_check import Schema
 
 Change = Literal["keep", "update", "add"]
 

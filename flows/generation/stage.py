@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from operad.operators.operator import Operator
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.schema import Schema
+from operad.runtime.values.schema import AnswerSchema
 
 WORKFLOW, ROUNDS, NOTES, TITLES, EXAMPLE, OFFER, REVIEW = (
     "workflow", "rounds", "notes", "titles", "example", "offer", "review",
@@ -70,7 +69,7 @@ def keeps_to_schemas(reasoner: Reasoner) -> bool:
     return reasoner.model.structured if isinstance(reasoner, MonoModelReasoner) else True
 
 
-def task_of(job: Job, parts: Sequence[prompts.Part], schema: Schema | None, lessons: Sequence[str]) -> Task:
+def task_of(job: Job, parts: Sequence[prompts.Part], schema: AnswerSchema, lessons: Sequence[str]) -> Task:
     """Return the task of a stage: rules and fixed parts as instruction, user's words as goal, the rest as context."""
     rules = parts[0]
     fixed = [part for part in parts[1:] if part.fixed]
@@ -78,7 +77,7 @@ def task_of(job: Job, parts: Sequence[prompts.Part], schema: Schema | None, less
     return Task(
         job=Job(goal=job.goal, context=prompts.shown(rest), id=job.id, session_id=job.session_id),
         instruction="\n\n".join(filter(None, [rules.text, prompts.shown(fixed)])),
-        output_schema=json.dumps(schema, ensure_ascii=False) if schema else "",
+        output_schema=schema,
         lesson="\n".join(lessons),
     )
 

@@ -94,6 +94,7 @@ class Iteration(NodeOperator[IterationParams]):
     type = "iteration"
     params_type = IterationParams
     hint = "Runs the nodes inside for each item; results that are lists are joined into one. An item that fails ends the run, is left out (skip) or leaves a null (keep)."
+    answer_output = "output"
     gives = "output (a list: output_selector of each item); inside only: item, index (number)"
     example = {"iterator_selector": ["chapters", "2"], "output_selector": ["text", "3-2"]}
     body_starts_with = IterationStart.type

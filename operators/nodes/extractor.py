@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
@@ -13,7 +14,8 @@ from operad.operators.nodes.models import AskingNode, AskingParams, answer_of, r
 from operad.operators.variables import WITHOUT_FILES, Accepts, Selector, Text, Values, VariableType, as_text, whole
 from operad.runtime.events import FellBack, emit
 from operad.runtime.values.errors import AnswerError, describe, did_you_mean
-from operad.runtime.values.schema import Schema, validate
+from operad.runtime.values.schema import AnswerSchema, object_schema
+from operad.runtime.values.schema_check import Schema
 
 T = VariableType
 
@@ -88,25 +90,24 @@ class ParameterExtractor(AskingNode[ExtractorParams]):
                     f"parameters[{number}]", f"{parameter.name!r} is {parameter.type.value}, which no text holds"
                 )
 
+    @cached_property
+    def _form(self) -> AnswerSchema:
+        properties = {each.name: self._schema_of(each) for each in self.params.parameters}
+        required = [name for name in properties if name not in self.params.optional]
+        return AnswerSchema.unchecked({**object_schema(properties), "required": required})
+
     async def compute(self, call: NodeCall) -> Values:
         """Ask the model for the values."""
         params = self.params
-        properties = {each.name: self._schema_of(each) for each in params.parameters}
-        schema: Schema = {
-            "type": "object",
-            "properties": properties,
-            "required": [name for name in properties if name not in params.optional],
-            "additionalProperties": False,
-        }
         lacking = (
             f"Give null for what the text lacks of these: {', '.join(params.optional)}." if params.optional else ""
         )
         instruction = "\n".join(filter(None, (EXTRACT, lacking, call.text(params.instruction))))
         text = as_text(call.get(params.query))
-        task = reading_task(call, instruction, text, schema)
+        task = reading_task(call, instruction, text, self._form)
         try:
             answer = await answer_of(params.reasoner(call, self.services), task)
-            values: dict[str, Any] = whole(validate(schema, answer.text))
+            values: dict[str, Any] = whole(self._form.validate(answer.text))
             report: Values = {IS_SUCCESS: 1, REASON: None, USAGE: answer.usage}
         except AnswerError as error:
             if params.on_mismatch == "fail":

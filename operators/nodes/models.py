@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
 
 from pydantic import Field, JsonValue
@@ -34,7 +34,7 @@ from operad.runtime.reasoning.task import Task
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import NO_USAGE, Job, Turn, Usage
-from operad.runtime.values.schema import Schema, validate
+from operad.runtime.values.schema import TEXT_FORM, AnswerSchema
 
 T = VariableType
 
@@ -46,7 +46,7 @@ def task_of(
     instruction: str,
     text: str,
     files: Sequence[FileDescriptor] = (),
-    schema: Schema | None = None,
+    schema: AnswerSchema = TEXT_FORM,
     turns: Sequence[Turn] = (),
 ) -> Task:
     """Return the task of a node for the reasoner: its own text, not the goal of the workflow."""
@@ -54,13 +54,13 @@ def task_of(
     return Task(
         job=Job(goal=text, id=job.id, session_id=job.session_id, turns=tuple(turns)),
         instruction=instruction,
-        output_schema=json.dumps(schema, ensure_ascii=False) if schema else "",
+        output_schema=schema,
         lesson=call.lesson or "",
         files=tuple(files),
     )
 
 
-def reading_task(call: NodeCall, instruction: str, text: str, schema: Schema) -> Task:
+def reading_task(call: NodeCall, instruction: str, text: str, schema: AnswerSchema) -> Task:
     """Return the task of a node that reads a text: the text is fenced, so that instructions in it are not followed."""
     return task_of(call, f"{instruction}\n\n{DATA_RULE}", fence(text), schema=schema)
 
@@ -258,6 +258,10 @@ class LLM(AskingNode[LLMParams]):
                     problem = f"{name!r} is not among its variables{did_you_mean(name, names)}"
                     yield Fault(where, problem, "undefined-variable")
 
+    @cached_property
+    def _form(self) -> AnswerSchema:
+        return AnswerSchema.of(self.params.output_schema) if self.params.output_schema else TEXT_FORM
+
     async def compute(self, call: NodeCall) -> NodeResult:
         """Ask the model with the messages, files and earlier turns."""
         params = self.params
@@ -280,7 +284,7 @@ class LLM(AskingNode[LLMParams]):
         question = turns.pop().text if turns and turns[-1].role == "user" else ""
         if not turns and not question:
             system, question = "", system
-        task = task_of(call, system, question, files, params.output_schema, turns)
+        task = task_of(call, system, question, files, self._form, turns)
         text, usage, finish_reason = await answer_of(params.reasoner(call, self.services), task)
         outputs: dict[str, Any] = {
             "text": text,
@@ -289,7 +293,7 @@ class LLM(AskingNode[LLMParams]):
             "finish_reason": finish_reason,
         }
         if params.output_schema is not None:
-            outputs["structured_output"] = whole(validate(params.output_schema, text))
+            outputs["structured_output"] = whole((self._form or _ANY).validate(text))
         if params.separate_thoughts:
             thoughts = "\n".join(thought.strip() for thought in _THOUGHT.findall(text))
             outputs |= {"text": _THOUGHT.sub("", text).strip(), "reasoning_content": thoughts}
@@ -305,6 +309,7 @@ class LLM(AskingNode[LLMParams]):
         return call.text(message.text).replace(CONTEXT, _context_text(call.get(self.params.context)))
 
 
+_ANY = AnswerSchema.unchecked({})
 _THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 
 
@@ -378,18 +383,21 @@ class QuestionClassifier(AskingNode[ClassifierParams]):
             Fault(f"classes[{n}]", "is empty") for n, name in enumerate(self.params.classes) if not name.strip()
         )
 
+    @cached_property
+    def _form(self) -> AnswerSchema:
+        return routing_schema(TEXT_FORM, self.params.classes)
+
     async def compute(self, call: NodeCall) -> NodeResult:
         """Ask the model for the class, and take its port."""
-        schema = routing_schema(None, "", self.params.classes)
         instruction = "\n".join(filter(None, (CLASSIFY, call.text(self.params.instruction))))
         listed = "\n".join(f"- {name}" for name in self.params.classes)
         text = as_text(call.get(self.params.query_variable_selector))
         answer = await answer_of(
             self.params.reasoner(call, self.services),
-            reading_task(call, f"{instruction}\n\nThe classes:\n{listed}", text, schema),
+            reading_task(call, f"{instruction}\n\nThe classes:\n{listed}", text, self._form),
         )
         stripped = answer.text.strip()
-        chosen = stripped if stripped in self.params.classes else validate(schema, answer.text)[PORT]
+        chosen = stripped if stripped in self.params.classes else self._form.validate(answer.text)[PORT]
         number = self.params.classes.index(chosen)
         class_id = self.params.class_ids[number] if self.params.class_ids else str(number + 1)
         outputs = {"class_name": chosen, "class_id": class_id, "usage": answer.usage}

@@ -141,6 +141,7 @@ class TemplateTransform(NodeOperator[TemplateParams]):
     type = "template-transform"
     params_type = TemplateParams
     hint = "Jinja2."
+    answer_output = "output"
     gives = "output (string)"
     example = {
         "variables": [["lines", ["lines", "2"]]],
@@ -200,6 +201,11 @@ class VariableAggregator(NodeOperator[AggregatorParams]):
     hint = "The first of the list that ran; joins alternative branches."
     gives = "output (of the type of the variables)"
     example = {"variables": [["text", "3"], ["text", "5"]]}
+
+    @property
+    def answer_output(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Name of the variable; None with groups."""
+        return None if self.params.groups else "output"
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
         """Return the type of the variable; with groups, an object for each group."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from operad.runtime.tools.connections import connections
 from operad.runtime.tools.toolkit import Action, Toolkit
 from operad.runtime.values.errors import AnswerError, InputError, Issue
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.schema import validate
+from operad.runtime.values.schema import AnswerSchema, object_schema
 
 MAX_TOLD = 50
 """Maximum number of issues of a split that are listed."""
@@ -67,7 +66,7 @@ class Splitter:
             task = Task(
                 job=job,
                 instruction=split_instruction(self.experts),
-                output_schema=json.dumps(split_schema(names), ensure_ascii=False),
+                output_schema=AnswerSchema.unchecked(split_schema(names)),
                 actions=recommended.actions,
                 tools=await opened.tools(recommended.tools),
                 previous_expert_outputs=tuple(given),
@@ -78,9 +77,7 @@ class Splitter:
                 answer = ""
                 try:
                     answer = await ask(reasoner, task)
-                    graph = JobGraph.of(
-                        validate(split_schema(), answer), job, [message.operator_id for message in given]
-                    )
+                    graph = JobGraph.of(SPLIT.validate(answer), job, [message.operator_id for message in given])
                 except AnswerError as error:
                     issues = [Issue("form", str(error))]
                 else:
@@ -117,18 +114,26 @@ def split_schema(experts: Sequence[str] = ()) -> dict[str, Any]:
     """Return the JSON Schema of a split, which allows only the given names of experts, or any name by default."""
     text = {"type": "string"}
     expert = {"type": "string", "enum": list(experts)} if experts else text
-    part = _object_schema(
-        id={"type": "string", "description": "Short unique name, one word."},
-        goal={"type": "string", "description": "Task of the part."},
-        context={
+    part = {
+        "id": {"type": "string", "description": "Short unique name, one word."},
+        "goal": {"type": "string", "description": "Task of the part."},
+        "context": {
             "type": "string",
             "description": "Everything else of the job that the expert needs to know; empty if nothing.",
         },
-        completion_criteria={"type": "string", "description": "Properties that the result must have."},
-        dependencies={"type": "array", "items": text, "description": "Ids of the parts whose results the part needs."},
-        assigned_expert=expert,
-    )
-    return _object_schema(sub_jobs={"type": "array", "items": part})
+        "completion_criteria": {"type": "string", "description": "Properties that the result must have."},
+        "dependencies": {
+            "type": "array",
+            "items": text,
+            "description": "Ids of the parts whose results the part needs.",
+        },
+        "assigned_expert": expert,
+    }
+    return object_schema({"sub_jobs": {"type": "array", "items": object_schema(part)}})
+
+
+SPLIT = AnswerSchema.unchecked(split_schema())
+"""Form of a split that may name any expert."""
 
 
 def split_instruction(experts: Sequence[Profile]) -> str:
@@ -143,8 +148,3 @@ def split_instruction(experts: Sequence[Profile]) -> str:
         "if there are any. The results of the parts on which no other part depends are the result of the job.\n\n"
         f"The experts:\n{team}"
     )
-
-
-def _object_schema(**properties: Any) -> dict[str, Any]:
-    """Return the JSON Schema of an object with exactly these properties."""
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

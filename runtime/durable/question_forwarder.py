@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from pydantic import JsonValue
 
-from operad.runtime.durable.replay import kept_question
+from operad.runtime.durable.replay import asked_before, kept_question
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import Scope
@@ -16,8 +16,8 @@ from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.questions import Question
+from operad.runtime.workflow.attempts import perform
 from operad.runtime.workflow.run import Run
-from operad.runtime.workflow.steps import perform
 
 POLL = 0.5
 """Seconds between two reads of an answer from the database."""
@@ -47,6 +47,10 @@ class QuestionForwarder:
     async def once(self, name: str, scope: Scope, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
         """Do a part of the operator's work, which is not stored."""
         return await work()
+
+    async def asked_before(self, scope: Scope) -> Sequence[tuple[str, tuple[str, str, str]]]:
+        """See `StepJournal.asked_before`."""
+        return await asked_before(self._store, self._run_id, self._key)
 
     async def answer_to(self, question: Question, scope: Scope) -> tuple[JsonValue] | None:
         """Store a question, and return its answer if there is one; otherwise, wait for it in the background."""

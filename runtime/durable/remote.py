@@ -10,19 +10,19 @@ from typing import Any
 from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.dispatch import Dispatch, Request
 from operad.runtime.durable.replay import question_of
-from operad.runtime.durable.rows import DONE, Executor, text_of
+from operad.runtime.durable.rows import DONE, Executor, StoredQuestion, text_of
 from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.shared_limits import name_in
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import Scope, enter
 from operad.runtime.events.interrupts import ask
+from operad.runtime.events.tool_calls import in_tool_call
 from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.observe.tracing import carried
 from operad.runtime.policies.limits import Place
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.questions import Question
 
 _logger = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class RemoteExecutor:
             step_id = f"{run_id}:{question.step}"
             known = (step_id, question.id)
             if question.answer is None and step_id in waits and known not in self._relayed:
-                self._relayed[known] = asyncio.ensure_future(_relay_question(waits[step_id], question_of(question)))
+                self._relayed[known] = asyncio.ensure_future(_relay_question(waits[step_id], question))
         await self._check_workers()
 
     async def _check_workers(self) -> None:
@@ -147,10 +147,11 @@ class RemoteExecutor:
             )
 
 
-async def _relay_question(scope: Scope, question: Question) -> None:
+async def _relay_question(scope: Scope, question: StoredQuestion) -> None:
     """Ask a question of an operator in a worker, in the operator's context in this process."""
     enter(scope)
-    await ask(scope, question)
+    with in_tool_call(question.tool_call):
+        await ask(scope, question_of(question))
 
 
 def poisoned(step_id: str, deaths: Sequence[str]) -> InputError:

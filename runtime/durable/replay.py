@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from operad.runtime.durable.step_writer import StepWriter
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import InsightsRecalled, MessageKept, OperatorRetried, Scope
+from operad.runtime.events.interrupts import content_of
 from operad.runtime.events.journal import bare, key_of
 from operad.runtime.events.repeat import Repeat, repeating, traced
 from operad.runtime.events.run_context import lacks_deps
@@ -25,7 +26,7 @@ from operad.runtime.values.errors import BudgetError, InputError, OperadError
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage
 from operad.runtime.values.questions import Question
 from operad.runtime.values.schema_check import check_schema
-from operad.runtime.workflow.steps import perform
+from operad.runtime.workflow.attempts import perform
 
 if TYPE_CHECKING:
     from operad.runtime.durable.remote import RemoteExecutor
@@ -138,6 +139,10 @@ class Replay:
 
     # Questions
 
+    async def asked_before(self, scope: Scope) -> Sequence[tuple[str, tuple[str, str, str]]]:
+        """See `StepJournal.asked_before`."""
+        return await asked_before(self._store, self.run_id, key_of(scope))
+
     async def answer_to(self, question: Question, scope: Scope) -> tuple[JsonValue] | None:
         """See `StepJournal.answer_to`."""
         known = await in_thread(self._store.ask, kept_question(self.run_id, key_of(scope), question))
@@ -150,8 +155,14 @@ class Replay:
 
 def kept_question(run_id: str, key: str, question: Question) -> StoredQuestion:
     """Return a question in the form in which it is stored."""
-    schema = json.dumps(question.schema_) if question.schema_ is not None else ""
-    return StoredQuestion(run_id, key, question.id, question.text, schema)
+    text, schema, tool_call = content_of(question)
+    return StoredQuestion(run_id, key, question.id, text, schema, tool_call=tool_call)
+
+
+async def asked_before(store: Store, run_id: str, key: str) -> Sequence[tuple[str, tuple[str, str, str]]]:
+    """Return the ids and contents of an operator's stored questions."""
+    stored = [each for each in await in_thread(store.questions, run_id) if each.step == key]
+    return [(each.id, (each.text, each.schema, each.tool_call)) for each in stored]
 
 
 def question_of(kept: StoredQuestion) -> Question:

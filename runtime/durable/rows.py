@@ -137,6 +137,7 @@ class StoredQuestion:
         answer: The answer, as JSON; None until there is one.
         asked: Time of the question.
         answered: Time of the answer; 0 until then.
+        tool_call: The tool call in which it is asked, as in `current_tool_call`; empty outside of one.
     """
 
     run_id: str
@@ -147,6 +148,7 @@ class StoredQuestion:
     answer: str | None = None
     asked: float = 0.0
     answered: float = 0.0
+    tool_call: str = ""
 
 
 DONE, UNDER_WAY = "SUCCESS", ("ENQUEUED", "PENDING")

@@ -23,6 +23,7 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         "CREATE TABLE operad_steps (run_id TEXT NOT NULL, key TEXT NOT NULL, outcome TEXT, began {real} NOT NULL, "
         "ended {real} NOT NULL, PRIMARY KEY (run_id, key))",
     ),
+    ("ALTER TABLE operad_questions ADD COLUMN tool_call TEXT NOT NULL DEFAULT ''",),
 )
 """Statements that migrate from each version to the next, beginning with version 1."""
 

@@ -280,22 +280,22 @@ class Store:
 
     @retried
     def ask(self, question: StoredQuestion) -> str | None:
-        """Insert a question; return its answer if it was asked before, with the same text and schema, and answered.
+        """Insert a question; return its answer if it was asked before, with the same content, and answered.
 
-        A question with another text or schema replaces the stored question with its id, whose answer is dropped.
+        A question with another content replaces the stored question with its id, whose answer is dropped.
         """
         sa, table = self.database.sa, self._tables.questions
         values = {name: storable(getattr(question, name)) for name in StoredQuestion.__dataclass_fields__}
         values["asked"] = self.database.clock
         same_id = sa.and_(*(table.c[name] == values[name] for name in ("run_id", "step", "id")))
-        columns = (table.c.text, table.c.schema, table.c.answer)
+        columns = (table.c.text, table.c.schema, table.c.tool_call, table.c.answer)
         try:
             with self.database.engine.begin() as connection:
                 row = connection.execute(sa.select(*columns).where(same_id)).first()
                 if row is None:
                     connection.execute(sa.insert(table).values(values))
                     return None
-                if (row.text, row.schema) == (values["text"], values["schema"]):
+                if (row.text, row.schema, row.tool_call) == (values["text"], values["schema"], values["tool_call"]):
                     return row.answer
                 connection.execute(sa.update(table).where(same_id).values(values))
         except sa.exc.IntegrityError:  # another process has just inserted the question

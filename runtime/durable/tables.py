@@ -72,6 +72,7 @@ class Tables:
             sa.Column("answer", text),
             column("asked", real),
             column("answered", real),
+            column("tool_call", text, server_default=""),
         )
         self.takeovers = sa.Table(
             "operad_takeovers",

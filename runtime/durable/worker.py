@@ -46,8 +46,8 @@ from operad.runtime.observe.tracing import continued
 from operad.runtime.policies.limits import Limiter, Limits
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe
 from operad.runtime.values.message import StepRecord
+from operad.runtime.workflow.attempts import perform
 from operad.runtime.workflow.run import Run
-from operad.runtime.workflow.steps import perform
 
 if TYPE_CHECKING:
     from dbos import DBOSClient

@@ -8,7 +8,7 @@ without listeners it only adds up usage.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
@@ -54,6 +54,10 @@ class StepJournal(Protocol):
 
     async def once(self, name: str, scope: Scope, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
         """Return the kept message of a named part of an operator's work; if there is none, do the work and keep it."""
+        ...
+
+    async def asked_before(self, scope: Scope) -> Sequence[tuple[str, tuple[str, str, str]]]:
+        """Return the ids and contents of the operator's kept questions; see `content_of`."""
         ...
 
     async def answer_to(self, question: Question, scope: Scope) -> tuple[JsonValue] | None:
@@ -139,7 +143,8 @@ class Scope(Struct, kw_only=True, eq=False):
         place: Place of the operator among those that may run concurrently.
         waits_for: Number of workflows that run inside the operator, plus its open questions.
         works: Number of concurrent parts of the operator that work meanwhile; see `at_work`.
-        questions: Number of questions that the operator has asked.
+        asked: Ids of the questions that the operator has asked.
+        asked_before: Task that reads the questions of earlier processes; None before the first question.
         runs_workflows: True if the operator only runs workflows, whose operators take places of their own.
         tool_calls: Tool calls of the attempt, also of operators inside; None without any.
         kept: Events to be kept with the operator's message; None if no message is kept.
@@ -159,7 +164,8 @@ class Scope(Struct, kw_only=True, eq=False):
     place: Place | None = None
     waits_for: int = 0
     works: int = 0
-    questions: int = 0
+    asked: set[str] = set()
+    asked_before: asyncio.Task[Any] | None = None
     runs_workflows: bool = False
     tool_calls: ToolCalls | None = None
     kept: list[Event] | None = None

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Generator, Mapping
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from operad.runtime import events
+from operad.runtime.events.tool_calls import current_tool_call
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.values.form_text import TYPE_WORDS
 from operad.runtime.values.output import Output, is_type
 from operad.runtime.values.questions import Question
-from operad.runtime.values.schema import TYPE_WORDS, check_schema, parse_output_schema
+from operad.runtime.values.schema import AnswerSchema
+from operad.runtime.values.schema_check import check_schema
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -97,22 +101,52 @@ async def _interrupt(question: str, schema: Any) -> Any:
     if scope is None:
         raise InputError("interrupt(…) asks on behalf of a run, and no run is in progress here; call it in an operator")
     output = Output.of(schema) if is_type(schema) else None
-    asked: Any = schema if output is None else json.loads(output.schema or '{"type": "string"}')
+    asked: Any = schema if output is None else output.schema.schema or {"type": "string"}
     form = _form(asked)
-    questions = scope.run.questions
-    scope.questions += 1
-    path = "/".join(scope.path)
-    question_id = path if scope.questions == 1 else f"{path}#{scope.questions}"
-    while question_id in questions.asked:  # if an operator runs the same workflow twice concurrently
-        scope.questions += 1
-        question_id = f"{path}#{scope.questions}"
-    answer = await ask(scope, Question(id=question_id, text=question, schema_=form))
+    answer = await ask(scope, await _identified(scope, Question(id="/".join(scope.path), text=question, schema_=form)))
     if output is None:
         return answer
     try:
         return output.read_json(answer)
     except ValueError as error:
         raise InputError(f"the answer to {question!r} is not a valid {output.called}: {error}") from error
+
+
+def content_of(question: Question) -> tuple[str, str, str]:
+    """Return what the answer to a question refers to: its text, the form of the answer, and the current tool call."""
+    form = json.dumps(question.schema_) if question.schema_ is not None else ""
+    return question.text, form, current_tool_call()
+
+
+async def _identified(scope: events.Scope, question: Question) -> Question:
+    """Return a question with an id of its own.
+
+    A question that was asked before a restart, with the same content, has the id that it had: tools that run side by
+    side may ask in another order. Other questions are numbered in the order of asking.
+    """
+    path, open_ids, content = question.id, scope.run.questions.asked, content_of(question)
+    with scope.at_work():  # not waiting for a person yet
+        before = await _asked_before(scope)
+    same = (each for each, its_content in before if its_content == content)
+    of_other_calls = {each for each, (_, _, call) in before if call != content[-1]}
+    numbered = (path if number == 1 else f"{path}#{number}" for number in count(1))
+    candidates = chain(same, (each for each in numbered if each not in of_other_calls))
+    question_id = next(each for each in candidates if each not in scope.asked and each not in open_ids)
+    scope.asked.add(question_id)
+    return question if question_id == path else question.model_copy(update={"id": question_id})
+
+
+async def _asked_before(scope: events.Scope) -> Sequence[tuple[str, tuple[str, str, str]]]:
+    """Return the ids and contents of the operator's questions of earlier processes, read once.
+
+    All callers wait for one task, so that they go on in the order in which they asked.
+    """
+    journal = scope.run.root.journal
+    if journal is None:
+        return ()
+    if scope.asked_before is None:
+        scope.asked_before = asyncio.ensure_future(journal.asked_before(scope))
+    return await asyncio.shield(scope.asked_before)
 
 
 async def ask(scope: events.Scope, question: Question) -> Any:
@@ -167,7 +201,7 @@ def _form(schema: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
             check_schema(dict(schema))
             return dict(schema)
         word = schema.strip()
-        form = dict(TYPE_WORDS[word]) if word in TYPE_WORDS else parse_output_schema(schema)
+        form = dict(TYPE_WORDS[word]) if word in TYPE_WORDS else AnswerSchema.parse(schema).schema
     except InvalidError as error:
         raise InvalidError("the schema of a question", error.issues) from error
     if form is None:  # a form that would not be checked is refused, unless it is declared as `any`

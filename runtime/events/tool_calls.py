@@ -1,8 +1,13 @@
-"""Tool calls of an operator, as lines of text for evaluators."""
+"""Tool calls of an operator: as lines of text for evaluators, and as the place of questions that tools ask."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
 
 from operad.runtime.events.types import ToolCalled, ToolReturned
 from operad.runtime.values.text import shortened
@@ -53,6 +58,34 @@ class ToolCalls:
         """Add the line of a call."""
         if len(self._lines) <= MOST_CALLS:
             self._lines.append(line)
+
+
+_current_call: ContextVar[str] = ContextVar("operad_tool_call", default="")
+
+
+def current_tool_call() -> str:
+    """Return the tool call for which the current code runs, as `tool_call_of` names it; empty outside of one."""
+    return _current_call.get()
+
+
+def tool_call_of(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Return the name of a call: the tool, and a digest of the arguments and of the call around it.
+
+    A model that is asked again after a restart may order its calls otherwise, and endpoints give them other ids; so a
+    call is known by its content.
+    """
+    text = json.dumps([_current_call.get(), tool, dict(arguments)], sort_keys=True, default=str)
+    return f"{tool} {hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}"
+
+
+@contextmanager
+def in_tool_call(call: str) -> Generator[None, None, None]:
+    """Run the block for a tool call, to which the questions that it asks belong."""
+    token = _current_call.set(call)
+    try:
+        yield
+    finally:
+        _current_call.reset(token)
 
 
 def _on_a_line(text: str) -> str:

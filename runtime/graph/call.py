@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
+from typing_extensions import Self
 
 from operad.runtime.policies.cache import cache_key
 from operad.runtime.reasoning.reasoner import Reasoner
@@ -50,6 +52,17 @@ class OperatorCall(Struct, frozen=True):
     ) -> OperatorCall:
         """Return a call with the arguments of `Executable.execute`."""
         return cls(reasoner, job, tuple(workflow_messages or ()), tuple(previous_expert_outputs or ()), lesson)
+
+    def own(self) -> Self:
+        """Return a call whose messages and job the operator may change without a change for others."""
+        return replace(
+            self,
+            job=self.job.own(),
+            messages=tuple([message.own() for message in self.messages]),
+            previous=tuple([message.own() for message in self.previous]),
+            transcript=tuple([step.own() for step in self.transcript]),
+            judged=self.judged and self.judged.own(),
+        )
 
     def key(self, operator: object) -> str | None:
         """Return the cache key of an operator's answer to this call, which is the same in every run.

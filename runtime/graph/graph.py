@@ -283,6 +283,7 @@ class WorkflowGraph:
         nodes = {**self.operators, **{evaluator.get_id(): evaluator for evaluator in self.evaluators}}
         for node_id, policy in self.policies.items():
             operator = nodes.get(node_id)
+            issues += [] if operator is None else operator.check_policy(policy)
             if policy.cache and operator is not None and not operator.has_fingerprint:
                 issues.append(
                     Issue(

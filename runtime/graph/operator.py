@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pydantic import JsonValue
@@ -18,7 +18,7 @@ from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import plain_value
+from operad.runtime.values.own import own
 
 if TYPE_CHECKING:
     from operad.runtime.graph.graph import HasGraph
@@ -50,6 +50,7 @@ class BaseOperator(Step[T]):
             the operator nor a workflow inside it does; None if this is unknown.
         gives_verdict: False if the operator's answer is never a verdict, so that it cannot be an evaluator.
         sequential: For an operator that runs a workflow repeatedly: True if each pass continues the previous one.
+        is_foreign: True for a class outside of Operad, which may change the values that it gets and returns.
         gives_items: True if the operator is a map, whose answer is the output ``items`` of its message.
     """
 
@@ -60,19 +61,21 @@ class BaseOperator(Step[T]):
     sequential: ClassVar[bool] = False
     gives_items: bool = False
     _id: str
+    is_foreign: ClassVar[bool] = False
     _settled: bool = True  # False for an automatically chosen `_id`, which is not unique yet
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        own = vars(cls)
+        defined = vars(cls)
+        cls.is_foreign = defined.get("is_foreign", cls.__module__.partition(".")[0] != "operad")
         for name in ("run", "execute"):
-            method = own.get(name)
+            method = defined.get(name)
             if inspect.isfunction(method) and not inspect.iscoroutinefunction(inspect.unwrap(method)):
                 setattr(cls, name, _refusing_plain_answers(method))
-        if "run" in own and "execute" not in own:
-            cls.execute = _execute_from_run(own["run"])
-        elif "execute" in own and "run" not in own:
-            cls.run = _run_from_execute(own["execute"])
+        if "run" in defined and "execute" not in defined:
+            cls.execute = _execute_from_run(defined["run"])
+        elif "execute" in defined and "run" not in defined:
+            cls.run = _run_from_execute(defined["execute"])
 
     def get_id(self) -> str:
         """Return the operator's id, unique in a workflow."""
@@ -215,6 +218,10 @@ class BaseOperator(Step[T]):
         """
         return self.check(before)
 
+    def check_policy(self, policy: Policy) -> list[Issue]:
+        """Return the issues of the policy with which a workflow runs the operator."""
+        return []
+
     @property
     def has_fingerprint(self) -> bool:
         """True if the operator has a fingerprint, so that its messages can be cached."""
@@ -239,7 +246,12 @@ class BaseOperator(Step[T]):
         Raises:
             ValueError: The message does not hold an answer of the operator's type.
         """
-        return cast("T", plain_value(message))
+        return cast("T", own(message.value))
+
+
+def started(operator: BaseOperator[Any], call: OperatorCall) -> Coroutine[Any, Any, Answer]:
+    """Return the coroutine of an operator's run; a user's class gets copies of the values that others read, too."""
+    return cast("Coroutine[Any, Any, Answer]", operator.run(call.own() if operator.is_foreign else call))
 
 
 R = TypeVar("R", bound=Callable[..., Any])
@@ -319,6 +331,8 @@ class Adapted(BaseOperator[Any]):
         executable: The object. Optional attributes and methods of `BaseOperator` that the object has are used.
     """
 
+    is_foreign = True
+
     def __init__(self, executable: Executable) -> None:
         self._executable: Any = executable
         self.policy = self._optional("policy", None)
@@ -396,7 +410,7 @@ class Adapted(BaseOperator[Any]):
 
     def read_output(self, message: WorkflowMessage) -> Any:
         """Return the answer in a message of the object."""
-        return self._optional("read_output", plain_value)(message)
+        return self._optional("read_output", super().read_output)(message)
 
 
 def as_operator(executable: Any) -> BaseOperator:

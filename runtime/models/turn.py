@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -66,6 +66,20 @@ class Completion(Value):
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Usage = NO_USAGE
     finish_reason: str = ""
+
+    def with_new_ids(self, used: Collection[str]) -> Completion:
+        """Return the turn with another id for each tool call whose id is used, in the turn or before it.
+
+        Some endpoints repeat ids, or send none; each result must refer to one call.
+        """
+        calls: dict[str, ToolCall] = {}
+        for call in self.tool_calls:
+            number, call_id = 1, call.id
+            while call_id in used or call_id in calls:
+                number += 1
+                call_id = f"{call.id}_{number}"
+            calls[call_id] = call if call_id == call.id else call.model_copy(update={"id": call_id})
+        return self.model_copy(update={"tool_calls": tuple(calls.values())})
 
     def as_message(self) -> dict[str, Any]:
         """Return the turn as a message of the conversation."""
@@ -138,7 +152,7 @@ class Turn:
         delta: Any = choices[0].get("delta") or {}
         for part in delta.get("tool_calls") or ():
             call = self._call_of(part)
-            call.id = part.get("id") or call.id
+            call.id = _id_in(part) or call.id
             if function := part.get("function"):
                 name, arguments = function.get("name") or "", function.get("arguments") or ""
                 call.name += name
@@ -157,7 +171,7 @@ class Turn:
         Some endpoints omit the index, or use the same index for several calls; a new id begins a new call then. Under
         the same index, it does so only with a name, because other endpoints send a new id with each part of a call.
         """
-        index, call_id, function = part.get("index"), part.get("id"), part.get("function")
+        index, call_id, function = part.get("index"), _id_in(part), part.get("function")
         has_name = bool(function and function.get("name"))
         for call in reversed(self.calls):
             is_same_id = not call_id or call.id in ("", call_id)
@@ -166,6 +180,12 @@ class Turn:
         call = StreamedCall(len(self.calls) if index is None else index)
         self.calls.append(call)
         return call
+
+
+def _id_in(part: Any) -> str:
+    """Return the id in a part of a tool call, which some endpoints send as a number; empty without one."""
+    call_id = part.get("id")
+    return "" if call_id is None else str(call_id)
 
 
 def sendable(value: Any) -> Any:

@@ -141,9 +141,10 @@ class _Memory:
                 del self._entries[key]
                 return None
             self._entries.move_to_end(key)
-            return message
+            return message.own()  # the caller of a run may change its result
 
     def put(self, key: str, message: WorkflowMessage) -> bool:
+        message = message.own()
         with self._lock:
             self._entries[key] = (time.time(), message)
             self._entries.move_to_end(key)

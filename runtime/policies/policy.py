@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import field as dataclass_field
 from datetime import timedelta
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -14,9 +15,18 @@ from pydantic import BaseModel, JsonValue
 from operad.runtime.policies.cache import Cache
 from operad.runtime.policies.duration import Duration, in_seconds
 from operad.runtime.values.arguments import known_arguments, short_repr
-from operad.runtime.values.errors import FetchError, InputError, InvalidError, Issue, ModelError
+from operad.runtime.values.errors import (
+    FetchError,
+    InputError,
+    InvalidError,
+    Issue,
+    ModelError,
+    OperatorError,
+    describe,
+)
 from operad.runtime.values.message import Usage, WorkflowMessage
-from operad.runtime.values.output import message_of
+from operad.runtime.values.own import own
+from operad.runtime.values.round_trip import message_of
 
 _TRANSIENT = (TimeoutError, asyncio.TimeoutError, ConnectionError)  # since Python 3.11, both are the same class
 
@@ -225,6 +235,36 @@ class Budget:
         return ""
 
 
+ERROR_OUTPUTS = ("error_message", "error_type")
+"""Outputs of a message that an `ErrorValues` makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorValues:
+    """Fallback whose message describes the error: its outputs are `ERROR_OUTPUTS` and the given ones.
+
+        from operad import Policy
+        from operad.runtime.policies.policy import ErrorValues
+
+        policy = Policy(fallback=ErrorValues({"text": ""}))
+        print(ErrorValues({"text": ""}).message(ValueError("no text")).outputs)
+
+    Attributes:
+        outputs: Further outputs, by name.
+        port: Port that the message takes; None for an operator whose messages take none.
+    """
+
+    outputs: Mapping[str, JsonValue] = dataclass_field(default_factory=dict[str, JsonValue])
+    port: str | None = None
+
+    def message(self, error: BaseException) -> WorkflowMessage:
+        """Return the message for an error. The type is that of the first cause that is not an `OperatorError`."""
+        cause = next((each for each in causes(error) if not isinstance(each, OperatorError)), error)
+        described = dict(zip(ERROR_OUTPUTS, (describe(error), type(cause).__name__), strict=True))
+        ports = None if self.port is None else (self.port,)
+        return WorkflowMessage(scratchpad=describe(error), outputs={**own(self.outputs), **described}, ports=ports)
+
+
 class Executes(Protocol):
     """An operator, or a workflow."""
 
@@ -249,6 +289,10 @@ class Completes(Protocol):
         ...
 
 
+Fallback = Executes | Completes | WorkflowMessage | ErrorValues | str
+"""Replacement of an operator whose last attempt failed."""
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Policy:
     """Policy of an operator: retries, time limits, fallback and cache.
@@ -264,7 +308,8 @@ class Policy:
         retry: Retries; a number is short for ``Retry(attempts=…)``.
         timeout: Time limits of an attempt; a number of seconds or a `timedelta` is short for ``Timeout(run=…)``.
         fallback: Replacement after the last attempt failed: another operator or workflow,
-            the same operator with another model, a message, a text or another value; a value becomes a message.
+            the same operator with another model, a message, a text or another value; a value becomes a message, and
+            `ErrorValues` one that describes the error.
         cache: Cache of the operator's messages; with equal input, the operator does not run again.
 
     Raises:
@@ -273,7 +318,7 @@ class Policy:
 
     retry: Retry | Literal[False] | None
     timeout: Timeout | Literal[False] | None
-    fallback: Executes | Completes | WorkflowMessage | str | Literal[False] | None
+    fallback: Fallback | Literal[False] | None
     cache: Cache | Literal[False] | None
 
     @known_arguments
@@ -281,7 +326,7 @@ class Policy:
         self,
         retry: Retry | int | Literal[False] | None = None,
         timeout: Timeout | Duration | Literal[False] | None = None,
-        fallback: Executes | Completes | WorkflowMessage | JsonValue | BaseModel | DataclassValue | None = None,
+        fallback: Fallback | JsonValue | BaseModel | DataclassValue | None = None,
         cache: Cache | Literal[False] | None = None,
     ) -> None:
         values: dict[str, Any] = {"retry": retry_of(retry), "timeout": _timeout_of(timeout), "cache": cache}
@@ -312,19 +357,22 @@ class Policy:
 _VALUES: tuple[type[Any], ...] = (BaseModel, int, float, list, tuple, dict)
 
 
-def _fallback_of(given: Any) -> Executes | Completes | WorkflowMessage | str | Literal[False] | None:
+def _fallback_of(given: Any) -> Fallback | Literal[False] | None:
     """Return a fallback; values other than texts become messages.
 
     Raises:
         InvalidError: The fallback has another type.
     """
-    if given is None or given is False or isinstance(given, str | WorkflowMessage):
+    if given is None or given is False or isinstance(given, str | WorkflowMessage | ErrorValues):
         return given
     if hasattr(given, "execute") or hasattr(given, "complete"):
         return given
     is_value = isinstance(given, _VALUES) and given is not True
     if is_value or (is_dataclass(given) and not isinstance(given, type)):
-        return message_of(given)
+        try:
+            return message_of(given)
+        except InputError as error:
+            raise InvalidError("Policy", [Issue("fallback", str(error), "Policy.fallback")]) from error
     told = f"expected an operator, a model, a message, a text or another value, got {short_repr(given)}"
     raise InvalidError("Policy", [Issue("fallback", told, "Policy.fallback")])
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from operad.runtime.events import AnswerRejected, ToolCalled, ToolReturned, emit
 from operad.runtime.events.run_context import lacks_deps
+from operad.runtime.events.tool_calls import in_tool_call, tool_call_of
 from operad.runtime.models.model import Model
 from operad.runtime.models.turn import Completion, ToolCall
 from operad.runtime.reasoning.prompt import cut, fence
@@ -18,7 +19,7 @@ from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import AnswerError, ToolError, did_you_mean
 from operad.runtime.values.message import new_id
 from operad.runtime.values.model_text import as_text
-from operad.runtime.values.schema import Schema, SchemaMismatch, response_format, validate
+from operad.runtime.values.schema import AnswerSchema, Schema, SchemaMismatch, object_schema
 from operad.runtime.values.text import shortened
 
 RESULT_BUDGET = 16_000
@@ -35,37 +36,12 @@ class Form:
     """Form of an answer.
 
     Attributes:
-        schema: JSON Schema of the answer.
-        enclosed: True to ask the model for an object with the single key ``answer``, because endpoints require objects.
+        schema: Form that the answer must have.
         check: Further check of an answer that fits the schema, such as the validators of a pydantic model.
     """
 
-    schema: Schema
-    enclosed: bool = False
+    schema: AnswerSchema
     check: Callable[[str], object] | None = None
-
-    @classmethod
-    def of(cls, schema: Schema, check: Callable[[str], object] | None = None) -> Form:
-        """Return the form for a schema, enclosed if the schema is not one of objects."""
-        return cls(schema, enclosed=schema.get("type", "object") != "object", check=check)
-
-    @property
-    def asked(self) -> Schema:
-        """Schema that the model receives; optional keys that may be null are required, because strict mode has no others."""
-        if not self.enclosed:
-            properties: Schema = self.schema.get("properties", {})
-            optional = [part for name, part in properties.items() if name not in self.schema.get("required", ())]
-            is_nullable = optional and all(map(_may_be_null, optional))
-            return {**self.schema, "required": list(properties)} if is_nullable else self.schema
-        moved = {key: self.schema[key] for key in ("$defs", "definitions") if key in self.schema}
-        inner = {key: value for key, value in self.schema.items() if key not in moved}
-        return {
-            "type": "object",
-            "properties": {"answer": inner},
-            "required": ["answer"],
-            "additionalProperties": False,
-            **moved,
-        }
 
     def read(self, text: str, *, repair: bool = True) -> str:
         """Return an answer as normalised JSON, without the enclosing object.
@@ -77,7 +53,7 @@ class Form:
             ValueError: The check rejects the answer.
         """
         try:
-            answer = json.dumps(self._value(text, repair=repair), ensure_ascii=False)
+            answer = json.dumps(self.schema.read(text, repair=repair), ensure_ascii=False)
         except SchemaMismatch:
             parsed = _parsed(self.check, text) if repair and self.check else None
             if parsed is None:
@@ -86,14 +62,6 @@ class Form:
         if self.check:
             self.check(answer)
         return answer
-
-    def _value(self, text: str, *, repair: bool) -> Any:
-        if not self.enclosed:
-            return validate(self.schema, text, repair=repair)
-        try:
-            return validate(self.schema, text, repair=False)
-        except SchemaMismatch:
-            return validate(self.asked, text, repair=repair)["answer"]
 
 
 class Conversation:
@@ -146,6 +114,7 @@ class Conversation:
                 self.say(f"Result of {call.name}:\n{fence(await self._call(call))}")
                 continue
             turn = await self.model.complete(self._messages, tools=list(self._tools.values()))
+            turn = turn.with_new_ids({message.get("tool_call_id", "") for message in self._messages})
             self._messages.append(turn.as_message())
             if not turn.tool_calls:
                 return turn
@@ -219,7 +188,7 @@ class Conversation:
             self._messages,
             tools=list(self._tools.values()) if self._native_tools else (),
             tool_choice="none",
-            response_format=response_format(form.asked) if form and self.model.structured else None,
+            response_format=form.schema.asked.response_format if form and self.model.structured else None,
         )
         self._messages.append({"role": "assistant", "content": turn.text})
         return turn
@@ -228,7 +197,7 @@ class Conversation:
         """Ask the model for a tool, then for its arguments, each by a schema; return None if it prefers to answer."""
         answer = "answer" if "answer" not in self._tools else "give_answer"
         known = "\n".join(f"- {tool.name}: {tool.description}" for tool in self._tools.values())
-        choice = _object_schema({"tool": {"type": "string", "enum": [answer, *self._tools]}})
+        choice = object_schema({"tool": {"type": "string", "enum": [answer, *self._tools]}})
         question = (
             f"## Next step\nChoose the tool for the next call; more calls may follow. Choose {answer!r} when you can give "
             f"the final answer.\n{known}\n- {answer}: give the final answer"
@@ -252,7 +221,9 @@ class Conversation:
         """Ask for a decision in a copy of the conversation, so that question and answer are not added to this one."""
         aside = Conversation(self.model, self._messages)
         aside.say(question)
-        return cast("dict[str, Any]", json.loads(await aside.answer(Form(schema), max_repairs=1)))
+        return cast(
+            "dict[str, Any]", json.loads(await aside.answer(Form(AnswerSchema.unchecked(schema)), max_repairs=1))
+        )
 
     async def _call(self, call: ToolCall) -> str:
         """Call a tool and return its result as text; an error becomes a result, so that the model can react to it."""
@@ -264,7 +235,8 @@ class Conversation:
                 arguments = _parse_arguments(call)
             finally:
                 emit(ToolCalled(call_id=call.id, tool=call.name, arguments=arguments))
-            result, failed = await self._tool_result(call.name, arguments), False
+            with in_tool_call(tool_call_of(call.name, arguments)):
+                result, failed = await self._tool_result(call.name, arguments), False
         except (Exception, SystemExit) as error:
             if lacks_deps(error):  # a fault of the caller, which the model cannot mend
                 raise
@@ -355,19 +327,8 @@ async def _concurrently(*calls: Any) -> list[str]:
 
 
 def _schema_request(form: Form) -> str:
-    return f"Answer only with JSON that fits this JSON Schema:\n{json.dumps(form.asked, ensure_ascii=False)}"
+    return f"Answer only with JSON that fits this JSON Schema:\n{form.schema.asked.text}"
 
 
 def _repair_request(fault: str, form: Form) -> str:
     return f"Your answer does not fit:\n{fault}\n\n{_schema_request(form)}"
-
-
-def _may_be_null(schema: Any) -> bool:
-    """Return True if null can stand for a missing value: the schema permits it and has no default."""
-    if not isinstance(schema, dict) or "default" in schema:
-        return False
-    return {"type": "null"} in cast("Schema", schema).get("anyOf", ())
-
-
-def _object_schema(properties: Schema) -> Schema:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

@@ -64,7 +64,7 @@ def render(
             the content of the last message is a list of parts.
     """
     images: list[str] = []
-    schema = task.output_schema.strip() if show_schema else ""
+    schema = task.output_schema.text.strip() if show_schema else ""
     mapped = _mapped_lists(task)
     inputs = {name: value for name, value in task.job.inputs.items() if (name, value) not in mapped}
     is_judge = bool(task.transcript)

@@ -19,7 +19,7 @@ from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import AnswerError, InputError
 from operad.runtime.values.fingerprint import name_of
 from operad.runtime.values.forks import ProcessLock
-from operad.runtime.values.schema import SchemaMismatch, is_json_schema, parse_output_schema
+from operad.runtime.values.schema import AnswerSchema, SchemaMismatch, object_schema
 
 T = TypeVar("T")
 
@@ -29,13 +29,8 @@ each turn, give the actor one `instruction`: the next step, concrete and small. 
 next. When the actor has everything that the answer needs, set `finished` to true and say in `instruction` what the \
 answer must take into account. The form of the answer, if one is given, applies to the actor's answer, not to your turns."""
 
-STEP = {
-    "type": "object",
-    "properties": {"instruction": {"type": "string"}, "finished": {"type": "boolean"}},
-    "required": ["instruction", "finished"],
-    "additionalProperties": False,
-}
-"""JSON Schema of a thinker's turn."""
+STEP = AnswerSchema.unchecked(object_schema({"instruction": {"type": "string"}, "finished": {"type": "boolean"}}))
+"""Form of a thinker's turn."""
 
 
 MAX_TRIES = 3
@@ -199,12 +194,11 @@ class MonoModelReasoner:
         Raises:
             ModelError: The model's endpoint fails.
             AnswerError: No answer fits the task's `output_schema` and `check`, or the answer is empty.
-            InvalidError: The `output_schema` is invalid.
         """
         form = _form(task)
         chooses_tools = bool(task.tools) and (self.model.tools == "native" or not self.model.structured)
         # Without tools, the conversation gives the model a JSON Schema, or its endpoint enforces it.
-        show_schema = chooses_tools or not is_json_schema(task.output_schema)
+        show_schema = chooses_tools or not task.output_schema.is_json_schema
         opening = await _opening_messages(task, self.model, show_schema=show_schema)
         conversation = Conversation(self.model, opening, task.tools)
         draft = await conversation.work(self._max_rounds)
@@ -302,11 +296,10 @@ class DualModelReasoner:
             ModelError: A model's endpoint fails.
             AnswerError: No answer fits the task's `output_schema` and `check`, no turn of the thinker fits its schema,
                 or the actor's answer is empty.
-            InvalidError: The `output_schema` is invalid.
         """
         form = _form(task)
         # The actor receives a JSON Schema when it is asked for the answer.
-        actor_opening = await _opening_messages(task, self.actor, show_schema=not is_json_schema(task.output_schema))
+        actor_opening = await _opening_messages(task, self.actor, show_schema=not task.output_schema.is_json_schema)
         actor = Conversation(self.actor, actor_opening, task.tools)
         opening = await _opening_messages(task, self.thinker, show_schema=True)
         thinker = Conversation(self.thinker, _thinker_opening(opening, task.tools))
@@ -356,8 +349,7 @@ def _at_least(minimum: int, **numbers: int) -> None:
 
 
 def _form(task: Task) -> Form | None:
-    schema = parse_output_schema(task.output_schema)
-    return None if schema is None else Form.of(schema, task.check)
+    return None if task.output_schema.schema is None else Form(task.output_schema, task.check)
 
 
 async def _opening_messages(task: Task, model: Model, *, show_schema: bool) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, JsonValue
 
@@ -12,6 +12,7 @@ from operad.runtime.tools.tool import Tool
 from operad.runtime.tools.toolkit import Action
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, StepRecord, SubJob, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.schema import TEXT_FORM, AnswerSchema
 from operad.runtime.values.value import Record, Value
 
 
@@ -40,7 +41,7 @@ class Task(Record):
         job: Job of the workflow.
         instruction: Role, aim and style of the operator.
         examples: Inputs with correct answers, shown before the job as earlier turns of the conversation.
-        output_schema: Form of the answer: a JSON Schema, an example in YAML or JSON, or a description.
+        output_schema: Form of the answer, parsed and checked; it may be given as text or as plain values.
         actions: Recommended actions.
         tools: Recommended tools, including those of the actions.
         workflow_messages: Messages of the direct predecessors. If the operator was blamed and runs again, its own
@@ -59,7 +60,7 @@ class Task(Record):
     job: Job
     instruction: str
     examples: tuple[Example, ...] = ()
-    output_schema: str = ""
+    output_schema: AnswerSchema = TEXT_FORM
     actions: tuple[Action, ...] = ()
     tools: tuple[Tool, ...] = ()
     workflow_messages: tuple[WorkflowMessage, ...] = ()
@@ -70,6 +71,10 @@ class Task(Record):
     lesson: str = ""
     files: tuple[FileDescriptor, ...] = ()
     check: Callable[[str], object] | None = Field(default=None, exclude=True, repr=False)
+
+    if TYPE_CHECKING:  # the form may be given as text or as plain values
+
+        def __init__(self, *, job: Job, instruction: str, **fields: Any) -> None: ...
 
     def __getstate__(self) -> dict[Any, Any]:
         """Return the state to pickle: without `check`, which is a part of the process."""
@@ -96,7 +101,7 @@ class Task(Record):
             "actions": [{"name": each.name, "description": each.description} for each in self.actions],
             "tools": [{"name": each.name, "description": each.description} for each in self.tools],
             "examples": [each.model_dump() for each in self.examples],
-            "output_schema": self.output_schema,
+            "output_schema": self.output_schema.text,
         }
         return {name: value for name, value in fields.items() if value}
 

@@ -287,10 +287,9 @@ class ScriptedModel:
                 self._unexpected += 1
                 return Fail(500, f"request {len(self.requests)} is more than the script has steps")
             step = self._function or self._steps.pop(0)
-        if not callable(step):
-            return step
         try:
-            return _step_of(step(request))
+            step = _step_of(step(request)) if callable(step) else step
+            return Say(plausible_answer(request)) if isinstance(step, Plausible) else step
         except Exception as error:  # noqa: BLE001 - raised in the test, at the end of the context
             self._fault = error
             return Fail(400, f"the script failed: {describe(error)}")
@@ -342,15 +341,18 @@ class _Exchange(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer a chat-completions request."""
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        length = int(self.headers["Content-Length"])
+        body = self.rfile.read(length)
+        if len(body) < length:  # the client left, such as a run that was cancelled while it sent the request
+            self.close_connection = True
+            return
+        request = json.loads(body)
         step = self.choose(self.path, self.headers.get("Authorization", ""), request)
         with suppress(ConnectionError):  # the client has gone
             self._play(step, request)
 
     def _play(self, step: Step, request: Request) -> None:
         """Answer a request with a step."""
-        if isinstance(step, Plausible):
-            step = Say(plausible_answer(request))
         if isinstance(step, Hang):
             self.closed.wait()
             self.close_connection = True

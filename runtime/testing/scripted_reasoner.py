@@ -18,7 +18,7 @@ from operad.runtime.testing.scripted_model import (
 )
 from operad.runtime.values.errors import AnswerError, did_you_mean, shorten
 from operad.runtime.values.json_like import JsonLike, as_json
-from operad.runtime.values.schema import SchemaMismatch, parse_output_schema
+from operad.runtime.values.schema import SchemaMismatch
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -30,11 +30,10 @@ def _validated(task: Task, answer: str) -> str:
     Raises:
         AnswerError: The answer does not fit the schema.
     """
-    schema = parse_output_schema(task.output_schema)
-    if schema is None:
+    if task.output_schema.schema is None:
         return answer
     try:
-        return Form.of(schema).read(answer)
+        return Form(task.output_schema).read(answer)
     except SchemaMismatch as mismatch:
         raise AnswerError(
             f"the script's answer {answer[:80]!r} to {task.instruction[:80]!r} does not fit its output_schema: {mismatch}"
@@ -87,7 +86,6 @@ class ScriptedReasoner:
         Raises:
             UnexpectedStepError: The script has no answer for this task.
             AnswerError: The answer does not fit the task's `output_schema`.
-            InvalidError: The `output_schema` is not valid.
         """
         with self._lock:
             self.tasks.append(task)

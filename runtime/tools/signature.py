@@ -17,7 +17,7 @@ from operad.runtime.events.run_context import RunContext
 from operad.runtime.tools.docstring import Docstring
 from operad.runtime.values.answer_slips import readings
 from operad.runtime.values.errors import ToolError, did_you_mean
-from operad.runtime.values.json_schema import EndlessSchemaError, schema_errors
+from operad.runtime.values.json_schema import EndlessSchemaError, schema_errors, validator_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -173,9 +173,10 @@ def checked_by_schema(tool: str, schema: dict[str, Any], arguments: dict[str, An
 
     try:
         validator_for(schema, default=Draft202012Validator).check_schema(schema)
-        errors = schema_errors(schema, arguments)
+        validator = validator_of(schema)
+        errors = schema_errors(validator, arguments)
         for read in readings(errors, schema, arguments):
-            if not schema_errors(schema, read):
+            if not schema_errors(validator, read):
                 return read
     except (SchemaError, Unresolvable, EndlessSchemaError, RecursionError) as error:
         raise ToolError(f"tool {tool!r}: its parameters are not a usable JSON Schema: {error}") from error

@@ -59,8 +59,8 @@ def reduced(error: BaseException, described: Described) -> tuple[Any, ...]:
         error: The error.
         described: Function that returns an error in place of a cause that cannot be pickled.
     """
-    kind: Any = type(error)
-    other: Any = vars(kind).get(_KIND)
+    kind = cast("Any", type(error))
+    other: Any = getattr(kind, _KIND, None)
     if other is not None:
         kind, other = kind.__bases__[0], other if _pickled(other) else None
     while _pickled(kind) is None:  # a class inside a function
@@ -71,7 +71,7 @@ def reduced(error: BaseException, described: Described) -> tuple[Any, ...]:
 def copied(error: E, memo: dict[int, Any] | None = None) -> E:
     """Return a copy of an error with the same cause; a deep one with a `memo`, as far as its attributes can be copied."""
     kind = type(error)
-    new = cast("E", kind.__new__(kind, *error.args))
+    new = kind.__new__(kind, *error.args)
     BaseException.__init__(new, *error.args)
     attributes = vars(error)
     if memo is not None:
@@ -137,7 +137,7 @@ def _pickled_attributes(error: BaseException) -> dict[str, bytes]:
         if kept is None and isinstance(value, Mapping):
             entries = cast("Mapping[Any, Any]", value).items()
             kept = _pickled({key: each if _pickled(each) else _text_of(each) for key, each in entries})
-        pickled[name] = kept or pickle.dumps(_text_of(value))
+        pickled[name] = kept or pickle.dumps(_text_of(cast("object", value)))
     return pickled
 
 

@@ -7,12 +7,17 @@ from typing import Any, cast
 
 from pydantic import BaseModel, JsonValue
 
+from operad.runtime.values.losses import model_as_json
+
 JsonLike = Mapping[str, "JsonLike"] | Sequence["JsonLike"] | str | int | float | bool | BaseModel | None
 """A JSON value as callers write it: unlike `JsonValue`, a type checker accepts a ``list[str]``, or a pydantic model."""
 
 
 def as_json(value: Any) -> Any:
     """Return a value with tuples as lists, mappings and pydantic models as dicts, at any depth; others are unchanged.
+
+    Raises:
+        ValueError: A part of a model, such as a secret, is lost as JSON.
 
     Example:
         print(as_json({"pair": (1, 2)}))  # {'pair': [1, 2]}
@@ -22,7 +27,7 @@ def as_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [as_json(each) for each in cast("Sequence[Any]", value)]
     if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True)
+        return model_as_json(value)
     return value
 
 

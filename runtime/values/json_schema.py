@@ -25,24 +25,34 @@ class EndlessSchemaError(Exception):
     """A validation follows more than `MOST_REFERENCES` references, or its references form a cycle."""
 
 
-def schema_errors(schema: Mapping[str, Any], value: Any) -> list[ValidationError]:
-    """Return the violations of a valid JSON Schema by a value.
+def validator_of(schema: Mapping[str, Any]) -> Any:
+    """Return the validator of a valid JSON Schema, for `schema_errors`; building it takes longer than using it.
 
     Patterns that `matcher` does not support, and `UNCHECKED` keywords, are ignored.
+    """
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+
+    kind = _bounded_class(cast("Any", validator_for)(schema, default=Draft202012Validator))
+    return kind(schema, registry=cast("Any", Registry)())
+
+
+def schema_errors(validator: Any, value: Any) -> list[ValidationError]:
+    """Return the violations of a JSON Schema by a value.
+
+    Args:
+        validator: Result of `validator_of` for the schema.
+        value: The value.
 
     Raises:
         EndlessSchemaError: References of the schema form a cycle, or too many are followed.
         OverflowError: A number is too large.
         Unresolvable: The schema refers to a schema outside itself; nothing is fetched.
     """
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import validator_for
-    from referencing import Registry
-
-    validator = _bounded_class(cast("Any", validator_for)(schema, default=Draft202012Validator))
     _references_left.set(MOST_REFERENCES)
     try:
-        return list(validator(schema, registry=cast("Any", Registry)()).iter_errors(value))
+        return list(validator.iter_errors(value))
     except RecursionError as error:
         raise EndlessSchemaError("it leads in a circle, or is nested too deep, as may be the value") from error
 

@@ -20,10 +20,12 @@ from pydantic import (
     field_serializer,
     model_validator,
 )
+from typing_extensions import Self
 
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.json_like import as_json
+from operad.runtime.values.own import own
 from operad.runtime.values.value import Record, Value
 
 if TYPE_CHECKING:
@@ -151,6 +153,7 @@ NO_USAGE = Usage()
 _STAMP_FIELDS = {"operator_id", "job_id", "usage"}
 _TEXT = {"scratchpad", *_STAMP_FIELDS}
 _TEXT_AND_OUTPUTS = {"outputs", *_TEXT}
+_TEXT_AND_ANSWER = {"answer", *_TEXT_AND_OUTPUTS}
 
 _new = object.__new__
 _set_values, _set_names, _set_private, _set_extra = (
@@ -186,6 +189,9 @@ class WorkflowMessage(Value):
         evaluation: Reason for the verdict.
         lesson: Advice for the next attempt.
         outputs: Named values for the operators that follow.
+        answer: Name of the output that is the whole answer: ``output`` for a number, a list and any other value that is
+            neither text nor an object with fields, ``items`` for a map. None if the answer is the text, or the object
+            whose fields are the outputs, whatever their names.
         ports: Ports taken, among those that edges leave from; None for all.
         blame: Ids of the operators at fault.
         score: Quality of the work; larger is better. None if it was not measured.
@@ -205,6 +211,7 @@ class WorkflowMessage(Value):
     evaluation: str = ""
     lesson: str = ""
     outputs: dict[str, Any] = Field(default_factory=dict)
+    answer: str | None = None
     ports: tuple[str, ...] | None = None
     blame: Annotated[Ids, BeforeValidator(_as_ids)] = ()
     score: float | None = Field(default=None, allow_inf_nan=False)
@@ -223,10 +230,23 @@ class WorkflowMessage(Value):
         """The text: the same as `scratchpad`, the name in Chat2Graph."""
         return self.scratchpad
 
+    @property
+    def value(self) -> Any:
+        """The answer as plain values, which are shared: the text, the output `answer`, or the outputs as an object."""
+        if self.answer is not None and self.answer in self.outputs:
+            return self.outputs[self.answer]
+        return self.outputs or self.scratchpad
+
+    def own(self) -> WorkflowMessage:
+        """Return a message whose outputs the reader may change: itself if there are none, otherwise a copy."""
+        if not self.outputs and not self.parts:
+            return self
+        return self.changed(outputs=own(self.outputs), parts=tuple([part.own() for part in self.parts]))
+
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return plain values that are equal for messages with the same content; see `Value.fingerprint`."""
         values = super().fingerprint()
-        unset = {name for name in ("item", "over") if getattr(self, name) is None}
+        unset = {name for name in ("answer", "item", "over") if getattr(self, name) is None}
         return {name: value for name, value in values.items() if name not in unset} if unset else values
 
     def _repr_html_(self) -> str:
@@ -261,17 +281,20 @@ class WorkflowMessage(Value):
         job_id: str,
         usage: Usage = NO_USAGE,
         outputs: dict[str, Any] | None = None,
+        answer: str | None = None,
         over: tuple[str, ...] | None = None,
     ) -> WorkflowMessage:
         """Return the message of an operator with this text and these outputs, without validation."""
         values = _DEFAULTS.copy()
         values["scratchpad"] = str.__str__(text)  # an Enum member that is a str becomes a plain str
         values["outputs"] = outputs or {}
+        values["answer"] = answer
         values["operator_id"] = operator_id
         values["job_id"] = job_id
         values["usage"] = usage
         values["over"] = over
-        return _unvalidated(cls, values, _TEXT_AND_OUTPUTS if outputs else _TEXT, None)
+        names = _TEXT_AND_ANSWER if answer else _TEXT_AND_OUTPUTS if outputs else _TEXT
+        return _unvalidated(cls, values, names, None)
 
 
 _DEFAULTS = vars(WorkflowMessage())
@@ -304,6 +327,11 @@ class StepRecord(Record):
     before: tuple[str, ...] = ()
     message: WorkflowMessage = WorkflowMessage()
     tool_calls: tuple[str, ...] | None = None
+
+    def own(self) -> StepRecord:
+        """Return a record whose message the reader may change."""
+        message = self.message.own()
+        return self if message is self.message else self.model_copy(update={"message": message})
 
 
 class Turn(Value):
@@ -370,6 +398,10 @@ class Job(Value):
         if isinstance(fields, dict) and "inputs" in fields:
             return {"goal": "", **cast("dict[str, Any]", fields)}
         return cast("Any", fields)
+
+    def own(self) -> Self:
+        """Return a job whose inputs the reader may change: itself if there are none, otherwise a copy."""
+        return self.model_copy(update={"inputs": own(self.inputs)}) if self.inputs else self
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return plain values that are equal for jobs with equal answers; see `Value.fingerprint`."""

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
 from typing import Annotated, Any, Generic, cast, get_args, get_origin, is_typeddict
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict, TypeVar, get_type_hints
+from typing_extensions import is_typeddict as is_any_typeddict
 
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, InvalidError
+from operad.runtime.values.form_text import is_json_schema
 from operad.runtime.values.message import WorkflowMessage
-from operad.runtime.values.schema import is_json_schema, parse_output_schema, schema_of
+from operad.runtime.values.own import own
+from operad.runtime.values.schema import TEXT_FORM, AnswerSchema
 
 T = TypeVar("T", default=Any)
 
@@ -36,29 +40,29 @@ class Output(Generic[T]):
     """Type of an operator's answers.
 
         output = Output(Claims)
-        output.schema  # the JSON Schema, as text for `OperatorConfig.output_schema`
+        output.schema  # the form of the answer, with its JSON Schema
         output.read(message)  # the answer, an instance of Claims
 
     Args:
         type: The type of answers; None for any value.
-        schema: Text that describes the answer to the model; by default the JSON Schema of the type, empty for text.
+        schema: Form of the answer; by default the JSON Schema of the type, empty for text.
 
     Attributes:
         type: The type.
-        schema: Description for the model.
+        schema: Form of the answer.
         called: Name of the type in errors.
 
     Raises:
         InputError: pydantic cannot read or describe the type.
     """
 
-    def __init__(self, type: Any = None, schema: str | None = None) -> None:
+    def __init__(self, type: Any = None, schema: AnswerSchema | str | None = None) -> None:
         self.type = type
         self.called = name(type) if type else "answer of the wanted form"
         self._adapter: TypeAdapter[Any] | None = None
         if type is not None and type is not str:
             self._adapter = adapter(type)
-        self.schema = schema if schema is not None else self._schema_text()
+        self.schema = self._schema() if schema is None else AnswerSchema.of(schema)
 
     @classmethod
     def of(cls, declared: Any) -> Output[Any]:
@@ -71,8 +75,7 @@ class Output(Generic[T]):
             return Output(str)
         if isinstance(declared, str | Mapping):
             try:
-                schema = declared if isinstance(declared, str) else json.dumps(schema_of(declared), ensure_ascii=False)
-                parse_output_schema(schema)
+                schema = AnswerSchema.of(declared)
             except InvalidError as error:
                 raise InputError(f"output: {'; '.join(issue.message for issue in error.issues)}") from error
             return Output(None, schema)
@@ -89,26 +92,62 @@ class Output(Generic[T]):
         """True if the answer is plain text."""
         return self.type is str
 
+    @property
+    def is_declared(self) -> bool:
+        """True for a type other than text, by which values are read."""
+        return self._adapter is not None
+
     def read(self, message: WorkflowMessage) -> T:
         """Return the value of a message, as an instance of the type.
 
         Raises:
             ValueError: The value does not fit the type; the text lists its faults on one line.
         """
-        value: Any = plain_value(message)
         if self.type is str:
+            value = message.value
             return value if isinstance(value, str) else message.scratchpad  # type: ignore[return-value]
+        return self.read_value(message.value)
+
+    def read_value(self, value: Any) -> T:
+        """Return plain values as an instance of the type, which shares nothing with them that can be changed.
+
+        Raises:
+            ValueError: The value does not fit the type; the text lists its faults on one line.
+        """
         if self._adapter is None:
-            return value
+            return own(value)
         try:
-            return self._adapter.validate_python(value)
+            return self._reader.read(value)
         except ValidationError as error:
-            fault = error
+            raise ValueError(_error_text(error)) from error
+        except Exception as error:  # raised by a validator of the user's type
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+
+    def is_instance(self, value: Any) -> bool:
+        """Return True if the type is a class, and the value an instance of it."""
+        return is_class(self.type) and not is_any_typeddict(self.type) and isinstance(value, self.type)
+
+    @cached_property
+    def _reader(self) -> Reader:
+        assert self._adapter is not None  # noqa: S101 - of a declared type
+        return Reader(self._adapter)
+
+    @property
+    def reads_json(self) -> bool:
+        """True for a type of which JSON is read otherwise than Python values."""
+        return self._adapter is not None and self._reader.reads_json
+
+    def write(self, value: Any) -> Any:
+        """Return an instance of the type as JSON values, as the serializers of the type say."""
+        assert self._adapter is not None  # noqa: S101 - of a declared type
+        return self._adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+
+    def accepts(self, value: Any) -> bool:
+        """Return True if a value is an instance of the type without any conversion."""
         try:
-            text = value if isinstance(value, str) else json.dumps(value)
-            return self._adapter.validate_json(text)
-        except (ValidationError, TypeError, ValueError):
-            raise ValueError(_error_text(fault)) from fault
+            return self._adapter is None or (self._adapter.validate_python(value, strict=True), True)[1]
+        except ValidationError:
+            return False
 
     def read_json(self, value: Any) -> T:
         """Return a JSON value as an instance of the type.
@@ -132,17 +171,17 @@ class Output(Generic[T]):
         except PydanticUserError:
             return None
 
-    def _schema_text(self) -> str:
+    def _schema(self) -> AnswerSchema:
         if self._adapter is None:
-            return ""
+            return TEXT_FORM
         try:
             schema = self._adapter.json_schema(schema_generator=_AnswerSchema)
         except PydanticUserError as error:
             raise InputError(f"output: {name(self.type)} has no JSON Schema: {_first_sentence(error)}") from error
-        text = json.dumps(_closed(schema), ensure_ascii=False)
-        if not is_json_schema(text):
-            text = json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
-        return text
+        closed = _closed(schema)
+        if not is_json_schema(closed):  # the text of the schema is one, too
+            closed = {"$schema": "https://json-schema.org/draft/2020-12/schema", **closed}
+        return AnswerSchema.unchecked(closed)
 
 
 class _AnswerSchema(GenerateJsonSchema):
@@ -168,12 +207,68 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
         ) from error
 
 
-def plain_value(message: WorkflowMessage) -> Any:
-    """Return the value of a message: its output named ``output`` if it is the only one, its outputs, or its text."""
-    outputs = message.outputs
-    if not outputs:
-        return message.scratchpad
-    return outputs["output"] if outputs.keys() == {"output"} else outputs
+_NEW = frozenset(
+    "int float decimal str bool none date datetime time timedelta uuid literal enum url nullable union tagged-union "
+    "model model-fields model-field typed-dict typed-dict-field dataclass dataclass-args dataclass-field arguments "
+    "definitions definition-ref default list set frozenset tuple dict".split()
+)
+"""Kinds of pydantic's core schemas whose values share nothing with the input that can be changed."""
+
+
+class Reader:
+    """Validator of plain values, which shares nothing with them that can be changed.
+
+    Attributes:
+        adapter: pydantic's validator.
+    """
+
+    def __init__(self, adapter: TypeAdapter[Any]) -> None:
+        self.adapter = adapter
+        parts = list(_dicts_in(adapter.core_schema))
+        self._shares = any(map(_may_share, parts))
+        self.reads_json = any("val_json_bytes" in part for part in parts)
+        """True for types of which pydantic reads JSON otherwise than Python values: bytes as base64."""
+
+    def read(self, value: Any) -> Any:
+        """Return plain values as an instance of the type; texts may be JSON, which models write.
+
+        Raises:
+            ValidationError: The value does not fit the type; its errors are those of the value as a Python value.
+        """
+        if self.reads_json and not isinstance(value, str):
+            with suppress(ValidationError, TypeError, ValueError):
+                return self.adapter.validate_json(json.dumps(value))
+        try:
+            return self.adapter.validate_python(own(value) if self._shares else value)
+        except ValidationError:
+            with suppress(ValidationError, TypeError, ValueError, RecursionError):
+                return self.adapter.validate_json(value if isinstance(value, str) else json.dumps(value))
+            if isinstance(value, str):  # a strict type, such as a date, takes a text from JSON alone
+                with suppress(ValidationError):
+                    return self.adapter.validate_json(json.dumps(value))
+            raise
+
+
+def _may_share(part: Mapping[str, Any]) -> bool:
+    """Return True if a part of a core schema may pass on values of the input as they are."""
+    kind = part.get("type")
+    if kind == "list" and "items_schema" not in part:
+        return True
+    further_fields = (part.get("extra_fields_behavior"), part.get("extra_behavior"))
+    return (isinstance(kind, str) and kind not in _NEW) or "allow" in further_fields
+
+
+def _dicts_in(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield all dicts inside a core schema, without defaults and metadata, which may hold anything."""
+    pending: list[Any] = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            inner = cast("dict[str, Any]", part)
+            yield inner
+            pending += [each for key, each in inner.items() if key not in ("metadata", "default", "expected")]
+        elif isinstance(part, list | tuple):
+            pending += cast("list[Any]", part)
 
 
 def is_type(declared: object) -> bool:
@@ -241,13 +336,11 @@ def _error_text(error: ValidationError) -> str:
     return "; ".join(lines) + more
 
 
-def message_of(value: Any, ports: tuple[str, ...] | None = None) -> WorkflowMessage:
-    """Return a value as a message: text as it is, an object by its fields, any other value as the output ``output``."""
-    if isinstance(value, str):
-        return WorkflowMessage(scratchpad=value, ports=ports)
-    plain = to_jsonable_python(value, by_alias=True)
-    if isinstance(plain, str):  # an Enum, a date
-        return WorkflowMessage(scratchpad=plain, outputs={"output": plain}, ports=ports)
-    text = "" if plain is None else json.dumps(plain, ensure_ascii=False)
-    outputs = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"output": plain}
-    return WorkflowMessage(scratchpad=text, outputs=outputs, ports=ports)
+def outputs_of(value: Any) -> tuple[dict[str, Any], str | None]:
+    """Return plain values as outputs of a message, and the name of the output that is the whole answer.
+
+    An object with fields is its outputs, whatever their names. Any other value is the output ``output``.
+    """
+    if value and isinstance(value, dict):
+        return cast("dict[str, Any]", value), None
+    return {"output": value}, "output"

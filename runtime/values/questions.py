@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
-from operad.runtime.values.schema import Schema, faults
+from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.schema_check import APPROVAL
 from operad.runtime.values.value import Value
 
@@ -117,14 +117,15 @@ def check_answers(answers: Mapping[str, JsonValue], questions: Sequence[Question
             told = f"there is no open question with this id{hint}; open: {known}"
             issues.append(Issue("unknown-question", told, question_id))
         elif question.schema_ is not None:
-            hint = _only_field_hint(question.schema_, value)
-            issues += [Issue("wrong-answer", fault + hint, question_id) for fault in faults(question.schema_, value)]
+            form = AnswerSchema.unchecked(question.schema_)
+            hint = _only_field_hint(form, value)
+            issues += [Issue("wrong-answer", fault + hint, question_id) for fault in form.faults(value)]
     if issues:
         raise InvalidError("the answers", issues)
 
 
-def _only_field_hint(schema: Schema, value: JsonValue) -> str:
+def _only_field_hint(form: AnswerSchema, value: JsonValue) -> str:
     """Return a hint if a value fits the only field of the object that is expected; otherwise an empty text."""
-    objects = [{name: value} for name in schema.get("properties", ())]
-    fits = len(objects) == 1 and not isinstance(value, dict) and not [*faults(schema, objects[0])]
+    objects = [{name: value} for name in (form.schema or {}).get("properties", ())]
+    fits = len(objects) == 1 and not isinstance(value, dict) and not form.faults(objects[0])
     return f"; write {json.dumps(objects[0], ensure_ascii=False)}" if fits else ""

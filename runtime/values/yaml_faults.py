@@ -37,9 +37,17 @@ def syntax_issue(error: Exception, text: str, name: str) -> Issue:
         text: The text that was parsed.
         name: Name of the text in messages.
     """
+    fault, place = syntax_fault(error, text)
+    if place is None:
+        return _character_issue(error, text, name)
+    return Issue("yaml", with_excerpt(fault, text, place.line), f"{name}:{place.line + 1}:{place.column + 1}")
+
+
+def syntax_fault(error: Exception, text: str) -> tuple[str, Any]:
+    """Return the fault of an error of the YAML parser, and its mark; None as mark for a character that is not allowed."""
     mark: Any = getattr(error, "problem_mark", None)
     if mark is None:
-        return _character_issue(error, text, name)
+        return _character_issue(error, text, "").message, None
     context, problem = getattr(error, "context", None) or "", getattr(error, "problem", None) or ""
     start: Any = getattr(error, "context_mark", None) or mark
     after_quote = _line(text, mark.line)[: mark.column].rstrip()[-1:] in ("'", '"')
@@ -58,7 +66,7 @@ def syntax_issue(error: Exception, text: str, name: str) -> Issue:
     else:
         above = next((each for each in reversed(text.splitlines()[:row]) if each.strip()), "")
         fault = _misplaced(f"{context} {problem}".strip(), line[:column], line[column:], above)
-    return Issue("yaml", with_excerpt(fault, text, row), f"{name}:{row + 1}:{column + 1}")
+    return fault, place
 
 
 def with_excerpt(fault: str, text: str, row: int) -> str:

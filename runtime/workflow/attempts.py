@@ -1,8 +1,9 @@
-"""Attempts of an operator: cache, places, time limits, retries, fallback."""
+"""Attempts of an operator: cache, places, time limits, retries, fallback; and the message of its answer."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Sequence
 from dataclasses import replace as changed
 from typing import Any, cast
 
@@ -12,13 +13,104 @@ from operad.runtime.events import CacheHit, FellBack, OperatorRetried, Scope
 from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import Executable, OperatorCall
-from operad.runtime.graph.operator import Answer, BaseOperator, as_operator
+from operad.runtime.graph.operator import Answer, BaseOperator, as_operator, started
 from operad.runtime.models.model import Model
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.limits import Place
-from operad.runtime.policies.policy import NO_POLICY, Completes, Executes, Policy, Timeout
-from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorTimeoutError, describe
+from operad.runtime.policies.policy import NO_BUDGET, NO_POLICY, ErrorValues, Fallback, Policy, Timeout, causes
+from operad.runtime.values.errors import (
+    BudgetError,
+    InputError,
+    OperadError,
+    OperatorTimeoutError,
+    PortError,
+    describe,
+    did_you_mean,
+)
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage, WorkflowStatus
+
+
+async def perform(node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
+    """Run an operator with its policy, and return its message.
+
+    Args:
+        node: The operator.
+        call: The operator's input.
+        scope: The operator's context in the run.
+
+    Raises:
+        BaseException: The error of the last attempt, if there is no fallback.
+    """
+    return completed(await run_with_policy(node, call, scope), node, call, scope)
+
+
+def completed(said: Answer, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
+    """Return an operator's answer as a message that has the operator's id and usage.
+
+    Args:
+        said: The answer.
+        node: The operator.
+        call: The operator's input.
+        scope: The operator's context in the run.
+
+    Raises:
+        TypeError: The answer is neither a message nor text, or the answer of an evaluator is text.
+        PortError: The message takes a port that the operator does not have.
+        BudgetError: The run has used more than its budget.
+    """
+    budget = scope.run.budget
+    if isinstance(said, str):
+        if node.is_evaluator:
+            raise TypeError("an evaluator returns a message with a status, not text")
+        if budget is not NO_BUDGET:
+            scope.run.check_budget()
+        return WorkflowMessage.of_text(said, scope.operator_id, call.job.id, scope.usage)
+    if not isinstance(said, WorkflowMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"execute returned {type(said).__name__}, not a WorkflowMessage or text")
+    passed_on = bool(said.operator_id) and any(_is_copy(said, message) for message in call.messages)
+    if scope.usage is NO_USAGE and said.usage is not NO_USAGE and not passed_on:
+        scope.charge(said.usage)  # the operator called a model itself and reports the usage in its message
+    if budget is not NO_BUDGET:
+        scope.run.check_budget()  # the operator may have ignored an earlier BudgetError
+    if call.judged is not None:
+        said = _with_judged(said, call.judged)
+    elif passed_on and said.operator_id != scope.operator_id:
+        said = said.model_copy(update={"ports": None})
+    elif said.ports is not None:
+        _check_ports(node, said.ports)
+    return _own(said, node.operator).stamped(scope.operator_id, call.job.id, scope.usage)
+
+
+def _own(said: WorkflowMessage, operator: BaseOperator) -> WorkflowMessage:
+    """Return a message that shares no value with its operator, with the list as the answer of a map."""
+    if operator.gives_items and said.answer is None and "items" in said.outputs:  # a fallback of named outputs
+        said = said.changed(answer="items")
+    return said.own() if operator.is_foreign else said
+
+
+def _is_copy(said: WorkflowMessage, message: WorkflowMessage) -> bool:
+    """Return True if an operator returned a message that it got: itself, or a copy, which shares the usage."""
+    return said.usage is message.usage and said.operator_id == message.operator_id and said.ports == message.ports
+
+
+def _with_judged(verdict: WorkflowMessage, judged: WorkflowMessage) -> WorkflowMessage:
+    """Return a verdict with the text, outputs and parts of the message that it judges."""
+    return verdict.model_copy(
+        update={
+            "scratchpad": verdict.scratchpad or judged.scratchpad,
+            "outputs": {**judged.outputs, **verdict.outputs},
+            "answer": judged.answer,
+            "parts": judged.parts,
+        }
+    )
+
+
+def _check_ports(node: Node, taken: Sequence[str]) -> None:
+    known: Collection[str] = node.operator.ports or node.used_ports
+    unknown = [port for port in taken if port not in known] if known else []
+    if unknown:
+        hint = did_you_mean(unknown[0], known)
+        raise PortError(f"it chose port {unknown[0]!r}, which it does not have{hint}: {', '.join(sorted(known))}")
 
 
 async def run_with_policy(node: Node, call: OperatorCall, scope: Scope) -> Answer:
@@ -41,18 +133,16 @@ async def run_with_policy(node: Node, call: OperatorCall, scope: Scope) -> Answe
             return kept.model_copy(update={"usage": NO_USAGE})
     try:
         said = await _attempts(node, call, scope)
-    except BudgetError:
-        raise
     except Exception as error:
         fallback = policy.fallback
-        if fallback is None or fallback is False or lacks_deps(error):
+        if fallback is None or fallback is False or _ends_run(error):
             raise
         scope.write(FellBack(error=describe(error), to=_name(fallback)))
         try:
-            return await _fall_back(fallback, node, call, scope)
-        except BudgetError:
-            raise
+            return await _fall_back(fallback, error, node, call, scope)
         except Exception as second:
+            if _ends_run(second):
+                raise
             raise OperadError(
                 f"{describe(error)}; and {_name(fallback)}, to which it falls back, failed: {describe(second)}"
             ) from second
@@ -67,17 +157,20 @@ async def _attempts(node: Node, call: OperatorCall, scope: Scope) -> Answer:
     while True:
         try:
             return await _attempt(node, call, scope)
-        except BudgetError:
-            raise
         except Exception as error:
             attempt = scope.attempt - earlier
-            if not retry or attempt >= retry.attempts or not retry.wants(error):
+            if not retry or attempt >= retry.attempts or _ends_run(error) or not retry.wants(error):
                 raise
             delay = retry.delay(attempt, error)
             scope.sign_of_life()
             scope.write(OperatorRetried(error=describe(error), delay=delay))
         await asyncio.sleep(delay)
         scope.attempt += 1
+
+
+def _ends_run(error: BaseException) -> bool:
+    """Return True for an error that another attempt or a fallback would not mend: a used-up budget, or lacking deps."""
+    return lacks_deps(error) or any(isinstance(link, BudgetError) for link in causes(error))
 
 
 async def _attempt(node: Node, call: OperatorCall, scope: Scope) -> Answer:
@@ -99,8 +192,8 @@ async def _attempt(node: Node, call: OperatorCall, scope: Scope) -> Answer:
 async def _timed(operator: BaseOperator, call: OperatorCall, timeout: Timeout, scope: Scope) -> Answer:
     """Run an operator once, or raise OperatorTimeoutError after its time limit."""
     if timeout == Timeout():
-        return await operator.run(call)
-    said = await within(timeout, operator.run(call), scope.deadlines)
+        return await started(operator, call)
+    said = await within(timeout, started(operator, call), scope.deadlines)
     if isinstance(said, Deadline):
         raise OperatorTimeoutError(
             f"operator {scope.operator_id!r} {said.expired} and was stopped; increase the limit, or request less",
@@ -110,12 +203,12 @@ async def _timed(operator: BaseOperator, call: OperatorCall, timeout: Timeout, s
     return said
 
 
-async def _fall_back(
-    fallback: Executes | Completes | WorkflowMessage | str, node: Node, call: OperatorCall, scope: Scope
-) -> Answer:
+async def _fall_back(fallback: Fallback, error: Exception, node: Node, call: OperatorCall, scope: Scope) -> Answer:
     """Return a constant fallback, or run the fallback operator with its own policy, or the model for one attempt."""
     if isinstance(fallback, WorkflowMessage | str):
-        return fallback
+        return fallback if isinstance(fallback, str) else fallback.own()
+    if isinstance(fallback, ErrorValues):
+        return fallback.message(error)
     if not isinstance(fallback, Model):
         operator = as_operator(fallback)
         policy = NO_POLICY.or_else(operator.policy).or_else(Policy(timeout=node.policy.timeout))
@@ -130,8 +223,10 @@ async def _fall_back(
     return await _attempt(thinking, replace(call, reasoner=with_model(fallback)), scope)
 
 
-def _name(fallback: Executes | Completes | WorkflowMessage | str) -> str:
+def _name(fallback: Fallback) -> str:
     """Return a description of a fallback for events and errors."""
+    if isinstance(fallback, ErrorValues):
+        return "its values" if fallback.port is None else f"its {fallback.port} port"
     if isinstance(fallback, WorkflowMessage | str):
         return "a constant"
     return fallback.describe() if isinstance(fallback, Model) else f"operator {cast('Executable', fallback).get_id()!r}"

@@ -19,7 +19,8 @@ from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.ids import slug
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import message_of, plain_value
+from operad.runtime.values.own import own
+from operad.runtime.values.round_trip import message_of
 from operad.runtime.workflow.run_input import job_of
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ class AwelOperator(BaseOperator[Any]):
         task = await run_task(self.node, inputs, [_is_stream(run, key) for key in before])
         value = await _whole(task)
         ports = self.ports
-        return message_of(value, tuple(port for port in ports if port not in task.not_chosen) if ports else None)
+        taken = tuple(port for port in ports if port not in task.not_chosen) if ports else None
+        return message_of(value, who=repr(self._id)).changed(ports=taken)
 
 
 class WorkflowNode(AwelBase[Any]):
@@ -155,7 +157,7 @@ def _read(message: WorkflowMessage | None, run: RunInProgress | None, key: str) 
     if message is None:
         return None
     operator = run.build.graph.operators.get(key) if run else None
-    return operator.read_output(message) if operator is not None else plain_value(message)
+    return operator.read_output(message) if operator is not None else own(message.value)
 
 
 def _is_stream(run: RunInProgress | None, key: str) -> bool:

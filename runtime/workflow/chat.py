@@ -193,7 +193,8 @@ class Chat(Generic[T]):
         Raises:
             AnswerError: The model broke off, and its repeated answer differs; `turns` has the new answer.
         """
-        return TextStream(pieces(self._workflow, self._reasoner, self._events(message, streamed=False)))
+        run = StreamedRun(pauses=True)
+        return TextStream(pieces(self._workflow, self._reasoner, self._events(message, run)), run)
 
     def events(self, message: str | Job) -> AsyncGenerator[Event, None]:
         """Send a message and yield the events of the run that answers it, as `Workflow.stream` does.
@@ -202,16 +203,16 @@ class Chat(Generic[T]):
 
         Arguments and errors are those of `asend`, except that a run with a question to a person waits for the answer.
         """
-        return self._events(message, streamed=True)
+        return self._events(message, StreamedRun())
 
-    async def _events(self, message: str | Job, *, streamed: bool) -> AsyncGenerator[Event, None]:
+    async def _events(self, message: str | Job, run: StreamedRun) -> AsyncGenerator[Event, None]:
         with self._store.single_turn(self.id):
             exchange = await self._opened(message)
             call = OperatorCall(self._reasoner, exchange.job, deps=self._deps)
             start = partial(self._workflow._start, call, None)  # pyright: ignore[reportPrivateUsage]
             self._paused = None
             with self._pausing(exchange.usage):
-                async with aclosing(run_events(start, StreamedRun(pauses=not streamed))) as events:
+                async with aclosing(run_events(start, run)) as events:
                     async for event in events:
                         if isinstance(event, RunFinished) and not event.path:
                             await self._keep(exchange, event.message)

@@ -37,7 +37,7 @@ from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.values.forks import ProcessLock
 from operad.runtime.values.message import WorkflowMessage
-from operad.runtime.values.output import plain_value
+from operad.runtime.values.own import own
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.function_evaluator import FunctionEvaluator
 from operad.runtime.workflow.nested import Within
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", default=Any, covariant=True)
 U = TypeVar("U")
 
-Over = str | AnswerPath
+Over = str | AnswerPath | Executable | Function
 
 
 class Definition(Step[T]):
@@ -134,7 +134,7 @@ class Definition(Step[T]):
     def map(
         self,
         each: Any,
-        over: str | AnswerPath,
+        over: Over,
         *,
         id: str = "",
         after: After = (),
@@ -149,7 +149,8 @@ class Definition(Step[T]):
 
         Args:
             each: Body to run for each item: an operator, a workflow or a function.
-            over: The list: ``facts.output.claims``, or the same as text: ``facts.claims``.
+            over: The list: ``facts.output.claims``, or the same as text: ``facts.claims``; or an operator whose whole
+                answer is the list. An operator that is not in the workflow is added.
             id: The id of the map; by default the id of its body.
             after: Further predecessors, as for `add`.
             concurrency: Maximum number of items at once.
@@ -165,10 +166,18 @@ class Definition(Step[T]):
         """
         from operad.runtime.workflow.map import Map  # imported here because that module imports workflows
 
-        made = Map(id, each=each, over=over, concurrency=concurrency, on_error=on_error)
+        source, items = None, cast("Any", over)
+        if is_executable(over) or (
+            inspect.isroutine(over) and over in self._made_steps
+        ):  # others make items themselves
+            source = self._as_step(over)
+            items = AnswerPath(source)
+        made = Map(id, each=each, over=items, concurrency=concurrency, on_error=on_error)
         lists = made.reads or ([over] if isinstance(over, str) and over in self._operators else [])
         others = predecessors(after)
         before = [read for read in lists if read not in map(self._id_of, others)]
+        if source is not None and source.get_id() not in self._operators:
+            self.add_operator(source)
         self.add(made, after=[*before, *others], policy=policy)
         return made
 
@@ -351,7 +360,7 @@ class Definition(Step[T]):
         values = {p.operator_id: tails[p.operator_id].read_output(p) for p in message.parts if p.operator_id in tails}
         if len(values) == 1:
             return cast("T", next(iter(values.values())))
-        return cast("T", values or plain_value(message))
+        return cast("T", values or own(message.value))
 
     def as_operator(self) -> BaseOperator:
         """Return an operator that runs the workflow inside another one."""

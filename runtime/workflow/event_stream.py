@@ -24,7 +24,7 @@ from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.map_item import without_index
 from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import end_sync, run_sync, running_loop
-from operad.runtime.workflow.live import LiveRun
+from operad.runtime.workflow.live import LiveRun, in_loop
 from operad.runtime.workflow.run_input import answers_of
 
 if TYPE_CHECKING:
@@ -47,10 +47,12 @@ class RunStream(AsyncGenerator[Item, None]):
 
     Args:
         items: The items.
+        run: The run of the stream.
     """
 
-    def __init__(self, items: AsyncGenerator[Item, None]) -> None:
+    def __init__(self, items: AsyncGenerator[Item, None], run: StreamedRun) -> None:
         self._items = items
+        self._run = run
 
     async def asend(self, value: None) -> Item:
         """Return the next item."""
@@ -61,8 +63,15 @@ class RunStream(AsyncGenerator[Item, None]):
         return await self._items.athrow(typ, val, tb)
 
     async def aclose(self) -> None:
-        """Close the stream, which stops the run unless it has ended."""
-        await self._items.aclose()
+        """Close the stream, which stops the run unless it has ended.
+
+        A task that waits for the next item meanwhile gets a `CancelledError`, as if the run was cancelled by `cancel`.
+        """
+        live = self._run.live
+        if live is not None and getattr(self._items, "ag_running", False):
+            await in_loop(live.loop, live.cancel())
+        else:
+            await self._items.aclose()
 
     def close(self) -> None:
         """Close the stream without an event loop, which stops the run unless it has ended.
@@ -72,7 +81,7 @@ class RunStream(AsyncGenerator[Item, None]):
         """
         if running_loop() is not None:
             raise RunningLoopError("an event loop is running here, and waiting would block it: use `await aclose()`")
-        end_sync(self._items.aclose)
+        end_sync(self.aclose)
 
     async def __aenter__(self) -> Self:
         """Return the stream, which is closed at the end of the ``async with`` block."""
@@ -139,8 +148,8 @@ class EventStream(RunStream[E]):
     """
 
     def __init__(self, start: Callable[..., LiveRun], wanted: Callable[[Event], bool]) -> None:
-        self._run = StreamedRun()
-        super().__init__(cast("AsyncGenerator[E, None]", run_events(start, self._run, wanted)))
+        run = StreamedRun()
+        super().__init__(cast("AsyncGenerator[E, None]", run_events(start, run, wanted)), run)
 
     def __iter__(self) -> Iterator[E]:
         """Iterate without an event loop.

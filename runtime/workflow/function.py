@@ -10,9 +10,8 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, Generic, cast, get_args, get_origin, get_type_hints
 
-from pydantic import JsonValue
-from pydantic_core import PydanticSerializationError
-from typing_extensions import ParamSpec, TypeVar, is_typeddict
+from pydantic import BaseModel, JsonValue
+from typing_extensions import ParamSpec, TypeVar
 
 from operad.runtime.events import TokenStreamed, current_scope, emit
 from operad.runtime.events.run_context import RunContext, deps_in
@@ -27,7 +26,8 @@ from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.function_threads import in_function_thread, until_given_up
 from operad.runtime.values.ids import as_name, checked_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import Output, field_names, is_class, message_of, name
+from operad.runtime.values.output import Output, field_names
+from operad.runtime.values.round_trip import message_of
 from operad.runtime.workflow.parameters import (
     Parameter,
     Special,
@@ -252,9 +252,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         if inspect.iscoroutine(returned):
             returned.close()
             raise InputError(f"{self._id!r} returned the coroutine {returned.__name__}: an `await` is missing")
-        message = self._message(returned)
-        self._check_return(cast("Take[Any]", returned).value if isinstance(returned, Take) else returned, message)
-        return message
+        return self._message(returned)
 
     def returned(self, call: OperatorCall, before: Sequence[str] | None = None) -> Awaitable[Any]:
         """Return an awaitable that calls the function with its parameters bound, and returns its value unchanged.
@@ -270,7 +268,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             if special == "context":
                 arguments[parameter] = RunContext.current(call.lesson, self._hints[parameter])
             else:
-                arguments[parameter] = call.job if special == "job" else call.reasoner
+                arguments[parameter] = call.job.own() if special == "job" else call.reasoner
         return self.function(**arguments) if self._awaited else self._call(arguments)
 
     # Parameters
@@ -315,7 +313,7 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         kind = self._hints.get("return", Any)
         if get_origin(kind) is Take:
             kind = (*get_args(kind), Any)[0]
-        if kind in (Any, Take, WorkflowMessage) or isinstance(kind, TypeVar):  # pyright: ignore
+        if kind in (Any, Take, WorkflowMessage, BaseModel) or isinstance(kind, TypeVar):  # pyright: ignore
             return Output(None, "")
         try:
             return Output(kind, "")
@@ -381,31 +379,17 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             returned = await in_function_thread(f"operator {self._id!r}", _called, self.function, arguments)
         return returned if isinstance(returned, str) or not inspect.isawaitable(returned) else await returned
 
-    def _check_return(self, value: Any, message: WorkflowMessage) -> None:
-        """Raise InputError if a return value does not fit the annotated type."""
-        kind = self._returns.type
-        if kind is None or (is_class(kind) and not is_typeddict(kind) and isinstance(value, kind)):
-            return
-        try:
-            self._returns.read(message)
-        except ValueError as error:
-            told = f"{self._id!r} is annotated to return {name(kind)}, and returned {short_repr(value)}: {error}"
-            raise InputError(told) from error
-
     def _message(self, returned: Any) -> WorkflowMessage:
         ports: tuple[str, ...] | None = None
         if isinstance(returned, Take):
             take = cast("Take[Any]", returned)
             ports, returned = (take.port,), take.value
         if isinstance(returned, WorkflowMessage):
-            message = returned if ports is None else returned.model_copy(update={"ports": ports})
+            message = returned.own()  # the function may change what it returned
         else:
-            try:
-                message = message_of(returned, ports)
-            except (PydanticSerializationError, UnicodeDecodeError) as error:
-                wanted = "text, a pydantic model, JSON values, Take(port, value) or a WorkflowMessage"
-                told = f"{self._id!r} returned {short_repr(returned)}, which has no JSON form; return {wanted}"
-                raise InputError(told) from error
+            message = message_of(returned, self._returns, repr(self._id))
+        if ports is not None:
+            message = message.changed(ports=ports)
         if self.ports and message.ports is None:
             raise PortError(
                 f"{self._id!r} chose none of its ports; return Take({self.ports[0]!r}, …): {', '.join(self.ports)}"

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
 from operad.runtime.events import Event
 from operad.runtime.events.stream import Buffer
+from operad.runtime.values.errors import InputError
 from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.questions import Question
-from operad.runtime.workflow.live import LiveRun
+from operad.runtime.values.sync import running_loop
+from operad.runtime.workflow.live import LiveRun, in_loop
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.run_input import answers_of
 
 T = TypeVar("T", default=Any, covariant=True)
+R = TypeVar("R")
 
 
 class RunHandle(Generic[T]):
@@ -63,9 +66,14 @@ class RunHandle(Generic[T]):
                 `answer`.
             Exception: The errors of `Workflow.aexecute`.
         """
-        return self._result().__await__()
+        return self._here(self._result()).__await__()
 
     def __aiter__(self) -> AsyncIterator[Event]:
+        if running_loop() is not self._live.loop:
+            raise InputError(
+                f"the run {self.run_id!r} was started in another event loop: read its events there; its result can be "
+                "awaited, and the run answered and cancelled, from any event loop"
+            )
         return self._events()
 
     @property
@@ -79,7 +87,7 @@ class RunHandle(Generic[T]):
         return () if self.done else self._live.run.questions.open()
 
     def answer(self, answers: JsonLike) -> Awaitable[None]:
-        """Answer questions of the run, at once; the awaitable that is returned need not be awaited.
+        """Answer questions of the run, at once; the awaitable that is returned need not be awaited. Callable from any thread.
 
         Args:
             answers: Answers by question id; some questions may stay open. A value that is not a dict is the answer to
@@ -90,14 +98,22 @@ class RunHandle(Generic[T]):
             InvalidError: An answer does not fit its question's schema, or the question is unknown. No answer was
                 accepted then.
         """
-        self._live.answer_soon(answers_of(answers, self.run_id, lambda: self.questions))
-        done: asyncio.Future[None] = self._live.loop.create_future()
+        given, loop = answers_of(answers, self.run_id, lambda: self.questions), self._live.loop
+        if running_loop() is loop or self.done:
+            self._live.answer_soon(given)
+        else:
+            asyncio.run_coroutine_threadsafe(self._live.answer(given), loop).result()
+        done: asyncio.Future[None] = loop.create_future()
         done.set_result(None)
         return done
 
     async def cancel(self) -> None:
-        """Cancel the run, and wait until it has ended."""
-        await self._live.cancel()
+        """Cancel the run, and wait until it has ended; callable in any event loop."""
+        await self._here(self._live.cancel())
+
+    async def _here(self, work: Coroutine[Any, Any, R]) -> R:
+        """Await work of the run in the event loop of the run, unless the run has ended."""
+        return await (work if self.done else in_loop(self._live.loop, work))
 
     async def _result(self) -> Result[T]:
         while self._readers and not self.done:  # the readers learn of questions from the events: the run is not paused

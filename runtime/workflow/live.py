@@ -310,7 +310,7 @@ class Runs:
         live = self.find(run_id)
         if not await self._keep(live, run_id, given):
             new = new_answers(run_id, given, await self._stored_answers(live))
-            await _in_loop(live.loop, live.answer(new))
+            await in_loop(live.loop, live.answer(new))
 
     async def resume(
         self, run_id: str, answers: Mapping[str, JsonValue], live: LiveRun | None = None, deps: object = None
@@ -333,8 +333,8 @@ class Runs:
         if await self._keep(live, run_id, answers):
             if deps is not None:
                 live.run.replace_deps(deps)
-            return live.run, await _in_loop(live.loop, live.outcome(joins=True))
-        return live.run, await _in_loop(live.loop, live.resume(answers, await self._stored_answers(live), deps))
+            return live.run, await in_loop(live.loop, live.outcome(joins=True))
+        return live.run, await in_loop(live.loop, live.resume(answers, await self._stored_answers(live), deps))
 
     def refuse_streamed(self, run_id: str, live: LiveRun | None = None) -> None:
         """Refuse to resume a run whose stream has a consumer, which would wait for ever if it waited for the result.
@@ -374,10 +374,10 @@ class Runs:
         """Cancel a run in progress in this process; can be called in any event loop. See `LiveRun.cancel`."""
         of_others = self.store.live_run(run_id) if self.store is not None and run_id not in self._live else None
         live = of_others or self.find(run_id)
-        await _in_loop(live.loop, live.cancel())
+        await in_loop(live.loop, live.cancel())
 
 
-async def _in_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+async def in_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
     """Await a coroutine in the event loop that it belongs to."""
     if loop is asyncio.get_running_loop():
         return await work

@@ -26,11 +26,11 @@ from operad.runtime.values.arguments import known_arguments, short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean, shorten
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.model_text import as_text, plain
-from operad.runtime.values.output import plain_value
+from operad.runtime.values.own import own as own_value
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.list_types import declared, fault_in_list
 from operad.runtime.workflow.map_items import Calls, ItemError, OnError, OwnResults, for_each
-from operad.runtime.workflow.nested import contains, items_in, plain_reader
+from operad.runtime.workflow.nested import contains
 from operad.runtime.workflow.predecessors import before_own, is_item
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
@@ -42,7 +42,7 @@ Items = Callable[[Job], "Iterable[Any] | AsyncIterable[Any]"]
 
 
 class _Options(TypedDict, total=False):
-    over: str | AnswerPath | Items | None
+    over: str | AnswerPath | Executable | Items | None
     concurrency: int
     collect: bool
 
@@ -159,7 +159,7 @@ class Map(BaseOperator[list[T]], Generic[T]):
         body: Body[Any] | None = None,
         *,
         each: Body[Any] | None = None,
-        over: str | AnswerPath | Items | None = None,
+        over: str | AnswerPath | Executable | Items | None = None,
         concurrency: int = 8,
         on_error: OnError = "fail",
         collect: bool = True,
@@ -180,6 +180,8 @@ class Map(BaseOperator[list[T]], Generic[T]):
                 "Map(…): over: expected the name of a list, such as 'facts.claims', facts.output.claims, or a function, "
                 f"such as lambda job: [1, 2]; got {short_repr(over)}"
             )
+        if is_executable(over):  # such as a decorated function, which can be called, too
+            over = AnswerPath(over)
         runs = body if each is None else each
         self.body: Workflow[Any] = cast("Workflow[Any]", runs) if isinstance(runs, Workflow) else _as_workflow(runs)
         self._id = id or self.body.get_id()
@@ -299,15 +301,15 @@ class Map(BaseOperator[list[T]], Generic[T]):
         messages = [outcome for outcome in said if isinstance(outcome, WorkflowMessage)]
         text, outputs = f"{outcomes.count:,} items", {"items": said, "count": outcomes.count}
         if self._collect:
-            value = plain_reader(self.body.graph())
             text = "\n\n".join(message.scratchpad for message in messages)
-            outputs = {"items": [outcome if isinstance(outcome, ItemError) else value(outcome) for outcome in said]}
+            outputs = {"items": [outcome if isinstance(outcome, ItemError) else outcome.value for outcome in said]}
         return WorkflowMessage(
             scratchpad=text,
             status=worst.status,
             evaluation=worst.evaluation,
             lesson=worst.lesson,
             outputs=outputs,
+            answer="items",
             parts=tuple(messages),
             job_id=call.job.id,
             operator_id=self._id,
@@ -316,12 +318,12 @@ class Map(BaseOperator[list[T]], Generic[T]):
     def read_output(self, message: WorkflowMessage) -> list[T]:
         """Return the body's answer for each item, as an instance of its type; for a failed item, its `ItemError`.
 
-        For a message of the map's fallback, return its value: the output ``items`` if there is one.
+        For a message of the map's fallback, return its value.
         """
-        value: Any = items_in(message)
-        if "items" not in message.outputs or not isinstance(value, list):
-            return value
-        items = cast("list[Any]", value)
+        value = message.value
+        items = cast("list[Any]", own_value(value))
+        if value is not message.outputs.get("items") or not isinstance(value, list):
+            return items
         if len(message.parts) != sum(not isinstance(item, ItemError) for item in items):
             return items
         parts = iter(message.parts)
@@ -332,7 +334,7 @@ class Map(BaseOperator[list[T]], Generic[T]):
 
     def _message(self, job: Job, item: Any, index: int, over: tuple[str, ...]) -> WorkflowMessage:
         return WorkflowMessage.of_text(
-            as_text(item), self._id, job.id, outputs={"item": item, "index": index}, over=over
+            as_text(item), self._id, job.id, outputs={"item": item, "index": index}, answer="item", over=over
         )
 
     def _items(self, job: Job, before: Sequence[WorkflowMessage]) -> Sequence[Any]:
@@ -384,7 +386,7 @@ class Map(BaseOperator[list[T]], Generic[T]):
             raise InputError(
                 f"map {self._id!r}: {operator_id!r} has no answer: it did not run, or is not before the map"
             )
-        value: Any = plain_value(message)
+        value = message.value
         if path and path[0] in message.outputs:
             value = message.outputs
         for depth, name in enumerate(path):

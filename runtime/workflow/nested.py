@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from operad.runtime.events import Scope, current_scope
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.graph.graph import WorkflowGraph, read_outside
+from operad.runtime.graph.graph import read_outside
 from operad.runtime.graph.operator import BaseOperator, as_operator
 from operad.runtime.values.errors import Issue, shorten
 from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import WorkflowMessage
-from operad.runtime.values.output import plain_value
 
 if TYPE_CHECKING:
     from operad.runtime.workflow.definition import Definition
@@ -77,30 +76,6 @@ class Within(BaseOperator[Any]):
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Run the workflow inside the current run."""
         return await run_nested(self.body, call)
-
-
-def plain_reader(graph: WorkflowGraph) -> Callable[[WorkflowMessage], Any]:
-    """Return a function that returns the answer in a message of a workflow, like `read_output`, but as plain values."""
-    readers = {tail: _plain_reader_of(graph.operators[tail]) for tail in graph.tails}
-    if len(readers) == 1:
-        return next(iter(readers.values()))
-
-    def read(message: WorkflowMessage) -> Any:
-        ran = {part.operator_id: part for part in message.parts if part.operator_id in readers}
-        return {tail: readers[tail](part) for tail, part in ran.items()} if len(ran) > 1 else plain_value(message)
-
-    return read
-
-
-def _plain_reader_of(operator: BaseOperator) -> Callable[[WorkflowMessage], Any]:
-    if isinstance(operator, Within):
-        return plain_reader(operator.body.graph())
-    return items_in if operator.gives_items else plain_value
-
-
-def items_in(message: WorkflowMessage) -> Any:
-    """Return the list in the message of a map, or the value of its fallback."""
-    return message.outputs["items"] if "items" in message.outputs else plain_value(message)
 
 
 async def run_nested(workflow: Workflow, call: OperatorCall, item: MapItem | None = None) -> WorkflowMessage:

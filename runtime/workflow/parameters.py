@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, is_dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
@@ -19,9 +18,10 @@ from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import FaultError, InputError, did_you_mean, shorten
 from operad.runtime.values.ids import as_name
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import Output, is_class, message_of
+from operad.runtime.values.output import Output, is_class
 from operad.runtime.values.output import name as name_of_type
-from operad.runtime.workflow.predecessors import answers_by_id, with_output
+from operad.runtime.values.round_trip import message_of
+from operad.runtime.workflow.predecessors import answers_by_id
 
 Special = Literal["job", "reasoner", "context"]
 
@@ -56,6 +56,8 @@ class Parameter:
         """
         special = _special_of(annotation)
         optional = type(None) in get_args(_bare(annotation)) if _is_union(annotation) else annotation is type(None)
+        if annotation is BaseModel:
+            raise InputError(f"parameter {parameter.name!r}: expected a subclass of BaseModel, got BaseModel itself")
         kind = None if special or annotation in (Any, WorkflowMessage) else annotation
         try:
             output: Output[Any] = Output(kind, "")
@@ -126,12 +128,11 @@ class Parameter:
                 )
             return None
         if self.output.type is WorkflowMessage:
-            return message
+            return message.own()
         if self.output.is_text and not message.outputs:
             return message.scratchpad
         try:
-            value = self.output.read(message)
-            return deepcopy(value) if self.output.type is None else value  # a copy, because others get the message, too
+            return self.output.read(message)
         except ValueError as error:
             kind = name_of_type(self.output.type)
             raise FaultError(
@@ -288,14 +289,14 @@ def values_for_item(
         InputError: A required parameter has no value.
     """
     if len(free) == 1 and others is None:
-        return {free[0].name: free[0].value(with_output(item, "item"))}
+        return {free[0].name: free[0].value(item)}
     before = answers_by_id(messages, scope)
     before.pop(item.operator_id, None)
     if faults := unknown_beside_item(free, before):
         raise InputError("; ".join(faults))
     ids = _by_name(list(before))
-    named = {"index": with_output(item, "index")} | {each: before[source] for each, source in ids.items()}
-    named[_taking_item(free, named)] = with_output(item, "item")
+    named = {"index": item.changed(answer="index")} | {each: before[source] for each, source in ids.items()}
+    named[_taking_item(free, named)] = item
     values = {parameter.name: parameter.value(named[parameter.name]) for parameter in free if parameter.name in named}
     if others is not None:
         values |= values_of_others(others, before, [ids.get(parameter.name) for parameter in free])
@@ -328,7 +329,7 @@ def values_from_job(free: Sequence[Parameter], job: Job, who: str, others: Param
         if parameter.name in job.inputs:
             given: Any = job.inputs[parameter.name]
         elif parameter.may_be_job:
-            values[parameter.name] = job
+            values[parameter.name] = job.own()
             continue
         elif parameter.default is not inspect.Parameter.empty:
             continue

@@ -7,49 +7,17 @@ from itertools import pairwise
 from typing import Any
 
 from operad.runtime.events import Scope
-from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
-from operad.runtime.workflow.nested import Within, plain_reader
 
 
 def answers_by_id(
     messages: Sequence[WorkflowMessage], scope: Scope | None, before: Sequence[str] = ()
 ) -> dict[str, WorkflowMessage]:
-    """Return the messages of predecessors by id, with the answers as outputs; see `before_own` and `_as_value`."""
+    """Return the messages of predecessors by id; see `before_own`."""
     answers: dict[str, WorkflowMessage] = {}
     for message in before_own(messages, scope, before):
-        answers.setdefault(message.operator_id, _as_value(message, scope))
+        answers.setdefault(message.operator_id, message)
     return answers
-
-
-def _as_value(message: WorkflowMessage, scope: Scope | None) -> WorkflowMessage:
-    """Return a message whose output is the answer: of a map, its list; of a map around this workflow, the item.
-
-    The outputs for a nested workflow with several last operators are their answers by id. Other messages are returned
-    unchanged.
-    """
-    if message.outputs.keys() == {"items"} and (message.parts or _is_of_map(message, scope)):
-        return with_output(message, "items")
-    if len(message.parts) > 1 and isinstance(nested := _operator_of(message, scope), Within):
-        answers = plain_reader(nested.body.graph())(message)
-        return message.changed(outputs=answers) if isinstance(answers, dict) else message
-    return message if not _is_item_around(message, scope) else with_output(message, "item")
-
-
-def _is_of_map(message: WorkflowMessage, scope: Scope | None) -> bool:
-    """Return True if a message without parts is that of a map: its list was empty, or all its items failed."""
-    operator = _operator_of(message, scope)
-    return operator is not None and operator.gives_items
-
-
-def _operator_of(message: WorkflowMessage, scope: Scope | None) -> BaseOperator | None:
-    """Return the operator of a message in the workflow of a scope, or in those around it."""
-    for outer in scope.outwards() if scope else ():
-        run: Any = outer.run  # a `Run`
-        operator: BaseOperator | None = run.build.graph.operators.get(message.operator_id)
-        if operator is not None:
-            return operator
-    return None
 
 
 def item_in(messages: Sequence[WorkflowMessage], scope: Scope | None) -> WorkflowMessage | None:
@@ -87,8 +55,3 @@ def is_item(message: WorkflowMessage) -> bool:
 def _is_item_around(message: WorkflowMessage, scope: Scope | None) -> bool:
     """Return True if a message passes an item of a map that contains the current scope."""
     return is_item(message) and scope is not None and scope.is_inside(message.operator_id)
-
-
-def with_output(message: WorkflowMessage, name: str) -> WorkflowMessage:
-    """Return a message whose answer is one of its outputs."""
-    return message.changed(outputs={"output": message.outputs[name]}, over=None)

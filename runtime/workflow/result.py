@@ -14,7 +14,7 @@ from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.values.errors import AnswerError, InputError, did_you_mean, shorten
 from operad.runtime.values.message import Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.message_html import message_html
-from operad.runtime.values.output import plain_value
+from operad.runtime.values.own import own
 
 T = TypeVar("T", default=Any, covariant=True)
 U = TypeVar("U")
@@ -61,7 +61,7 @@ class Result(Generic[T]):
         if ran:
             return cast("T", self[ran[0]])
         [tail, *others] = self.tails
-        return cast("T", plain_value(self.message) if others else _value(self.steps[tail], tail, self.message))
+        return cast("T", own(self.message.value) if others else _value(self.steps[tail], tail, self.message))
 
     @overload
     def __getitem__(self, of: Step[U]) -> U: ...

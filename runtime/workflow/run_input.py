@@ -46,7 +46,10 @@ def job_of(job: JobLike, *, of_data: bool = False) -> Job:
         return job
     if isinstance(job, str):
         return Job(goal=job)
-    inputs = as_json(job) if isinstance(job, BaseModel) else job  # `Job` converts a dict
+    try:
+        inputs = as_json(job) if isinstance(job, BaseModel) else job  # `Job` converts a dict
+    except ValueError as error:
+        raise InputError(f"the job: {error}") from error
     if not isinstance(inputs, Mapping):
         raise InputError(f"expected a text, a dict of inputs, a pydantic model or a Job; got {short_repr(job)}")
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any
@@ -15,12 +15,11 @@ from operad.runtime.events.tool_calls import CACHED, ToolCalls
 from operad.runtime.graph.build import Build, Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import END
-from operad.runtime.graph.operator import Answer
+from operad.runtime.graph.operator import started
 from operad.runtime.graph.schedule import Progress, Repeat, Skip, Taken
-from operad.runtime.policies.policy import NO_BUDGET
-from operad.runtime.values.errors import BudgetError, OperatorError, PortError, SkippedError, describe, did_you_mean
-from operad.runtime.values.message import NO_USAGE, StepRecord, WorkflowMessage
-from operad.runtime.workflow.attempts import run_with_policy
+from operad.runtime.values.errors import BudgetError, OperatorError, SkippedError, describe
+from operad.runtime.values.message import StepRecord, WorkflowMessage
+from operad.runtime.workflow.attempts import completed, perform
 from operad.runtime.workflow.rounds import at_fault
 from operad.runtime.workflow.verdict import fault_in, is_retryable, join_verdicts, joined_tails, verdict_of
 
@@ -203,7 +202,7 @@ class Steps:
         try:
             call = self._call_for(run, number, node)
             if build.plain and run.journal is None:
-                message = completed(await node.operator.run(call), node, call, scope)
+                message = completed(await started(node.operator, call), node, call, scope)
             else:
                 message = await self._perform(node, call, scope)
         except BaseException as error:
@@ -212,7 +211,7 @@ class Steps:
                 raise
             return self._record_fault(number, error, scope)
         if log.heard:
-            finished = events.OperatorFinished(seconds=log.now() - began, message=message)
+            finished = events.OperatorFinished(seconds=log.now() - began, message=message.own())
             log.write(finished, path, node_id, round_, scope.attempt)
         return self._advance(number, message, scope)
 
@@ -360,76 +359,6 @@ class Steps:
             f"workflow {self._build.name!r} has no result: every tail was skipped, {'; '.join(reasons)}; "
             "add an operator for that case, or a tail that always runs"
         )
-
-
-async def perform(node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
-    """Run an operator with its policy, and return its message.
-
-    Args:
-        node: The operator.
-        call: The operator's input.
-        scope: The operator's context in the run.
-
-    Raises:
-        BaseException: The error of the last attempt, if there is no fallback.
-    """
-    return completed(await run_with_policy(node, call, scope), node, call, scope)
-
-
-def completed(said: Answer, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
-    """Return an operator's answer as a message that has the operator's id and usage.
-
-    Args:
-        said: The answer.
-        node: The operator.
-        call: The operator's input.
-        scope: The operator's context in the run.
-
-    Raises:
-        TypeError: The answer is neither a message nor text, or the answer of an evaluator is text.
-        PortError: The message takes a port that the operator does not have.
-        BudgetError: The run has used more than its budget.
-    """
-    budget = scope.run.budget
-    if isinstance(said, str):
-        if node.is_evaluator:
-            raise TypeError("an evaluator returns a message with a status, not text")
-        if budget is not NO_BUDGET:
-            scope.run.check_budget()
-        return WorkflowMessage.of_text(said, scope.operator_id, call.job.id, scope.usage)
-    if not isinstance(said, WorkflowMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"execute returned {type(said).__name__}, not a WorkflowMessage or text")
-    passed_on = bool(said.operator_id) and any(said is message for message in call.messages)
-    if scope.usage is NO_USAGE and said.usage is not NO_USAGE and not passed_on:
-        scope.charge(said.usage)  # the operator called a model itself and reports the usage in its message
-    if budget is not NO_BUDGET:
-        scope.run.check_budget()  # the operator may have ignored an earlier BudgetError
-    if call.judged is not None:
-        said = _with_judged(said, call.judged)
-    elif passed_on and said.operator_id != scope.operator_id:
-        said = said.model_copy(update={"ports": None})
-    elif said.ports is not None:
-        _check_ports(node, said.ports)
-    return said.stamped(scope.operator_id, call.job.id, scope.usage)
-
-
-def _with_judged(verdict: WorkflowMessage, judged: WorkflowMessage) -> WorkflowMessage:
-    """Return a verdict with the text, outputs and parts of the message that it judges."""
-    return verdict.model_copy(
-        update={
-            "scratchpad": verdict.scratchpad or judged.scratchpad,
-            "outputs": {**judged.outputs, **verdict.outputs},
-            "parts": judged.parts,
-        }
-    )
-
-
-def _check_ports(node: Node, taken: Sequence[str]) -> None:
-    known: Collection[str] = node.operator.ports or node.used_ports
-    unknown = [port for port in taken if port not in known] if known else []
-    if unknown:
-        hint = did_you_mean(unknown[0], known)
-        raise PortError(f"it chose port {unknown[0]!r}, which it does not have{hint}: {', '.join(sorted(known))}")
 
 
 def _is_failure(error: BaseException) -> bool:

@@ -20,4 +20,4 @@ def transcript() -> tuple[StepRecord, ...]:
     Operators that did not run, or that run again, are left out. Outside of a run, the transcript is empty.
     """
     scope = current_scope()
-    return scope.run.transcript() if scope else ()
+    return tuple([step.own() for step in scope.run.transcript()]) if scope else ()

@@ -116,7 +116,7 @@ def joined_tails(tails: Sequence[WorkflowMessage], job: Job) -> WorkflowMessage:
         status=worst.status,
         evaluation=worst.evaluation,
         lesson=worst.lesson,
-        outputs={message.operator_id: message.outputs for message in tails},
+        outputs={message.operator_id: message.value for message in tails},
         blame=worst.blame,
         job_id=job.id,
         operator_id=END,

@@ -348,8 +348,9 @@ class Workflow(Runner[T]):
         from operad.runtime.workflow.answer_stream import pieces  # imported here because that module imports this one
 
         call = self._call_of(job, one_of(reasoner, model), lesson=lesson, deps=deps)
-        heard = run_events(partial(self._start, call, run_id), StreamedRun(pauses=True))
-        return TextStream(pieces(cast("Any", self), call.reasoner, heard))
+        run = StreamedRun(pauses=True)
+        heard = run_events(partial(self._start, call, run_id), run)
+        return TextStream(pieces(cast("Any", self), call.reasoner, heard), run)
 
     def chat(
         self,

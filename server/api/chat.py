@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
@@ -15,11 +16,12 @@ from operad.runtime.values.valid_json import to_json
 from operad.server.api.conversation import ChatRequest, answered_run, faults_of, read_conversation
 from operad.server.api.experts import find_offer
 from operad.server.api.plain import EVENTS, operation_id, refusals
-from operad.server.api.replies import EventStream, json_reply, while_connected
+from operad.server.api.replies import json_reply
 from operad.server.api.runs import Runs
 from operad.server.api.served_run import ServedRun
-from operad.server.api.spoken import GONE, RunNote, answer_of, note_on, stream_answer, until_closed
+from operad.server.api.spoken import RunNote, answer_of, end_reply, note_on, stream_answer
 from operad.server.problems import RefusedError, refuse_faults
+from operad.server.streams import EventStream, reply_after
 
 _STARTED = int(time.time())
 
@@ -115,14 +117,11 @@ def chat_routes(runs: Runs) -> APIRouter:
             run, wrong = (await runs.begin(offer, job))[0], ""
         else:
             run, wrong = going_on
-        reply = _Reply(run, body.model, wrong)
+        reply, ended = _Reply(run, body.model, wrong), partial(end_reply, runs, run, False)
         if body.stream:
             usage = bool(body.stream_options and body.stream_options.include_usage)
-            return EventStream(until_closed(runs, run, reply.chunks(runs.bounds.beat, usage=usage)))
-        if not await while_connected(request, run.pause_or_end()):
-            await runs.cancel(run, GONE)
-            return Response(status_code=204)  # the client has disconnected
-        return json_reply(reply.completion())
+            return EventStream(reply.chunks(usage=usage), runs.bounds.beat, ended)
+        return await reply_after(run.pause_or_end(), request, lambda: json_reply(reply.completion()), ended)
 
     return router
 
@@ -146,11 +145,11 @@ class _Reply:
         answer = {**self._head, "object": "chat.completion", "choices": [choice]}
         return {**answer, "usage": _usage_view(self._run.usage), "operad": note_on(self._run).model_dump()}
 
-    async def chunks(self, beat: float, *, usage: bool) -> AsyncGenerator[bytes, None]:
+    async def chunks(self, *, usage: bool) -> AsyncGenerator[bytes, None]:
         """Yield the answer in chunks as it is written, after text before calls of tools; a failed run ends with an error."""
         yield self._chunk({"role": "assistant", "content": ""})
         try:
-            async with aclosing(stream_answer(self._run, self._wrong, beat)) as pieces:
+            async with aclosing(stream_answer(self._run, self._wrong)) as pieces:
                 async for piece in pieces:
                     yield piece if isinstance(piece, bytes) else self._chunk({"content": piece})
         except RefusedError as problem:

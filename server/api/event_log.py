@@ -72,7 +72,7 @@ class EventLog:
         self._closed = True
         self._notify()
 
-    async def follow(self, after: int = 0, beat: float | None = None) -> AsyncGenerator[Entry | None, None]:
+    async def follow(self, after: int = 0) -> AsyncGenerator[Entry, None]:
         """Yield the events after a number, as they are added, until the log is closed.
 
         A follower that asks for dropped events, or is too slow, gets an entry
@@ -80,7 +80,6 @@ class EventLog:
 
         Args:
             after: The number.
-            beat: Seconds of silence after which None is yielded; None for never.
         """
         while True:
             news, closed = self._changed, self._closed
@@ -93,10 +92,7 @@ class EventLog:
                 after = entry.number
             if closed:
                 return
-            try:
-                await asyncio.wait_for(news.wait(), beat)
-            except asyncio.TimeoutError:
-                yield None
+            await news.wait()
 
     def _notify(self) -> None:
         news, self._changed = self._changed, asyncio.Event()

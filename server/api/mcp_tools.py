@@ -143,7 +143,7 @@ class ExpertTools:
             if run.questions:
                 return
             async for entry in entries:
-                event = entry and entry.event
+                event = entry.event
                 if isinstance(event, events.OperatorStarted | events.OperatorFinished) and event.path[-1] != OUTCOME:
                     steps += 1
                     verb = "runs" if isinstance(event, events.OperatorStarted) else "has finished"

@@ -16,10 +16,11 @@ from operad.runtime.values.message import Usage, WorkflowStatus
 from operad.runtime.values.valid_json import to_json
 from operad.runtime.values.value import Value
 from operad.server.api.experts import Offer, find_offer, leads
-from operad.server.api.replies import EventStream, json_reply
+from operad.server.api.replies import json_reply
 from operad.server.api.runs import Runs
 from operad.server.api.served_run import ServedRun, State
 from operad.server.problems import RefusedError
+from operad.server.streams import EventStream
 
 RUN_ID = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,99}$"
 
@@ -296,7 +297,7 @@ class PlainDoor:
                 429, f"{self._followers} connections follow runs, the maximum of this server", retry_after=5
             )
         self._followers += 1
-        return EventStream(_event_lines(run, last_event_id, self._runs.bounds.beat), self._stop_following)
+        return EventStream(_event_lines(run, last_event_id), self._runs.bounds.beat, self._stop_following)
 
     async def answer_run(
         self,
@@ -320,18 +321,15 @@ class PlainDoor:
         await self._runs.forget(await self._runs.find(run_id))
         return Response(status_code=204)
 
-    def _stop_following(self) -> None:
+    async def _stop_following(self, complete: bool) -> None:
         self._followers -= 1
 
 
-async def _event_lines(run: ServedRun, after: int, beat: float) -> AsyncGenerator[bytes, None]:
+async def _event_lines(run: ServedRun, after: int) -> AsyncGenerator[bytes, None]:
     """Yield the events of a run after a number, as server-sent events."""
     yield b": following\n\n"
-    async with aclosing(run.log.follow(after, beat)) as entries:
+    async with aclosing(run.log.follow(after)) as entries:
         async for entry in entries:
-            if entry is None:
-                yield b": waiting\n\n"
-            else:
-                yield b"id: %d\nevent: %s\ndata: %s\n\n" % (entry.number, entry.name.encode(), entry.data)
+            yield b"id: %d\nevent: %s\ndata: %s\n\n" % (entry.number, entry.name.encode(), entry.data)
     ended = to_json({"id": run.id, "state": run.state})
     yield f"id: {run.log.last}\nevent: ended\ndata: {ended}\n\n".encode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -14,7 +15,7 @@ from operad.runtime.values.valid_json import to_json
 from operad.server.api.conversation import RoleAndText, answer_question, answered_run, not_text, request_in
 from operad.server.api.experts import find_offer
 from operad.server.api.plain import EVENTS, operation_id, refusals
-from operad.server.api.replies import EventStream, json_reply, while_connected
+from operad.server.api.replies import json_reply
 from operad.server.api.response_types import (
     PREFIX,
     UNABLE,
@@ -29,8 +30,9 @@ from operad.server.api.response_types import (
 )
 from operad.server.api.runs import Runs
 from operad.server.api.served_run import ServedRun
-from operad.server.api.spoken import GONE, answer_of, note_on, stream_answer, until_closed
+from operad.server.api.spoken import answer_of, end_reply, note_on, stream_answer
 from operad.server.problems import RefusedError, refuse_faults
+from operad.server.streams import EventStream, reply_after
 
 
 def response_routes(runs: Runs) -> APIRouter:
@@ -54,23 +56,10 @@ def response_routes(runs: Runs) -> APIRouter:
         find_offer(runs.offers, body.model, "model")
         refuse_faults(_faults_of(body))
         run, wrong = await _run_for(runs, body)
-        reply = _Reply(run, wrong)
-        forgets = body.store is False
+        reply, ended = _Reply(run, wrong), partial(end_reply, runs, run, body.store is False)
         if body.stream:
-            return EventStream(
-                _then_forget(runs, run, until_closed(runs, run, reply.events(runs.bounds.beat)), forgets)
-            )
-        if not await while_connected(request, run.pause_or_end()):
-            await runs.cancel(run, GONE)
-            if forgets:
-                await runs.forget(run)
-            return Response(status_code=204)  # the client has disconnected
-        try:
-            answer_of(run, wrong)  # raises if the run has no result
-            return json_reply(reply.view())
-        finally:
-            if forgets and not run.questions:
-                await runs.forget(run)
+            return EventStream(reply.events(), runs.bounds.beat, ended)
+        return await reply_after(run.pause_or_end(), request, lambda: json_reply(reply.whole()), ended)
 
     @router.get("/{response_id}", response_model=ResponseView, responses=refusals(404, 409))
     async def show_response(
@@ -185,19 +174,6 @@ def _faults_of(request: ResponseRequest) -> Iterator[tuple[str, str]]:
                     yield not_text(f"input[{number}].content[{place}]", part.type, "input_text", "parts")
 
 
-async def _then_forget(
-    runs: Runs, run: ServedRun, events: AsyncGenerator[bytes, None], forgets: bool
-) -> AsyncGenerator[bytes, None]:
-    """Yield the events of a run, and delete the run when it has ended if `forgets`, also if the reader stops before."""
-    try:
-        async with aclosing(events):
-            async for event in events:
-                yield event
-    finally:
-        if forgets and not run.questions:
-            await runs.forget(run)
-
-
 class _Reply:
     """Response of a run."""
 
@@ -205,6 +181,15 @@ class _Reply:
         self._run = run
         self._wrong = wrong
         self._number = -1
+
+    def whole(self) -> dict[str, Any]:
+        """Return the response of an ended run, or its question.
+
+        Raises:
+            RefusedError: The run has no result.
+        """
+        answer_of(self._run, self._wrong)
+        return self.view()
 
     def view(self, *, begun: bool = False) -> dict[str, Any]:
         """Return the response in its current state.
@@ -246,7 +231,7 @@ class _Reply:
             "operad": note_on(run).model_dump(),
         }
 
-    async def events(self, beat: float) -> AsyncGenerator[bytes, None]:
+    async def events(self) -> AsyncGenerator[bytes, None]:
         """Yield the events of a stream; its text is that of `view`, after text that the model wrote before calls of tools."""
         begun = self.view(begun=True)
         yield self._event("response.created", response=begun)
@@ -256,7 +241,7 @@ class _Reply:
         yield self._event("response.content_part.added", **place, part=_text_part(""))
         pieces_said: list[str] = []
         try:
-            async with aclosing(stream_answer(self._run, self._wrong, beat)) as pieces:
+            async with aclosing(stream_answer(self._run, self._wrong)) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, bytes):
                         yield piece

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -273,29 +274,29 @@ class Runs:
         log = EventLog(self.bounds.events, self.bounds.event_bytes)
         run = ServedRun(run_id, offer, job, answers, log, time.time() if began is None else began)
         self._runs[run_id] = run
-        run.task = asyncio.ensure_future(self._drive(run))
+        self._drive(run)
         return run
 
     def _resume(self, run: ServedRun) -> None:
         """Drive a run that was set aside again."""
         run.set_aside, run.log = (), EventLog(self.bounds.events, self.bounds.event_bytes)
-        run.task = asyncio.ensure_future(self._drive(run))
+        self._drive(run)
 
-    async def _drive(self, run: ServedRun) -> None:
-        loop = asyncio.get_running_loop()
-        limit = loop.call_later(self.bounds.seconds, self._time_out, run)
-        try:
-            await self._stream_events(run)
-        except asyncio.CancelledError:
+    def _drive(self, run: ServedRun) -> None:
+        """Start the task of a run; a callback records its end, also if the task is cancelled before it has begun."""
+        limit = asyncio.get_running_loop().call_later(self.bounds.seconds, self._time_out, run)
+        run.task = asyncio.ensure_future(self._stream_events(run))
+        run.task.add_done_callback(partial(self._record_end, run, limit))
+
+    def _record_end(self, run: ServedRun, limit: asyncio.TimerHandle, task: asyncio.Task[None]) -> None:
+        limit.cancel()
+        run.log.close()
+        if task.cancelled():
             run.state = "cancelled"
-        except Exception as error:  # noqa: BLE001 - any error is shown to the followers of the run
+        elif error := task.exception():  # any error is shown to the followers of the run
             run.state, run.error = ("cancelled", run.error) if run.error else ("failed", describe(error))
-        finally:
-            limit.cancel()
-            run.log.close()
-            self._record_end(run)
-
-    def _record_end(self, run: ServedRun) -> None:
+        else:
+            run.state = "finished"
         if run.set_aside:
             run.state, run.task, run.log = "running", None, EventLog(1, 1)
             run.log.close()
@@ -325,7 +326,7 @@ class Runs:
                 elif isinstance(event, events.RunFailed):
                     run.usage = event.usage + memory_usage
                 elif isinstance(event, events.RunFinished):
-                    run.message, run.usage, run.state = event.message, event.message.usage + memory_usage, "finished"
+                    run.message, run.usage = event.message, event.message.usage + memory_usage
 
     async def _give_known_answer(self, run: ServedRun, event: events.Interrupted, answer: JsonValue) -> None:
         try:

@@ -64,7 +64,7 @@ def answer_of(run: ServedRun, wrong: str = "") -> str:
     )
 
 
-async def stream_answer(run: ServedRun, wrong: str, beat: float) -> AsyncGenerator[str | bytes, None]:
+async def stream_answer(run: ServedRun, wrong: str) -> AsyncGenerator[str | bytes, None]:
     """Yield the text of `said_by` in pieces as it is written; and, as bytes, comments on progress that clients skip.
 
     Raises:
@@ -73,13 +73,13 @@ async def stream_answer(run: ServedRun, wrong: str, beat: float) -> AsyncGenerat
     live = run.offer.answer_stream()
     number = run.streamed
     if not wrong and not (run.questions and number == run.log.last):
-        async with aclosing(run.log.follow(number, beat)) as entries:
+        async with aclosing(run.log.follow(number)) as entries:
             async for entry in entries:
-                if piece := live.next(entry.event if entry else None):
+                if piece := live.next(entry.event):
                     yield piece
                 if comment := _comment(entry):
                     yield comment
-                number = entry.number if entry else number
+                number = entry.number
                 if run.questions and number == run.log.last:
                     run.streamed = number
                     live.end_turn()
@@ -91,23 +91,16 @@ async def stream_answer(run: ServedRun, wrong: str, beat: float) -> AsyncGenerat
         raise RefusedError(502, str(error)) from error
 
 
-async def until_closed(runs: Runs, run: ServedRun, parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Yield the parts; if the reader stops before the last part, cancel the run."""
-    completed = False
-    try:
-        async with aclosing(parts):
-            async for part in parts:
-                yield part
-        completed = True
-    finally:
-        if not completed:
-            await runs.cancel(run, GONE)
+async def end_reply(runs: Runs, run: ServedRun, forgets: bool, complete: bool) -> None:
+    """End the run of a reply: cancel it if the client disconnected before the end, and delete it if `forgets`."""
+    if not complete:
+        await runs.cancel(run, GONE)
+    if forgets and not run.questions:
+        await runs.forget(run)
 
 
-def _comment(entry: Entry | None) -> bytes:
+def _comment(entry: Entry) -> bytes:
     """Return a comment on an event, for clients that show progress."""
-    if entry is None:
-        return b": waiting\n\n"
     event = entry.event
     if isinstance(
         event, events.OperatorStarted | events.OperatorFinished | events.OperatorRetried | events.ModelRetried

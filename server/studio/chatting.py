@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from operad.configs.generation import NOTHING, Design, Designer, best_so_far, result
@@ -27,10 +27,12 @@ from operad.runtime.reasoning.reasoner import MonoModelReasoner
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorError, describe
 from operad.runtime.values.message import WorkflowStatus
 from operad.runtime.values.valid_json import to_json
+from operad.server.streams import EventStream
 from operad.server.studio.file_json import changes_json, document
 from operad.server.studio.files.open_file import OpenFile, ReadonlyError, StaleError
 from operad.server.studio.requests import number, text
 from operad.server.view.http import json_body, json_response
+from operad.server.view.run_page import KEEP_ALIVE
 
 MAX_WORDS = 50_000
 """Maximum number of characters of an instruction."""
@@ -127,15 +129,15 @@ class Chats:
         if not state["configured"]:
             raise InputError(state["missing"])
         draft = self._drafts.get(file.name) if body.get("draft") is True else None
-        return StreamingResponse(self._messages(file, version, words, draft), media_type="text/event-stream")
+        return EventStream(self._messages(file, version, words, draft), KEEP_ALIVE)
 
     async def _messages(
         self, file: OpenFile, version: int, words: str, draft: Draft | None
-    ) -> AsyncGenerator[str, None]:
+    ) -> AsyncGenerator[bytes, None]:
         async with aclosing(self._design(file, version, words, draft)) as found:
             async for message in found:
-                yield f"data: {to_json(message)}\n\n"
-        yield f"data: {to_json({'kind': 'done'})}\n\n"
+                yield f"data: {to_json(message)}\n\n".encode()
+        yield f"data: {to_json({'kind': 'done'})}\n\n".encode()
 
     async def _design(
         self, file: OpenFile, version: int, words: str, draft: Draft | None

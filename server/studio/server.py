@@ -39,13 +39,14 @@ from operad.server.studio.requests import number, text
 try:
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
-    from starlette.responses import JSONResponse, Response, StreamingResponse
+    from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
+    from operad.server.streams import EventStream
     from operad.server.studio.chatting import Chats, model_state
     from operad.server.studio.runs.routes import MAX_FILES, MAX_UPLOAD, Runs
     from operad.server.view.http import application, json_body, json_response, refusal
-    from operad.server.view.run_page import MOST_STREAMS
+    from operad.server.view.run_page import KEEP_ALIVE, MOST_STREAMS
 except ImportError as error:
     raise MissingExtraError("the studio needs the extra `page`: pip install 'operad[page]'") from error
 
@@ -53,9 +54,6 @@ T = TypeVar("T")
 
 PACE = 0.5
 """Seconds between checks of the open files for outside changes."""
-
-KEEP_ALIVE = 10.0
-"""Seconds without a message after which a browser receives a keep-alive comment."""
 
 MOST_OPEN = 50
 """Maximum number of open files; if there are more, the one opened first is closed."""
@@ -274,22 +272,15 @@ class Studio:
     async def _changes(self, request: Request) -> Response:
         if len(self._followers) >= MOST_STREAMS:
             raise HTTPException(503, f"{MOST_STREAMS} tabs are open already; close one")
-        return StreamingResponse(self._messages(), media_type="text/event-stream")
+        return EventStream(self._messages(), KEEP_ALIVE)
 
-    async def _messages(self) -> AsyncGenerator[str, None]:
+    async def _messages(self) -> AsyncGenerator[bytes, None]:
         queue = asyncio.Queue[dict[str, Any] | None]()
         self._followers.add(queue)
         try:
-            yield ": \n\n"
-            while True:
-                try:
-                    message = await asyncio.wait_for(queue.get(), KEEP_ALIVE)
-                except asyncio.TimeoutError:
-                    yield ": \n\n"
-                    continue
-                if message is None:
-                    return
-                yield f"data: {to_json(message)}\n\n"
+            yield b": \n\n"
+            while (message := await queue.get()) is not None:
+                yield f"data: {to_json(message)}\n\n".encode()
         finally:
             self._followers.discard(queue)
 

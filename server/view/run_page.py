@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
@@ -26,13 +25,14 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 from operad.server.page_headers import content_policy
+from operad.server.streams import EventStream
 from operad.server.view.http import application, json_body, json_response, whole_number
 
 PACE = 0.2
 """Seconds between reads of a run's events, and between messages to a browser."""
 
 KEEP_ALIVE = 10.0
-"""Seconds without a message after which a browser receives a keep-alive comment."""
+"""Seconds between comments to a browser that keep its connection alive."""
 
 MOST_STREAMS = 32
 """Maximum number of browsers that follow a run at once."""
@@ -148,26 +148,24 @@ class RunPage:
         if self._streams >= MOST_STREAMS:
             raise HTTPException(503, f"{MOST_STREAMS} browsers follow this run already; close one")
         since = whole_number(request.headers.get("last-event-id") or request.query_params.get("since", "0"))
-        return StreamingResponse(self._messages(since), media_type="text/event-stream")
+        return EventStream(self._messages(since), KEEP_ALIVE)
 
-    async def _messages(self, since: int) -> AsyncGenerator[str, None]:
+    async def _messages(self, since: int) -> AsyncGenerator[bytes, None]:
         self._streams += 1
+        closed = asyncio.ensure_future(self._closing.wait())
         try:
-            sent, last_sent = None, monotonic()
+            sent = None
             while True:
                 closing, current = self._closing.is_set(), (self._trace.version, self._note)
                 if current != sent:
                     data = self._page_data(since)
-                    yield f"id: {data['version']}\ndata: {to_json(data)}\n\n"
-                    since, sent, last_sent = data["version"], current, monotonic()
-                elif monotonic() - last_sent > KEEP_ALIVE:
-                    yield ": \n\n"
-                    last_sent = monotonic()
+                    yield f"id: {data['version']}\ndata: {to_json(data)}\n\n".encode()
+                    since, sent = data["version"], current
                 if closing:
                     return
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._closing.wait(), PACE)
+                await asyncio.wait([closed], timeout=PACE)
         finally:
+            closed.cancel()
             self._streams -= 1
 
     async def _details(self, request: Request) -> Response:

@@ -131,7 +131,7 @@ async def run_here(sample: Sample) -> Run:
     def answer(task: Any) -> str:
         if not task.output_schema:
             return f"{task.instruction}|{task.job.goal}"
-        properties = json.loads(task.output_schema)["properties"]
+        properties = task.output_schema.schema["properties"]
         said = {
             name: schema["enum"][sample.pick % len(schema["enum"])] if "enum" in schema else _value(name, schema)
             for name, schema in properties.items()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import samples
+from answer_forms import parsed, validate
 from bounds import Target, folder
 from changelog import component_candidates, name_candidates, read_release, releases, sentences
 from inputs import SEPARATOR
@@ -75,7 +76,7 @@ from operad.runtime.values.document import parse_document
 from operad.runtime.values.errors import OperadError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.schema import check_schema, is_json_schema, is_strict, parse_output_schema, validate
+from operad.runtime.values.schema_check import check_schema, is_strict
 from operad.runtime.values.words import words
 
 platform.processor()  # openai asks it, and it starts a program: once, and before that is watched
@@ -255,8 +256,7 @@ SCHEMAS = (
 
 def output_schema(data: bytes) -> None:
     text = text_of(data)
-    refusing(lambda: is_json_schema(text))
-    schema = parse_output_schema(text)
+    schema = parsed(text)
     if schema is not None:
         is_strict(schema)
         refusing(lambda: check_schema(schema), lambda: validate(schema, '{"a": [1, "x", null], "b": {"c": 1.5}}'))
@@ -264,7 +264,7 @@ def output_schema(data: bytes) -> None:
 
 def answer(data: bytes) -> None:
     schema_text, said = texts_of(data, 2)
-    schema = parse_output_schema(schema_text)
+    schema = parsed(schema_text)
     for each in (*SCHEMAS, schema):
         if each is not None:
             refusing(partial(validate, each, said), partial(validate, each, said, repair=False))
@@ -330,7 +330,7 @@ def expert(data: bytes) -> None:
 
 def asked(data: bytes) -> None:
     schema_text, said = texts_of(data, 2)
-    schema = parse_output_schema(schema_text)
+    schema = parsed(schema_text)
     if schema is not None:
         describe_answer(schema)
     read_answer(said, schema)

@@ -61,8 +61,8 @@ class Model:
         if "FLAKY" in text and self._failed[text] < 2:
             self._failed[text] += 1
             raise OperadError("the model fails for now")
-        if task.output_schema:
-            schema = json.loads(task.output_schema)
+        if task.output_schema.schema is not None:
+            schema = task.output_schema.schema
             port = schema.get("properties", {}).get("port")
             if port is not None and "enum" in port:
                 return json.dumps({"port": port["enum"][self._pick % len(port["enum"])]})

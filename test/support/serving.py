@@ -18,6 +18,7 @@ from operad.runtime.agents.agent import Expert, Profile
 from operad.runtime.testing import ScriptedReasoner
 from operad.server.api.app import Serving
 from operad.server.api.experts import Offer, by_name
+from operad.server.connections import BoundedHttp
 
 HELLO = {"role": "user", "content": "Hello"}
 
@@ -62,12 +63,13 @@ class Here:
 
     Attributes:
         serving: The served application.
+        server: The server of its connections.
         url: The address.
         http: A client for it.
     """
 
-    def __init__(self, serving, url, http):
-        self.serving, self.url, self.http = serving, url, http
+    def __init__(self, serving, server, url, http):
+        self.serving, self.server, self.url, self.http = serving, server, url, http
 
     def openai(self, key="any", **options) -> Any:
         return AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key, **options)
@@ -87,7 +89,9 @@ class Here:
 @asynccontextmanager
 async def served(*offers, headers=None, **options):
     serving = Serving(by_name(offers), **options)
-    server: Any = uvicorn.Server(uvicorn.Config(serving.app, log_config=None, access_log=False, ws="none"))
+    server: Any = uvicorn.Server(
+        uvicorn.Config(serving.app, http=BoundedHttp, log_config=None, access_log=False, ws="none")
+    )
     server.capture_signals = nullcontext
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -96,7 +100,7 @@ async def served(*offers, headers=None, **options):
         task = asyncio.ensure_future(server.serve(sockets=[listening]))
         async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=30, verify=NO_AUTHORITIES) as http:
             try:
-                yield Here(serving, url, http)
+                yield Here(serving, server, url, http)
             finally:
                 await serving.drain(0)
                 server.should_exit = True

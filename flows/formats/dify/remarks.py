@@ -13,8 +13,8 @@ from operad.flows.formats.dify.write import EXTRA, Writer, read_type, values_of
 from operad.flows.formats.fields import Declared, Owner, Remark, Use, remarks_on
 from operad.flows.formats.shapes import Fields, each_of, fields_of, text_of
 from operad.flows.node_graph import NodeGraph
-from operad.operators.node import ERROR_TYPE
 from operad.operators.variables import Selector
+from operad.runtime.policies.policy import ERROR_OUTPUTS
 
 
 def remarks_of(graph: NodeGraph) -> Iterator[Remark]:
@@ -28,10 +28,11 @@ def remarks_of(graph: NodeGraph) -> Iterator[Remark]:
         read = {each for spec in graph.nodes for each in selectors_named(spec.params)}
         for spec in graph.nodes:
             goes_on = fields_of(fields_of(spec.params).get("failure")).get("then", "end") != "end"
-            if goes_on and Selector(ERROR_TYPE, spec.id) in read:
-                yield Owner(spec.id).remark(ERROR_TYPE, Declared(Use.NOTE, _OTHER_NAMES))
+            if goes_on and Selector(_ERROR_TYPE, spec.id) in read:
+                yield Owner(spec.id).remark(_ERROR_TYPE, Declared(Use.NOTE, _OTHER_NAMES))
 
 
+_ERROR_TYPE = ERROR_OUTPUTS[1]
 _NO_PATH = "no path leads to this node from the start, and it does not run"
 _OTHER_NAMES = "is the name of Operad's error, such as CodeError or FetchError, not Dify's; compare error_message"
 

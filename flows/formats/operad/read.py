@@ -103,7 +103,6 @@ class Reader:
             if parent:
                 self._report("inside", f"it stands inside {parent!r} already; leave this out", (*path, "inside"))
             parent = self._read_id(fields["inside"], (*path, "inside"))
-        self._check_values(params, (*path, "params") if "params" in fields else path)
         node_type = self._read_text(fields, "type", path)
         if node_type in NODE_TYPES:
             params = positional(NODE_TYPES[node_type].params_type, params)
@@ -214,9 +213,7 @@ class Reader:
         return ""
 
     def _read_extra(self, fields: Mapping[str, Any], path: Path_) -> Mapping[str, Any]:
-        extra = self._read_mapping(fields.get("extra", {}), (*path, "extra"))
-        self._check_values(extra, (*path, "extra"))
-        return extra
+        return self._read_mapping(fields.get("extra", {}), (*path, "extra"))
 
     def _read_mapping(self, value: Any, path: Path_) -> Mapping[str, Any]:
         if isinstance(value, Mapping):
@@ -229,17 +226,6 @@ class Reader:
             return cast("list[Any]", value)
         self._report("shape", f"must be a list, not {_shown(value)}", path)
         return []
-
-    def _check_values(self, value: Any, path: Path_) -> None:
-        """Report values that YAML has and JSON does not, such as dates."""
-        if isinstance(value, Mapping):
-            for key, item in cast("Mapping[str, Any]", value).items():
-                self._check_values(item, (*path, key))
-        elif isinstance(value, list):
-            for number, item in enumerate(cast("list[Any]", value)):
-                self._check_values(item, (*path, number))
-        elif not isinstance(value, str | int | float | None):
-            self._report("value", f"YAML reads a {type(value).__name__} here; put it in quotes for a text", path)
 
 
 def _shown(value: Any) -> str:

@@ -8,7 +8,6 @@ outputs. `use` sets the server's classes, which are too many to be part of a job
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -31,7 +30,7 @@ from operad.runtime.reasoning.reasoner import Reasoner, ask
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.errors import AnswerError, InputError, Issue, describe, did_you_mean
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.schema import Schema, validate
+from operad.runtime.values.schema import TEXT_FORM, AnswerSchema, object_schema
 
 CODE, CLASSES = "comfyui_code", "classes"
 """Names of the input and output with the code of a workflow, and of the output with the chosen classes."""
@@ -41,35 +40,28 @@ _NONE = "no class was chosen"
 MOST_TOLD = 10
 """Maximum number of unknown names in a lesson."""
 
-CHOICE_SCHEMA: Schema = {
-    "type": "object",
-    "properties": {
-        "reasoning": {"type": "string", "description": "The steps of the workflow, and the class of each step."},
-        "classes": {"type": "array", "items": {"type": "string", "maxLength": 200}, "maxItems": 200},
-    },
-    "required": ["reasoning", "classes"],
-    "additionalProperties": False,
-}
-"""JSON Schema of an answer that chooses classes; an enumeration of all names would be longer than the prompt."""
+CHOICE_FORM = AnswerSchema.unchecked(
+    object_schema(
+        {
+            "reasoning": {"type": "string", "description": "The steps of the workflow, and the class of each step."},
+            "classes": {"type": "array", "items": {"type": "string", "maxLength": 200}, "maxItems": 200},
+        }
+    )
+)
+"""Form of an answer that chooses classes; an enumeration of all names would be longer than the prompt."""
 
-LINES_SCHEMA: Schema = {
-    "type": "object",
-    "properties": {
-        "reasoning": {"type": "string", "description": "What each finding comes from, and what mends it."},
-        "lines": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"line": {"type": "integer"}, "code": {"type": "string"}},
-                "required": ["line", "code"],
-                "additionalProperties": False,
+LINES_FORM = AnswerSchema.unchecked(
+    object_schema(
+        {
+            "reasoning": {"type": "string", "description": "What each finding comes from, and what mends it."},
+            "lines": {
+                "type": "array",
+                "items": object_schema({"line": {"type": "integer"}, "code": {"type": "string"}}),
             },
-        },
-    },
-    "required": ["reasoning", "lines"],
-    "additionalProperties": False,
-}
-"""JSON Schema of an answer that mends code: the lines that change."""
+        }
+    )
+)
+"""Form of an answer that mends code: the lines that change."""
 
 
 class KnowsClasses:
@@ -174,8 +166,8 @@ class SelectClasses(_Stage):
         sizes, lesson, names_chosen = shared.sizes(parts), "", list[str]()
         for _ in range(MAX_TRIES):
             try:
-                answer = await ask(call.reasoner, _task(call.job, parts, CHOICE_SCHEMA, call.lesson, lesson))
-                names_chosen = cast("list[str]", validate(CHOICE_SCHEMA, answer)["classes"])
+                answer = await ask(call.reasoner, _task(call.job, parts, CHOICE_FORM, call.lesson, lesson))
+                names_chosen = cast("list[str]", CHOICE_FORM.validate(answer)["classes"])
             except AnswerError as error:
                 return self._message(call.job, describe(error), failure=describe(error), prompt=sizes)
             lesson = self._unknown_lesson(names_chosen)
@@ -228,7 +220,7 @@ class DraftCode(_Stage):
         sizes, failure = shared.sizes(parts), ""
         for _ in range(MAX_TRIES):
             try:
-                answer = await ask(call.reasoner, _task(call.job, parts, None, call.lesson, failure))
+                answer = await ask(call.reasoner, _task(call.job, parts, TEXT_FORM, call.lesson, failure))
                 draft = read_answer(answer, self.definitions, request.base.graph)
             except AnswerError as error:
                 failure = describe(error)
@@ -320,8 +312,8 @@ class MendCode(_Stage):
         lesson_text = ""
         for _ in range(MAX_TRIES):
             try:
-                answer = await ask(reasoner, _task(job, parts, LINES_SCHEMA, None, lesson_text))
-                lines = cast("list[dict[str, Any]]", validate(LINES_SCHEMA, answer)["lines"])
+                answer = await ask(reasoner, _task(job, parts, LINES_FORM, None, lesson_text))
+                lines = cast("list[dict[str, Any]]", LINES_FORM.validate(answer)["lines"])
                 text = _with_changed_lines(before.lines, lines)
                 drafted = read_lines(text, self.definitions, request.base.graph)
                 draft, repairs = await asyncio.to_thread(_repaired, drafted, request)
@@ -375,11 +367,11 @@ def _chosen(messages: Sequence[WorkflowMessage] | None) -> list[str]:
     return []
 
 
-def _task(job: Job, parts: Sequence[Part], schema: Schema | None, *lessons: str | None) -> Task:
+def _task(job: Job, parts: Sequence[Part], schema: AnswerSchema, *lessons: str | None) -> Task:
     """Return the task of a stage: the rules as instruction, the user's words as goal, the other parts as context."""
     return Task(
         job=Job(goal=job.goal, context=shared.shown(parts[1:]), id=job.id, session_id=job.session_id),
         instruction=parts[0].text,
-        output_schema=json.dumps(schema, ensure_ascii=False) if schema else "",
+        output_schema=schema,
         lesson="\n".join(filter(None, lessons)),
     )

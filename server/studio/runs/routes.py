@@ -6,12 +6,11 @@ import asyncio
 import shlex
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
-from time import monotonic
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
@@ -30,6 +29,7 @@ from operad.runtime.values.errors import InputError, shorten
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job
 from operad.runtime.values.valid_json import to_json
+from operad.server.streams import EventStream
 from operad.server.studio.file_json import titles_of
 from operad.server.studio.files.folder import Folder
 from operad.server.studio.files.open_file import OpenFile
@@ -39,6 +39,7 @@ from operad.server.studio.runs.run import StudioRun, job_of
 from operad.server.studio.runs.uploads import Uploads
 from operad.server.studio.runs.values import Embedded, is_inline
 from operad.server.view.http import json_body, json_response, whole_number
+from operad.server.view.run_page import KEEP_ALIVE
 
 MOST_RUNS = 20
 """Maximum number of stored runs; if there are more, the oldest ended one is removed."""
@@ -51,9 +52,6 @@ MAX_UPLOAD = 48 * 2**20
 
 MAX_FILES = 32 * 2**20
 """Maximum size of all files of a request, in bytes."""
-
-KEEP_ALIVE = 10.0
-"""Seconds without a message after which a browser receives a keep-alive comment."""
 
 PACE = 0.1
 """Seconds between messages to a browser."""
@@ -185,21 +183,18 @@ class Runs:
     async def _changes(self, request: Request) -> Response:
         run = self._run(request)
         since = whole_number(request.headers.get("last-event-id") or request.query_params.get("since", "0"))
-        return StreamingResponse(self._messages(run, since), media_type="text/event-stream")
+        return EventStream(self._messages(run, since), KEEP_ALIVE)
 
-    async def _messages(self, run: StudioRun, since: int) -> AsyncGenerator[str, None]:
-        sent, last_sent = None, monotonic()
+    async def _messages(self, run: StudioRun, since: int) -> AsyncGenerator[bytes, None]:
+        sent = None
         while True:
             current = run.version
             if current != sent:
                 data = run.told(since)
-                yield f"id: {data['version']}\ndata: {to_json(data)}\n\n"
-                since, sent, last_sent = data["version"], current, monotonic()
+                yield f"id: {data['version']}\ndata: {to_json(data)}\n\n".encode()
+                since, sent = data["version"], current
                 if current[1]:
                     return
-            elif monotonic() - last_sent > KEEP_ALIVE:
-                yield ": \n\n"
-                last_sent = monotonic()
             await asyncio.sleep(PACE)
 
     async def _answer(self, request: Request) -> Response:

@@ -29,7 +29,7 @@ from operad.runtime.tools.toolkit import Toolkit
 from operad.runtime.values.concurrently import concurrently
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.schema import validate
+from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.value import Value
 
 MAX_SHOWN = 3_000
@@ -191,15 +191,15 @@ class CreditEntries(Operator):
         names = name_candidates(entry)
         if not names:
             return Credit(component=component_candidates(entry)[0])
-        schema = answer_schema(entry, rejected)
+        form = AnswerSchema.of(answer_schema(entry, rejected))
         task = Task(
             job=Job(goal=_shown(entry, names)),
             instruction=self.config.instruction,
             examples=EXAMPLES,
-            output_schema=json.dumps(schema, ensure_ascii=False),
+            output_schema=form,
             lesson=lesson,
         )
-        answer = validate(schema, await ask(reasoner, task))
+        answer = form.validate(await ask(reasoner, task))
         credited = tuple(name for name in names if answer["names"][name] == "credited")
         return Credit(component=answer["component"], persons=credited)
 

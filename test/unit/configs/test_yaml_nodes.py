@@ -230,7 +230,7 @@ experts: [{profile: {name: X}, workflow: [[begin, inside]]}]
         ("{name: draft, instruction", "{name: draft, type: llm, instruction", "[unknown-key] :4 operators[1].instruction: an operator has either a `type`"),
         ("least: 2\n", "least: 2\n    ports: [a]\n", "remove 'ports' or `type`"),
         ("least: 2\n", "least: 2\n    retri: {}\n", "[unknown-key] :10 operators[2].retri: unknown key (did you mean 'retry'?)"),
-        ('port: "0"', "port: no", "[value] :17 experts[0].workflow[0][3].port: must be text, not False; put it in quotes"),
+        ('port: "0"', "port: 0.0", "[value] :17 experts[0].workflow[0][3].port: must be text, not 0.0; put it in quotes"),
         ('port: "0"', 'port: "2"', "the operator has no port '2'; it has: 0, else"),
         ("{name: cut, type: llm, params: {system: Shorten., user: \"{{#draft.text#}} to {{#begin.limit#}} words\"}}", "{name: cut, type: loop}", "[unknown-type] :11 operators[4].type: nodes of type 'loop' need a workflow of typed nodes alone"),
         ("    workflow:\n", "    evaluator: cut\n    workflow:\n", "expected an operator, got typed node 'cut'"),

@@ -35,7 +35,7 @@ from operad.runtime.events.tool_calls import CACHED, LONGEST_PART, MORE_CALLS, M
 from operad.runtime.reasoning.prompt import TOOL_CALLS_BUDGET, render
 from operad.runtime.testing import CallTools, Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.tools.tool import tool
-from operad.runtime.values.schema import is_strict
+from operad.runtime.values.schema_check import is_strict
 
 JOB = Job(goal="goal", id="job")
 JUDGED = [
@@ -86,7 +86,7 @@ async def test_the_reasoner_sees_what_is_judged_the_criteria_and_the_schema():
     _, [task] = await judge(verdict(), lesson="Be strict.")
     assert (task.job, task.workflow_messages, task.lesson) == (JOB, tuple(JUDGED), "Be strict.")
     assert "by these criteria:\nIs it so?\n" in task.instruction
-    assert json.loads(task.output_schema) == {
+    assert task.output_schema.schema == {
         "type": "object",
         "properties": {
             "evaluation": {"type": "string"},
@@ -107,7 +107,7 @@ async def test_a_status_is_offered_only_where_an_expert_or_a_leader_can_act_on_i
 ):
     _, [task] = await judge(verdict(), previous=previous, job=job)
     offered = [ALL[0], *input_error, *too_complicated, ALL[3]]
-    assert json.loads(task.output_schema)["properties"]["status"]["enum"] == offered
+    assert (task.output_schema.schema or {})["properties"]["status"]["enum"] == offered
     assert re.findall(r"^- (\w+):", task.instruction, re.MULTILINE) == offered
 
 
@@ -186,7 +186,7 @@ async def test_the_third_try_still_counts():
 @pytest.mark.parametrize("judged", [None, [], [WorkflowMessage(scratchpad="from nobody")]])
 async def test_where_nobody_is_known_nobody_can_be_blamed(judged):
     message, [first, _] = await judge(verdict(blame=["a"]), verdict(), judged=judged)
-    assert json.loads(first.output_schema)["properties"]["blame"] == {
+    assert (first.output_schema.schema or {})["properties"]["blame"] == {
         "type": "array",
         "items": {"type": "string"},
         "maxItems": 0,
@@ -240,7 +240,7 @@ async def test_in_a_workflow_several_tails_are_judged_together_in_order():
     assert message.scratchpad == "first\n\nsecond"
     assert message.outputs == {"z": {"z": "first"}, "a": {"a": "second"}}
     assert [part.operator_id for part in message.parts] == ["z", "a"]
-    assert json.loads(reasoner.tasks[0].output_schema)["properties"]["blame"]["items"]["enum"] == ["a", "z"]
+    assert (reasoner.tasks[0].output_schema.schema or {})["properties"]["blame"]["items"]["enum"] == ["a", "z"]
 
 
 async def test_in_a_workflow_its_lesson_reaches_the_operator_that_it_blames():
@@ -431,7 +431,7 @@ async def test_in_a_run_it_may_blame_any_operator_and_what_depends_on_that_one_r
     asked = [task.instruction for task in reasoner.tasks if task.instruction in dict(THREE).values()]
     assert asked == ["List the facts.", "Check them.", "Write it up.", "Check them.", "Write it up."]
     for task in (reasoner.tasks[3], reasoner.tasks[6]):
-        assert json.loads(task.output_schema)["properties"]["blame"]["items"]["enum"] == ["check", "facts", "write"]
+        assert (task.output_schema.schema or {})["properties"]["blame"]["items"]["enum"] == ["check", "facts", "write"]
     assert [step.message.scratchpad for step in reasoner.tasks[6].transcript] == ["f", "c2", "w2"]
 
 
@@ -449,7 +449,7 @@ async def test_for_wrong_input_earlier_experts_can_be_blamed():
     with ScriptedReasoner(["w", at_fault]) as reasoner:
         message = await chain_of(("write", "Write.")).aexecute(JOB, reasoner, workflow_messages=given_)
     assert (message.status, message.blame) == (WorkflowStatus.INPUT_DATA_ERROR, ("reader",))
-    assert json.loads(reasoner.tasks[1].output_schema)["properties"]["blame"]["items"]["enum"] == ["reader", "write"]
+    assert (reasoner.tasks[1].output_schema.schema or {})["properties"]["blame"]["items"]["enum"] == ["reader", "write"]
 
 
 @pytest.mark.parametrize(

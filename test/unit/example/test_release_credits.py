@@ -118,7 +118,7 @@ def given_entries(*entries, **outputs):
 
 
 def schema_of(task):
-    return json.loads(task.output_schema)["properties"]
+    return task.output_schema.schema["properties"]
 
 
 def credit_all(task):
@@ -171,7 +171,9 @@ async def test_each_entry_with_names_is_asked_about_and_the_others_are_not():
     with ScriptedReasoner(credit_all) as reasoner:
         message = await ask(reasoner, given_entries(ADA, NONE, TOM))
     assert [task.job.goal for task in reasoner.tasks] == [ADA, TOM]
-    assert [task.output_schema for task in reasoner.tasks] == [json.dumps(answer_schema(e, {})) for e in (ADA, TOM)]
+    assert [task.output_schema.text for task in reasoner.tasks] == [
+        json.dumps(answer_schema(e, {})) for e in (ADA, TOM)
+    ]
     assert {(task.instruction, task.examples, task.lesson) for task in reasoner.tasks} == {
         ("Extract the credits.", EXAMPLES, "")
     }

@@ -5,13 +5,13 @@ from datetime import date
 from typing import Annotated
 
 import pytest
+from answer_forms import faults
 from pydantic import AfterValidator, BaseModel
 
 from operad import InvalidError, Operator, OperatorError, PausedError, RunContext, Tool, events, tool
 from operad.configs.answers import describe_answer, read_answer
 from operad.runtime import BuiltinWorkflow, ToolError
 from operad.runtime.testing import CallTools, Say, ScriptedModel
-from operad.runtime.values.schema import faults
 
 
 class Account(BaseModel):

@@ -96,10 +96,15 @@ async def test_a_cleared_cache_is_empty_and_can_be_used_again(make):
     assert found.scratchpad == "two"
 
 
-async def test_memory_gives_back_the_same_message():
-    cache, message = Cache(), Message(outputs={"any": object()})
+async def test_memory_gives_back_values_that_json_lacks_as_copies():
+    cache, message = Cache(), Message(outputs={"any": {1, 2}})
     assert await cache.put("a", message)
-    assert await cache.get("a") is message
+    message.outputs["any"].add(3)
+    found = await cache.get("a")
+    assert found is not None
+    assert found.outputs == {"any": {1, 2}}
+    found.outputs["any"].add(3)
+    assert await cache.get("a") == Message(outputs={"any": {1, 2}})
 
 
 async def test_a_message_is_forgotten_when_it_is_too_old(make, clock):

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+from answer_forms import validate
 
 from operad import Action, OperadError, Operator, OperatorConfig, Tool, Toolkit, Workflow, operator
 from operad.runtime import DbgptWorkflow, OperatorError, ToolError
 from operad.runtime.testing import CallTools, Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.tools.tool import tool_in
-from operad.runtime.values.schema import validate
 
 
 class Described:

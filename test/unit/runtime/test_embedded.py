@@ -16,7 +16,7 @@ from operad.runtime.reasoning.task import Task
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import InputError, MissingExtraError, ModelError
 from operad.runtime.values.message import Job
-from operad.runtime.values.schema import response_format
+from operad.runtime.values.schema import AnswerSchema
 
 HELLO = [{"role": "user", "content": "Say hello."}]
 
@@ -35,14 +35,16 @@ async def test_it_writes_words_and_counts_tokens():
 async def test_it_keeps_to_a_schema():
     schema = closed(person={"enum": ["Ada Brook", "Max Roe"]})
     asked = [{"role": "user", "content": "Who is credited? libfoo: Fix a leak. Reported by Max Roe."}]
-    completion = await EmbeddedModel().complete(asked, response_format=response_format(schema), max_tokens=40)
+    completion = await EmbeddedModel().complete(
+        asked, response_format=AnswerSchema.unchecked(schema).response_format, max_tokens=40
+    )
     assert json.loads(completion.text)["person"] in {"Ada Brook", "Max Roe"}
 
 
 async def test_of_an_answer_of_choices_only_the_tokens_that_choose_are_written():
     schema = closed(component={"enum": ["libfoo"]}, names=closed(**{"Max Roe": {"enum": ["credited", "other"]}}))
     asked = [{"role": "user", "content": "Who is credited? libfoo: Fix a leak. Reported by Max Roe."}]
-    completion = await EmbeddedModel().complete(asked, response_format=response_format(schema))
+    completion = await EmbeddedModel().complete(asked, response_format=AnswerSchema.unchecked(schema).response_format)
     assert json.loads(completion.text)["component"] == "libfoo"
     assert (completion.finish_reason, completion.usage.completion_tokens) == ("stop", 1)
     assert completion.usage.prompt_tokens > 40
@@ -50,7 +52,7 @@ async def test_of_an_answer_of_choices_only_the_tokens_that_choose_are_written()
 
 async def test_a_choice_can_begin_with_any_character():
     schema = closed(sign={"enum": ["🜚 gold", "🜛 silver"]})
-    completion = await EmbeddedModel().complete(HELLO, response_format=response_format(schema))
+    completion = await EmbeddedModel().complete(HELLO, response_format=AnswerSchema.unchecked(schema).response_format)
     assert json.loads(completion.text)["sign"] in {"🜚 gold", "🜛 silver"}
 
 

@@ -34,6 +34,7 @@ PLAIN_MESSAGE = {
     "evaluation": "",
     "lesson": "",
     "outputs": {"odd": "odd", "set": [1], "bytes": "_w==", "nested": [{"odd": ["odd"]}], "no number": None},
+    "answer": None,
     "ports": None,
     "blame": [],
     "score": None,

@@ -5,12 +5,14 @@ import json
 import pytest
 import yaml
 from amounts import examples
+from answer_forms import parsed
 from hypothesis import given
 from hypothesis import strategies as st
 
 from operad.operators import Operator, OperatorConfig
 from operad.runtime.values.errors import InvalidError
-from operad.runtime.values.schema import TYPE_WORDS, FormError, parse_output_schema, schema_of
+from operad.runtime.values.form_text import TYPE_WORDS, FormError
+from operad.runtime.values.schema import AnswerSchema
 
 REFUSED = {
     "{why: strng}": ("no-type", "line 1, column 7, at the ^ of {why: ^strng}: 'strng' is not a type (did you mean 'string'?)"),
@@ -37,17 +39,23 @@ REFUSED = {
     "list[str]": ("no-type", "'list[str]' is not a type; write [string]"),
     "dict[str, int]": ("no-type", "'dict[str, int]' is not a type; write {key: string}"),
     "integers | null": ("no-type", "'integers | null' mixes types with other words"),
-    "{why: string": ("unreadable", "line 1, column 1, at the ^ of ^{why: string: this { is not closed"),
-    "{a: [string}": ("unreadable", "line 1, column 12, at the ^ of {a: [string^}: } where ] must close ["),
-    "[string": ("unreadable", "line 1, column 1, at the ^ of ^[string: this [ is not closed"),
-    "why: string}": ("unreadable", "line 1, column 12, at the ^ of why: string^}: } without an opening bracket"),
-    "{a: 'x}": ("unreadable", "line 1, column 5, at the ^ of {a: ^'x}: this ' is not closed"),
-    "{a: string} please": ("unreadable", "line 1, column 13, at the ^ of {a: string} ^please: the form ends before this"),
+    "{why: string": ("unreadable", "line 1, column 1, at the ^ of ^{why: string: neither JSON nor YAML: the { that opens here has no , or } before"),
+    "{a: [string}": ("unreadable", "line 1, column 5, at the ^ of {a: ^[string}: neither JSON nor YAML: the [ that opens here has no , or ] before line 1, column 12"),
+    "[string": ("unreadable", "line 1, column 1, at the ^ of ^[string: neither JSON nor YAML: the [ that opens here has no , or ] before"),
+    "why: string}": ("no-type", "line 1, column 6, at the ^ of why: ^string}: 'string}' is not a type (did you mean 'string'?)"),
+    "{a: 'x}": ("unreadable", "line 1, column 5, at the ^ of {a: ^'x}: neither JSON nor YAML: the quote that opens here is not closed"),
+    "{a: string} please": ("unreadable", "line 1, column 13, at the ^ of {a: string} ^please: neither JSON nor YAML: a second value after the end of the first"),
     "{why string}": ("unreadable", "line 1, column 2, at the ^ of {^why string}: the key 'why string' has no value"),
     "{why:string}": ("unreadable", "line 1, column 2, at the ^ of {^why:string}: the key 'why:string' has no value; write KEY: VALUE"),
-    "{a: b: c}": ("unreadable", "line 1, column 6, at the ^ of {a: b^: c}: is in braces but neither JSON nor YAML"),
+    "{a: b: c}": ("unreadable", "line 1, column 1, at the ^ of ^{a: b: c}: neither JSON nor YAML: a second `: ` in one entry"),
     "{a: string, a: number}": ("duplicate-key", "line 1, column 13, at the ^ of {a: string, ^a: number}: duplicate key 'a'"),
     '{"a": 1, "a": 2}': ("duplicate-key", "line 1, column 10, at the ^ of"),
+    "{v: {enum: [1.10, 1.2]}}": ("value", "line 1, column 13, at the ^ of {v: {enum: [^1.10, 1.2]}}: 1.10 is read as 1.1; write 1.1, or '1.10' for a text"),
+    "{v: {enum: [a, ~]}}": ("value", "line 1, column 16, at the ^ of {v: {enum: [a, ^~]}}: ~ is read as null; write null, or '~' for a text"),
+    "{v: {enum: [True, a]}}": ("value", "line 1, column 13, at the ^ of {v: {enum: [^True, a]}}: True is read as true; write true, or 'True' for a text"),
+    "{v: {enum: [.inf]}}": ("value", "line 1, column 13, at the ^ of {v: {enum: [^.inf]}}: '.inf' is not a finite number; put it in quotes"),
+    "{v: 1.10 | 1.2}": ("value", "line 1, column 5, at the ^ of {v: ^1.10 | 1.2}: 1.10 | 1.2 is read as 1.1 | 1.2; write 1.1 | 1.2, or {enum: ['1.10', '1.2']} for texts"),
+    "{type: object, properties: {v: {const: 1_000}}}": ("value", "line 1, column 40, at the ^ of {type: object, properties: {v: {const: ^1_000}}}: 1_000 is read as 1000; write 1000"),
     "a: string\na: number": ("duplicate-key", "line 2, column 1, at the ^ of ^a: number: duplicate key 'a'"),
 }  # fmt: skip
 
@@ -56,7 +64,7 @@ REFUSED = {
 def test_a_form_that_says_less_than_it_seems_to_is_refused_with_its_place(text):
     code, said = REFUSED[text]
     with pytest.raises(InvalidError) as raised:
-        parse_output_schema(text)
+        parsed(text)
     (issue,) = raised.value.issues
     assert issue.code == code
     assert issue.message.startswith(said)
@@ -69,6 +77,11 @@ READ = {
     "{kind: 1 | 2.5}": {"enum": [1, 2.5]},
     "{kind: 1 | a}": {"enum": ["1", "a"]},
     "{kind: string|null}": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    "{kind: {enum: [yes, no]}}": {"enum": ["yes", "no"]},
+    "{kind: {enum: [NO, on, 12:30, 2026-01-01, 010, 0x1F, 1e3]}}": {"enum": ["NO", "on", "12:30", "2026-01-01", "010", "0x1F", "1e3"]},
+    "{kind: {enum: [1, 2.5, true, null]}}": {"enum": [1, 2.5, True, None]},
+    "{kind: 010}": {"type": "string", "description": "010"},
+    "{kind: 1.10}": {"type": "number"},
     "{kind: string | integer}": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
     "{kind: any | null}": {},
     "kind: a|b": {"enum": ["a", "b"]},
@@ -89,7 +102,7 @@ READ = {
 
 @pytest.mark.parametrize("text", READ)
 def test_a_value_of_a_form_is_read(text):
-    assert parse_output_schema(text) == {
+    assert parsed(text) == {
         "type": "object",
         "properties": {"kind": READ[text]},
         "required": ["kind"],
@@ -101,7 +114,7 @@ def test_a_value_of_a_form_is_read(text):
     "text", ["[x] is done", "[a](b) is a link", "Write {a: strng}", "why: in a word", "一句话", "Format: JSON"]
 )
 def test_what_begins_with_words_stays_words(text):
-    assert parse_output_schema(text) is None
+    assert parsed(text) is None
 
 
 @pytest.mark.parametrize(
@@ -109,7 +122,7 @@ def test_what_begins_with_words_stays_words(text):
     ["{claims: [string], why?: string}", "claims: [string]\nwhy?: string", '{"claims": ["string"], "why?": "string"}'],
 )
 def test_a_key_with_a_question_mark_may_be_missing(text):
-    assert parse_output_schema(text) == {
+    assert parsed(text) == {
         "type": "object",
         "properties": {"claims": {"type": "array", "items": {"type": "string"}}, "why": {"type": "string"}},
         "required": ["claims"],
@@ -122,7 +135,7 @@ def test_a_key_with_a_question_mark_may_be_missing(text):
     [("integer", {"type": "integer"}), (" bool ", {"type": "boolean"}), ("a | b", {"enum": ["a", "b"]}), ("any", {}), ("string", None), ("str", None)],
 )  # fmt: skip
 def test_a_type_or_a_choice_may_stand_alone_and_a_string_is_any_text(text, schema):
-    assert parse_output_schema(text) == schema
+    assert parsed(text) == schema
 
 
 @pytest.mark.parametrize("text", ["string", " str\n", ""])
@@ -133,10 +146,11 @@ def test_an_operator_whose_answer_is_a_string_has_no_form(text):
 
 def test_plain_values_are_a_form_as_text_is():
     form = {"claims": ["string"], "why?": "string", "kind": "a | b"}
-    assert schema_of(form) == parse_output_schema(json.dumps(form))
+    assert AnswerSchema.of(form).schema == parsed(json.dumps(form))
     with pytest.raises(FormError) as raised:
-        schema_of({"claims": [{"text": "string", "sure": "nubmer"}]})
-    assert (raised.value.path, raised.value.slip.what[:25]) == (("claims", 0, "sure"), "'nubmer' is not a type (d")
+        AnswerSchema.of({"claims": [{"text": "string", "sure": "nubmer"}]})
+    [fault] = raised.value.faults
+    assert (fault.path, fault.what[:25]) == (("claims", 0, "sure"), "'nubmer' is not a type (d")
 
 
 KEYS = st.text("abcdefgh_", min_size=1, max_size=6).filter(lambda key: key != "enum")
@@ -153,10 +167,10 @@ FORMS = st.recursive(
 @given(form=st.dictionaries(KEYS, FORMS, min_size=1, max_size=4))
 @examples(40, 200)
 def test_a_form_says_the_same_as_json_as_yaml_and_as_the_schema_that_it_becomes(form):
-    schema = parse_output_schema(json.dumps(form))
-    assert parse_output_schema(yaml.safe_dump(form, default_flow_style=True, sort_keys=False, width=10_000)) == schema
-    assert parse_output_schema(json.dumps(schema)) == schema
-    assert parse_output_schema(yaml.safe_dump(schema)) == schema
+    schema = parsed(json.dumps(form))
+    assert parsed(yaml.safe_dump(form, default_flow_style=True, sort_keys=False, width=10_000)) == schema
+    assert parsed(json.dumps(schema)) == schema
+    assert parsed(yaml.safe_dump(schema)) == schema
 
 
 PIECES = [
@@ -203,10 +217,10 @@ WORDS = [
 @examples(200, 1000)
 def test_every_text_is_read_or_refused(text):
     try:
-        schema = parse_output_schema(text)
+        schema = parsed(text)
     except InvalidError:
         return
     if schema is None:  # words, or nothing
         assert not text.strip().startswith("{") or not text.strip("{} \n")
     else:
-        assert parse_output_schema(json.dumps(schema)) == schema
+        assert parsed(json.dumps(schema)) == schema

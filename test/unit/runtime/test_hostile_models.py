@@ -6,6 +6,7 @@ import json
 from itertools import count
 
 import pytest
+from answer_forms import validate
 from pydantic import SecretStr
 
 from operad.evaluators import Evaluator
@@ -31,7 +32,7 @@ from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import CallTools, Raw, Say, ScriptedModel
 from operad.runtime.values.errors import AnswerError, ModelError
 from operad.runtime.values.file import FileDescriptor
-from operad.runtime.values.schema import SchemaMismatch, validate
+from operad.runtime.values.schema import SchemaMismatch
 
 HELLO = [{"role": "user", "content": "hello there"}]
 EVENTS = "text/event-stream"

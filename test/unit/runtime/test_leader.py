@@ -198,7 +198,7 @@ async def test_a_leader_is_told_of_its_experts_and_what_it_may_do_and_of_earlier
     await team.leader.aexecute(JOB, [WorkflowMessage(operator_id="crawler", scratchpad="pages")], "be brief")
     [task] = team.reasoner.tasks
     assert "- X: does X\n- Y: does Y\n- Z: does Z" in task.instruction
-    assert json.loads(task.output_schema)["properties"]["sub_jobs"]["items"]["properties"]["assigned_expert"] == {
+    assert task.output_schema.schema["properties"]["sub_jobs"]["items"]["properties"]["assigned_expert"] == {
         "type": "string", "enum": ["X", "Y", "Z"],
     }  # fmt: skip
     assert [action.name for action in task.actions] == ["look"]

@@ -220,13 +220,14 @@ async def test_an_item_that_is_no_json_is_written_as_text(chain: New) -> None:
     ("said", "item"),
     [
         ("text", "text"),
-        (WorkflowMessage(scratchpad="text", outputs={"output": [1]}), [1]),
-        (WorkflowMessage(scratchpad="text", outputs={"output": None}), None),
+        (WorkflowMessage(scratchpad="text", outputs={"output": [1]}, answer="output"), [1]),
+        (WorkflowMessage(scratchpad="text", outputs={"output": None}, answer="output"), None),
+        (WorkflowMessage(scratchpad="text", outputs={"output": 1}), {"output": 1}),
         (WorkflowMessage(scratchpad="text", outputs={"a": 1, "b": 2}), {"a": 1, "b": 2}),
         (WorkflowMessage(scratchpad="text", outputs={"output": 1, "b": 2}), {"output": 1, "b": 2}),
         (WorkflowMessage(), ""),
     ],
-    ids=["text", "output", "no output", "outputs", "output among others", "nothing"],
+    ids=["text", "an answer", "no answer", "output", "outputs", "output among others", "nothing"],
 )
 async def test_what_the_body_made_of_it_is_the_item(chain: New, said: Any, item: Any) -> None:
     async def say(heard: Heard) -> Any:
@@ -1364,3 +1365,59 @@ def test_a_map_in_a_map_may_use_its_fallback() -> None:
     rows = operator(lambda: [[1], [2]], id="rows")
     assert Workflow(rows >> Map("each", each=inner)).run("x").output == ["sorry", "sorry"]
     assert Workflow(rows >> Map("each", each=inner) >> repr_of).run("x").text == "['sorry', 'sorry']"
+
+
+@pytest.mark.parametrize("is_added", [True, False])
+def test_a_map_over_an_operator_follows_that_operator_which_runs_once(is_added: bool) -> None:
+    runs = list[int]()
+
+    @operator
+    def numbers() -> list[int]:
+        runs.append(1)
+        return [1, 2]
+
+    def ten_times(item: int) -> int:
+        return item * 10
+
+    flow = Workflow(numbers) if is_added else Workflow()
+    made = flow.map(ten_times, over=numbers, id="each")
+    assert flow.graph().before == {"numbers": {}, "each": {"numbers": frozenset()}}
+    assert (made.reads, flow.run("go").output, runs) == (("numbers",), [10, 20], [1])
+
+
+def test_a_map_over_a_function_of_the_workflow_follows_it_and_another_function_makes_the_items() -> None:
+    def numbers() -> list[int]:
+        return [1, 2]
+
+    def ten_times(item: int) -> int:
+        return item * 10
+
+    flow = Workflow(numbers)
+    flow.map(ten_times, over=numbers, id="each")
+    assert flow.graph().before["each"] == {"numbers": frozenset()}
+    assert Workflow(Map("each", each=ten_times, over=lambda job: [3])).run("go").output == [30]
+
+
+def test_a_map_over_another_map_follows_it() -> None:
+    def numbers() -> list[int]:
+        return [1, 2]
+
+    def ten_times(item: int) -> int:
+        return item * 10
+
+    flow = Workflow(numbers)
+    first = flow.map(ten_times, over="numbers", id="first")
+    flow.map(ten_times, over=first, id="second")
+    assert flow.graph().before["second"] == {"first": frozenset()}
+    assert flow.run("go").output == [100, 200]
+
+
+def test_a_map_made_over_an_operator_reads_its_answer() -> None:
+    @operator
+    def numbers() -> list[int]:
+        return [1, 2]
+
+    def ten_times(item: int) -> int:
+        return item * 10
+
+    assert Workflow(numbers >> Map("each", each=ten_times, over=numbers)).run("go").output == [10, 20]

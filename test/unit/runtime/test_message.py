@@ -53,6 +53,7 @@ def test_a_message_that_nobody_judged_is_a_success_that_says_nothing_and_cost_no
         "evaluation": "",
         "lesson": "",
         "outputs": {},
+        "answer": None,
         "ports": None,
         "blame": (),
         "score": None,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from operad import Operator, Workflow
 from operad.runtime.events import (
     AnswerRejected,
     ModelAnswered,
@@ -21,7 +22,7 @@ from operad.runtime.models.model import resolve_model
 from operad.runtime.reasoning.prompt import DATA_RULE, cut, fence, render
 from operad.runtime.reasoning.reasoner import THINKER, DualModelReasoner, MonoModelReasoner
 from operad.runtime.reasoning.task import Task
-from operad.runtime.testing import CallTools, Fail, Hang, Plausible, Say, ScriptedModel
+from operad.runtime.testing import CallTools, Fail, Hang, Plausible, Raw, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool
 from operad.runtime.tools.toolkit import Action
 from operad.runtime.values.errors import AnswerError, InputError, InvalidError, ModelError
@@ -727,3 +728,48 @@ def test_a_file_that_is_cut_is_logged(tmp_path, caplog):
     task = Task(job=Job(goal="g"), instruction="", files=(FileDescriptor.of(tmp_path / "long.txt"),))
     render(task, budget=100)
     assert "long.txt: the model is shown 100 of 300 characters" in caplog.text
+
+
+# Ids of tool calls
+
+
+def turn_of(*calls):
+    """A streamed turn with the calls of `add`: the id and the first number of each."""
+    parts = [
+        {
+            "index": n,
+            "id": call_id,
+            "type": "function",
+            "function": {"name": "add", "arguments": json.dumps({"a": a, "b": 1})},
+        }
+        for n, (call_id, a) in enumerate(calls)
+    ]
+    chunk = {"id": "x", "choices": [{"index": 0, "delta": {"tool_calls": parts}, "finish_reason": "tool_calls"}]}
+    return Raw(f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode(), "text/event-stream")
+
+
+@pytest.mark.parametrize(
+    ("turns", "ids"),
+    [
+        ([[("same", 1), ("same", 2)]], ["same", "same_2"]),
+        ([[("same", 1), ("same_2", 2), ("same", 3)]], ["same", "same_2", "same_3"]),
+        ([[("same", 1)], [("same", 2)]], ["same", "same_2"]),
+        ([[("", 1), (None, 2)], [("", 3)]], ["call_0", "call_1", "call_0_2"]),
+        ([[(7, 1), (7, 2)]], ["7", "7_2"]),
+        ([[(0, 1), ("0", 2)]], ["0", "0_2"]),
+        ([[("x" * 5000, 1), ("x" * 5000, 2)]], ["x" * 5000, "x" * 5000 + "_2"]),
+    ],
+)
+def test_each_call_of_a_conversation_has_an_id_of_its_own_with_its_result_and_span(turns, ids):
+    seen = []
+    with ScriptedModel([*(turn_of(*calls) for calls in turns), Say("ok")]) as endpoint:
+        flow = Workflow(Operator("Add.", id="it", tools=[ADD]), model=endpoint.model, listeners=[seen.append])
+        assert flow.run("go").text == "ok"
+    messages = endpoint.requests[-1]["messages"]
+    asked = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
+    told = [(message["tool_call_id"], message["content"]) for message in messages if message["role"] == "tool"]
+    assert asked == ids
+    assert told == [(call_id, str(n + 2)) for n, call_id in enumerate(ids)]
+    assert [event.call_id for event in seen if isinstance(event, ToolCalled)] == ids
+    returned = {event.call_id: event.result for event in seen if isinstance(event, ToolReturned)}
+    assert returned == dict(told)

@@ -1,21 +1,19 @@
 import json
+import pickle
 from pathlib import Path
 
 import pytest
 import yaml
+from answer_forms import faults, parsed, validate
 
+from operad.operators import Operator
+from operad.runtime.reasoning.task import Task
+from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.values.answer_slips import MAX_SLIPS
 from operad.runtime.values.errors import AnswerError, InvalidError
-from operad.runtime.values.schema import (
-    MAX_ANSWER,
-    SchemaMismatch,
-    faults,
-    is_json_schema,
-    is_strict,
-    parse_output_schema,
-    response_format,
-    validate,
-)
+from operad.runtime.values.message import Job
+from operad.runtime.values.schema import MAX_ANSWER, AnswerSchema, SchemaMismatch
+from operad.runtime.values.schema_check import is_strict
 
 STRING = {"type": "string"}
 
@@ -66,8 +64,8 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_an_example_becomes_a_schema(text):
-    assert parse_output_schema(text) == EXAMPLES[text]
-    assert not is_json_schema(text)
+    assert parsed(text) == EXAMPLES[text]
+    assert not AnswerSchema.parse(text).is_json_schema
 
 
 WORDS = [
@@ -88,7 +86,7 @@ WORDS = [
 
 @pytest.mark.parametrize("text", WORDS, ids=lambda text: text[:20])
 def test_words_stay_words_even_if_they_parse_as_yaml(text):
-    assert parse_output_schema(text) is None
+    assert parsed(text) is None
 
 
 SCHEMAS = [
@@ -106,15 +104,15 @@ SCHEMAS = [
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=json.dumps)
 def test_a_json_schema_is_taken_as_it_is_in_json_and_in_yaml(schema):
-    assert parse_output_schema(json.dumps(schema)) == schema
-    assert parse_output_schema(yaml.safe_dump(schema)) == schema
-    assert is_json_schema(json.dumps(schema))
+    assert parsed(json.dumps(schema)) == schema
+    assert parsed(yaml.safe_dump(schema)) == schema
+    assert AnswerSchema.parse(json.dumps(schema)).is_json_schema
 
 
 def test_all_that_is_wrong_with_a_json_schema_is_said_at_once():
     broken = {"type": "object", "properties": {"a": {"type": "text"}, "b": {"minimum": "1"}, "c": {"$ref": "#/nope"}}}
     with pytest.raises(InvalidError) as raised:
-        parse_output_schema(json.dumps(broken))
+        parsed(json.dumps(broken))
     assert [(issue.code, issue.where) for issue in raised.value.issues] == [
         ("json-schema", "output_schema $.properties.a.type"),
         ("json-schema", "output_schema $.properties.b.minimum"),
@@ -124,7 +122,7 @@ def test_all_that_is_wrong_with_a_json_schema_is_said_at_once():
 
 def test_a_reference_to_elsewhere_is_refused_and_nothing_is_fetched():
     with pytest.raises(InvalidError, match=r"'http://127\.0\.0\.1:9/x' has no target in this schema"):
-        parse_output_schema('{"$ref": "http://127.0.0.1:9/x"}')
+        parsed('{"$ref": "http://127.0.0.1:9/x"}')
 
 
 BOMB = "{a: &a [x, x], b: &b [*a, *a, *a, *a, *a, *a, *a, *a], c: &c [*b, *b, *b, *b, *b, *b, *b, *b], "
@@ -146,14 +144,14 @@ BOMB += "d: &d [*c, *c, *c, *c, *c, *c, *c, *c], e: [*d, *d, *d, *d, *d, *d, *d,
 )
 def test_what_is_in_braces_but_cannot_be_used_is_an_error(text, code):
     with pytest.raises(InvalidError) as raised:
-        parse_output_schema(text)
+        parsed(text)
     assert [issue.code for issue in raised.value.issues] == [code]
 
 
 def output_schemas(folder: Path):
     for file in sorted(folder.glob("*.yml")):
         for index, operator in enumerate(yaml.safe_load(file.read_text("utf-8")).get("operators") or ()):
-            yield f"{file.stem} {index}", parse_output_schema(operator["output_schema"])
+            yield f"{file.stem} {index}", parsed(operator["output_schema"])
 
 
 def test_chat2graph_files_give_schemas_where_they_hold_json_and_words_elsewhere(shared_data):
@@ -493,7 +491,7 @@ def test_scalars_are_values_too():
     ],
 )
 def test_a_response_format_is_strict_where_everything_is_closed_and_required(schema, strict):
-    assert response_format(schema) == {
+    assert AnswerSchema.unchecked(schema).response_format == {
         "type": "json_schema",
         "json_schema": {"name": "answer", "schema": schema, "strict": strict},
     }
@@ -501,3 +499,38 @@ def test_a_response_format_is_strict_where_everything_is_closed_and_required(sch
 
 def test_a_list_may_be_part_of_a_strict_schema():
     assert is_strict(array(STRING))
+
+
+def test_a_form_is_a_value_that_is_pickled_with_its_schema_and_parsed_once():
+    form = AnswerSchema.parse("{a: integer}")
+    assert form.validate('{"a": 1}') == {"a": 1}
+    copied = pickle.loads(pickle.dumps(form))  # noqa: S301 - of this test
+    assert (copied, copied.schema, copied.is_json_schema) == (form, form.schema, False)
+    assert copied.validate('{"a": 2}') == {"a": 2}
+    assert AnswerSchema.of(form) is form
+
+
+def test_plain_values_are_checked_as_a_json_schema_or_become_one():
+    assert AnswerSchema.of({"a": "integer"}).schema == closed(a={"type": "integer"})
+    assert AnswerSchema.of(FORM).schema is not None
+    with pytest.raises(InvalidError, match="'text' is not valid"):
+        AnswerSchema.of({"type": "object", "properties": {"a": {"type": "text"}}})
+
+
+async def test_the_tasks_of_an_operator_hold_one_form():
+    reasoner = ScriptedReasoner('{"a": 1}')
+    operator = Operator("Count.", id="count", output="{a: integer}")
+    for _ in range(2):
+        await operator.execute(reasoner, Job("Go."))
+    first, second = (task.output_schema for task in reasoner.tasks)
+    assert first is second
+    assert (first.text, first.schema) == ("{a: integer}", closed(a={"type": "integer"}))
+
+
+def test_a_task_takes_a_form_as_text_or_as_values():
+    for form in ("{a: integer}", {"a": "integer"}, AnswerSchema.parse("{a: integer}")):
+        task = Task(job=Job("Go."), instruction="Count.", output_schema=form)
+        assert task.output_schema.schema == closed(a={"type": "integer"})
+    assert Task(job=Job("Go."), instruction="Count.").output_schema.schema is None
+    with pytest.raises(InvalidError, match="'strng' is not a type"):
+        Task(job=Job("Go."), instruction="Count.", output_schema="{a: strng}")

@@ -25,6 +25,7 @@ from operad.runtime import (
     Workflow,
     WorkflowMessage,
     events,
+    interrupt,
 )
 from operad.runtime.events.stream import CROWDED, Buffer
 from operad.runtime.testing import BreakOff, CallTools, Fail, Say, ScriptedModel, ScriptedReasoner, run_on_fake_clock
@@ -240,6 +241,71 @@ async def test_the_end_of_an_async_with_block_ends_the_run_at_once_though_the_st
     assert cleaned == ["a"]
     with pytest.raises(StopAsyncIteration):
         await anext(stream)
+
+
+async def test_closing_a_stream_while_another_task_waits_for_the_next_event_ends_the_run(engine):
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def work():
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def read():
+        async for _ in stream:
+            pass
+
+    workflow = chain(engine, Do("a", work))
+    stream = workflow.stream(JOB, NOBODY, run_id="r")
+    reading = asyncio.ensure_future(read())
+    await began.wait()
+    await stream.aclose()
+    await asyncio.wait([reading], timeout=30)
+    assert (ended.is_set(), reading.cancelled()) == (True, True)
+    with pytest.raises(InputError, match="no run with the id 'r' is in progress"):
+        await workflow.cancel("r")
+
+
+async def in_another_loop(work):
+    """The outcome of a coroutine in the event loop of another thread."""
+    return await asyncio.to_thread(lambda: asyncio.run(asyncio.wait_for(work(), 30)))
+
+
+async def test_a_handle_is_awaited_and_cancelled_from_another_event_loop(engine):
+    async def hang():
+        await asyncio.Event().wait()
+
+    async def outcome():
+        return await finishing
+
+    finishing = chain(engine, Do("a", lambda: asyncio.sleep(0, "done"))).start(JOB, NOBODY)
+    hanging = chain(engine, Do("a", hang)).start(JOB, NOBODY)
+    result = await in_another_loop(outcome)
+    await in_another_loop(hanging.cancel)
+    assert (result.run_id, hanging.done) == (finishing.run_id, True)
+
+    async def read():
+        async for _ in finishing:
+            pass
+
+    with pytest.raises(InputError, match="was started in another event loop: read its events there"):
+        await in_another_loop(read)
+
+
+async def test_a_handle_is_answered_from_another_thread(engine):
+    said = []
+
+    async def ask():
+        said.append(await interrupt("Go on?", "boolean"))
+        return "done"
+
+    run = chain(engine, Do("a", ask)).start(JOB, NOBODY)
+    async for event in run:
+        if isinstance(event, events.Interrupted):
+            await asyncio.to_thread(run.answer, True)
+    assert said == [True]
 
 
 async def test_an_error_of_a_run_whose_consumer_has_left_is_not_left_lying_about(engine, caplog):

@@ -14,6 +14,7 @@ from operad.runtime.tools.tool import Tool
 from operad.runtime.values import image
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job
+from operad.runtime.values.schema import AnswerSchema
 
 IMAGES = {
     "a.png": (b"\x89PNG\r\n\x1a\n-", "image/png"),
@@ -102,7 +103,9 @@ async def test_the_endpoint_is_sent_the_images_and_what_is_said_later(about):
         return f"{word} is a fruit"
 
     task = about(tools=(Tool.of(look_up),), a_png=IMAGES["a.png"][0])
-    task = task.model_copy(update={"output_schema": '{"type": "object", "properties": {"kind": {"type": "string"}}}'})
+    task = task.model_copy(
+        update={"output_schema": AnswerSchema.unchecked({"type": "object", "properties": {"kind": {"type": "string"}}})}
+    )
     script = [CallTools([("look_up", {"word": "fig"})]), Say("a fig"), Say('{"kind": "fruit"}')]
     async with ScriptedModel(script) as scripted:
         await MonoModelReasoner(scripted.model.model_copy(update={"vision": True})).infer(task)

@@ -224,7 +224,7 @@ async def test_several_tails_are_joined_in_order_of_adding(new: Make) -> None:
 
     assert message.scratchpad == "p(root)\n\nsecond"
     assert message.status is WorkflowStatus.SUCCESS
-    assert message.outputs == {"p": {}, "q": {"x": 2}}
+    assert message.outputs == {"p": "p(root)", "q": {"x": 2}}
     assert [(part.operator_id, part.scratchpad) for part in message.parts] == [("p", "p(root)"), ("q", "second")]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from amounts import amount, sample
+from answer_forms import validate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -37,7 +38,6 @@ from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair import repair_graph
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.errors import InputError, InvalidError
-from operad.runtime.values.schema import validate
 
 FLOW = b"""
 workflow: greet

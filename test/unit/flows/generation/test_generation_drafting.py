@@ -3,10 +3,11 @@
 import json
 
 import pytest
+from answer_forms import faults
 
 from operad.flows.generation.drafting import drafted, params_of, params_schema
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
-from operad.runtime.values.schema import check_schema, faults, is_strict
+from operad.runtime.values.schema_check import check_schema, is_strict
 
 
 def as_json(value):

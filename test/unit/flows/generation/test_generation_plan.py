@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from answer_forms import faults
 
 from operad.flows.check import check
 from operad.flows.formats import operad
@@ -10,7 +11,7 @@ from operad.flows.generation.draft import apply_replacements, drafted_graph, unr
 from operad.flows.generation.plan import After, Given, draft_schema, faults_of, plan_schema, read_plan
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
-from operad.runtime.values.schema import check_schema, faults
+from operad.runtime.values.schema_check import check_schema
 
 NONE = NodeGraph()
 

@@ -71,6 +71,7 @@ def to_version_1(engine):
             "DROP TABLE operad_schema",
             "DROP TABLE operad_events",
             "DROP TABLE operad_steps",
+            "ALTER TABLE operad_questions DROP COLUMN tool_call",
             "DROP INDEX ix_operad_runs_created",
             "DROP INDEX ix_operad_runs_state",
         ):

@@ -5,6 +5,7 @@ The workers are processes of their own that run `work` of this file.
 
 import asyncio
 import base64
+import datetime as dt
 import json
 import os
 import pickle
@@ -13,10 +14,13 @@ import sys
 import threading
 import time
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
+from pydantic import BaseModel
 
 pytest.importorskip("dbos")
 
@@ -284,7 +288,43 @@ def with_policy(work, **policy):
 
 RETRY = Retry(3, first_delay=0.001)
 
+
+class Everything(BaseModel):
+    """Values of types that JSON lacks, under the name that a message gives to a plain value."""
+
+    output: Decimal = Decimal("1.10")
+    at: dt.datetime = dt.datetime(2026, 1, 2, tzinfo=dt.timezone.utc)
+    tags: set[str] = {"a", "b"}
+    by_number: dict[int, tuple[int, str]] = {1: (2, "x")}
+    deep: dict[str, Any] = {"items": [1], "output": {"output": None}}
+
+
+def give(job: Job) -> Everything:
+    note(idempotency_key())
+    return Everything()
+
+
+def spoil(give: Everything) -> dict[str, int]:
+    note(idempotency_key())
+    give.deep["items"].append(2)
+    give.tags.clear()
+    return {"output": 3}
+
+
+def take(give: Everything, spoil: dict[str, int]) -> str:
+    note(idempotency_key())
+    return f"{give == Everything()} {spoil}"
+
+
+def values():
+    """Functions whose values must arrive as they were, although one of them changes what it gets."""
+    workflow = flow(as_operator(give), as_operator(spoil))
+    workflow.add(as_operator(take), after=["give", "spoil"])
+    return workflow
+
+
 SHAPES = {
+    "values of functions": values,
     "nested": nested,
     "map that fails": lambda: mapped("fail"),
     "map that skips": lambda: mapped("skip"),
@@ -527,6 +567,11 @@ async def test_a_run_comes_to_the_same_wherever_its_operators_are_done(name, mad
     assert did_there == did
     assert happened_there == happened
     assert {pid for _, pid in noted(run_id)} == {worker.pid}
+
+
+async def test_values_arrive_at_workers_as_they_were(made, run_id):
+    message = await ended(begin(made["values of functions"], run_id))
+    assert message.scratchpad == "True {'output': 3}"
 
 
 # What is of workers alone

@@ -887,7 +887,8 @@ async def test_followers_and_requests_a_minute_are_bounded():
     async with served(offered(Code(hang)), bounds=Bounds(followers=1, beat=0.01)) as here:
         await here.http.post("/runs", json={"expert": "Expert", "goal": "", "id": "r"})
         async with here.http.stream("GET", "/runs/r/events") as following:
-            async for line in following.aiter_lines():
+            lines = following.aiter_lines()  # held, because the end of the iterator is the end of the connection
+            async for line in lines:
                 if line == ": waiting":
                     break
             assert (await here.http.get("/runs/r/events")).status_code == 429
