@@ -8,7 +8,7 @@ pytestmark = pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="t
 
 PREPARE = """
 import os, sys, threading, warnings
-from operad import Cache, Job, Limits, Operator, PausedError, Policy, RunContext, Workflow, operator
+from operad import Cache, Insights, Job, Limits, Operator, PausedError, Policy, RunContext, Workflow, operator
 warnings.simplefilter("ignore")
 
 def repeat(job: Job) -> str:
@@ -49,7 +49,7 @@ USES = {
     "with limits": "flow = Workflow(operator(repeat), limits=Limits(concurrency=1, requests_per_minute=1000))",
     "with a cache": "flow = Workflow(operator(repeat, policy=Policy(cache=Cache())))",
     "with a cache in a file": "flow = Workflow(operator(repeat, policy=Policy(cache=Cache('cache.db'))))",
-    "with insights": "flow = Workflow(operator(repeat), insights='insights.db')",
+    "with insights": "flow = Workflow(operator(repeat), insights=Insights('insights.db'))",
     "durable": "flow = Workflow(operator(repeat), durable='runs.db')",
 }
 
