@@ -447,5 +447,4 @@ def _is_locked(error: Exception) -> bool:
 
 def first_line(error: Exception) -> str:
     """Return the first line of a database error, without the statement and its values."""
-    lines = str(getattr(error, "orig", None) or error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return next(iter(str(getattr(error, "orig", None) or error).strip().splitlines()), type(error).__name__)

@@ -406,10 +406,7 @@ def _calls(step: Say | CallTools) -> list[dict[str, Any]]:
             "index": index,
             "id": f"call_{index}",
             "type": "function",
-            "function": {
-                "name": name,
-                "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments),
-            },
+            "function": {"name": name, "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments)},
         }
         for index, (name, arguments) in enumerate(calls)
     ]

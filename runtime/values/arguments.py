@@ -79,7 +79,11 @@ def unknown_arguments(called: str, unknown: Iterable[str], known: Sequence[str])
 
 def short_repr(value: object) -> str:
     """Return the text of a value of a wrong type for error messages: its shortened `repr` and its type."""
-    text, kind = repr(value), type(value).__name__
+    kind = type(value).__name__
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a user's `__repr__`, or a number of too many digits
+        return f"an instance of {kind}"
     if text.startswith("<") and " at 0x" in text:  # the address of an object does not help the reader
         name = getattr(value, "__qualname__", None)
         return f"the {kind} {name}" if name else f"an instance of {kind}"

@@ -46,6 +46,8 @@ def model_as_json(model: BaseModel) -> Any:
         loss = first_loss(model, type(model).model_validate_json(json.dumps(plain)))
     except ValidationError as error:
         loss = loss_in_reading(model, error) or Loss("", f"it cannot be read back: {error.errors()[0]['msg']}")
+    except Exception as error:  # noqa: BLE001 - raised by a validator of the user's class
+        loss = Loss("", f"it cannot be read back: {type(error).__name__}: {error}")
     if loss is not None:
         raise ValueError(f"{type(model).__name__} would not arrive as it is: {loss}")
     return plain
@@ -72,7 +74,7 @@ def first_loss(value: Any, back: Any, path: Path = (), owner: Any = None) -> Los
         if isinstance(value, Mapping) and value.keys() == back.keys():
             given = cast("Mapping[Any, Any]", value)
             return next(filter(None, (first_loss(given[key], back[key], (*path, key)) for key in given)), None)
-        if kind.__eq__ is object.__eq__ and to_jsonable_python(value) == to_jsonable_python(back):
+        if kind.__eq__ is object.__eq__ and _have_equal_json(value, back):
             return None
     if kind in (list, tuple) and kind is type(back) and len(cast("Sequence[Any]", value)) == len(back):
         items = zip(cast("Sequence[Any]", value), back, strict=True)
@@ -86,6 +88,15 @@ def is_equal(value: Any, back: Any) -> bool:
         return bool(value == back) or (value != value and back != back)
     except Exception:  # noqa: BLE001 - a user's `__eq__`, or an array
         return False
+
+
+def _have_equal_json(value: Any, back: Any) -> bool:
+    """Return True for equal JSON forms; of classes that only a field's serializer writes, for equal attributes."""
+    try:
+        return to_jsonable_python(value) == to_jsonable_python(back)
+    except ValueError:
+        attributes: dict[str, Any] = getattr(value, "__dict__", {})
+        return bool(attributes) and is_equal(attributes, getattr(back, "__dict__", None))
 
 
 def _fields_of(value: Any) -> Mapping[str, Any] | None:

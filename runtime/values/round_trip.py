@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError
@@ -38,9 +38,10 @@ def message_of(value: Any, output: Output[Any] = ANY_VALUE, who: str = "") -> Wo
     returned = f"{who} returned " if who else ""
     try:
         plain = value if isinstance(value, str) else to_jsonable_python(value, by_alias=True)
-    except (PydanticSerializationError, UnicodeDecodeError) as error:
+        message = _of_json(plain)
+    except (ValueError, RecursionError) as error:  # circular, too deep, or a number of too many digits
         wanted = "text, a pydantic model, JSON values, Take(port, value) or a WorkflowMessage"
-        raise InputError(f"{returned}{short_repr(value)}, which has no JSON form; return {wanted}") from error
+        raise InputError(f"{returned}{short_repr(value)}, which has no JSON form: {error}; return {wanted}") from error
     misfit: ValueError | None = None
     loss: Loss | None = None
     try:
@@ -58,7 +59,7 @@ def message_of(value: Any, output: Output[Any] = ANY_VALUE, who: str = "") -> Wo
         ) from misfit
     if loss is not None:
         raise InputError(f"{returned}{short_repr(value)}, which would not arrive as it is: {loss}")
-    return _of_json(plain)
+    return message
 
 
 def _of_json(plain: Any) -> WorkflowMessage:
@@ -124,6 +125,8 @@ def _loss_by_class(value: Any, plain: Any, path: Path) -> Loss | None:
             return first_loss(value, reading.read(plain), path)
         except ValidationError as error:
             return loss_in_reading(value, error, path) or Loss(path_text(path), f"it cannot be read back: {error}")
+        except Exception as error:  # noqa: BLE001 - raised by a validator of the user's class
+            return Loss(path_text(path), f"it cannot be read back: {type(error).__name__}: {error}")
     return next(filter(None, (_loss_by_class(each, part, (*path, key)) for key, each, part in pairs)), None)
 
 

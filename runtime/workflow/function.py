@@ -6,7 +6,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cached_property
 from typing import Any, Generic, cast, get_args, get_origin, get_type_hints
 
@@ -402,7 +402,8 @@ def _called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     returned = function(**arguments)
     if not isinstance(returned, str) and inspect.isgenerator(returned):
         who = getattr(function, "__name__", "operator")
-        return "".join(_streamed(who, part) for part in until_given_up(returned))
+        with closing(until_given_up(returned)) as parts:  # an error of `_streamed` would keep it open
+            return "".join(_streamed(who, part) for part in parts)
     return returned
 
 

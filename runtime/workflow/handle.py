@@ -111,9 +111,12 @@ class RunHandle(Generic[T]):
         """Cancel the run, and wait until it has ended; callable in any event loop."""
         await self._here(self._live.cancel())
 
-    async def _here(self, work: Coroutine[Any, Any, R]) -> R:
-        """Await work of the run in the event loop of the run, unless the run has ended."""
-        return await (work if self.done else in_loop(self._live.loop, work))
+    def _here(self, work: Coroutine[Any, Any, R]) -> Coroutine[Any, Any, R]:
+        """Return a coroutine that does work of the run in the event loop of the run, unless the run has ended.
+
+        It does not hold the handle, which holds the error of the run: that would be a cycle with its traceback.
+        """
+        return work if self.done else in_loop(self._live.loop, work)
 
     async def _result(self) -> Result[T]:
         while self._readers and not self.done:  # the readers learn of questions from the events: the run is not paused

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
@@ -18,7 +19,7 @@ from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import FaultError, InputError, did_you_mean, shorten
 from operad.runtime.values.ids import as_name
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import Output, is_class
+from operad.runtime.values.output import Output, field_names, is_class
 from operad.runtime.values.output import name as name_of_type
 from operad.runtime.values.round_trip import message_of
 from operad.runtime.workflow.predecessors import answers_by_id
@@ -328,6 +329,13 @@ def values_from_job(free: Sequence[Parameter], job: Job, who: str, others: Param
     for parameter in free:
         if parameter.name in job.inputs:
             given: Any = job.inputs[parameter.name]
+            # the only parameter has the name of a field of its type: the job may be the object or the field
+            if (
+                len(free) == 1
+                and parameter.takes_fields
+                and parameter.name in (field_names(parameter.output.type) or ())
+            ):
+                given = _field_or_all(parameter, given, job.inputs)
         elif parameter.may_be_job:
             values[parameter.name] = job.own()
             continue
@@ -347,6 +355,15 @@ def values_from_job(free: Sequence[Parameter], job: Job, who: str, others: Param
     if others is not None:
         values |= {each: _input(others, each, given) for each, given in job.inputs.items() if each not in values}
     return values
+
+
+def _field_or_all(parameter: Parameter, field: Any, inputs: Mapping[str, Any]) -> Any:
+    """Return all inputs if they, and not the input that has the parameter's name, fit the parameter's type."""
+    for given in (field, inputs):
+        with suppress(InputError):
+            _input(parameter, parameter.name, given)
+            return given
+    return field
 
 
 def _input(parameter: Parameter, of: str, given: Any) -> Any:

@@ -555,7 +555,7 @@ async def test_what_a_function_returns_becomes_a_message(kind):
 
 
 async def test_a_value_without_a_json_form_is_an_error_that_says_what_to_return():
-    told = "'a' returned an instance of object, which has no JSON form; return text, a pydantic"
+    told = "'a' returned an instance of object, which has no JSON form: Unable to .* <class 'object'>; return text, a pydantic"
     with pytest.raises(OperatorError, match=told):
         await run(operator(id="a")(lambda: object()))
 

@@ -1,305 +1,323 @@
-"""Threads of sync functions: no run waits for itself, and functions that were given up take nobody's thread."""
+"""Threads of sync functions: no function waits for a thread of one that waits for it; functions that were given up."""
+
+from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 import threading
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 
 import pytest
+from bounded import LONGEST, bounded
 from left_behind import check_nothing_left
 
-from operad import Budget, Job, Map, Operator, Policy, Timeout, Workflow, operator, tool
+from operad import Job, Map, Operator, Policy, Timeout, Tool, Workflow, operator, tool
 from operad.evaluators.score_evaluator import Assessment, ScoreEvaluator
 from operad.operators import OperatorConfig
 from operad.runtime.knowledge.knowledge import Knowledge
 from operad.runtime.testing import CallTools, Say, ScriptedModel
 from operad.runtime.values import function_threads
 from operad.runtime.values.errors import OperadError, OperatorError, OperatorTimeoutError
-from operad.runtime.values.function_threads import MOST_THREADS, abandoned_functions
-
-LONGEST = 60.0
+from operad.runtime.values.function_threads import abandoned_functions
 
 
 @pytest.fixture(autouse=True)
-def nothing_left():
+def nothing_is_left():
+    """Each run leaves no thread, task or run behind once its functions have ended."""
     yield
     check_nothing_left()
 
 
-def ended(work):
-    """Return the value of a function, or fail if it does not end."""
-    done: list = []
-    thread = threading.Thread(target=lambda: done.append(work()), daemon=True)
-    thread.start()
-    thread.join(LONGEST)
-    assert done, "the run waits for ever"
-    return done[0]
+class Hanging:
+    """A sync function that hangs until the test ends it."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Semaphore(0)
+        self.ending = threading.Event()
+        self.threads: list[threading.Thread] = []
+
+    def __call__(self, job: Job) -> str:
+        self.threads.append(threading.current_thread())
+        self.begun.release()
+        self.ending.wait(LONGEST)
+        return "ended"
+
+    def end(self) -> None:
+        """End all calls; a thread whose function was given up ends with it."""
+        self.ending.set()
+        for thread in self.threads:
+            thread.join(LONGEST)
 
 
-def echo() -> Workflow:
-    return Workflow(operator(lambda number: number, id="echo"), name="echo")
+@pytest.fixture
+def hanging():
+    function = Hanging()
+    yield function
+    function.ending.set()
 
 
-@pytest.mark.parametrize("width", [1, 64, 640])
-def test_sync_functions_that_run_a_workflow_at_the_same_time_all_end(width):
-    inner, meet = echo(), threading.Barrier(width)
-
-    def step(number: int) -> str:
-        meet.wait(LONGEST)  # every function has its thread before one of them runs the workflow
-        return inner.run({"number": number}).text
-
-    flow = Workflow(Map("each", operator(step), over="numbers", concurrency=width))
-    assert ended(lambda: flow.run({"numbers": [*range(width)]}).output) == [str(number) for number in range(width)]
+def hung(hanging: Hanging, name: str = "hang") -> Workflow[str]:
+    """Return a workflow whose function is given up by a timeout."""
+    return Workflow(operator(hanging, id=name, policy=Policy(timeout=Timeout(run=0.05), fallback="given up")))
 
 
-def test_a_level_has_places_of_its_own_though_all_places_around_it_are_taken(monkeypatch):
-    monkeypatch.setattr(function_threads, "MOST_THREADS", 3)
-    lock, now, most = threading.Lock(), Counter(), Counter()
-
-    def level(depth: int):
-        inner = Workflow(operator(level(depth - 1), id=f"d{depth - 1}"), name=f"w{depth}") if depth else None
-
-        def work(job: Job) -> str:
-            with lock:
-                now[depth] += 1
-                most[depth] = max(most[depth], now[depth])
-            try:
-                return inner.run(job.goal).text if inner else job.goal
-            finally:
-                with lock:
-                    now[depth] -= 1
-
-        return work
-
-    outer = Workflow([operator(level(2), id=f"n{number}") for number in range(40)])
-    assert len(ended(lambda: outer.run("go").output)) == 40
-    assert set(most) == {0, 1, 2}
-    assert max(most.values()) <= 3
+def quick(job: Job) -> str:
+    return "quick"
 
 
-def test_functions_that_wait_for_a_place_are_told_of_in_the_log_and_begin_in_their_order(monkeypatch, caplog):
+def meeting(number: int, flow: Workflow[str] | None) -> Workflow[str]:
+    """Return a workflow whose functions all wait for each other, and then each for its run of another workflow."""
+    meet = threading.Barrier(number)
+
+    def step(place: int) -> Callable[[Job], str]:
+        def function(job: Job) -> str:
+            meet.wait(LONGEST)
+            return flow.run(f"{job.goal}.{place}").text if flow else f"{job.goal}.{place}"
+
+        return operator(function, id=f"n{place}")
+
+    return Workflow([step(place) for place in range(number)])
+
+
+@pytest.mark.parametrize("number", [64, 200])
+def test_any_number_of_functions_at_once_may_each_run_a_workflow_with_functions(number):
+    inner = Workflow(operator(lambda job: job.goal, id="inner"))
+    output = bounded(lambda: meeting(number, inner).run("go")).output
+    assert output == {f"n{place}": f"go.{place}" for place in range(number)}
+
+
+@pytest.mark.parametrize("number", [1, 5])
+def test_functions_that_run_workflows_end_at_each_level_of_nesting_though_each_level_is_full(monkeypatch, number):
+    monkeypatch.setattr(function_threads, "MOST_THREADS", number)
+    deepest = Workflow(operator(lambda job: job.goal, id="deepest"))
+    middle = Workflow(operator(lambda job: deepest.run(job.goal).text, id="middle"))
+    upper = Workflow(operator(lambda job: middle.run(job.goal).text, id="upper"))
+    outer = Workflow(Map(each=operator(lambda item: upper.run(item).text, id="outer"), over="items", concurrency=12))
+    items = [str(each) for each in range(12)]
+    assert bounded(lambda: outer.run({"items": items})).output == items
+
+
+def test_a_function_that_runs_a_workflow_by_asyncio_run_or_a_stream_does_not_wait_for_its_own_thread(monkeypatch):
     monkeypatch.setattr(function_threads, "MOST_THREADS", 1)
-    begun: list[int] = []
-
-    def step(number: int) -> int:
-        begun.append(number)
-        return number
-
-    flow = Workflow(Map("each", operator(step), over="numbers", concurrency=5))
-    with caplog.at_level(logging.WARNING, "operad.runtime.values.function_threads"):
-        assert ended(lambda: flow.run({"numbers": [*range(5)]}).output) == [*range(5)]
-    assert begun == [*range(5)]
-    assert "operator 'step' waits for a thread: 1 sync functions run at once" in caplog.text
+    inner = Workflow(operator(lambda job: job.goal, id="inner"))
+    ways = {
+        "asyncio": lambda job: asyncio.run(inner.arun(job.goal)).text,
+        "stream": lambda job: "".join(inner.stream_text(job.goal)),
+    }
+    flow = Workflow([operator(way, id=name) for name, way in ways.items()])
+    assert bounded(lambda: flow.run("go")).output == {"asyncio": "go", "stream": "go"}
 
 
-def test_functions_may_run_workflows_in_threads_and_event_loops_of_their_own():
-    inner, width = echo(), 70
-    meet = threading.Barrier(width)
-
-    def in_thread(number: int) -> str:
-        meet.wait(LONGEST)
-        with ThreadPoolExecutor(1) as pool:
-            return pool.submit(lambda: inner.run({"number": number}).text).result()
-
-    def in_loop(number: int) -> str:
-        meet.wait(LONGEST)
-        return asyncio.run(inner.arun({"number": number})).text
-
-    for step in (in_thread, in_loop):
-        flow = Workflow(Map("each", operator(step), over="numbers", concurrency=width))
-        assert len(ended(lambda flow=flow: flow.run({"numbers": [*range(width)]}).output)) == width
-
-
-def test_tools_that_are_called_at_once_and_run_a_workflow_all_end():
-    width = 70
-    meet = threading.Barrier(width)
+@pytest.mark.parametrize(("number", "most"), [(64, 1_000), (128, 8)])
+def test_any_number_of_tools_at_once_may_each_run_a_workflow_with_tools(monkeypatch, number, most):
+    monkeypatch.setattr(function_threads, "MOST_THREADS", most)
 
     def script(request):
-        if not request.get("tools"):
-            return Say("inner")
-        asked = request["messages"][-1]["role"] != "tool"
-        return CallTools([("ask", {"x": str(number)}) for number in range(width)]) if asked else Say("done")
+        if request["messages"][-1]["role"] == "tool":
+            return Say("done")
+        if request["messages"][-1]["content"].find("inner") < 0:
+            return CallTools([("ask", {"x": f"inner {place}"}) for place in range(number)])
+        return CallTools([("count", {"x": "inner"})])
 
-    with ScriptedModel(script) as scripted:
-        inner = Workflow(Operator("Say."), model=scripted.model)
+    asked = []
+    with ScriptedModel(script) as served:
+
+        @tool
+        def count(x: str) -> int:
+            """Count."""
+            return len(x)
+
+        inner = Workflow(Operator("Inner.", tools=[count]), model=served.model)
 
         @tool
         def ask(x: str) -> str:
-            "Ask."
-            meet.wait(LONGEST)
-            return inner.run(x).text
+            """Ask."""
+            asked.append(inner.run(x).text)
+            return asked[-1]
 
-        assert ended(lambda: Workflow(Operator("Call.", tools=[ask]), model=scripted.model).run("go").text) == "done"
+        outer = Workflow(Operator("Outer.", tools=[ask]), model=served.model)
+        assert bounded(lambda: outer.run("q")).text == "done"
+    assert asked == ["done"] * number
 
 
-def test_knowledge_bases_and_scores_that_wait_for_each_other_get_threads():
-    width = 40  # more than the threads of asyncio.to_thread
-    meet, meet_too = threading.Barrier(width), threading.Barrier(width)
+async def test_functions_beyond_the_limit_wait_for_a_thread_and_a_warning_names_the_first(monkeypatch, caplog, hanging):
+    monkeypatch.setattr(function_threads, "MOST_THREADS", 2)
+    handle = Workflow([operator(hanging, id=f"n{place}") for place in range(5)]).start("q")
+    for _ in range(2):
+        assert await asyncio.to_thread(hanging.begun.acquire, timeout=LONGEST)
+    while not caplog.records:  # the third function is submitted in one of the next turns
+        await asyncio.sleep(0)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["operator 'n2' waits for a thread"]
+    assert len(hanging.threads) == 2
+    hanging.ending.set()
+    assert len((await asyncio.wait_for(handle, LONGEST)).output) == 5
+
+
+async def test_a_cancelled_function_that_waits_for_a_thread_never_starts(monkeypatch, hanging, caplog):
+    monkeypatch.setattr(function_threads, "MOST_THREADS", 1)
+    before = abandoned_functions()
+    first = Workflow(operator(hanging, id="first")).start("q")
+    assert await asyncio.to_thread(hanging.begun.acquire, timeout=LONGEST)
+    second = Workflow(operator(hanging, id="second")).start("q")
+    while not caplog.records:
+        await asyncio.sleep(0)
+    await second.cancel()
+    assert abandoned_functions() == before
+    hanging.ending.set()
+    assert (await asyncio.wait_for(first, LONGEST)).text == "ended"
+    assert len(hanging.threads) == 1
+
+
+def test_a_function_that_a_timeout_gave_up_frees_its_place_and_is_counted_until_it_ends(monkeypatch, caplog, hanging):
+    monkeypatch.setattr(function_threads, "MOST_THREADS", 1)
+    before = abandoned_functions()
+    assert bounded(lambda: hung(hanging).run("q")).text == "given up"
+    assert abandoned_functions() == (*before, "operator 'hang'")
+    assert (
+        "operator 'hang' was given up, by a timeout or because its run was cancelled, but its function" in caplog.text
+    )
+    assert bounded(lambda: Workflow(quick).run("q")).text == "quick"
+    hanging.end()
+    assert abandoned_functions() == before
+
+
+async def test_a_function_of_a_cancelled_run_frees_its_place_and_is_counted_until_it_ends(monkeypatch, caplog, hanging):
+    monkeypatch.setattr(function_threads, "MOST_THREADS", 1)
+    before = abandoned_functions()
+    handle = Workflow(operator(hanging, id="hang")).start("q")
+    assert await asyncio.to_thread(hanging.begun.acquire, timeout=LONGEST)
+    await handle.cancel()
+    assert abandoned_functions() == (*before, "operator 'hang'")
+    assert "operator 'hang' was given up" in caplog.text
+    assert (await asyncio.wait_for(Workflow(quick).arun("q"), LONGEST)).text == "quick"
+    await asyncio.to_thread(hanging.end)
+    assert abandoned_functions() == before
+
+
+def test_a_tool_that_its_timeout_gave_up_is_counted_by_its_name(hanging):
+    before = abandoned_functions()
+
+    def wait(x: str) -> str:
+        """Wait."""
+        return hanging(Job(goal=x))
+
+    def script(request):
+        return Say("done") if request["messages"][-1]["role"] == "tool" else CallTools([("wait", {"x": "1"})])
+
+    with ScriptedModel(script) as served:
+        flow = Workflow(Operator("Ask.", tools=[Tool.of(wait, timeout=0.05)]), model=served.model)
+        assert bounded(lambda: flow.run("q")).text == "done"
+    assert abandoned_functions() == (*before, "tool 'wait'")
+    hanging.end()
+    assert abandoned_functions() == before
+
+
+def test_at_the_limit_of_functions_that_were_given_up_no_function_starts_and_the_error_names_them(monkeypatch, hanging):
+    monkeypatch.setattr(function_threads, "MOST_ABANDONED", len(abandoned_functions()) + 2)
+    for _ in range(2):
+        bounded(lambda: hung(hanging).run("q"))
+    with pytest.raises(OperatorError) as raised:
+        bounded(lambda: Workflow(quick).run("q"))
+    assert "operator 'quick' cannot start" in str(raised.value)
+    assert "operator 'hang' (2)" in str(raised.value)
+    assert isinstance(raised.value.__cause__, OperadError)
+    hanging.end()
+    assert bounded(lambda: Workflow(quick).run("q")).text == "quick"
+
+
+async def test_the_run_that_a_function_waits_for_is_cancelled_when_the_function_is_given_up(monkeypatch, caplog):
+    monkeypatch.setattr(function_threads, "MOMENT", LONGEST)  # the machine may be busy
+    begun, ended = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    before = abandoned_functions()
+
+    async def inner(job: Job) -> str:
+        loop.call_soon_threadsafe(begun.set)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    flow = Workflow(inner)
+    handle = Workflow(operator(lambda job: flow.run("q").text, id="outer")).start("q")
+    await asyncio.wait_for(begun.wait(), LONGEST)
+    await handle.cancel()
+    assert await asyncio.to_thread(ended.wait, LONGEST)
+    assert abandoned_functions() == before
+    assert "given up" not in caplog.text
+
+
+async def test_a_run_that_a_function_begins_after_it_was_given_up_is_cancelled(hanging):
+    ran = []
+    flow = Workflow(operator(lambda job: ran.append(job.goal), id="inner"))
+    raised = []
+
+    def outer(job: Job) -> str:
+        hanging(job)
+        try:
+            return flow.run("q").text
+        except BaseException as error:
+            raised.append(type(error).__name__)
+            raise
+
+    handle = Workflow(outer).start("q")
+    assert await asyncio.to_thread(hanging.begun.acquire, timeout=LONGEST)
+    await handle.cancel()
+    await asyncio.to_thread(hanging.end)
+    assert (raised, ran) == (["CancelledError"], [])
+
+
+def test_functions_that_hang_do_not_keep_the_interpreter_from_exiting(forked):
+    code = """
+import threading
+from operad import Policy, Timeout, Workflow, operator
+def hang(job):
+    threading.Event().wait()
+flow = Workflow(operator(hang, policy=Policy(timeout=Timeout(run=0.05), fallback="given up")))
+print(flow.run("q").text)
+"""
+    done = forked.run([sys.executable, "-c", code], timeout=LONGEST)
+    assert (done.returncode, done.stdout) == (0, "given up\n")
+    assert "operator 'hang' was given up" in done.stderr
+
+
+def test_a_function_that_raises_stop_iteration_fails_its_operator():
+    def empty(job: Job) -> str:
+        return next(iter([]))
+
+    with pytest.raises(OperatorError, match=r"operator 'empty' .* the function raised StopIteration") as raised:
+        bounded(lambda: Workflow(empty).run("q"))
+    assert raised.value.__cause__ is not None
+    assert isinstance(raised.value.__cause__.__cause__, StopIteration)
+
+
+def test_a_timeout_of_a_function_is_an_error_of_its_operator(hanging):
+    flow = Workflow(operator(hanging, id="hang", policy=Policy(timeout=Timeout(run=0.05))))
+    with pytest.raises(OperatorError) as raised:
+        bounded(lambda: flow.run("q"))
+    assert isinstance(raised.value.__cause__, OperatorTimeoutError)
+
+
+def test_searches_of_knowledge_bases_and_scores_that_wait_for_each_other_have_threads():
+    number = 40  # more than the threads of asyncio.to_thread
+    searching, measuring = threading.Barrier(number), threading.Barrier(number)
 
     class Base:
         def retrieve(self, query: str) -> Knowledge:
-            meet.wait(LONGEST)
+            searching.wait(LONGEST)
             return Knowledge()
 
     class Score(ScoreEvaluator):
         def assess(self, text: str, job: Job) -> Assessment:
-            meet_too.wait(LONGEST)
-            return Assessment(1.0, "fine")
+            measuring.wait(LONGEST)
+            return Assessment(1.0)
 
-    def flow(number: int) -> Workflow:
-        asking = Operator("Answer.", id=f"ask{number}", knowledge_base=Base())
-        one = Workflow(asking, name=f"flow{number}", model=scripted.model)
+    def flow(index: int) -> Workflow:
+        one = Workflow(Operator("Answer.", id="ask", knowledge_base=Base()), name=f"flow{index}")
         one.set_evaluator(Score(OperatorConfig(instruction="Measure.", id="score"), threshold=0.5))
         return one
 
     with ScriptedModel(lambda _: Say("yes")) as scripted:
-        flows = Workflow([flow(number) for number in range(width)])
-        assert len(ended(lambda: flows.run("go").output)) == width
-
-
-# Functions that were given up
-
-
-@pytest.fixture
-def stuck():
-    """Function that hangs until the end of the test."""
-    free = threading.Event()
-
-    def hang(job: Job) -> str:
-        free.wait(LONGEST)
-        return "late"
-
-    yield hang
-    free.set()
-
-
-def given_up(function, name: str = "hang", **options) -> str:
-    timed = Policy(timeout=Timeout(run=0.01), **options)
-    return Workflow(operator(function, id=name, policy=timed)).run("go").text
-
-
-def test_a_function_that_was_given_up_is_counted_until_it_ends_and_a_warning_names_it(stuck, caplog):
-    with caplog.at_level(logging.WARNING, "operad.runtime.values.function_threads"):
-        assert given_up(stuck, fallback="given up") == "given up"
-    assert abandoned_functions() == ("operator 'hang'",)
-    assert caplog.messages == [
-        "operator 'hang' was given up, by a timeout or because its run was cancelled, but its function runs on in a "
-        "thread, which cannot be stopped (1 such threads; the limit is 256): give what it waits for a timeout of its own, "
-        "or make it an async function"
-    ]
-
-
-def test_functions_that_were_given_up_take_no_places_of_others(stuck, monkeypatch):
-    monkeypatch.setattr(function_threads, "MOST_THREADS", 2)
-    for _ in range(6):
-        assert given_up(stuck, fallback="given up") == "given up"
-    assert ended(lambda: Workflow(operator(lambda job: "quick", id="quick")).run("go").text) == "quick"
-
-
-def test_too_many_functions_that_were_given_up_are_an_error_with_their_names_until_they_end(monkeypatch):
-    monkeypatch.setattr(function_threads, "MOST_ABANDONED", 3)
-    free = threading.Event()
-
-    def hang(job: Job) -> str:
-        free.wait(LONGEST)
-        return "late"
-
-    quick = Workflow(operator(lambda job: "quick", id="quick"))
-    for name in ("a", "b", "a"):
-        given_up(hang, name, fallback="")
-    with pytest.raises(OperatorError) as raised:
-        quick.run("go")
-    assert type(raised.value.__cause__) is OperadError
-    assert str(raised.value.__cause__) == (
-        "operator 'quick' cannot start: 3 functions that were given up, by timeouts or cancelled runs, still run in "
-        "threads of this process: operator 'a' (2), operator 'b' (1); give what they wait for a timeout of its own, or "
-        "make them async functions; until one of them ends, or the process is restarted, no sync function starts"
-    )
-    free.set()
-    check_nothing_left()
-    assert quick.run("go").text == "quick"
-
-
-def test_a_function_that_was_given_up_ends_with_the_run_that_it_waits_for():
-    async def wait(job: Job) -> str:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ends.append("inner")
-
-    ends: list[str] = []
-    inner = Workflow(operator(wait), name="inner")
-
-    def outer(job: Job) -> str:
-        try:
-            return inner.run("go").text
-        finally:
-            ends.append("outer")
-
-    with pytest.raises(OperatorError) as raised:
-        Workflow(operator(outer, policy=Policy(timeout=Timeout(run=0.2)))).run("go")
-    assert isinstance(raised.value.__cause__, OperatorTimeoutError)
-    check_nothing_left()
-    assert ends == ["inner", "outer"]
-
-
-def test_a_function_that_was_given_up_starts_no_other_run():
-    begun, begins, given = [], threading.Event(), threading.Event()
-    inner = Workflow(operator(lambda job: begun.append(job.goal) or job.goal, id="inner"), name="inner")
-
-    def outer(job: Job) -> str:
-        begins.set()
-        given.wait(LONGEST)
-        return inner.run("late").text
-
-    with pytest.raises(OperatorError):
-        Workflow(operator(outer, policy=Policy(timeout=Timeout(run=0.2)))).run("go")
-    assert begins.is_set()
-    given.set()
-    check_nothing_left()
-    assert begun == []
-
-
-def test_a_call_that_waits_for_a_place_is_cancelled_with_its_run(monkeypatch):
-    monkeypatch.setattr(function_threads, "MOST_THREADS", 1)
-    busy, free, begun = threading.Event(), threading.Event(), []
-
-    def first(job: Job) -> str:
-        busy.set()
-        free.wait(LONGEST)
-        return "first"
-
-    holder = ThreadPoolExecutor(1)
-    one = holder.submit(lambda: Workflow(operator(first)).run("go").text)
-    busy.wait(LONGEST)
-    queued = Workflow(operator(lambda job: begun.append(1) or "", id="queued"), budget=Budget(seconds=0.05))
-    with pytest.raises(OperadError, match="has used up its budget"):
-        queued.run("go")
-    free.set()
-    assert one.result(LONGEST) == "first"
-    holder.shutdown()
-    check_nothing_left()
-    assert begun == []
-
-
-def test_a_function_that_hangs_does_not_keep_the_process_from_its_end(forked):
-    code = """
-import threading
-from operad import Job, Policy, Timeout, Workflow, operator
-
-def hang(job: Job) -> str:
-    threading.Event().wait()
-    return ""
-
-print(Workflow(operator(hang, policy=Policy(timeout=Timeout(run=0.05), fallback="given up"))).run("go").text)
-"""
-    done = forked.run([sys.executable, "-c", code], timeout=LONGEST)
-    assert (done.returncode, done.stdout) == (0, "given up\n")
-
-
-def test_idle_threads_are_used_again():
-    names = {Workflow(operator(lambda job: str(threading.get_ident()), id="who")).run("go").text for _ in range(20)}
-    assert len(names) < 20
-    assert MOST_THREADS == 1_000
+        flows = Workflow([flow(index) for index in range(number)], model=scripted.model)
+        assert len(bounded(lambda: flows.run("go").output)) == number

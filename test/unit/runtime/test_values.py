@@ -33,7 +33,9 @@ from pydantic import (
     RootModel,
     SecretStr,
     computed_field,
+    model_validator,
 )
+from pydantic_core import core_schema
 from typing_extensions import TypedDict
 
 from operad import (
@@ -78,6 +80,49 @@ class Word(str, enum.Enum):
 
 class Number(enum.IntEnum):
     ONE = 1
+
+
+class Coordinates:
+    """A class of a library: it has no `__eq__`, and only pydantic knows how to write and read it."""
+
+    def __init__(self, numbers: list[int]) -> None:
+        self.numbers = numbers
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_plain_validator_function(
+            lambda given: given if isinstance(given, cls) else cls(given),
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda given: given.numbers),
+        )
+
+
+class Place(BaseModel):
+    at: Coordinates
+
+
+class Odd(BaseModel):
+    """A model whose validator raises an error of its own for a value that was not validated."""
+
+    number: int
+
+    @model_validator(mode="after")
+    def is_even(self):
+        if self.number % 2:
+            raise KeyError("odd")
+        return self
+
+
+def nested_lists(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def circle() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
 
 
 class Answer(BaseModel):
@@ -396,6 +441,11 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "keys that are equal as texts": (dict[Any, str], {1: "a", "1": "b"}, "is read as"),
     "keys that are tuples": (dict[tuple[int, int], int], {(1, 2): 3}, "is annotated to return"),
     "bytes that are not text": (bytes, b"\xff", "has no JSON form"),
+    "a list in itself": (list, circle(), "has no JSON form: Circular reference"),
+    "lists of 500 levels": (list, nested_lists(500), "has no JSON form: Maximum serialization depth"),
+    "a number of 5000 digits": (int, 10**5000, "has no JSON form: Exceeds the limit"),
+    "an invalid model": (Odd, Odd.model_construct(number=1), "KeyError: 'odd'"),
+    "another object of the same class": (Place, Place(at=Coordinates((1,))), "at: from JSON"),  # type: ignore[arg-type]
     "JSON in JSON": (Json[list[int]], [1], "is annotated to return"),
 }
 
@@ -420,6 +470,8 @@ def test_the_operator_whose_value_would_arrive_as_another_fails_with_the_place_a
         ({"key": SecretStr("4711")}, "key: "),
         (Quiet(hidden=5), "hidden: "),
         ({1: "a", "1": "b"}, "two of its keys"),
+        (Odd.model_construct(number=1), "it cannot be read back: KeyError: 'odd'"),
+        ({"odd": [Odd.model_construct(number=1)]}, r"odd\[0\]: it cannot be read back: KeyError"),
     ],
 )
 def test_a_function_without_annotations_fails_too_if_its_value_loses_a_part(value: Any, place: str):
@@ -499,6 +551,51 @@ def test_a_fallback_arrives_as_itself(fallback: Any):
 def test_a_fallback_that_would_arrive_as_another_value_is_refused():
     with pytest.raises(InvalidError, match="number: secrets are written as asterisks"):
         Policy(fallback=Card(number=SecretStr("4711")))
+
+
+@pytest.mark.parametrize("returns", [Place, Any])
+def test_an_object_that_only_its_field_can_write_arrives_in_its_model(returns: Any):
+    def give():
+        return Place(at=Coordinates([1, 2]))
+
+    def take(give: Place) -> list[int]:
+        return give.at.numbers
+
+    give.__annotations__["return"] = returns
+    assert Workflow(operator(give) >> operator(take)).run("q").output == [1, 2]
+
+
+class Inner(BaseModel):
+    box: int
+
+
+class Outer(BaseModel):
+    box: Inner
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "gets"),
+    [
+        (Inner, Inner(box=1), Inner(box=1)),
+        (Outer, Outer(box=Inner(box=1)), Outer(box=Inner(box=1))),
+        (Inner, Outer(box=Inner(box=1)), Inner(box=1)),
+        (int, Inner(box=1), 1),
+        (Inner, {"box": {"box": 1}}, Inner(box=1)),
+    ],
+)
+def test_a_model_as_the_job_arrives_though_a_field_has_the_name_of_the_parameter(kind: Any, given: Any, gets: Any):
+    def take(box):
+        got.append(box)
+
+    got: list[Any] = []
+    take.__annotations__["box"] = kind
+    Workflow(operator(take)).run(given)
+    assert got == [gets]
+
+
+def test_a_job_whose_model_cannot_be_read_back_is_refused():
+    with pytest.raises(InputError, match="Odd would not arrive as it is: it cannot be read back: KeyError: 'odd'"):
+        Workflow(operator(lambda x: "k", id="take")).run({"x": Odd.model_construct(number=1)})
 
 
 def test_a_job_that_would_arrive_as_another_value_is_refused():
