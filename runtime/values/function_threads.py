@@ -31,9 +31,6 @@ MOST_THREADS = 1_000
 MOST_ABANDONED = 256
 """Maximum number of functions that may run on after they were given up; beyond it, no function starts."""
 
-THREAD = "operad-function"
-"""Name of an idle thread; the name of the function follows while it works."""
-
 IDLE_SECONDS = 5.0
 """Seconds after which a thread without work ends."""
 
@@ -233,7 +230,7 @@ class _FunctionThreads(Executor):
         if self._idle:
             self._idle.pop().put(call)
         else:
-            thread = threading.Thread(target=self._serve, args=(call,), name=THREAD, daemon=True)
+            thread = threading.Thread(target=self._serve, args=(call,), name="operad-function", daemon=True)
             try:
                 thread.start()
             except RuntimeError as error:
@@ -260,11 +257,8 @@ class _FunctionThreads(Executor):
     def _serve(self, call: FunctionCall) -> None:
         """Perform calls until none has arrived for some seconds."""
         inbox: SimpleQueue[FunctionCall] = SimpleQueue()
-        thread = threading.current_thread()
         while True:
-            thread.name = f"{THREAD} {call.who}"
             call()
-            thread.name = THREAD
             with self._lock:
                 if call in self._abandoned:  # another thread has its place
                     del self._abandoned[call]

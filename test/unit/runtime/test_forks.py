@@ -1,185 +1,211 @@
-"""Workflows that were used before a fork work in the children, and go on in the parent.
+"""Processes that are forked from one that has used workflows: children work, and the parent goes on."""
 
-Each program runs in a process of its own, because the test process has threads.
-"""
+from __future__ import annotations
 
 import os
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")]
+SECONDS = 40.0
 
-BEGIN = """
-import faulthandler, os, sys, threading, warnings
-warnings.simplefilter("ignore", DeprecationWarning)  # since 3.12, of forks in processes with threads
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+
+CHILDREN = """
+import faulthandler, os, sys, threading, traceback
 from operad import *
-from operad.testing import Say, ScriptedModel
-sys.stdout.reconfigure(line_buffering=True)
+from operad import operator
 
-def in_children(number, work):
-    for index in range(number):
-        if os.fork() == 0:
-            faulthandler.dump_traceback_later(20, exit=True)  # not before the fork, which its thread would not survive
+def forked(*works):
+    "Call functions in children, and end with them; a child that hangs ends with its stacks."
+    children = []
+    for work in works:
+        sys.stdout.flush()
+        pid = os.fork()
+        if not pid:
+            faulthandler.dump_traceback_later(20, exit=True)
             try:
-                print("child", work(index))
-            except BaseException as error:
-                print("child failed:", repr(error)[:300])
-            os._exit(0)
-    for _ in range(number):
-        os.wait()
+                print(work(), flush=True)
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+        children.append(pid)
+    assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * len(children)
 """
+"""Start of a program; its process may have threads at the fork, which Python from 3.12 on warns of."""
 
 
-def lines_of(program: str, folder: Path) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", BEGIN + program], cwd=folder, capture_output=True, text=True, timeout=90, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return sorted(done.stdout.splitlines())
+@pytest.fixture
+def program(forked, tmp_path) -> Callable[..., list[str]]:
+    """Return a function that runs a program, and returns the lines that it and its children print, sorted."""
 
+    def lines_of(code: str, *arguments: str) -> list[str]:
+        command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", CHILDREN + code, *arguments]
+        done = forked.run(command, timeout=SECONDS, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return sorted(done.stdout.splitlines())
+
+    return lines_of
+
+
+IN_MEMORY = """
+flow = Workflow([operator(lambda job: "r" + job.goal, id="r")], name="f")
+print(flow.run("0").text)
+forked(lambda: flow.run("1").text, lambda: "".join(flow.stream_text("2")))
+print(flow.run("3").text)
+"""
 
 DURABLE = """
-flow = Workflow(operator(lambda job: "r" + job.goal, id="r"), durable={database!r}, name="f")
-print("before", flow.run("0", run_id="p").text)
-in_children(3, lambda index: flow.run(str(index), run_id=f"c{{index}}").text)
-print("parent", flow.run("9", run_id="after").text)
-print("again", flow.run("0", run_id="p").text)
-os._exit(0)
+flow = Workflow([operator(lambda job: "r" + job.goal, id="r")], name="f", durable=sys.argv[1])
+print(flow.run("0", run_id="a").text)
+forked(*[lambda each=each: flow.run(each, run_id="c" + each).text for each in "12"])
+print(flow.run("3", run_id="b").text)
 """
 
 
-def test_a_durable_workflow_in_sqlite_works_in_children_and_goes_on_in_the_parent(tmp_path: Path):
-    lines = lines_of(DURABLE.format(database="runs.db"), tmp_path)
-    assert lines == ["again r0", "before r0", "child r0", "child r1", "child r2", "parent r9"]
+def test_a_workflow_in_memory_that_ran_before_a_fork_runs_in_the_children_and_in_the_parent(program):
+    assert program(IN_MEMORY) == ["r0", "r1", "r2", "r3"]
 
 
-def test_a_durable_workflow_in_postgresql_works_in_children_and_goes_on_in_the_parent(postgresql: Any, tmp_path: Path):
-    lines = lines_of(DURABLE.format(database=postgresql.new()), tmp_path)
-    assert lines == ["again r0", "before r0", "child r0", "child r1", "child r2", "parent r9"]
+def test_a_durable_workflow_in_an_sqlite_file_that_ran_before_a_fork_runs_in_the_children_and_in_the_parent(program):
+    assert program(DURABLE, "runs.db") == ["r0", "r1", "r2", "r3"]
 
 
-def test_a_workflow_in_memory_with_a_model_a_cache_and_limits_works_in_children(tmp_path: Path):
-    program = """
-with ScriptedModel(lambda request: Say("said")) as endpoint:
-    model = endpoint.model.model_copy(update={"limits": Limits(concurrency=2)})
-    def end(ask: str, job: Job) -> str:
-        return ask + job.goal
-    ask = Operator("Say it.", id="ask", policy=Policy(cache=Cache("cache.db")))
-    flow = Workflow(ask >> operator(end), model=model)
-    print("before", flow.run("0").text)
-    in_children(2, lambda index: flow.run(str(index)).text)
-    print("parent", flow.run("9").text)
-os._exit(0)
+@pytest.mark.slow
+def test_a_durable_workflow_in_postgresql_that_ran_before_a_fork_runs_in_the_children_and_in_the_parent(
+    program, postgresql
+):
+    assert program(DURABLE, postgresql.new()) == ["r0", "r1", "r2", "r3"]
+
+
+def test_a_run_that_a_function_forks_from_inside_goes_on(program):
+    code = """
+inner = Workflow(operator(lambda job: "inner " + job.goal, id="inner"))
+def fork(job):
+    inner.run("0")
+    forked(lambda: inner.run("1").text)
+    return inner.run("2").text
+print(Workflow(fork).run("q").text)
 """
-    assert lines_of(program, tmp_path) == ["before said0", "child said0", "child said1", "parent said9"]
+    assert program(code) == ["inner 1", "inner 2"]
 
 
-def test_a_fork_in_the_middle_of_runs_leaves_them_to_the_parent(tmp_path: Path):
-    program = """
-begun, go = threading.Event(), threading.Event()
-def waits(job: Job) -> str:
+def test_a_run_in_progress_at_a_fork_keeps_its_limits_and_threads_to_the_parent(program):
+    code = """
+begun, go_on = threading.Event(), threading.Event()
+def wait(job):
     begun.set()
-    go.wait(20)
-    return "waited"
-slow = Workflow(operator(waits, id="w"), durable="runs.db", name="slow")
-quick = Workflow(operator(lambda job: "quick", id="q"), durable="runs.db", name="quick")
-said = []
-thread = threading.Thread(target=lambda: said.append(slow.run("x", run_id="slow").text))
-thread.start()
-begun.wait(20)
-in_children(2, lambda index: quick.run("x", run_id=f"c{index}").text)
-go.set()
-thread.join(20)
-print("parent", *said)
-os._exit(0)
+    go_on.wait(50)
+    return job.goal
+flow = Workflow(operator(wait), limits=Limits(concurrency=1))
+running = threading.Thread(target=lambda: print(flow.run("parent").text), daemon=True)
+running.start()
+assert begun.wait(50)
+def child():
+    go_on.set()
+    return flow.run("child").text
+forked(child)
+go_on.set()
+running.join(50)
+print(flow.run("later").text)
 """
-    assert lines_of(program, tmp_path) == ["child quick", "child quick", "parent waited"]
+    assert program(code) == ["child", "later", "parent"]
 
 
-def test_sync_functions_and_tools_run_in_children(tmp_path: Path):
-    program = """
-inner = Workflow(operator(lambda job: job.goal, id="i"), name="inner")
-def step(index):
-    return operator(lambda job: inner.run(str(index)).text, id=f"n{index}")
-outer = Workflow([step(index) for index in range(70)], name="outer")
-print("before", len(outer.run("x").output))
-in_children(2, lambda _: len(outer.run("x").output))
-print("parent", len(outer.run("x").output))
-os._exit(0)
+def test_functions_that_were_given_up_before_a_fork_are_not_counted_in_the_child(program):
+    code = """
+from operad.runtime.values.function_threads import abandoned_functions
+def hang(job):
+    threading.Event().wait()
+flow = Workflow(operator(hang, policy=Policy(timeout=Timeout(run=0.05), fallback="given up")))
+print(flow.run("q").text)
+forked(lambda: f"child {len(abandoned_functions())}")
+print(f"parent {len(abandoned_functions())}")
 """
-    assert lines_of(program, tmp_path) == ["before 70", "child 70", "child 70", "parent 70"]
+    assert program(code) == ["child 0", "given up", "parent 1"]
 
 
-def test_children_and_parent_use_postgresql_at_the_same_time(postgresql: Any, tmp_path: Path):
-    program = f"""
-flow = Workflow(operator(lambda job: "r" + job.goal, id="r"), durable={postgresql.new()!r}, name="f")
-def work(name):
-    return "".join(flow.run(str(number), run_id=f"{{name}}{{number}}").text for number in range(20))
-expected, children = work("before"), []
-for name in "abc":
-    pid = os.fork()
-    if not pid:
-        os._exit(0 if work(name) == expected else 1)
-    children.append(pid)
-print(work("parent") == expected, [os.waitpid(pid, 0)[1] for pid in children])
-os._exit(0)
+def test_a_model_that_was_called_before_a_fork_is_called_by_the_children_and_the_parent(program):
+    code = """
+from operad.testing import Say, ScriptedModel
+with ScriptedModel(lambda request: Say(request["messages"][-1]["content"][-1:])) as served:
+    flow = Workflow(Operator("Repeat."), model=served.model)
+    answers = [flow.run("0").text]
+    forked(*[lambda each=each: flow.run(each).status.name for each in "12"])
+    answers.append(flow.run("3").text)
+    print(len(served.requests), len(answers))
 """
-    assert lines_of(program, tmp_path) == ["True [0, 0, 0]"]
+    assert program(code) == ["4 2", "SUCCESS", "SUCCESS"]
 
 
-def test_insights_in_a_file_work_in_children(tmp_path: Path):
-    program = """
-flow = Workflow(operator(lambda job: job.goal, id="r"), insights=Insights("insights.db"))
-print("before", flow.run("0").text)
-def work(index):
-    flow.run(str(index))
-    flow.insights.close()  # waits until the file is written
-    return index
-in_children(2, work)
-print("parent", work(9))
-os._exit(0)
+def test_a_cache_file_that_was_read_before_a_fork_serves_the_children_and_the_parent(program):
+    code = """
+def once(job):
+    print("called for", job.goal, flush=True)
+    return job.goal
+flow = Workflow(operator(once, policy=Policy(cache=Cache("kept.sqlite"))))
+flow.run("a")
+forked(lambda: flow.run("a").text, lambda: flow.run("b").text)
+print(flow.run("b").text)
 """
-    assert lines_of(program, tmp_path) == ["before 0", "child 0", "child 1", "parent 9"]
+    assert program(code) == ["a", "b", "b", "called for a", "called for b"]
 
 
-def test_a_paused_run_belongs_to_the_process_that_paused_it(tmp_path: Path):
-    program = """
-async def ask(job: Job, context: RunContext) -> str:
-    return await context.ask("Go on?")
-for kept in (None, "runs.db"):
-    flow = Workflow(operator(ask), durable=kept, name="flow")
-    try:
-        flow.run("go", run_id="r")
-    except PausedError:
-        in_children(1, lambda _: flow.resume("r", "yes").text)
-    print("parent", flow.resume("r", "yes").text)
-os._exit(0)
+def test_insights_in_a_file_that_were_used_before_a_fork_serve_the_children_and_the_parent(program):
+    code = """
+from operad.testing import ScriptedReasoner
+insights = Insights("insights.sqlite")
+def check(result: str):
+    if "careful" not in result:
+        raise FaultError("careless", lesson="Be careful.", blame=["query"])
+def flow():
+    return Workflow(Operator("Write.", id="query"), evaluator=check, insights=insights, max_rounds=2)
+def answer(task):
+    return "careful" if task.lesson or task.insights else "quick"
+def rounds():
+    reasoner = ScriptedReasoner(answer)
+    flow().run("Revenue per month, as SQL.", reasoner)
+    return len(reasoner.tasks)
+print(rounds())
+forked(rounds, rounds)
+print(rounds())
 """
-    in_file, in_memory, *others = lines_of(program, tmp_path)
-    assert "run 'r' is in progress in another process" in in_file + in_memory
-    assert "no run with the id 'r' is in progress" in in_file + in_memory
-    assert others == ["parent yes", "parent yes"]
+    assert program(code) == ["1", "1", "1", "2"]
 
 
-def test_a_process_may_fork_in_its_event_loop_and_in_a_function_of_a_run(tmp_path: Path):
-    program = """
-import asyncio, multiprocessing
-flow = Workflow(operator(lambda job: "r" + job.goal, id="r"), durable="runs.db", name="f")
-async def main():
-    await flow.arun("0")
-    in_children(1, lambda _: flow.run("1").text)
-    print("parent", (await flow.arun("2")).text)
-def one(number):
-    return flow.run(str(number)).text
-def forks(job: Job) -> str:
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        return " ".join(pool.map(one, range(3)))
-asyncio.run(main())
-print(Workflow(operator(forks)).run("go").text)
-os._exit(0)
+def test_a_fork_waits_for_the_transaction_of_an_sqlite_file_and_warns_of_one_that_lasts(program):
+    code = """
+import logging
+from operad.runtime.durable import fork_guard
+fork_guard.FORK_SECONDS = 0.1
+from operad.runtime.durable.fork_guard import guard_forks
+from sqlalchemy import create_engine, text
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+engine = create_engine("sqlite:///plain.db")
+guard_forks(engine)
+with engine.begin() as connection:
+    connection.execute(text("create table t (x)"))
+forked(lambda: "free")
+with engine.begin() as connection:
+    connection.execute(text("insert into t values (1)"))
+    forked(lambda: "busy")
 """
-    assert lines_of(program, tmp_path) == ["child r1", "parent r2", "r0 r1 r2"]
+    lines = program(code)
+    assert lines[0] == "busy"
+    assert lines[1] == "free"
+    assert lines[2].startswith("plain.db: this process forks in the middle of a transaction")
+
+
+def test_the_tables_of_the_parent_are_whole_after_the_children_ended(program, tmp_path: Path):
+    code = """
+flow = Workflow([operator(lambda job: "r" + job.goal, id="r")], name="f", durable="runs.db")
+flow.run("0", run_id="a")
+forked(*[lambda each=each: flow.run(str(each), run_id=f"c{each}").text for each in range(4)])
+from sqlalchemy import create_engine, text
+with create_engine("sqlite:///runs.db").begin() as connection:
+    print(connection.execute(text("pragma integrity_check")).scalar())
+"""
+    assert program(code) == ["ok", "r0", "r1", "r2", "r3"]

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import pytest
 from bounded import LONGEST, bounded
-from left_behind import check_nothing_left
 
 from operad import Job, Map, Operator, Policy, Timeout, Tool, Workflow, operator, tool
 from operad.evaluators.score_evaluator import Assessment, ScoreEvaluator
@@ -19,13 +18,6 @@ from operad.runtime.testing import CallTools, Say, ScriptedModel
 from operad.runtime.values import function_threads
 from operad.runtime.values.errors import OperadError, OperatorError, OperatorTimeoutError
 from operad.runtime.values.function_threads import abandoned_functions
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left():
-    """Each run leaves no thread, task or run behind once its functions have ended."""
-    yield
-    check_nothing_left()
 
 
 class Hanging:
