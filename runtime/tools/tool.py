@@ -7,6 +7,7 @@ import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeGuard, cast, overload
 
@@ -28,7 +29,7 @@ from operad.runtime.tools.signature import (
 )
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import ToolError, describe, did_you_mean
-from operad.runtime.values.function_threads import in_function_thread
+from operad.runtime.values.function_threads import in_function_thread, until_given_up
 from operad.runtime.values.message import new_id
 from operad.runtime.values.model_text import as_text
 from operad.runtime.values.value import Value
@@ -234,7 +235,10 @@ class Tool(Value, Generic[P, R]):
         if inspect.iscoroutinefunction(function):
             result = await function(**arguments)
         else:
-            result = await in_function_thread(f"tool {self.name!r}", partial(function, **arguments))
+            result = await in_function_thread(f"tool {self.name!r}", _called, function, arguments)
+        if inspect.isasyncgen(result):
+            async with aclosing(result):
+                return [item async for item in result]
         return await result if inspect.isawaitable(result) else result
 
 
@@ -418,3 +422,9 @@ def as_tools(given: Any) -> Any:
     if isinstance(given, str | Mapping | Value) or not isinstance(given, Iterable):
         raise ToolError(f"tools: expected a list of functions and tools, got {short_repr(cast('object', given))}")
     return tuple(each if isinstance(each, ToolGroup) else tool_of(each) for each in cast("Iterable[Any]", given))
+
+
+def _called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """Call a sync function, and return its value; of a generator, all its items."""
+    returned = function(**arguments)
+    return [*until_given_up(returned)] if inspect.isgenerator(returned) else returned

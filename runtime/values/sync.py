@@ -62,20 +62,20 @@ def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
     # Cancelling the future would not wait for the coroutine's end.
     cancel_soon = partial(loop.call_soon_threadsafe, cancel)
     call = current_call()
-    future = asyncio.run_coroutine_threadsafe(run(), loop)
-    try:
-        with call.waiting(cancel_soon) if call is not None else nullcontext():
+    with call.waiting(cancel_soon) if call is not None else nullcontext():  # before the coroutine begins
+        future = asyncio.run_coroutine_threadsafe(run(), loop)
+        try:
             return future.result()
-    except KeyboardInterrupt:
-        cancel_soon()
-        with suppress(CancelledError, Exception):  # wait for its end; KeyboardInterrupt is raised instead of its error
-            future.result()
-        raise
-    except CancelledError:
-        raise CancelledError("the run was cancelled by another call, or its ledger was closed") from None
-    finally:
-        tasks.clear()
-        del future  # break the cycle future -> error -> traceback -> this frame -> future
+        except KeyboardInterrupt:
+            cancel_soon()
+            with suppress(CancelledError, Exception):  # its error is not raised, but KeyboardInterrupt
+                future.result()
+            raise
+        except CancelledError:
+            raise CancelledError("the run was cancelled by another call, or its ledger was closed") from None
+        finally:
+            tasks.clear()
+            del future  # break the cycle future -> error -> traceback -> this frame -> future
 
 
 def end_sync(end: Callable[[], Coroutine[Any, Any, object]]) -> None:

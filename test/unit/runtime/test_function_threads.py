@@ -11,6 +11,9 @@ import pytest
 from bounded import LONGEST, bounded
 
 from operad import Job, Map, Operator, Policy, Timeout, Tool, Workflow, operator, tool
+from operad.evaluators.score_evaluator import Assessment, ScoreEvaluator
+from operad.operators import OperatorConfig
+from operad.runtime.knowledge.knowledge import Knowledge
 from operad.runtime.testing import CallTools, Say, ScriptedModel
 from operad.runtime.values import function_threads
 from operad.runtime.values.errors import OperadError, OperatorError, OperatorTimeoutError
@@ -286,3 +289,27 @@ def test_a_timeout_of_a_function_is_an_error_of_its_operator(hanging):
     with pytest.raises(OperatorError) as raised:
         bounded(lambda: flow.run("q"))
     assert isinstance(raised.value.__cause__, OperatorTimeoutError)
+
+
+def test_searches_of_knowledge_bases_and_scores_that_wait_for_each_other_have_threads():
+    number = 40  # more than the threads of asyncio.to_thread
+    searching, measuring = threading.Barrier(number), threading.Barrier(number)
+
+    class Base:
+        def retrieve(self, query: str) -> Knowledge:
+            searching.wait(LONGEST)
+            return Knowledge()
+
+    class Score(ScoreEvaluator):
+        def assess(self, text: str, job: Job) -> Assessment:
+            measuring.wait(LONGEST)
+            return Assessment(1.0)
+
+    def flow(index: int) -> Workflow:
+        one = Workflow(Operator("Answer.", id="ask", knowledge_base=Base()), name=f"flow{index}")
+        one.set_evaluator(Score(OperatorConfig(instruction="Measure.", id="score"), threshold=0.5))
+        return one
+
+    with ScriptedModel(lambda _: Say("yes")) as scripted:
+        flows = Workflow([flow(index) for index in range(number)], model=scripted.model)
+        assert len(bounded(lambda: flows.run("go").output)) == number

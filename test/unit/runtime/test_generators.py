@@ -6,13 +6,15 @@ import asyncio
 import gc
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
 import pytest
 from bounded import LONGEST, bounded
 
-from operad import Map, Policy, Timeout, Workflow, events, operator
+from operad import Map, Operator, Policy, Timeout, Workflow, events, operator, tool
+from operad.runtime.testing import CallTools, Say, ScriptedModel
 from operad.runtime.values import function_threads
 from operad.runtime.values.errors import OperatorError
 from operad.runtime.values.function_threads import abandoned_functions
@@ -204,3 +206,49 @@ def test_a_generator_that_yields_something_else_than_text_is_closed_at_once():
     with pytest.raises(OperatorError, match="'mixed' yields 1") as raised:
         bounded(lambda: Workflow(mixed).run("q"))
     assert (log, raised.type) == (["closed"], type(raised.value))  # the error is alive, with its traceback
+
+
+# Tools
+
+
+def told_by(used: Any) -> str:
+    """Return what a model is told by a tool."""
+
+    def script(request: Any) -> Any:
+        last = request["messages"][-1]
+        return Say(str(last["content"])) if last["role"] == "tool" else CallTools([(used.name, {})])
+
+    with ScriptedModel(script) as scripted:
+        return Workflow(Operator("Call.", tools=[used]), model=scripted.model).run("go").text
+
+
+def test_a_tool_may_be_a_generator_sync_or_async_and_returns_its_items():
+    @tool
+    def squares():
+        """List squares."""
+        yield from (1, 4)
+
+    @tool
+    async def cubes():
+        """List cubes."""
+        yield 1
+        yield 8
+
+    assert (told_by(squares), told_by(cubes)) == ("[1, 4]", "[1, 8]")
+
+
+def test_a_generator_as_a_tool_is_closed_at_its_timeout():
+    closed = Future[bool]()
+
+    def numbers():
+        """Count for ever."""
+        thread = threading.get_ident()
+        try:
+            while True:
+                yield 1
+                threading.Event().wait(0.001)
+        finally:
+            closed.set_result(threading.get_ident() == thread)
+
+    assert told_by(tool(timeout=0.1)(numbers)) == "ToolError: tool 'numbers' ran longer than 0.1 s and was stopped"
+    assert closed.result(LONGEST)
