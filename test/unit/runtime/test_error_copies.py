@@ -26,7 +26,8 @@ def all_errors() -> list[type[OperadError]]:
     found, open_ = [], [OperadError]
     while open_:
         kind = open_.pop()
-        if kind.__module__.startswith("operad."):
+        module = sys.modules.get(kind.__module__)
+        if kind.__module__.startswith("operad.") and getattr(module, kind.__name__, None) is kind:  # none made in a run
             found.append(kind)
         open_ += kind.__subclasses__()
     return sorted(set(found), key=lambda kind: kind.__qualname__)
