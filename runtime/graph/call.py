@@ -56,7 +56,7 @@ class OperatorCall(Struct, frozen=True):
     def own(self) -> Self:
         """Return a call whose messages and job the operator may change without a change for others."""
         has_more = self.job.inputs or self.previous or self.transcript or self.judged
-        if not has_more and not any([message.outputs or message.parts for message in self.messages]):
+        if not has_more and not any(message.outputs or message.parts for message in self.messages):
             return self  # texts cannot change; most calls are such
         return replace(
             self,
