@@ -29,7 +29,6 @@ from operad.runtime import BuiltinWorkflow, InputError, InvalidError, Map, Opera
 from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import as_operator
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
-from operad.runtime.values.function_threads import MOST_THREADS
 
 
 class Claims(BaseModel):
@@ -935,17 +934,19 @@ def test_inputs_without_a_value_leave_an_optional_parameter_out():
     assert [Workflow(known).run(inputs).text for inputs in ({}, {"names": ["Ada"]})] == ["None", "['Ada']"]
 
 
-async def test_sync_functions_that_run_workflows_leave_them_threads():
+async def test_sync_functions_that_run_workflows_leave_them_threads(monkeypatch):
+    most = 20
+    monkeypatch.setattr("operad.runtime.values.function_threads.MOST_THREADS", most)
     inner = Workflow(lambda number: number, name="inner")
-    meet = threading.Barrier(MOST_THREADS)
+    meet = threading.Barrier(most)
 
     def outer(number: int) -> str:
         meet.wait(timeout=30)
         return inner.run(str(number)).text
 
-    flow = Workflow(Map(each=outer, over="numbers", concurrency=MOST_THREADS))
-    result = await asyncio.wait_for(flow.arun({"numbers": [*range(MOST_THREADS)]}), 60)
-    assert result.output == [str(number) for number in range(MOST_THREADS)]
+    flow = Workflow(Map(each=outer, over="numbers", concurrency=most))
+    result = await asyncio.wait_for(flow.arun({"numbers": [*range(most)]}), 60)
+    assert result.output == [str(number) for number in range(most)]
 
 
 async def test_a_coroutine_that_an_operator_returns_lacks_an_await():
