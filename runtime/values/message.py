@@ -237,9 +237,14 @@ class WorkflowMessage(Value):
             return self.outputs[self.answer]
         return self.outputs or self.scratchpad
 
+    @property
+    def holds_values(self) -> bool:
+        """True if the message has outputs or parts, which a reader could change; a text cannot change."""
+        return bool(self.outputs or self.parts)
+
     def own(self) -> WorkflowMessage:
         """Return a message whose outputs the reader may change: itself if there are none, otherwise a copy."""
-        if not self.outputs and not self.parts:
+        if not self.holds_values:
             return self
         return self.changed(outputs=own(self.outputs), parts=tuple([part.own() for part in self.parts]))
 
