@@ -19,6 +19,7 @@ from operad.runtime.durable.database import Database, retried
 from operad.runtime.durable.dbos_tables import DbosTables
 from operad.runtime.durable.event_table import EventTable
 from operad.runtime.durable.rows import LONG, RUNNING, Executor, StepRow, StoredQuestion, StoredRun, of_row, storable
+from operad.runtime.durable.run_changes import RunChanges
 from operad.runtime.durable.schema_version import VERSION, check_not_newer, statements_from
 from operad.runtime.durable.step_table import StepTable
 from operad.runtime.durable.tables import Tables
@@ -42,6 +43,7 @@ class Store:
         steps: Table of the operators that drivers executed.
         dbos: Tables of dbos, with the operators that workers executed.
         events: Table of recorded events.
+        changes: Writer of the changes of runs by their drivers.
         calls: Table of counted model calls.
 
     Raises:
@@ -54,6 +56,7 @@ class Store:
         self.steps = StepTable(self.database, self._tables)
         self.dbos = DbosTables(self.database)
         self.events = EventTable(self.database, self._tables)
+        self.changes = RunChanges(self.database, self._tables)
         self.calls = CountedCalls(self.database, self._tables)
         self.database.with_retries(self._set_up, patience=0.0)
 
@@ -172,22 +175,13 @@ class Store:
     @retried
     def create(self, run: StoredRun, steps: Sequence[StepRow] = (), questions: Sequence[StoredQuestion] = ()) -> bool:
         """Insert a new run, and for a copy the operators and questions of the other run; return False if its id exists."""
-        table, sa = self._tables.runs, self.database.sa
-        values = {name: storable(getattr(run, name)) for name in StoredRun.__dataclass_fields__} | {
-            "created": self.database.clock,
-            "updated": self.database.clock,
-        }
-        try:
-            with self.database.engine.begin() as connection:
-                connection.execute(sa.insert(table).values(**values))
-                for copied, records in ((self._tables.steps, steps), (self._tables.questions, questions)):
-                    rows = [
-                        {c.name: getattr(each, c.name) for c in copied.c} | {"run_id": run.run_id} for each in records
-                    ]
-                    if rows:
-                        connection.execute(sa.insert(copied), rows)
-        except sa.exc.IntegrityError:
-            return False
+        with self.database.engine.begin() as connection:
+            if not self.changes.create(connection, [run]):
+                return False
+            for copied, records in ((self._tables.steps, steps), (self._tables.questions, questions)):
+                rows = [{c.name: getattr(each, c.name) for c in copied.c} | {"run_id": run.run_id} for each in records]
+                if rows:
+                    connection.execute(self.database.sa.insert(copied), rows)
         return True
 
     def take(self, run_id: str, before: str, driver: str) -> bool:
