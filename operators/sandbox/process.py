@@ -99,8 +99,6 @@ async def run_in_process(task: Mapping[str, Any], limits: CodeLimits, send: Send
         else:
             reason = f"its process ended with {ended}, perhaps for want of memory ({limits.memory_bytes:,} bytes)"
         raise CodeError(f"the snippet failed: {reason}")
-    if "unconfined" in result:
-        raise OperadError(f"the limited process for code cannot be confined: {result['unconfined']}")
     return result
 
 
@@ -132,6 +130,8 @@ async def _exchange(
                 most = seconds = limits.seconds
                 started = time.monotonic()
                 line = await asyncio.wait_for(cast("asyncio.StreamReader", process.stdout).readline(), seconds)
+            elif answer is task and line:
+                raise OperadError(f"this system cannot confine the process of code: {line.decode(errors='replace')}")
             message = json.loads(line) if line else None
         except asyncio.TimeoutError as error:
             raise CodeError(f"the snippet failed: TimeoutError: {_too_long(most)}") from error

@@ -1,8 +1,8 @@
 """Program of the limited process of a snippet: reads a task from stdin, and answers on stdout.
 
 Parent and child exchange lines of JSON: the parent sends the task; the child answers `{"ready": true}` when the
-packages are loaded, then sends requests `{"fetch": …}`, each answered by a line on stdin, and at last the result. The
-parent ends the process at its time limit.
+packages are loaded (or with an error, if the kernel does not confine it), then sends requests `{"fetch": …}`, each
+answered by a line on stdin, and at last the result. The parent ends the process at its time limit.
 
 The kernel confines the process (`operad.runtime.barrier`) before a package is imported. An audit hook is the second line,
 with clearer errors for mistakes. It alone is no barrier: native code of packages raises no audit events, and a path that
@@ -62,7 +62,7 @@ def main() -> None:
         limit(file_bytes=MOST_WRITTEN)
         confine(read=places, write=[os.getcwd()])
     except (OSError, RuntimeError) as error:
-        output.write(json.dumps({"unconfined": str(error)}) + "\n")
+        output.write(f"{error}\n")
         return
     sys.setrecursionlimit(DEEPEST)
     for name in task["packages"]:
