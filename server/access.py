@@ -37,19 +37,25 @@ class AccessLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = time.monotonic(), 499
+        began, status, gone = time.monotonic(), 499, False
+
+        async def receive_and_note() -> Message:
+            nonlocal gone
+            message = await receive()
+            gone = gone or message["type"] == "http.disconnect"
+            return message
 
         async def send_and_note(message: Message) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
+            if message["type"] == "http.response.start" and not gone:
                 status = message["status"]
             await send(message)
 
         scope.setdefault("state", {})
         try:
-            await self._app(scope, receive, send_and_note)
+            await self._app(scope, receive_and_note, send_and_note)
         except Exception:
-            status = 500 if status == 499 else status
+            status = 500 if status == 499 and not gone else status
             raise
         finally:
             log_access(scope, status, time.monotonic() - began)

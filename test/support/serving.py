@@ -87,9 +87,9 @@ class Here:
 
 
 @asynccontextmanager
-async def served(*offers, headers=None, **options):
+async def served(*offers, headers=None, proxies=(), **options):
     serving = Serving(by_name(offers), **options)
-    server: Any = uvicorn.Server(http_config(serving.app))
+    server: Any = uvicorn.Server(http_config(serving.app, proxies=proxies))
     server.capture_signals = nullcontext
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
