@@ -50,7 +50,7 @@ _LAST_SECONDS = 1.0
 class ServerLog(logging.Handler):
     """Log of a server on stderr: its own lines and log records, written by a thread of its own; a context manager.
 
-    A terminal that is paused, or a pipe that nobody reads, would hold up the server in the middle of a request.
+    A paused terminal or an unread pipe would otherwise hold up the server in the middle of a request.
     Without ``--log-level`` and ``--log-json``, the log has the requests, and warnings.
     """
 
@@ -101,7 +101,7 @@ class ServerLog(logging.Handler):
         while (line := self._lines.get()) is not None:
             lost, self._lost = self._lost, 0
             if lost:
-                line = f"{lost} lines of the log were dropped, because nobody read them in time\n{line}"
+                line = f"{lost} lines of the log were dropped, because stderr was not read in time\n{line}"
             with suppress(OSError, ValueError):  # stderr is closed
                 write(f"{line}\n")
 
@@ -110,7 +110,7 @@ def _writer(stream: TextIO) -> Callable[[str], object]:
     """Return a function that writes to a stream past its buffer, whose lock would hold up others that print."""
     try:
         number = stream.fileno()
-    except (OSError, ValueError):  # it is no file
+    except (OSError, ValueError):  # not a file
         return stream.write
 
     def write(text: str) -> None:

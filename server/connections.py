@@ -273,7 +273,7 @@ def _notice_silence(connection: socket.socket | None) -> None:
         if (option := getattr(socket, name, None)) is not None:
             try:
                 connection.setsockopt(level, option, value)
-            except OSError:  # the client has gone already, or it is no TCP connection
+            except OSError:  # the client has gone already, or the connection is not TCP
                 return
 
 
