@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import product
@@ -22,6 +22,7 @@ import typer
 from operad.cli.durable import open_ledger
 from operad.cli.follow import GRACE
 from operad.cli.interruptible import end_children, signals_heard
+from operad.cli.logs import ServerLog
 from operad.cli.options import BaseUrl, ModelName, ServedFiles, ServicesFile
 from operad.cli.remarks import Lossy
 from operad.cli.telemetry import MetricsHost, MetricsPort, Traced, listening
@@ -33,9 +34,11 @@ from operad.configs.runnable import Source
 from operad.runtime.observe.metrics import Metrics
 from operad.runtime.observe.metrics import serve as serve_metrics
 from operad.runtime.values.errors import InputError, InvalidError, Issue, MissingExtraError, OperadError
+from operad.server.addresses import LOOPBACK, is_loopback, read_networks
 from operad.server.api.experts import Offer, by_name, offers_of
 from operad.server.bounds import DEFAULT_BOUNDS, Bounds
-from operad.server.guard import LOOPBACK, SHORTEST_KEY, is_loopback, read_keys, read_origins
+from operad.server.guard import read_origins
+from operad.server.keys import SHORTEST_KEY, Key, read_keys
 
 if TYPE_CHECKING:
     from operad.server.api.app import Serving
@@ -92,6 +95,13 @@ def serve(
         list[str] | None,
         typer.Option(metavar="ORIGIN", help="Let pages of this origin use the server. Repeatable."),
     ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Address or network of a proxy whose X-Forwarded-For names the clients. Repeatable.",
+        ),
+    ] = None,
     lossy: Lossy = False,
     grace: Annotated[float, typer.Option(min=0, help="Seconds for runs to finish at the end.")] = 30.0,
     trace: Traced = None,
@@ -114,6 +124,7 @@ def serve(
             f"characters with --key-file FILE, or in {KEYS}"
         )
     origins = read_origins(cors_origin or (), "--cors-origin")
+    proxies = read_networks(trusted_proxy or (), "--trusted-proxy")
     services_path = None if services is None else str(services)
     sources = [
         Source(file=file, model=model, base_url=base_url, services=services_path, lossy=lossy) for file in configs
@@ -148,7 +159,8 @@ def serve(
             listeners.append(metrics)
         for offer, listener in product(offers.values(), listeners):
             offer.agent.workflow.add_listener(listener)
-        asyncio.run(_serve(_Setting(offers, keys, host, bounds, grace, origins), sockets, serving_type, uvicorn))
+        setting = _Setting(offers, keys, host, bounds, grace, origins, proxies)
+        asyncio.run(_serve(setting, sockets, serving_type, uvicorn, stack.enter_context(ServerLog())))
 
 
 def _load_offers(sources: Sequence[Source], trust: Trust) -> list[Offer]:
@@ -185,11 +197,12 @@ class _Setting:
     """Configuration of a server: experts, access, and shutdown."""
 
     offers: dict[str, Offer]
-    keys: Sequence[str]
+    keys: Sequence[Key]
     host: str
     bounds: Bounds
     grace: float
     origins: Sequence[str]
+    proxies: Sequence[str]
 
     @property
     def hosts(self) -> Sequence[str] | None:
@@ -200,24 +213,17 @@ class _Setting:
         return list(dict.fromkeys([own, *LOOPBACK]))
 
 
-async def _serve(setting: _Setting, sockets: list[socket.socket], serving_type: type[Serving], uvicorn: Any) -> None:
+async def _serve(
+    setting: _Setting, sockets: list[socket.socket], serving_type: type[Serving], uvicorn: Any, log: ServerLog
+) -> None:
     """Serve until a signal; the first one shuts down in order, the second one at once."""
-    from operad.server.connections import BACKLOG, BoundedHttp, quiet_about_accept
+    from operad.server.connections import http_config, quiet_about_accept
 
     quiet_about_accept(asyncio.get_running_loop())
     serving = serving_type(
         setting.offers, keys=setting.keys, hosts=setting.hosts, bounds=setting.bounds, origins=setting.origins
     )
-    config = uvicorn.Config(
-        serving.app,
-        http=BoundedHttp,
-        backlog=BACKLOG,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        ws="none",
-        timeout_graceful_shutdown=int(_CLOSING_SECONDS),
-    )
+    config = http_config(serving.app, proxies=setting.proxies, timeout_graceful_shutdown=int(_CLOSING_SECONDS))
     server = uvicorn.Server(config)
     server.capture_signals = _no_signals  # signals are handled below
     loop, shutdown_tasks = asyncio.get_running_loop(), list[asyncio.Task[None]]()
@@ -231,7 +237,7 @@ async def _serve(setting: _Setting, sockets: list[socket.socket], serving_type: 
         open_runs = len(serving.runs.open)
         runs_text = f"{open_runs} run{'s' if open_runs != 1 else ''} in progress"
         shutdown_tasks.append(asyncio.ensure_future(shut_down()))
-        _print_line(f"shutting down: {runs_text}, which may take {setting.grace:g} s; a second signal ends at once")
+        log.put(f"shutting down: {runs_text}, which may take {setting.grace:g} s; a second signal ends at once")
 
     received: list[int] = []
 
@@ -250,7 +256,7 @@ async def _serve(setting: _Setting, sockets: list[socket.socket], serving_type: 
     async def startup(sockets: list[socket.socket]) -> None:
         await original_startup(sockets=sockets)
         for line in _greeting(setting, sockets[0].getsockname()[1]):
-            _print_line(line)
+            log.put(printable(line))
 
     server.startup = startup  # access lines appear only after the address is printed
     try:
@@ -273,18 +279,7 @@ def _greeting(setting: _Setting, port: int) -> Iterator[str]:
     yield f"http://{shown}:{port} (/v1, /runs, /mcp, /openapi.json; {asks})"
 
 
-def _print_line(line: str) -> None:
-    """Print a line to stderr, if it is still open."""
-    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - None if the process was started without one
-        return
-    try:
-        print(printable(line), file=sys.stderr, flush=True)
-    except OSError:  # stderr is closed: buffered text would fail again at exit, with status 120
-        with suppress(OSError), open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stderr.fileno())
-
-
-def _read_all_keys(key_file: Path | None) -> tuple[str, ...]:
+def _read_all_keys(key_file: Path | None) -> tuple[Key, ...]:
     """Return the keys of the environment and of the key file.
 
     Raises:

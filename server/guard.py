@@ -1,65 +1,34 @@
-"""Access control: keys, hosts and origins, the size of bodies, requests per minute."""
+"""Access control: keys, hosts and origins, the size of bodies, requests and wrong keys per minute."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import re
 import time
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from ipaddress import ip_address
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.valid_json import to_json
+from operad.server.access import App, Message, Receive, Send
+from operad.server.addresses import address_group
 from operad.server.bounds import Bounds
+from operad.server.keys import Key, find_key
 from operad.server.problems import RefusedError
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
-
-SHORTEST_KEY = 16
-"""Minimum number of characters of a key."""
-
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-"""Host names of this machine."""
 
 OPEN = frozenset({"/", "/healthz"})
 """Paths that need no key, because their content is not secret."""
 
+WRONG_KEYS = 20
+"""Maximum number of wrong keys that an address may send in a minute; further ones are answered 429."""
+
 _MINUTE = 60.0
+
+_MOST_COUNTED = 10_000
+"""Maximum number of clients that are counted at once; if there are more, all are counted anew."""
 
 _DROP_FACTOR = 16
 """Multiple of the maximum size of a body up to which a larger body is read and dropped."""
-
-
-def is_loopback(host: str) -> bool:
-    """Return True if only this machine reaches a host."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def read_keys(texts: Sequence[str], where: str) -> tuple[str, ...]:
-    """Return the keys in texts, one per text; empty texts and those that start with # are skipped.
-
-    Raises:
-        InputError: A key is too short or contains characters that a header cannot hold.
-    """
-    keys = [text.strip() for text in texts]
-    keys = [key for key in keys if key and not key.startswith("#")]
-    for number, key in enumerate(keys, 1):
-        if len(key) < SHORTEST_KEY or not re.fullmatch(r"[!-~]+", key):
-            raise InputError(
-                f"{where}: key {number} has to be {SHORTEST_KEY} or more visible ASCII characters without spaces; "
-                "make one: python -c 'import secrets; print(secrets.token_urlsafe())'"
-            )
-    return tuple(keys)
 
 
 def read_origins(texts: Sequence[str], where: str) -> tuple[str, ...]:
@@ -82,7 +51,7 @@ class Guard:
 
     Args:
         app: The application.
-        keys: Accepted keys; empty to require no key.
+        keys: Accepted keys; empty to require no key. The name of a request's key is `key` in its state.
         hosts: Hosts that a request may name; None for any. A foreign page whose name resolves to this server
             names its own host.
         bounds: Limits on the size of bodies and the number of requests.
@@ -92,17 +61,18 @@ class Guard:
     def __init__(
         self,
         app: App,
-        keys: Sequence[str],
+        keys: Sequence[Key],
         hosts: Sequence[str] | None,
         bounds: Bounds,
         origins: Sequence[str] = (),
     ) -> None:
         self._app = app
-        self._digests = [_sha256(key.encode()) for key in keys]
+        self._keys = keys
         self._hosts = hosts
         self._bounds = bounds
         self._origins = frozenset(origins)
-        self._requests: defaultdict[bytes, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        self._requests = _PerMinute(bounds.requests_a_minute)
+        self._wrong_keys = _PerMinute(WRONG_KEYS)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Pass a request to the application, or refuse it."""
@@ -114,7 +84,15 @@ class Guard:
         try:
             self._check_host_and_origin(headers)
             if scope["path"] not in OPEN:
-                self._count_request(self._check_key(headers))
+                key = self._check_key(headers, address_group((scope.get("client") or ("",))[0]))
+                scope.setdefault("state", {})["key"] = key and key.name
+                if seconds_left := self._requests.count(key.name if key else ""):
+                    most = self._bounds.requests_a_minute
+                    raise RefusedError(
+                        429,
+                        f"the maximum is {most} requests a minute; retry in {seconds_left} s",
+                        retry_after=seconds_left,
+                    )
             body = await self._read_body(receive)
         except RefusedError as problem:
             await _refuse(problem, send)
@@ -142,31 +120,22 @@ class Guard:
                     param="Origin",
                 )
 
-    def _check_key(self, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """Return the digest of the request's key, or an empty one if no key is required; refuse a wrong key."""
-        if not self._digests:
-            return b""
+    def _check_key(self, headers: Sequence[tuple[bytes, bytes]], address: str) -> Key | None:
+        """Return the request's key, or None if no key is required; refuse a wrong key."""
+        if not self._keys:
+            return None
         kind, _, given = _single_header(headers, b"authorization").partition(b" ")
-        digest = _sha256(given.strip())
-        matches = [hmac.compare_digest(digest, known) for known in self._digests]  # every key, in constant time
-        if kind.lower() != b"bearer" or not any(matches):
+        key = find_key(self._keys, given.strip())
+        if kind.lower() != b"bearer" or key is None:
+            if given and (seconds_left := self._wrong_keys.count(address)):
+                raise RefusedError(
+                    429,
+                    f"the maximum is {WRONG_KEYS} wrong keys a minute; retry in {seconds_left} s",
+                    retry_after=seconds_left,
+                )
             fault = "is not one of this server's" if given else "is missing"
             raise RefusedError(401, f"the key {fault}; send it as: Authorization: Bearer KEY", param="Authorization")
-        return digest
-
-    def _count_request(self, key: bytes) -> None:
-        most = self._bounds.requests_a_minute
-        if most is None:
-            return
-        began_and_count, now = self._requests[key], time.monotonic()
-        if not began_and_count[1] or now - began_and_count[0] >= _MINUTE:
-            began_and_count[:] = [now, 0]
-        if began_and_count[1] >= most:
-            seconds_left = int(_MINUTE - (now - began_and_count[0])) + 1
-            raise RefusedError(
-                429, f"the maximum is {most} requests a minute; retry in {seconds_left} s", retry_after=seconds_left
-            )
-        began_and_count[1] += 1
+        return key
 
     async def _read_body(self, receive: Receive) -> bytes | None:
         """Return the whole body; None if the client has disconnected."""
@@ -176,6 +145,33 @@ class Guard:
             raise RefusedError(
                 408, f"the body did not arrive within {self._bounds.body_seconds:g} s; send it again"
             ) from None
+
+
+class _PerMinute:
+    """Counts of what clients do in a minute that begins with the first time.
+
+    Args:
+        most: Maximum number of times a minute; None for no limit.
+    """
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._counts: dict[str, tuple[float, int]] = {}
+
+    def count(self, client: str) -> int:
+        """Count one more time of a client, and return 0; or return the seconds to wait, if that is too often."""
+        if self._most is None:
+            return 0
+        now = time.monotonic()
+        began, times = self._counts.get(client, (now, 0))
+        if now - began >= _MINUTE:
+            began, times = now, 0
+        if times >= self._most:
+            return int(_MINUTE - (now - began)) + 1
+        if len(self._counts) >= _MOST_COUNTED:
+            self._counts.clear()
+        self._counts[client] = (began, times + 1)
+        return 0
 
 
 async def _read_all(receive: Receive, most: int) -> bytes | None:
@@ -225,7 +221,3 @@ def _without_port(host: str) -> str:
     """Return a host without its port; empty if it is not valid."""
     found = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(:\d+)?", host)
     return found[1] if found else ""
-
-
-def _sha256(key: bytes) -> bytes:
-    return hashlib.sha256(key).digest()

@@ -30,7 +30,10 @@ class RunFilter(logging.Filter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Formatter for JSON lines: ``time`` (UTC), ``level``, ``logger``, ``message``, place in a run, and ``error``."""
+    """Formatter for JSON lines: ``time`` (UTC), ``level``, ``logger``, ``message``, place in a run, and ``error``.
+
+    A record's own ``fields``, given by ``extra={"fields": {…}}``, are added.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as one line of JSON, without a line break."""
@@ -40,6 +43,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        fields |= getattr(record, "fields", {})
         fields |= {name: value for name in _LOCATION_FIELDS if (value := getattr(record, name, None)) is not None}
         if record.exc_info:
             fields["error"] = self.formatException(record.exc_info)

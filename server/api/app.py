@@ -22,6 +22,8 @@ from operad.runtime.durable.process_ids import version_here
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.validation import requirement
 from operad.runtime.values.value import Value
+from operad.server.access import AccessLog, App
+from operad.server.addresses import LOOPBACK
 from operad.server.api.chat import chat_routes
 from operad.server.api.experts import Offer
 from operad.server.api.faults import value_fault
@@ -32,7 +34,8 @@ from operad.server.api.replies import error_reply, json_reply
 from operad.server.api.responses import response_routes
 from operad.server.api.runs import Runs
 from operad.server.bounds import DEFAULT_BOUNDS, Bounds
-from operad.server.guard import LOOPBACK, App, Guard
+from operad.server.guard import Guard
+from operad.server.keys import Key
 from operad.server.problems import ErrorReply, RefusedError, faults_error
 
 _ABOUT = """Experts of operad, as chat models of the OpenAI protocol under `/v1` (chat completions and responses), as runs under `/runs`, and as tools of \
@@ -50,7 +53,7 @@ class Serving:
 
     Args:
         offers: The experts, by name.
-        keys: Accepted keys; empty to require no key.
+        keys: Accepted keys, or their texts; empty to require no key.
         hosts: Hosts that requests may name; None for any.
         bounds: Limits of the server.
         origins: Origins, other than its own, whose pages may use the server.
@@ -64,13 +67,14 @@ class Serving:
         self,
         offers: Mapping[str, Offer],
         *,
-        keys: Sequence[str] = (),
+        keys: Sequence[Key | str] = (),
         hosts: Sequence[str] | None = LOOPBACK,
         bounds: Bounds = DEFAULT_BOUNDS,
         origins: Sequence[str] = (),
     ) -> None:
         if hosts is None and not keys:
             raise InputError("a server for any host name needs keys, because any page and machine could use it")
+        known = [Key.of(key, f"key-{n}") if isinstance(key, str) else key for n, key in enumerate(keys, 1)]
         self.runs = Runs(offers, bounds)
         self._door = McpDoor(self.runs)
         api = FastAPI(
@@ -91,7 +95,7 @@ class Serving:
         api.add_exception_handler(RequestValidationError, _on_invalid_request)
         api.add_exception_handler(Exception, _on_internal_error)
         api.openapi = cache(partial(_document, api, list(offers), with_keys=bool(keys)))
-        self.app = _with_cors(Guard(api, keys, hosts, bounds, origins), origins)
+        self.app = AccessLog(_with_cors(Guard(api, known, hosts, bounds, origins), origins))
 
     async def drain(self, grace: float) -> None:
         """Start no more runs, wait `grace` seconds for running ones, stop the rest, and close the MCP sessions."""

@@ -29,9 +29,9 @@ try:
     from starlette.routing import Mount
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from operad.server.connections import BACKLOG, BoundedHttp, quiet_about_accept
+    from operad.server.connections import http_config, quiet_about_accept
     from operad.server.view.http import refusal
-    from operad.server.view.run_page import MOST_STREAMS, RunPage
+    from operad.server.view.run_page import RunPage
     from operad.server.view.runs_page import RunsPage
 except ImportError as error:
     raise MissingExtraError("the page needs the extra `page`: pip install 'operad[page]'") from error
@@ -120,22 +120,9 @@ class _Server(uvicorn.Server):
     """Server that ends the site's streams before it waits for connections to close."""
 
     def __init__(self, app: ASGIApp, site: Site) -> None:
-        config = uvicorn.Config(
-            app,
-            http=BoundedHttp,
-            backlog=BACKLOG,
-            ws="none",
-            loop="asyncio",
-            lifespan="off",
-            log_config=None,
-            log_level="critical",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=4 * MOST_STREAMS,
-            timeout_graceful_shutdown=1,
+        super().__init__(
+            http_config(app, loop="asyncio", lifespan="off", log_level="critical", timeout_graceful_shutdown=1)
         )
-        super().__init__(config)
         self._site = site
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -18,7 +18,7 @@ from operad.runtime.agents.agent import Expert, Profile
 from operad.runtime.testing import ScriptedReasoner
 from operad.server.api.app import Serving
 from operad.server.api.experts import Offer, by_name
-from operad.server.connections import BoundedHttp
+from operad.server.connections import http_config
 
 HELLO = {"role": "user", "content": "Hello"}
 
@@ -87,11 +87,9 @@ class Here:
 
 
 @asynccontextmanager
-async def served(*offers, headers=None, **options):
+async def served(*offers, headers=None, proxies=(), **options):
     serving = Serving(by_name(offers), **options)
-    server: Any = uvicorn.Server(
-        uvicorn.Config(serving.app, http=BoundedHttp, log_config=None, access_log=False, ws="none")
-    )
+    server: Any = uvicorn.Server(http_config(serving.app, proxies=proxies))
     server.capture_signals = nullcontext
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
