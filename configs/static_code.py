@@ -109,6 +109,13 @@ def is_own(module: str) -> bool:
     return module.partition(".")[0] == "operad"
 
 
+def program(module: str) -> str:
+    """Return the error message for the module of a program, such as ``operad.__main__``; empty for other modules."""
+    if not module.endswith(".__main__"):
+        return ""
+    return f"module {module!r} is a program, which its import would run; name a class or function of another module"
+
+
 def find_module(name: str, folder: Path) -> Module | str:
     """Return the module beside a configuration, or else the installed one; or an error message.
 
@@ -116,6 +123,8 @@ def find_module(name: str, folder: Path) -> Module | str:
         name: Dotted name of the module.
         folder: The folder of the configuration.
     """
+    if why := program(name):
+        return why
     if not all(part.isidentifier() for part in name.split(".")):
         return f"{name!r} is not the name of a module"
     if is_stdlib(name):
@@ -230,6 +239,8 @@ class Reader:
     def look_up(self, module: str, name: str, depth: int = _MAX_IMPORTS) -> Found:
         """Return the definition of a name in a module; imports are followed to the module that defines it."""
         dotted = f"{module}.{name}"
+        if why := program(module):
+            return Found("missing", dotted, why=why)
         if is_own(module):
             return _operad_object(module, name)
         if is_stdlib(module):
