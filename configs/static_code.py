@@ -239,8 +239,6 @@ class Reader:
     def look_up(self, module: str, name: str, depth: int = _MAX_IMPORTS) -> Found:
         """Return the definition of a name in a module; imports are followed to the module that defines it."""
         dotted = f"{module}.{name}"
-        if why := program(module):
-            return Found("missing", dotted, why=why)
         if is_own(module):
             return _operad_object(module, name)
         if is_stdlib(module):
@@ -390,6 +388,8 @@ def parameters(node: Function, *, bound: bool) -> inspect.Signature:
 
 def _operad_object(module: str, name: str) -> Found:
     dotted = f"{module}.{name}"
+    if why := program(module):
+        return Found("missing", dotted, why=why)
     try:
         holder = importlib.import_module(module)
     except (ImportError, OperadError) as error:
