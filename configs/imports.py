@@ -20,7 +20,17 @@ from pydantic import ConfigDict
 
 from operad.configs.code import Code
 from operad.configs.schema import FunctionSpec, LocalToolSpec
-from operad.configs.static_code import Found, Module, Reader, find_module, is_function, is_own, is_stdlib, parameters
+from operad.configs.static_code import (
+    Found,
+    Module,
+    Reader,
+    find_module,
+    is_function,
+    is_own,
+    is_stdlib,
+    parameters,
+    program,
+)
 from operad.operators import NodeOperator, Operator
 from operad.operators.node import NodeParams
 from operad.operators.nodes import NODE_TYPES
@@ -129,6 +139,8 @@ class LoadedModules:
 
     def _module(self, name: str) -> ModuleType | str:
         """Import a module; return it, or an error message."""
+        if why := program(name):
+            return why
         if name not in self._code.modules and isinstance(found := find_module(name, self._code.folder), str):
             return found
         try:

@@ -20,13 +20,13 @@ from operad.operators.variables import (
     VariableType,
     as_text,
     plain,
-    whole,
 )
 from operad.operators.web.search import as_outputs
 from operad.runtime.tools.connections import connections
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.function_threads import in_function_thread
+from operad.runtime.values.text import whole
 from operad.runtime.workflow.workflow import Workflow
 
 T = VariableType

@@ -32,11 +32,23 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
+def _unreadable(version: int) -> str:
+    """Return why the tables of a database with this version cannot be read without a change of the database."""
+    if not version:
+        return "holds no runs, and this user may not write the file; name another database with --db"
+    return (
+        f"an earlier version of operad wrote this database: its tables have version {version}, and this operad reads "
+        f"version {VERSION}; this user may not write the file, so it cannot be brought up to date: use a copy of it"
+    )
+
+
 class Store:
     """Tables of runs in one database, created if missing, and migrated to the version of this release.
 
     Args:
         url: The database, as returned by `database_url`.
+        reading: True for commands that only read: a file that this user may not write is opened for reading, and a
+            file of another program is refused.
 
     Attributes:
         database: The database.
@@ -50,8 +62,9 @@ class Store:
         InputError: The database cannot be reached or used, or a later release wrote it.
     """
 
-    def __init__(self, url: URL) -> None:
-        self.database = Database(url)
+    def __init__(self, url: URL, *, reading: bool = False) -> None:
+        self.database = Database(url, reading=reading)
+        self._reading = reading
         self._tables = Tables(self.database.sa)
         self.steps = StepTable(self.database, self._tables)
         self.dbos = DbosTables(self.database)
@@ -68,9 +81,17 @@ class Store:
         """Migrate the tables if necessary, and check them."""
         with self.database.reader.connect() as connection:
             version = self._version_in(connection)
+            is_foreign = not version and self._reading and self.database.is_sqlite and self._has_tables(connection)
+        if is_foreign:
+            raise InputError(f"{self.database.name}: is an SQLite file of another program; name another one with --db")
+        if version != VERSION and self.database.read_only:
+            raise InputError(f"{self.database.name}: {_unreadable(version)}")
         if version != VERSION:
             self._migrate()
         self._check_columns()
+
+    def _has_tables(self, connection: Any) -> bool:
+        return bool(self.database.sa.inspect(connection).get_table_names())
 
     def _version_in(self, connection: Any) -> int:
         """Return the version of the tables; 0 if there are none.

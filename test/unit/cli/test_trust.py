@@ -453,6 +453,23 @@ def test_functions_of_the_standard_library_are_not_tools(operad, folder, module,
         assert f"module '{module}' belongs to Python's standard library; wrap what is needed in a function" in out + err
 
 
+@pytest.mark.parametrize("module", ["operad.__main__", "pack.__main__"])
+@pytest.mark.parametrize(
+    "entry", ["{{class: {}.A, instruction: Do.}}", "{{function: {}.main}}", "{{instruction: Do., tools: [{}.main]}}"]
+)
+def test_the_module_of_a_program_is_not_imported(operad, folder, module, entry):
+    (folder / "pack").mkdir()
+    (folder / "pack" / "__init__.py").touch()
+    (folder / "pack" / "__main__.py").write_text("open('ran', 'w').close()\n")
+    head = "app: {name: a, desc: d}\nexperts: [{profile: {name: E, desc: d}, workflow: [[*a]]}]\n"
+    (folder / "expert.yaml").write_text(f"operators: [&a {entry.format(module)}]\n{head}")
+    for command in (("check", "expert.yaml"), (*RUN, "--trust"), ("trust", "expert.yaml")):
+        status, out, err = operad(*command)
+        assert status == 2
+        assert f"module '{module}' is a program, which its import would run" in out + err
+    assert not (folder / "ran").exists()
+
+
 def test_nor_are_they_under_another_name(folder):
     (folder / "own.py").write_text("import os\ng = globals()\ng['T'] = os.system\n")
     (folder / "expert.yaml").write_text(PLAIN + "tools: [{name: T, module_path: own}]\n")
