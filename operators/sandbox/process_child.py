@@ -5,7 +5,7 @@ packages are loaded (or with an error, if the kernel does not confine it), then 
 answered by a line on stdin, and at last the result. The parent ends the process at its time limit.
 
 The kernel confines the process (`operad.runtime.barrier`) before a package is imported. An audit hook is the second line,
-with clearer errors for mistakes. It alone is no barrier: native code of packages raises no audit events, and a path that
+with clearer errors for mistakes. It does not replace the barrier: native code of packages raises no audit events, and a path that
 leads over a link is not followed.
 """
 

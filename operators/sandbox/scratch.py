@@ -57,7 +57,7 @@ def remove(folder: Path) -> None:
     The folders in it can be nested deeper than Python's stack and than the longest path. Therefore each step moves the
     content of a folder up, so that no path has more than three parts.
     """
-    with suppress(OSError):  # a leftover of a temporary folder is no reason to lose a result
+    with suppress(OSError):  # a result is kept although a leftover of its temporary folder remains
         while inner := _remove_files(folder):
             for each in inner:
                 for nested in _remove_files(each):

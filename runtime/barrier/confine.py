@@ -52,6 +52,7 @@ def python_folders() -> list[str]:
     """Return the folders of Python's library and of the installed packages."""
     paths = sysconfig.get_paths()
     names = [paths[each] for each in ("stdlib", "platstdlib", "purelib", "platlib")]
+    names += [each for each in sys.path if each.endswith(("site-packages", "dist-packages"))]  # those of the user, too
     return list(dict.fromkeys([*names, os.path.join(sys.base_prefix, "lib")]))
 
 

@@ -28,7 +28,7 @@ Attack = Callable[["Target"], object]
 
 
 class Target:
-    """What is attacked: a folder, another process, and a server."""
+    """Surroundings of a process: a folder, another process, and a server."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -106,18 +106,13 @@ confined = pytest.mark.skipif(bool(missing()), reason=f"no barrier here: it lack
     "body",
     [
         "child = sys.modules['__main__']\nchild._FORBIDDEN_EVENTS = child._FILE_EVENTS = child._READ_EVENTS = ()",
-        "child = sys.modules['__main__']\nchild._audit_hook = child.confine = print",
         "builtins.isinstance = lambda *_: False\nbuiltins.PermissionError = builtins.str = print",
-        "os.fspath = os.getcwd = os.path.realpath = lambda *_: '/'",
         "try:\n    open('/etc/passwd')\nexcept PermissionError as error:\n    last = error.__traceback__\n"
         "    while last.tb_next:\n        last = last.tb_next\n"
         "    inner = last.tb_frame.f_locals\n    inner['forbidden'] = inner['of_files'] = ()\n"
         "    last.tb_frame.f_globals['_FORBIDDEN_EVENTS'] = ()\n    last.tb_frame.f_builtins['isinstance'] = print",
-        "frame = sys._getframe()\nwhile frame:\n    for value in [*frame.f_locals.values(), *frame.f_globals.values()]:\n"
-        "        if getattr(value, '__name__', '') == 'refuse':\n            value.__kwdefaults__['forbidden'] = ()\n"
-        "    frame = frame.f_back",
     ],
-    ids=["names", "functions", "builtins", "os", "traceback", "frames"],
+    ids=["names", "builtins", "traceback"],
 )
 async def test_a_snippet_does_not_reach_its_audit_hook(body):
     program = (
@@ -130,6 +125,11 @@ async def test_a_snippet_does_not_reach_its_audit_hook(body):
 async def test_a_snippet_does_not_search_the_memory_for_its_audit_hook():
     for name in ("get_objects()", "get_referrers(main)", "get_referents(main)"):
         assert "may not use gc." in await failure(snippet(f"gc.{name}", imports="import gc"), PLACED)
+
+
+async def test_a_snippet_does_not_mislead_its_audit_hook_about_a_file():
+    body = "import os\nos.fspath = os.path.realpath = os.path.abspath = lambda *_: os.devnull\nopen('/etc/passwd')"
+    assert "reads files of its own folder" in await failure(snippet(body))
 
 
 @confined
