@@ -139,7 +139,10 @@ class ToolNode(NodeOperator[ToolParams]):
 
     async def _run_workflow(self, workflow: Workflow, call: NodeCall) -> NodeResult:
         """Run a workflow as a tool: its answer becomes ``text``, its outputs become ``json``."""
-        arguments = {name: self._argument_value(call, given) for name, given in self.params.arguments.items()}
+        arguments = {
+            name: call.get(given) if isinstance(given, Selector) else self._argument_value(call, given)
+            for name, given in self.params.arguments.items()
+        }
         message = await run_workflow(workflow, call, arguments)
         values = plain(dict(message.outputs))
         single = next(iter(values.values())) if len(values) == 1 else values
