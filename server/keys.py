@@ -115,6 +115,19 @@ class KeySpec(BaseModel):
         return value.lower()
 
 
+def read_name(text: str) -> str:
+    """Return the name of a key.
+
+    Raises:
+        InputError: The text is not such a name.
+    """
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9._-]{0,63}", text):
+        raise InputError(
+            f"{text[:80]!r} cannot name a key: a name begins with a letter, and has up to 64 letters, digits, `.`, `_` and `-`"
+        )
+    return text
+
+
 def read_key_file(path: Path, experts: Sequence[str], others: Sequence[Key] = ()) -> tuple[Key, ...]:
     """Return the keys of a file in YAML, which holds their hashes.
 
@@ -130,8 +143,10 @@ def read_key_file(path: Path, experts: Sequence[str], others: Sequence[Key] = ()
     document = read_document(path)
     faults, keys = Faults(document, KeySpec), list(others)
     for name, value in document.data.items():
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
-            faults.report((name,), "value", "the name of a key has up to 64 letters, digits, `.`, `_` and `-`")
+        try:
+            read_name(name)
+        except InputError as error:
+            faults.report((name,), "value", str(error))
         spec = _read_spec(name, value, faults)
         if spec is None:
             continue
@@ -145,6 +160,8 @@ def read_key_file(path: Path, experts: Sequence[str], others: Sequence[Key] = ()
         keys.append(Key(name, spec.sha256, None if spec.experts is None else frozenset(spec.experts), spec.own_runs))
     if faults:
         raise faults.error()
+    if not document.data:
+        raise InputError(f"{path}: holds no key; add one: operad key NAME >> {path}")
     return tuple(keys[len(others) :])
 
 
