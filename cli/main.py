@@ -102,6 +102,7 @@ COMMANDS = {
             "serve:serve",
             "Serve experts as OpenAI chat models (/v1), MCP tools (/mcp) and a run API (/runs).",
         ),
+        "key": ("key:key", "Make a key for operad serve: its entry goes to stdout, the key itself to stderr."),
     },
     "Evaluate": {
         "evaluate": ("evaluate:app", "Score workflows with the metrics of WorFBench, ComfyFlow and Chat2Workflow."),

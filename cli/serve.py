@@ -38,7 +38,7 @@ from operad.server.addresses import LOOPBACK, is_loopback, read_networks
 from operad.server.api.experts import Offer, by_name, offers_of
 from operad.server.bounds import DEFAULT_BOUNDS, Bounds
 from operad.server.guard import read_origins
-from operad.server.keys import SHORTEST_KEY, Key, read_keys
+from operad.server.keys import SHORTEST_KEY, Key, read_key_file, read_keys
 
 if TYPE_CHECKING:
     from operad.server.api.app import Serving
@@ -60,7 +60,11 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free port.")] = 8321,
     key_file: Annotated[
         Path | None,
-        typer.Option(help=f"A file of accepted keys, one per line. Alternatively {KEYS}, separated by spaces."),
+        typer.Option(
+            "--keys",
+            "--key-file",
+            help=f"File of accepted keys: YAML with their hashes (operad key), or keys, one per line. Alternatively {KEYS}, separated by spaces.",
+        ),
     ] = None,
     db: Annotated[
         str | None,
@@ -117,11 +121,11 @@ def serve(
     exit status 0. A second signal ends it immediately. Models and their keys are the server's own, from its files and
     its environment. GET /openapi.json describes all paths.
     """
-    keys = _read_all_keys(key_file)
-    if not is_loopback(host) and not keys:
+    keys = read_keys(re.split(r"[\s,]+", os.environ.get(KEYS, "")), KEYS)
+    if not is_loopback(host) and not keys and key_file is None:
         raise InputError(
             f"--host {host}: other machines can reach it without a key; set keys of {SHORTEST_KEY} or more "
-            f"characters with --key-file FILE, or in {KEYS}"
+            f"characters with --keys FILE, or in {KEYS}"
         )
     origins = read_origins(cors_origin or (), "--cors-origin")
     proxies = read_networks(trusted_proxy or (), "--trusted-proxy")
@@ -131,6 +135,8 @@ def serve(
     ]
     found = trusting(lambda trusted: _load_offers(sources, trusted), trust)
     offers = by_name(found)
+    if key_file is not None:
+        keys += _keys_of_file(key_file, list(offers), keys)
     db = db if db is not None else os.environ.get("OPERAD_DB") or None
     if db is not None:
         offers = {
@@ -279,26 +285,26 @@ def _greeting(setting: _Setting, port: int) -> Iterator[str]:
     yield f"http://{shown}:{port} (/v1, /runs, /mcp, /openapi.json; {asks})"
 
 
-def _read_all_keys(key_file: Path | None) -> tuple[Key, ...]:
-    """Return the keys of the environment and of the key file.
+def _keys_of_file(file: Path, experts: Sequence[str], others: Sequence[Key]) -> tuple[Key, ...]:
+    """Return the keys of a file: YAML with hashes, or keys in lines.
 
     Raises:
         InputError: The file cannot be read or holds no key, or a key is not valid.
+        InvalidError: The YAML is not valid.
     """
-    keys = read_keys(re.split(r"[\s,]+", os.environ.get(KEYS, "")), KEYS)
-    if key_file is None:
-        return keys
+    if file.suffix in (".yaml", ".yml"):
+        return read_key_file(file, experts, others)
     try:
-        with key_file.open("rb") as file:
-            text = file.read(_MAX_KEY_FILE).decode()
+        with file.open("rb") as opened:
+            text = opened.read(_MAX_KEY_FILE).decode()
     except OSError as error:
-        raise InputError(f"--key-file {key_file}: cannot be read: {error.strerror or error}") from error
+        raise InputError(f"--keys {file}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"--key-file {key_file}: is not UTF-8 text") from error
-    read = read_keys(text.splitlines(), f"--key-file {key_file}")
+        raise InputError(f"--keys {file}: is not UTF-8 text") from error
+    read = read_keys(text.splitlines(), f"--keys {file}", len(others))
     if not read:
-        raise InputError(f"--key-file {key_file}: holds no key; write one a line")
-    return keys + read
+        raise InputError(f"--keys {file}: holds no key; write one a line")
+    return read
 
 
 @contextmanager

@@ -7,6 +7,8 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
+from operad.server.keys import Caller
+
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -26,7 +28,7 @@ class AccessLog:
     duration, and the id of the run. The status is 499 if the client disconnected before there was one.
 
     Args:
-        app: The application. It sets ``key`` and ``run_id`` in the state of the request.
+        app: The application. It sets the `Caller` as ``caller`` in the state of the request.
     """
 
     def __init__(self, app: App) -> None:
@@ -66,17 +68,18 @@ def log_access(scope: Scope, status: int, seconds: float) -> None:
     if not _logger.isEnabledFor(logging.INFO):
         return
     state: MutableMapping[str, Any] = scope.get("state") or {}
+    caller: Caller | None = state.get("caller")
     client: Sequence[Any] = scope.get("client") or ("",)
     path = bytes(scope.get("raw_path") or b"").decode("ascii", "backslashreplace")
     _log(
         {
             "address": _address(client[0]),
-            "key": state.get("key") or None,
+            "key": (caller and caller.name) or None,
             "method": scope["method"],
             "path": path[:_MOST_PATH] if path.startswith("/") else "-",  # others may hold a name and a password
             "status": status,
             "seconds": round(seconds, 3),
-            "run_id": state.get("run_id") or None,
+            "run_id": (caller and caller.run_id) or None,
         }
     )
 

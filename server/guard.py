@@ -13,7 +13,7 @@ from operad.runtime.values.valid_json import to_json
 from operad.server.access import App, Message, Receive, Send
 from operad.server.addresses import address_group
 from operad.server.bounds import Bounds
-from operad.server.keys import Key, find_key
+from operad.server.keys import Caller, Key, find_key
 from operad.server.problems import RefusedError
 
 OPEN = frozenset({"/", "/healthz"})
@@ -51,7 +51,8 @@ class Guard:
 
     Args:
         app: The application.
-        keys: Accepted keys; empty to require no key. The name of a request's key is `key` in its state.
+        keys: Accepted keys; empty to require no key. A request has its
+            `Caller` as `caller` in its state.
         hosts: Hosts that a request may name; None for any. A foreign page whose name resolves to this server
             names its own host.
         bounds: Limits on the size of bodies and the number of requests.
@@ -80,12 +81,13 @@ class Guard:
             if scope["type"] != "websocket":
                 await self._app(scope, receive, send)
             return
+        scope.setdefault("state", {})["caller"] = Caller()
         headers = [(name.lower(), value) for name, value in scope["headers"]]
         try:
             self._check_host_and_origin(headers)
             if scope["path"] not in OPEN:
                 key = self._check_key(headers, address_group((scope.get("client") or ("",))[0]))
-                scope.setdefault("state", {})["key"] = key and key.name
+                scope["state"]["caller"] = Caller(key)
                 if seconds_left := self._requests.count(key.name if key else ""):
                     most = self._bounds.requests_a_minute
                     raise RefusedError(

@@ -33,6 +33,7 @@ from operad.server.api.plain import RUN_ID, PlainDoor, operation_id, refusals
 from operad.server.api.replies import error_reply, json_reply
 from operad.server.api.responses import response_routes
 from operad.server.api.runs import Runs
+from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.bounds import DEFAULT_BOUNDS, Bounds
 from operad.server.guard import Guard
 from operad.server.keys import Key
@@ -79,6 +80,7 @@ class Serving:
         self._door = McpDoor(self.runs)
         api = FastAPI(
             title="operad",
+            openapi_url=None,
             docs_url=None,
             redoc_url=None,
             lifespan=self._lifespan,
@@ -94,7 +96,12 @@ class Serving:
         api.add_exception_handler(HTTPException, self._on_http_error)
         api.add_exception_handler(RequestValidationError, _on_invalid_request)
         api.add_exception_handler(Exception, _on_internal_error)
-        api.openapi = cache(partial(_document, api, list(offers), with_keys=bool(keys)))
+        document = cache(partial(_document, api, with_keys=bool(keys)))
+
+        async def describe(request: Request) -> Response:
+            return json_reply(document(tuple(SeenRuns(self.runs, caller_of(request)).offers)))
+
+        api.router.routes.append(Route("/openapi.json", describe, include_in_schema=False))
         self.app = AccessLog(_with_cors(Guard(api, known, hosts, bounds, origins), origins))
 
     async def drain(self, grace: float) -> None:

@@ -18,6 +18,7 @@ from operad.server.api.experts import find_offer
 from operad.server.api.plain import EVENTS, operation_id, refusals
 from operad.server.api.replies import json_reply
 from operad.server.api.runs import Runs
+from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.api.served_run import ServedRun
 from operad.server.api.spoken import RunNote, answer_of, end_reply, note_on, stream_answer
 from operad.server.problems import RefusedError, refuse_faults
@@ -86,14 +87,15 @@ def chat_routes(runs: Runs) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["chat"], generate_unique_id_function=operation_id)
 
     @router.get("/models", response_model=ModelList, responses=refusals())
-    async def list_models() -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def list_models(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
         """List the experts, as models."""
-        return json_reply({"object": "list", "data": [_model_view(name) for name in runs.offers]})
+        offers = SeenRuns(runs, caller_of(request)).offers
+        return json_reply({"object": "list", "data": [_model_view(name) for name in offers]})
 
     @router.get("/models/{model:path}", response_model=ModelView, responses=refusals(404))
-    async def show_model(model: str) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def show_model(request: Request, model: str) -> Response:  # pyright: ignore[reportUnusedFunction]
         """Return an expert, as a model."""
-        return json_reply(_model_view(find_offer(runs.offers, model, "model").name))
+        return json_reply(_model_view(find_offer(SeenRuns(runs, caller_of(request)).offers, model, "model").name))
 
     @router.post(
         "/chat/completions",
@@ -108,16 +110,17 @@ def chat_routes(runs: Runs) -> APIRouter:
     )
     async def chat(body: ChatRequest, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
         """Continue a conversation with an expert. The run ends if the client disconnects."""
-        offer = find_offer(runs.offers, body.model, "model")
+        seen = SeenRuns(runs, caller_of(request))
+        offer = find_offer(seen.offers, body.model, "model")
         refuse_faults(faults_of(body))
         turn = read_conversation(body.messages)
-        going_on = await answered_run(runs, turn)
+        going_on = await answered_run(seen, turn)
         if going_on is None:
             job = offer.job(turn.goal, turn.context, {}, turn.turns)
-            run, wrong = (await runs.begin(offer, job))[0], ""
+            run, wrong = (await seen.begin(offer, job))[0], ""
         else:
             run, wrong = going_on
-        reply, ended = _Reply(run, body.model, wrong), partial(end_reply, runs, run, False)
+        reply, ended = _Reply(run, body.model, wrong), partial(end_reply, seen, run, False)
         if body.stream:
             usage = bool(body.stream_options and body.stream_options.include_usage)
             return EventStream(reply.chunks(usage=usage), runs.bounds.beat, ended)

@@ -13,7 +13,7 @@ from pydantic.json_schema import SkipJsonSchema
 from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
 from operad.runtime.values.message import Turn
 from operad.runtime.values.questions import Question
-from operad.server.api.runs import Runs
+from operad.server.api.seen_runs import SeenRuns
 from operad.server.api.served_run import ServedRun
 from operad.server.problems import RefusedError
 
@@ -203,7 +203,7 @@ def question_text(run: ServedRun, question: Question, wrong: str = "") -> str:
     return f"{again}{question.text}{form}\n\n(run {run.id} asks under {question.id}; say the answer)"
 
 
-async def answered_run(runs: Runs, turn: ChatTurn) -> tuple[ServedRun, str] | None:
+async def answered_run(runs: SeenRuns, turn: ChatTurn) -> tuple[ServedRun, str] | None:
     """Return the run whose question a conversation answers, and the fault of the answer; None if it answers none.
 
     Raises:
@@ -220,7 +220,7 @@ async def answered_run(runs: Runs, turn: ChatTurn) -> tuple[ServedRun, str] | No
     return run, await answer_question(runs, run, question, turn.goal)
 
 
-async def answer_question(runs: Runs, run: ServedRun, question: Question, answer: str) -> str:
+async def answer_question(runs: SeenRuns, run: ServedRun, question: Question, answer: str) -> str:
     """Answer a question of a run with a text.
 
     Returns:

@@ -7,8 +7,11 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from starlette.requests import HTTPConnection
+
 from operad.server.api.replies import error_reply
 from operad.server.api.runs import Runs, ending_error
+from operad.server.api.seen_runs import caller_of
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -41,7 +44,8 @@ class McpDoor:
         if self._sessions is None or self._closing.is_set():
             await error_reply(ending_error())(scope, receive, send)
         else:
-            await self._sessions.handle_request(scope, receive, send)
+            user = import_module("operad.server.api.mcp_tools").session_user(caller_of(HTTPConnection(scope)))
+            await self._sessions.handle_request({**scope, "user": user}, receive, send)
 
     async def close(self) -> None:
         """End all sessions."""

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent, Tool
@@ -26,7 +28,9 @@ from operad.server.api.conversation import answer_question
 from operad.server.api.experts import Offer
 from operad.server.api.faults import value_fault
 from operad.server.api.runs import Runs
+from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.api.served_run import ServedRun
+from operad.server.keys import Caller
 from operad.server.problems import RefusedError
 
 if TYPE_CHECKING:
@@ -84,7 +88,7 @@ class ExpertTools:
     ) -> ListToolsResult:
         tools = [
             Tool(name=name, description=offer.description or offer.name, input_schema=_input_schema(offer))
-            for name, offer in self._names.items()
+            for name, offer in self._names_for(self._seen_in(context)).items()
         ]
         answering = Tool(
             name=ANSWER,
@@ -95,7 +99,7 @@ class ExpertTools:
 
     async def _call_tool(self, context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
         try:
-            run = await self._start_or_answer(params.name, params.arguments or {})
+            run = await self._start_or_answer(self._seen_in(context), params.name, params.arguments or {})
         except RefusedError as problem:
             return _tool_result(str(problem), failed=True)
         completed = False
@@ -107,32 +111,42 @@ class ExpertTools:
                 await self._runs.cancel(run, "was cancelled, because the caller of the tool has disconnected")
         return _result(run)
 
-    async def _start_or_answer(self, name: str, arguments: Mapping[str, Any]) -> ServedRun:
+    def _seen_in(self, context: ServerRequestContext[Any]) -> SeenRuns:
+        """Return the runs that the sender of the HTTP request of a message may see."""
+        assert context.request is not None  # noqa: S101 - every message arrives by HTTP
+        return SeenRuns(self._runs, caller_of(context.request))
+
+    def _names_for(self, runs: SeenRuns) -> dict[str, Offer]:
+        """Return the offers that are tools for a caller; their names do not depend on the caller."""
+        return {name: offer for name, offer in self._names.items() if offer.name in runs.offers}
+
+    async def _start_or_answer(self, runs: SeenRuns, name: str, arguments: Mapping[str, Any]) -> ServedRun:
         """Return the run of a call: a new run of an expert, or the run whose question the call answers."""
+        names = self._names_for(runs)
         try:
             if name == ANSWER:
                 given = AnswerArguments.model_validate(arguments)
-                return await self._answer(given)
-            if name not in self._names:
-                hint = did_you_mean(name[:200], self._names)
-                raise RefusedError(404, f"no tool is called {name[:200]!r}{hint}; there are: {', '.join(self._names)}")
-            offer, validated = self._names[name], ToolArguments.model_validate(arguments)
+                return await self._answer(runs, given)
+            if name not in names:
+                hint = did_you_mean(name[:200], names)
+                raise RefusedError(404, f"no tool is called {name[:200]!r}{hint}; there are: {', '.join(names)}")
+            offer, validated = names[name], ToolArguments.model_validate(arguments)
             if offer.start is None and "goal" not in arguments:
                 raise RefusedError(400, f"the arguments of {name!r}: goal: is missing; give the task")
         except ValidationError as error:
             schema = AnswerArguments if name == ANSWER else ToolArguments
             faults = [f"{'.'.join(map(str, each['loc']))}: {value_fault(each, schema)}" for each in error.errors()]
             raise RefusedError(400, f"the arguments of {name!r}: {'; '.join(faults)}") from error
-        run, _ = await self._runs.begin(offer, offer.job(validated.goal, validated.context, validated.inputs))
+        run, _ = await runs.begin(offer, offer.job(validated.goal, validated.context, validated.inputs))
         return run
 
-    async def _answer(self, given: AnswerArguments) -> ServedRun:
+    async def _answer(self, runs: SeenRuns, given: AnswerArguments) -> ServedRun:
         """Answer a question of a run, and return the run; a text is read as in a chat."""
-        run = await self._runs.find(given.run_id)
+        run = await runs.find(given.run_id)
         question = next((each for each in run.questions if each.id == given.question_id), None)
         if question is None or not isinstance(given.answer, str):
-            await self._runs.answer(run, given.question_id, given.answer)
-        elif wrong := await answer_question(self._runs, run, question, given.answer):
+            await runs.answer(run, given.question_id, given.answer)
+        elif wrong := await answer_question(runs, run, question, given.answer):
             raise RefusedError(400, f"{wrong}; it was asked: {question.text}; answer again")
         return run
 
@@ -150,6 +164,11 @@ class ExpertTools:
                     await context.session.report_progress(steps, None, f"{'/'.join(event.path)} {verb}")
                 if run.questions:
                     return
+
+
+def session_user(caller: Caller) -> AuthenticatedUser:
+    """Return the user to whom an MCP session of a caller belongs: for other keys, there is no such session."""
+    return AuthenticatedUser(AccessToken(token="", client_id=caller.name, scopes=[]))
 
 
 def _input_schema(offer: Offer) -> dict[str, Any]:

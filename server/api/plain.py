@@ -7,7 +7,7 @@ from contextlib import aclosing
 from datetime import datetime, timezone
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import AliasChoices, ConfigDict, Field, JsonValue
 
@@ -18,6 +18,7 @@ from operad.runtime.values.value import Value
 from operad.server.api.experts import Offer, find_offer, leads
 from operad.server.api.replies import json_reply
 from operad.server.api.runs import Runs
+from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.api.served_run import ServedRun, State
 from operad.server.problems import RefusedError
 from operad.server.streams import EventStream
@@ -248,12 +249,14 @@ class PlainDoor:
         )(self.follow_run)
         return router
 
-    async def list_experts(self) -> Response:
+    async def list_experts(self, request: Request) -> Response:
         """List the experts."""
-        return json_reply(ExpertList(experts=[_expert_view(offer) for offer in self._runs.offers.values()]))
+        offers = self._seen_by(request).offers
+        return json_reply(ExpertList(experts=[_expert_view(offer) for offer in offers.values()]))
 
     async def begin_run(
         self,
+        request: Request,
         body: RunRequest,
         idempotency_key: Annotated[
             str | None,
@@ -265,31 +268,33 @@ class PlainDoor:
             raise RefusedError(409, "the body's id and Idempotency-Key differ; give one of them", param="id")
         if not body.model_fields_set & {"goal", "inputs"}:
             raise RefusedError(400, "goal: is missing; give the task, or inputs", param="goal")
-        offer = find_offer(self._runs.offers, body.expert, "expert")
+        runs = self._seen_by(request)
+        offer = find_offer(runs.offers, body.expert, "expert")
         job = offer.job(body.goal, body.context, body.inputs)
-        run, begun = await self._runs.begin(offer, job, body.id or idempotency_key, body.answers)
+        run, begun = await runs.begin(offer, job, body.id or idempotency_key, body.answers)
         location = f"runs/{run.id}"  # relative, because a proxy may add a prefix
         return json_reply(view(run), 202 if begun else 200, {"Location": location})
 
     async def list_runs(
-        self, limit: Annotated[int, Query(description="Maximum number of runs.", ge=1, le=1000)] = 100
+        self, request: Request, limit: Annotated[int, Query(description="Maximum number of runs.", ge=1, le=1000)] = 100
     ) -> Response:
         """List the known runs, the newest first, without their goals and results."""
-        return json_reply(RunList(runs=[_summary(run) for run in self._runs.listed()[:limit]]))
+        return json_reply(RunList(runs=[_summary(run) for run in self._seen_by(request).listed()[:limit]]))
 
-    async def show_run(self, run_id: RunId) -> Response:
+    async def show_run(self, request: Request, run_id: RunId) -> Response:
         """Return the state of a run, with its result once there is one."""
-        return json_reply(view(await self._runs.find(run_id)))
+        return json_reply(view(await self._seen_by(request).find(run_id)))
 
     async def follow_run(
         self,
+        request: Request,
         run_id: RunId,
         last_event_id: Annotated[
             int, Header(description="Number of the last received event; 0 for none.", ge=0, le=2**53)
         ] = 0,
     ) -> Response:
         """Follow a run: events after a number, then new events as they happen, as server-sent events."""
-        run = await self._runs.find(run_id)
+        run = await self._seen_by(request).find(run_id)
         if run.ended is not None and 0 < run.log.last <= last_event_id:
             return Response(status_code=204)
         if self._followers >= self._runs.bounds.followers:
@@ -301,25 +306,32 @@ class PlainDoor:
 
     async def answer_run(
         self,
+        request: Request,
         run_id: RunId,
         question_id: Annotated[str, Path(description="Id of the question, with # written as %23.", min_length=1)],
         answer: Answer,
     ) -> Response:
         """Answer a question of a run."""
-        run = await self._runs.find(run_id)
-        await self._runs.answer(run, question_id, answer.answer)
+        runs = self._seen_by(request)
+        run = await runs.find(run_id)
+        await runs.answer(run, question_id, answer.answer)
         return json_reply(view(run))
 
-    async def cancel_run(self, run_id: RunId) -> Response:
+    async def cancel_run(self, request: Request, run_id: RunId) -> Response:
         """Cancel a run. A run that has ended stays as it is."""
-        run = await self._runs.find(run_id)
-        await self._runs.cancel(run)
+        runs = self._seen_by(request)
+        run = await runs.find(run_id)
+        await runs.cancel(run)
         return json_reply(view(run))
 
-    async def forget_run(self, run_id: RunId) -> Response:
+    async def forget_run(self, request: Request, run_id: RunId) -> Response:
         """Cancel a run, and delete it with everything stored of it."""
-        await self._runs.forget(await self._runs.find(run_id))
+        runs = self._seen_by(request)
+        await runs.forget(await runs.find(run_id))
         return Response(status_code=204)
+
+    def _seen_by(self, request: Request) -> SeenRuns:
+        return SeenRuns(self._runs, caller_of(request))
 
     async def _stop_following(self, complete: bool) -> None:
         self._followers -= 1

@@ -29,6 +29,7 @@ from operad.server.api.response_types import (
     ResponseView,
 )
 from operad.server.api.runs import Runs
+from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.api.served_run import ServedRun
 from operad.server.api.spoken import answer_of, end_reply, note_on, stream_answer
 from operad.server.problems import RefusedError, refuse_faults
@@ -53,33 +54,37 @@ def response_routes(runs: Runs) -> APIRouter:
     )
     async def respond(body: ResponseRequest, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
         """Continue a conversation with an expert. The run ends if the client disconnects."""
-        find_offer(runs.offers, body.model, "model")
+        seen = SeenRuns(runs, caller_of(request))
+        find_offer(seen.offers, body.model, "model")
         refuse_faults(_faults_of(body))
-        run, wrong = await _run_for(runs, body)
-        reply, ended = _Reply(run, wrong), partial(end_reply, runs, run, body.store is False)
+        run, wrong = await _run_for(seen, body)
+        reply, ended = _Reply(run, wrong), partial(end_reply, seen, run, body.store is False)
         if body.stream:
             return EventStream(reply.events(), runs.bounds.beat, ended)
         return await reply_after(run.pause_or_end(), request, lambda: json_reply(reply.whole()), ended)
 
     @router.get("/{response_id}", response_model=ResponseView, responses=refusals(404, 409))
     async def show_response(
-        response_id: ResponseId, stream: Annotated[bool, Query(include_in_schema=False)] = False
+        request: Request, response_id: ResponseId, stream: Annotated[bool, Query(include_in_schema=False)] = False
     ) -> Response:  # pyright: ignore[reportUnusedFunction]
         """Return a response in its current state."""
         if stream:
             raise RefusedError(400, "stream: a response streams where it is created; leave it out", param="stream")
-        return json_reply(_Reply(await _find_run(runs, response_id, "response_id")).view())
+        return json_reply(
+            _Reply(await _find_run(SeenRuns(runs, caller_of(request)), response_id, "response_id")).view()
+        )
 
     @router.delete("/{response_id}", response_model=Deleted, responses=refusals(404, 409))
-    async def delete_response(response_id: ResponseId) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def delete_response(request: Request, response_id: ResponseId) -> Response:  # pyright: ignore[reportUnusedFunction]
         """Cancel the run of a response, and delete it; responses that continued it stay."""
-        await runs.forget(await _find_run(runs, response_id, "response_id"))
+        seen = SeenRuns(runs, caller_of(request))
+        await seen.forget(await _find_run(seen, response_id, "response_id"))
         return json_reply({"id": response_id, "object": "response", "deleted": True})
 
     return router
 
 
-async def _run_for(runs: Runs, body: ResponseRequest) -> tuple[ServedRun, str]:
+async def _run_for(runs: SeenRuns, body: ResponseRequest) -> tuple[ServedRun, str]:
     """Return the run of a response, and the fault of the answer if the input answers a question.
 
     Raises:
@@ -117,7 +122,7 @@ def _conversation(run: ServedRun) -> tuple[Turn, ...]:
     return (*turns, Turn(role="assistant", text=run.text))
 
 
-async def _find_run(runs: Runs, response_id: str, param: str) -> ServedRun:
+async def _find_run(runs: SeenRuns, response_id: str, param: str) -> ServedRun:
     """Return the run of a response.
 
     Raises:

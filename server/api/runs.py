@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from operad.runtime.values.message import NO_USAGE, Job, Usage, new_id
 from operad.runtime.values.valid_json import to_json
 from operad.server.api.event_log import EventLog
 from operad.server.api.experts import Offer
+from operad.server.api.repeats import check_same_answers, check_same_request
 from operad.server.api.served_run import ServedRun
 from operad.server.bounds import Bounds
 from operad.server.problems import RefusedError
@@ -75,6 +76,7 @@ class Runs:
         run_id: str | None = None,
         answers: Mapping[str, JsonValue] | None = None,
         previous: ServedRun | None = None,
+        sees: Callable[[ServedRun], bool] = lambda run: True,
     ) -> tuple[ServedRun, bool]:
         """Start a run, or return the existing run with the id.
 
@@ -85,6 +87,7 @@ class Runs:
             answers: Answers known beforehand, by question ids.
             previous: The run whose conversation the new run continues. The expert's memory then summarizes older turns
                 of the job before the run starts.
+            sees: Function that returns True for runs that the caller may see.
 
         Returns:
             The run, and True if it was started by this call.
@@ -101,10 +104,13 @@ class Runs:
             known = await self._find_known(run_id)
             if known is None:
                 offer.check_start(job)
+            elif not sees(known):
+                raise RefusedError(409, f"the id {run_id!r} is taken; give another, or none", param="id")
             else:
-                _check_same_request(known, offer, job)
+                check_same_request(known, offer, job)
+                job = known.job
                 if not await self._is_abandoned(known):
-                    _check_same_answers(known, answers)
+                    check_same_answers(known, answers)
                     return known, False
             return self._start_new(offer, job, run_id, answers, previous), True
 
@@ -116,10 +122,7 @@ class Runs:
         """
         run = await self._find_known(run_id)
         if run is None:
-            hint = did_you_mean(run_id[:200], self._runs)
-            raise RefusedError(
-                404, f"no run has the id {run_id[:200]!r}{hint}; GET /runs lists runs. {self.retention}", param="run_id"
-            )
+            raise unknown_run(run_id, self._runs, self.retention)
         return run
 
     @property
@@ -413,33 +416,13 @@ class Runs:
         return None
 
 
+def unknown_run(run_id: str, known: Iterable[str], retention: str) -> RefusedError:
+    """Return the error of a request for a run that is not known."""
+    hint = did_you_mean(run_id[:200], known)
+    message = f"no run has the id {run_id[:200]!r}{hint}; GET /runs lists runs. {retention}"
+    return RefusedError(404, message, param="run_id")
+
+
 def ending_error() -> RefusedError:
     """Return the error of a request that arrives while the server shuts down."""
     return RefusedError(503, "the server is shutting down and starts no more runs; retry later", retry_after=30)
-
-
-def _check_same_request(run: ServedRun, offer: Offer, job: Job) -> None:
-    same = {"expert": run.offer.name == offer.name} | {
-        name: getattr(run.job, name) == getattr(job, name) for name in ("goal", "context", "inputs")
-    }
-    if differing := [name for name, equal in same.items() if not equal]:
-        raise RefusedError(
-            409,
-            f"the run {run.id!r} was begun with another {', '.join(differing)}; give this one an id of its own",
-            param="id",
-        )
-
-
-def _check_same_answers(run: ServedRun, answers: Mapping[str, JsonValue]) -> None:
-    if run.answers is None and (run.task is None or run.ended is not None):  # the run may have these answers
-        return
-    known, why = run.answers or {}, "was begun without these answers"
-    if run.answers is None:
-        why = "was resumed after a restart, without answers given in advance"
-    if other := [each for each, answer in answers.items() if each not in known or known[each] != answer]:
-        raise RefusedError(
-            409,
-            f"the run {run.id!r} {why}: {', '.join(map(repr, other))}; answer its questions as it asks them: "
-            "POST /runs/{id}/answers/{question}",
-            param="answers",
-        )

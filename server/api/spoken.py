@@ -12,7 +12,7 @@ from operad.runtime.values.errors import AnswerError
 from operad.runtime.values.valid_json import to_json
 from operad.server.api.conversation import question_text
 from operad.server.api.event_log import Entry
-from operad.server.api.runs import Runs
+from operad.server.api.seen_runs import SeenRuns
 from operad.server.api.served_run import ServedRun
 from operad.server.problems import RefusedError
 
@@ -91,7 +91,7 @@ async def stream_answer(run: ServedRun, wrong: str) -> AsyncGenerator[str | byte
         raise RefusedError(502, str(error)) from error
 
 
-async def end_reply(runs: Runs, run: ServedRun, forgets: bool, complete: bool) -> None:
+async def end_reply(runs: SeenRuns, run: ServedRun, forgets: bool, complete: bool) -> None:
     """End the run of a reply: cancel it if the client disconnected before the end, and delete it if `forgets`."""
     if not complete:
         await runs.cancel(run, GONE)

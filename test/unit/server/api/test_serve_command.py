@@ -251,6 +251,40 @@ def test_keys_of_a_file_let_in_and_are_nowhere(place, begun):
     assert "1 key)" in err
 
 
+def test_a_key_that_is_made_is_let_in_within_its_limits(place, begun, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["operad", "key", "web", "--expert", "Two", "--own-runs"])
+    with pytest.raises(SystemExit) as exit_:
+        cli.main()
+    entry, shown = capsys.readouterr()
+    key = shown.rpartition(" ")[2].strip()
+    assert (exit_.value.code or 0, entry.splitlines()[0], entry.splitlines()[2:]) == (
+        0,
+        "web:",
+        ['  experts: ["Two"]', "  own_runs: true"],
+    )
+    assert key not in entry
+    (place / "keys.yaml").write_text(entry)
+    server = begun("two.yaml", "--port", 0, "--keys", "keys.yaml").up()
+    statuses = [
+        httpx2.get(f"{server.url}/experts", headers={"Authorization": f"Bearer {each}"}).status_code
+        for each in (key, KEY)
+    ]
+    server.process.send_signal(signal.SIGTERM)
+    status, _, err = server.ended()
+    assert (statuses, status, key in err) == ([200, 401], 0, False)
+    assert re.findall(r"127\.0\.0\.1 (\S+) GET /experts (\d+)", err) == [("web", "200"), ("-", "401")]
+
+
+def test_a_file_of_keys_that_names_unknown_experts_is_refused_at_the_start(operad, place):
+    (place / "keys.yaml").write_text(f"web: {{sha256: {'0' * 64}, experts: [Tow]}}\nfull: {{sha: {'1' * 64}}}\n")
+    assert operad("two.yaml", "--keys", "keys.yaml") == (
+        2,
+        "operad: keys.yaml cannot be used: 2 issues\n"
+        "keys.yaml:1: web.experts[0]: no expert has the name 'Tow' (did you mean 'Two'?) [value]\n"
+        "keys.yaml:2: full.sha: unknown key; known: experts, own_runs, sha256 [unknown-key]\n",
+    )
+
+
 def test_the_faults_of_all_files_are_reported_at_once(operad, place):
     for name in ("one", "three"):
         (place / f"{name}.yaml").write_text(TWO.replace("instruction: Last", "instructio: Last").replace("Two", name))
