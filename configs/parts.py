@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -120,6 +121,11 @@ def parts_capabilities(file: str, says: object, folder: Path, parts: Iterable[Pa
     return capabilities_of(file, folder, [*found, *code], modules, says)
 
 
+def parameters_of(kind: type) -> Collection[str]:
+    """Return the names of the parameters with which a class is made, without those of its bases."""
+    return inspect.signature(kind.__init__).parameters if "__init__" in vars(kind) and kind is not object else ()
+
+
 def class_parts(dotted: str, params: Mapping[str, Any], place: Place, base: Path | None = None) -> Iterator[Part]:
     """Yield the parts of a class with parameters: those of a user are code; those of operad may be given files.
 
@@ -138,10 +144,12 @@ def class_parts(dotted: str, params: Mapping[str, Any], place: Place, base: Path
             elif key == "model":
                 yield from place.weights(str(value))
             elif key in CLASS_KEYS.opening:
-                given = cast("dict[str, object]", value).get("dataset") if isinstance(value, dict) else value
+                given = value
+                if key in ("key", "subtask"):
+                    given = cast("dict[str, object]", value).get("dataset") if isinstance(value, dict) else None
                 is_path = isinstance(given, str) and "\n" not in given.strip()  # otherwise the text of a workflow
                 kind = "writes" if key == "folder" else "reads"
                 relative_to = base or (None if key in found.paths else Path.cwd())
                 yield from place.outside(kind, str(given).strip(), f"{key} of {name}", relative_to) if is_path else ()
-            elif key not in CLASS_KEYS:
-                yield Capability("sets", f"{key} of {name}")
+            elif key not in CLASS_KEYS and any(key in parameters_of(base) for base in found.__mro__):
+                yield Capability("sets", f"{key} of {name}")  # other keys are faults

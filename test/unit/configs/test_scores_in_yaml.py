@@ -25,7 +25,7 @@ def configured(folder, name, params):
     workflow = [[{"name": "writer", "instruction": "Write a workflow."}]]
     experts = [{"profile": {"name": "Writer"}, "workflow": workflow, "evaluator": judge}]
     path.write_text(json.dumps({"app": {"name": "Writer"}, "experts": experts}), encoding="utf-8")
-    return load(path)
+    return load(path, trust=True)  # some name files of other folders
 
 
 @pytest.mark.parametrize("name", SCORES)
