@@ -11,6 +11,7 @@ from operad.cli.follow import follow, run_to_end
 from operad.cli.trust_store import trusting
 from operad.configs.flow import flow_expert, result_text
 from operad.configs.inputs import job_of
+from operad.configs.node_capabilities import require_trust
 from operad.configs.printable import put
 from operad.configs.services import load_services, services_of_environment
 from operad.flows.node_graph import NodeGraph
@@ -37,12 +38,16 @@ def run_design(
     base_url: str | None,
     lines: Lines,
     services: Services,
+    *,
+    trust: bool,
 ) -> WorkflowStatus:
     """Run a generated workflow, and print its outputs to stderr, as stdout may hold the workflow itself.
 
     Raises:
         InputError: Inputs are missing or wrong.
+        UntrustedError: The workflow needs trust, and `trust` is False.
     """
+    require_trust(graph.name, graph, trust)
     job, missing = job_of(graph, Job(goal=graph.name), given, may_ask=lines.typed, option="--run")
     expert = flow_expert(graph, services, model, base_url)
     message = run_to_end(follow(expert, job, missing, {}, None, lines, option="--run"))

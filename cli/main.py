@@ -93,7 +93,7 @@ COMMANDS = {
         ),
         "trust": (
             "trust:trust",
-            "Trust the code that files name, so that operad run does not ask again; --list and --revoke manage the list.",
+            "Trust files in what they can do, so that operad run does not ask again; --list and --revoke manage the list.",
         ),
         "insights": ("insights:insights", "List the insights in a file, or remove some of them."),
     },

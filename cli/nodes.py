@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from operad.configs.code import Named, code_of
+from operad.configs.code import Named
 from operad.configs.imports import LoadedModules, node_type
+from operad.configs.parts import parts_capabilities
 from operad.flows.catalogue import as_json, card, table
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.errors import InputError
@@ -30,7 +31,7 @@ def nodes(
         print(json.dumps([as_json(each) for each in found], indent=2) if as_json_ else table(found))
     else:
         module, _, symbol = name.rpartition(".")
-        code = code_of("the command line", name, Path.cwd(), [Named(module, symbol)] if module else [])
+        code = parts_capabilities("the command line", name, Path.cwd(), [Named(module, symbol)] if module else [])
         described = node_type(name, LoadedModules(code))  # trusted: the user names it on the command line
         if isinstance(described, str):
             raise InputError(described)

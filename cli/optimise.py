@@ -15,7 +15,7 @@ from operad.cli.options import BaseUrl, ModelName
 from operad.cli.progress import used
 from operad.cli.tables import Report, Table, show
 from operad.cli.trust_store import Trusted, trusting
-from operad.configs.code import Trust
+from operad.configs.capabilities import Trust
 from operad.configs.flow import is_configuration, read_file
 from operad.configs.loader import Configuration, load
 from operad.configs.optimise.folder import BEST

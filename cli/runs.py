@@ -55,6 +55,7 @@ from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.restart import refuse_changed
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, StoredRun
 from operad.runtime.durable.step_table import batched
+from operad.runtime.durable.store import Store
 from operad.runtime.values.errors import InputError, OperadError, shorten
 
 _AGE_PATTERN = re.compile(r"(\d{1,6})([smhdw])")
@@ -81,7 +82,7 @@ def list_runs(
     as_json: AsJson = False,
 ) -> None:
     """List durable runs, the newest first."""
-    ledger = _ledger_without_files(db)
+    ledger = _ledger_for_reading(db)
     found = ledger.runs(limit + 1, after or "")
     seen = [
         run if run.state == FINISHED else caught_up(run, ledger.timeline(run.kept.run_id))
@@ -105,7 +106,7 @@ def list_runs(
 @app.command("show")
 def show_run(run_id: RunId, db: Database = None, as_json: AsJson = False) -> None:
     """Print the record of a run: its job, its operators, its questions, and the command to resume it."""
-    ledger = _ledger_without_files(db)
+    ledger = _ledger_for_reading(db)
     steps = ledger.timeline(run_id)
     seen = caught_up(displayed_runs(ledger, ledger.run(run_id))[0], steps)
     if as_json:
@@ -261,6 +262,13 @@ def _ledger_without_files(db: str | None) -> Ledger:
     """Return a ledger for inspecting runs: files keep their stored addresses, and none is fetched."""
     ledger = open_ledger(db)
     ledger.codec = Codec()
+    return ledger
+
+
+def _ledger_for_reading(db: str | None) -> Ledger:
+    """Return a ledger for inspecting runs, also in a file that this user may not write."""
+    ledger = _ledger_without_files(db)
+    ledger.store = Store(ledger.url, reading=True)
     return ledger
 
 

@@ -27,7 +27,7 @@ from operad.cli.options import BaseUrl, ModelName, ServedFiles, ServicesFile
 from operad.cli.remarks import Lossy
 from operad.cli.telemetry import MetricsHost, MetricsPort, Traced, listening
 from operad.cli.trust_store import Trusted, trusting
-from operad.configs.code import Trust, UntrustedError
+from operad.configs.capabilities import Trust, UntrustedError
 from operad.configs.models import model_line
 from operad.configs.printable import printable
 from operad.configs.runnable import Source
@@ -173,7 +173,7 @@ def _load_offers(sources: Sequence[Source], trust: Trust) -> list[Offer]:
     """Return the experts of all files.
 
     Raises:
-        UntrustedError: A file names code that is not trusted, and no file has a fault.
+        UntrustedError: A file needs trust, and no file has a fault.
         OperadError: Files cannot be served; every issue of every file is listed.
     """
     offers, errors, untrusted = list[Offer](), dict[str, OperadError](), list[UntrustedError]()

@@ -11,7 +11,7 @@ import typer
 
 from operad.cli.trust_store import Trusted, TrustStore
 from operad.cli.view import serve_page
-from operad.configs.code import Code
+from operad.configs.capabilities import Capabilities
 from operad.runtime.values.errors import InputError
 
 PORT = 8310
@@ -38,9 +38,9 @@ def studio(
     then. The history of files, and the list of those opened lately, are kept in the user's folder for program state.
 
     The studio's address goes to stderr, with a token that is required for access. It is served to this machine alone,
-    until Ctrl-C. Models come from the environment, as for operad run; code that a file of experts names runs if it is
-    trusted (operad trust); --trust is for the code that the services file names. Exit status: 0, or 2 if there is no such file or
-    folder, or the port is in use.
+    until Ctrl-C. Models come from the environment, as for operad run; a file that needs trust runs if it is trusted
+    (operad trust); --trust is for the services file. Exit status: 0, or 2 if there is no such file or folder, or the
+    port is in use.
     """
     from operad.cli.generate_run import services_for
     from operad.server.studio.files.folder import Folder
@@ -59,9 +59,9 @@ def studio(
     serve_page("studio", site, port, where, no_browser=no_browser)
 
 
-def _is_trusted(code: Code) -> bool:
-    """Return True if the user trusts the code that a file names; False if the store of trust cannot be read."""
+def _is_trusted(capabilities: Capabilities) -> bool:
+    """Return True if the user trusts what a file can do; False if the store of trust cannot be read."""
     try:
-        return TrustStore.of_user().holds(code)
+        return TrustStore.of_user().holds(capabilities)
     except InputError:
         return False

@@ -1,4 +1,4 @@
-"""The user's trust in code that files name, stored by a digest of the file and its code."""
+"""The user's trust in files, stored by a digest of what each can do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -15,17 +15,17 @@ from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
-from operad.configs.code import Code, Trust, UntrustedError
+from operad.configs.capabilities import Capabilities, Trust, UntrustedError, told
 from operad.configs.printable import printable
 from operad.runtime.models.prices import config_folder
-from operad.runtime.values.errors import InputError, shorten
+from operad.runtime.values.errors import InputError
 
 T = TypeVar("T")
 
 MAX_BYTES = 16 * 2**20
 
 Trusted = Annotated[
-    bool, typer.Option("--trust", help="Run the code that the file names, without a question, this time only.")
+    bool, typer.Option("--trust", help="Let the file do what it can, without a question, this time only.")
 ]
 
 
@@ -52,7 +52,7 @@ class TrustStore:
         return cls(folder / "trust.json")
 
     def entries(self) -> dict[str, dict[str, Any]]:
-        """Return the trusted entries by digest: the file, its code and the time.
+        """Return the trusted entries by digest: the file, what it can do and the time.
 
         Raises:
             InputError: The file cannot be read, has another content, or can be written by other users.
@@ -77,15 +77,29 @@ class TrustStore:
             raise InputError(f"{self.path}: is not a store of trust; delete it to start with an empty one")
         return cast("dict[str, dict[str, Any]]", content)
 
-    def holds(self, code: Code) -> bool:
-        """Return True if the code is trusted in its current state."""
-        return code.digest in self.entries()
+    def holds(self, capabilities: Capabilities) -> bool:
+        """Return True if a file is trusted in exactly these capabilities."""
+        return capabilities.digest in self.entries()
 
-    def grant(self, code: Code) -> None:
-        """Trust the code until it or its file changes."""
-        file = str(Path(code.file).absolute())
+    def grant(self, capabilities: Capabilities) -> None:
+        """Trust a file in these capabilities, until they change."""
+        file = str(Path(capabilities.file).expanduser().absolute())
         granted = datetime.now().astimezone().isoformat(timespec="seconds")
-        self._write({**self.entries(), code.digest: {"file": file, "code": list(code.lines), "granted": granted}})
+        entry = {"file": file, "can": dict(capabilities.digests), "granted": granted}
+        others = {digest: other for digest, other in self.entries().items() if digest != capabilities.digest}
+        self._write({**others, capabilities.digest: entry})  # the latest is the last
+
+    def changes(self, capabilities: Capabilities) -> list[str]:
+        """Return the differences from what the file was last trusted in; none if it was never trusted."""
+        file = str(Path(capabilities.file).expanduser().absolute())
+        earlier = [entry.get("can") for entry in self.entries().values() if entry.get("file") == file]
+        if not earlier or not isinstance(earlier[-1], dict) or self.holds(capabilities):
+            return []
+        before, now = cast("dict[str, object]", earlier[-1]), capabilities.digests
+        new = [f"new: {line}" for line in now if line not in before]
+        gone = [f"gone: {line}" for line in before if line not in now]
+        changed = [f"changed: {line}" for line in now if before.get(line, now[line]) != now[line]]
+        return [*new, *gone, *changed] or ["changed: the content of the file"]
 
     def revoke(self, what: str) -> int:
         """Revoke the trust in a file, or in digests with a prefix of at least 8 characters; return their number."""
@@ -116,42 +130,47 @@ class TrustStore:
 
 
 def trusting(load: Callable[[Trust], T], trusted: bool) -> T:
-    """Load files whose code the user trusts; at a terminal, ask for missing trust, and keep the decision.
+    """Load files that the user trusts; at a terminal, ask for missing trust, and keep the decision.
 
     Args:
         load: Function that loads the files, given a trust decision.
         trusted: True if the command has the option ``--trust``.
 
     Raises:
-        InputError: The code is not trusted, and the user refused or cannot be asked.
+        InputError: A file is not trusted, and the user refused or cannot be asked.
     """
     if trusted:
         return load(True)
     while True:
         try:
-            return load(lambda code: TrustStore.of_user().holds(code))
+            return load(lambda capabilities: TrustStore.of_user().holds(capabilities))
         except UntrustedError as error:
-            ask(error.code)
-            TrustStore.of_user().grant(error.code)
+            store = TrustStore.of_user()
+            ask(error.capabilities, store.changes(error.capabilities))
+            store.grant(error.capabilities)
 
 
-def ask(code: Code) -> None:
-    """Ask at the terminal whether the code of a file may run.
+def ask(capabilities: Capabilities, changes: Sequence[str] = ()) -> None:
+    """Ask at the terminal whether a file may do what it can.
+
+    Args:
+        capabilities: What the file can do.
+        changes: The differences from what it was trusted in before.
 
     Raises:
         InputError: There is no terminal, or the answer was not yes.
     """
+    file = capabilities.file
+    since = "\n  ".join(["\nsince you trusted it:", *map(printable, changes)]) if changes else ""
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
-        raise InputError(
-            f"{code.file} names code that is not trusted: {shorten(code.lines)}; read it, then: "
-            f"operad trust {shlex.quote(code.file)}, or give --trust"
-        )
-    print(f"{printable(code.file)} names code, which can do all that you can do:", file=sys.stderr)
-    for line in code.lines:
-        print(f"  {printable(line)}", file=sys.stderr)
-    print("Run it, now and as long as it does not change? (yes or no)\n> ", end="", file=sys.stderr, flush=True)
+        advice = f"read the file, then: operad trust {shlex.quote(file)}, or give --trust"
+        raise InputError(f"{told(capabilities)}{since}\n{advice}")
+    print(f"{told(capabilities)}{since}", file=sys.stderr)
+    if any(each.kind in ("code", "imports", "command") for each in capabilities.each):
+        print("Code and commands can do all that you can do.", file=sys.stderr)
+    print("Allow this, now and as long as it does not change? (yes or no)\n> ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise InputError(f"{code.file}: its code is not trusted; nothing was run")
+        raise InputError(f"{file}: is not trusted; nothing was done")
 
 
 def _is_terminal(stream: Any) -> bool:

@@ -87,8 +87,8 @@ class Builder:
         faults.report_doubles("operator", [operator.name for operator in spec.operators])
         outside = make_outside(spec.services, folder, faults, ("services",))
         self._tools = Toolbox(spec, folder, faults, modules, outside)
-        self._policies = Policies(folder, faults, self._fallback)
-        self._library = open_library(spec.knowledgebase, folder, faults)
+        self._policies = Policies(folder, faults, self._fallback, modules)
+        self._library = open_library(spec.knowledgebase, folder, faults, modules)
         self.services = make_services(
             spec.services,
             outside,
@@ -107,7 +107,7 @@ class Builder:
         for number, operator in enumerate(spec.operators):
             self._operators.setdefault(operator.name, (operator, ("operators", number)))
         self.toolkit = self._tools.toolkit
-        self._insights = open_insights(spec.env.insights, folder, faults)
+        self._insights = open_insights(spec.env.insights, folder, faults, modules)
 
     def workflows(self) -> dict[str, Workflow]:
         """Return the experts' workflows, by the experts' names; unused operators are checked, too."""
@@ -433,6 +433,8 @@ class Builder:
         try:
             knowledge_argument = {"knowledge_base": self._library} if self._library and spec.knowledge else {}
             params = params_of(spec, operator_class, self._folder)
+            if not self._modules.makes(spec.class_, spec.params):
+                return None
             return operator_class(config, toolkit=self._tools.toolkit, **knowledge_argument, **model_argument, **params)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's class may raise anything
             message = f"{spec.class_ or base.__name__} cannot be made with these: {describe(error)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from operad.configs.code import Trust
+from operad.configs.capabilities import Trust
 from operad.configs.generation import NOTHING, Designer
 from operad.flows.formats.comfyui import Definitions
 from operad.flows.generation.comfyui.continued import code_of
@@ -34,7 +34,7 @@ class ComfyDesigner(Designer):
         config: The configuration of the expert: a YAML file, or the name of one that comes with operad.
         model_name: The model's name at its endpoint, instead of the configuration's.
         base_url: An endpoint, instead of the configuration's.
-        trust: True if the code that the configuration names may run; see `load`.
+        trust: True if the configuration may do what it can; see `load`.
 
     Raises:
         InputError: The definitions are empty, or the configuration does not exist.

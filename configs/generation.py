@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
-from operad.configs.code import Trust
+from operad.configs.capabilities import Trust
 from operad.configs.loader import load
 from operad.flows.edit.difference import Difference, difference
 from operad.flows.formats.dify import titles
@@ -131,7 +131,7 @@ class Designer:
         model_name: Name of the model at its endpoint, instead of the configuration's.
         base_url: An endpoint, instead of the configuration's.
         store: Folder of workflows with their instructions; the one with the most similar instruction serves as example.
-        trust: True if the code that the configuration names may run; see `load`.
+        trust: True if the configuration may do what it can; see `load`.
         offer: The node types, parameters and services that workflows may use, of `offer_for` or `offer_of`; by default
             those of Operad's own format, without services.
         review: True to have the model review each workflow, by a call of its own.

@@ -18,9 +18,20 @@ from typing import Any, Protocol, TypeVar, cast
 
 from pydantic import ConfigDict
 
-from operad.configs.code import Code
+from operad.configs.capabilities import Capabilities, Capability
+from operad.configs.parts import Place, class_parts
 from operad.configs.schema import FunctionSpec, LocalToolSpec
-from operad.configs.static_code import Found, Module, Reader, find_module, is_function, is_own, is_stdlib, parameters
+from operad.configs.static_code import (
+    Found,
+    Module,
+    Reader,
+    find_module,
+    is_function,
+    is_own,
+    is_stdlib,
+    parameters,
+    program,
+)
 from operad.operators import NodeOperator, Operator
 from operad.operators.node import NodeParams
 from operad.operators.nodes import NODE_TYPES
@@ -38,6 +49,14 @@ OperatorT = TypeVar("OperatorT", bound=Operator)
 
 class Modules(Protocol):
     """Source of the classes, functions and tools that a file names."""
+
+    def opens(self, path: Path) -> bool:
+        """Return True if a path that the file names may be looked at."""
+        ...
+
+    def makes(self, path: str, params: Mapping[str, Any], base: Path | None = None) -> bool:
+        """Return True if the class at a dotted path may be made with parameters; see `class_parts`."""
+        ...
 
     def operator_class(self, path: str, base: type[OperatorT]) -> type[OperatorT] | str:
         """Return the class at a dotted path, or an error message."""
@@ -76,14 +95,22 @@ class LoadedModules:
     imported from the same file is used as it is.
 
     Args:
-        code: The code to import; it must be trusted.
+        capabilities: What the file can do; it must be trusted.
     """
 
-    def __init__(self, code: Code) -> None:
-        self._code = code
-        self._package = (
-            PREFIX + sha256(f"{code.digest} {code.folder}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
-        )
+    def __init__(self, capabilities: Capabilities) -> None:
+        self._modules = capabilities.modules
+        self._folder = capabilities.folder
+        identity = f"{capabilities.digest} {capabilities.folder}".encode("utf-8", "surrogateescape")
+        self._package = PREFIX + sha256(identity).hexdigest()[:16]
+
+    def opens(self, path: Path) -> bool:
+        """Return True: the file is trusted."""
+        return True
+
+    def makes(self, path: str, params: Mapping[str, Any], base: Path | None = None) -> bool:
+        """Return True: the file is trusted."""
+        return True
 
     def operator_class(self, path: str, base: type[OperatorT]) -> type[OperatorT] | str:
         """Return the class at a dotted path, or an error message."""
@@ -129,10 +156,12 @@ class LoadedModules:
 
     def _module(self, name: str) -> ModuleType | str:
         """Import a module; return it, or an error message."""
-        if name not in self._code.modules and isinstance(found := find_module(name, self._code.folder), str):
+        if why := program(name):
+            return why
+        if name not in self._modules and isinstance(found := find_module(name, self._folder), str):
             return found
         try:
-            if (module := self._code.modules.get(name)) is None or _imported_by_program(module):
+            if (module := self._modules.get(name)) is None or _imported_by_program(module):
                 return import_module(name)
             self._add_package()
             return import_module(f"{self._package}.{name}")
@@ -143,7 +172,7 @@ class LoadedModules:
         if self._package not in sys.modules:
             package = ModuleType(self._package, "Modules beside a configuration.")
             package.__path__ = []
-            sys.meta_path.insert(0, _Finder(self._package, self._code.modules))
+            sys.meta_path.insert(0, _Finder(self._package, self._modules))
             sys.modules[self._package] = package
 
 
@@ -233,15 +262,28 @@ class StandIns:
     """Source of stand-ins with the names, bases and parameters in the source code; no code runs.
 
     Args:
-        code: The code.
+        capabilities: What the file can do.
 
     Attributes:
         remarks: Properties that only running the code would reveal.
     """
 
-    def __init__(self, code: Code) -> None:
-        self._reader = Reader(code.folder)
+    def __init__(self, capabilities: Capabilities) -> None:
+        self._folder = capabilities.folder
+        self._reader = Reader(capabilities.folder)
         self.remarks: dict[str, None] = {}
+
+    def opens(self, path: Path) -> bool:
+        """Return True if a path is in the folder of the file, also by its links."""
+        try:
+            return path.expanduser().resolve().is_relative_to(self._folder)
+        except (OSError, RuntimeError, ValueError):  # a circle of links; no such user's home; a zero byte
+            return False
+
+    def makes(self, path: str, params: Mapping[str, Any], base: Path | None = None) -> bool:
+        """Return True if a class of operad reads no file outside of the folder when it is made."""
+        parts = class_parts(path, params, Place(self._folder, {}), base)
+        return not any(isinstance(part, Capability) and part.kind in ("reads", "writes") for part in parts)
 
     def operator_class(self, path: str, base: type[OperatorT]) -> type[OperatorT] | str:
         """Return a stand-in for the class at a dotted path, or an error message."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from operad.configs.endpoints import endpoint_of
 from operad.configs.faults import Faults
+from operad.configs.imports import Modules
 from operad.configs.schema import EmbeddingsSpec, KnowledgeSpec
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.models.model import EMBEDDED
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 _CODE = "knowledgebase"
 
 
-def open_insights(said: bool | str | None, folder: Path, faults: Faults) -> Insights | None:
-    """Return the insights of the file that `env.insights` names; None if it names none, or after reporting a fault."""
+def open_insights(said: bool | str | None, folder: Path, faults: Faults, modules: Modules) -> Insights | None:
+    """Return the insights of the file that `env.insights` names; None without a file that may be opened."""
     setting = ("env", "insights")
     if not said:
         return None
@@ -30,6 +31,8 @@ def open_insights(said: bool | str | None, folder: Path, faults: Faults) -> Insi
         faults.report(setting, "insights", "are kept in a file: name one, or leave `insights` out")
         return None
     file = f"{faults.stem}.insights.sqlite" if said is True else Path(said).expanduser()
+    if not modules.opens(folder / file):
+        return None
     try:
         return Insights(folder / file)
     except InputError as error:
@@ -37,13 +40,16 @@ def open_insights(said: bool | str | None, folder: Path, faults: Faults) -> Insi
         return None
 
 
-def open_library(spec: KnowledgeSpec, folder: Path, faults: Faults, at: Path_ = (_CODE,)) -> Documents | None:
-    """Return the knowledge base that a file names; None if it names none, or after reporting a fault.
+def open_library(
+    spec: KnowledgeSpec, folder: Path, faults: Faults, modules: Modules, at: Path_ = (_CODE,)
+) -> Documents | None:
+    """Return the knowledge base that a file names; None if it names none that may be opened, or after reporting a fault.
 
     Args:
         spec: Section of the file.
         folder: Folder of the file.
         faults: Collected faults.
+        modules: What may be opened.
         at: Path of the section in the file.
     """
     if not spec.model_fields_set:
@@ -54,7 +60,10 @@ def open_library(spec: KnowledgeSpec, folder: Path, faults: Faults, at: Path_ = 
 
     paths = [folder / os.path.expanduser(path) for path in spec.paths]
     index = folder / os.path.expanduser(spec.index) if spec.index else None
-    is_usable = True
+    embeddings = _embeddings(spec.embeddings, faults, (*at, "embeddings")) if spec.embeddings is not None else None
+    is_usable = embeddings is not None or spec.embeddings is None
+    if not all(map(modules.opens, [*paths, *([index] if index else [])])):
+        return None
     for number, path in enumerate(paths):
         try:
             roots_of([path])
@@ -70,10 +79,6 @@ def open_library(spec: KnowledgeSpec, folder: Path, faults: Faults, at: Path_ = 
         except InputError as error:
             faults.report((*at, "index"), _CODE, str(error))
             is_usable = False
-    embeddings = None
-    if spec.embeddings is not None:
-        embeddings = _embeddings(spec.embeddings, faults, (*at, "embeddings"))
-        is_usable = is_usable and embeddings is not None
     if not is_usable:
         return None
     try:

@@ -12,13 +12,14 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from operad.configs.build import Builder
-from operad.configs.code import Code, Trust, UntrustedError, code_of, is_trusted, named_in
+from operad.configs.capabilities import Capabilities, Trust, UntrustedError, is_trusted
 from operad.configs.faults import Faults
 from operad.configs.imports import LoadedModules, Modules, StandIns
 from operad.configs.models import make_model, override
 from operad.configs.names import name_functions, name_operators, name_tools, unknown_operators
 from operad.configs.partial import sound_part
 from operad.configs.policies import make_budget
+from operad.configs.read_capabilities import read_capabilities
 from operad.configs.remarks import remarks_on
 from operad.configs.schema import ConfigSpec, ExpertSpec, LeaderSpec
 from operad.operators import Services
@@ -45,7 +46,7 @@ class Configuration:
         profiles: Profiles of the experts, in the order of the file.
         toolkit: The graph of the file's actions and tools.
         services: Services of the typed nodes.
-        code: The code that the file names.
+        capabilities: What the file can do outside of its folder.
         remarks: Properties that a `preview` could not determine without running code, and parts without effect.
     """
 
@@ -56,7 +57,7 @@ class Configuration:
     services: Services
     _workflows: Mapping[str, Workflow] = field(repr=False)
     _leader_actions: tuple[Action, ...] = field(repr=False)
-    code: Code
+    capabilities: Capabilities
     remarks: tuple[str, ...] = ()
 
     @property
@@ -132,7 +133,6 @@ class Configuration:
         Raises:
             InputError: The expert does not exist; or `name` is missing, and the file does not configure exactly one
                 expert; or the environment variable that the file names for the key is not set.
-                variable that the file names for the key is not set.
         """
         names = [profile.name for profile in self.profiles]
         if not names:
@@ -225,13 +225,14 @@ def load(path: str | Path, *, trust: Trust = False) -> Configuration:
     Args:
         path: The file; or the name of a configuration that comes with this package, such as
             ``designer``.
-        trust: True if the code that the file names may run: its modules are imported, its MCP servers are started. Or
-            a function that returns True for the `Code` that may run.
+        trust: True if the file may do what it can: run code, send keys and prompts to other endpoints than those of
+            the environment, read and write outside of its folder, reach internal addresses. Or a function that decides
+            for its `Capabilities`.
 
     Raises:
         InputError: The file does not exist or is not text.
         InvalidError: The file is not valid; every issue has its line and its path in the file.
-        UntrustedError: The file names code that is not trusted; none of the code was run.
+        UntrustedError: The file needs trust; nothing of what it can do was done.
     """
     with found_file(path) as file:
         return _load(read_document(file, name=str(path)), file.resolve().parent, trust)
@@ -254,17 +255,17 @@ def load_text(text: str, name: str, folder: Path, *, trust: Trust = False) -> Co
 
 
 def preview(path: str | Path) -> Configuration:
-    """Read a configuration file without running any code that it names; stand-ins replace that code.
+    """Read a configuration file without doing anything that needs trust; stand-ins replace the code that it names.
 
-    The configuration can be inspected, and its workflows drawn; experts with stand-ins cannot run.
+    The configuration can be inspected, and its workflows drawn; experts with stand-ins cannot run. Nothing outside of
+    the folder of the file is read.
 
     Raises:
         InputError, InvalidError: As `load`.
     """
     with found_file(path) as file:
         document, folder = read_document(file, name=str(path)), file.resolve().parent
-        spec, code = _spec_and_code(document, folder)
-        return _preview(document, spec, code)
+        return _preview(document, *_read(document, folder))
 
 
 def preview_text(text: str, name: str, folder: Path) -> Configuration:
@@ -279,26 +280,26 @@ def preview_text(text: str, name: str, folder: Path) -> Configuration:
         InputError, InvalidError: As `load`.
     """
     document = parse_document(text, name)
-    return _preview(document, *_spec_and_code(document, folder.resolve()))
+    return _preview(document, *_read(document, folder.resolve()))
 
 
 def _load(document: Document, folder: Path, trust: Trust) -> Configuration:
-    spec, code = _spec_and_code(document, folder)
-    if not is_trusted(trust, code):
-        _preview(document, spec, code)  # faults of the file are reported before missing trust
-        raise UntrustedError(code)
-    return _build(document, spec, code, LoadedModules(code))
+    spec, capabilities = _read(document, folder)
+    if not is_trusted(trust, capabilities):
+        _preview(document, spec, capabilities)  # faults of the file are reported before missing trust
+        raise UntrustedError(capabilities)
+    return _build(document, spec, capabilities, LoadedModules(capabilities))
 
 
-def _preview(document: Document, spec: ConfigSpec, code: Code) -> Configuration:
-    modules = StandIns(code)
-    configuration = _build(document, spec, code, modules)
-    not_run = [f"names code, which was not run: {', '.join(code.lines)}"] if code else []
-    return replace(configuration, remarks=(*not_run, *modules.remarks, *remarks_on(spec, document)))
+def _preview(document: Document, spec: ConfigSpec, capabilities: Capabilities) -> Configuration:
+    modules = StandIns(capabilities)
+    configuration = _build(document, spec, capabilities, modules)
+    needs_trust = [f"needs trust: it {line}" for line in capabilities.lines] if capabilities else []
+    return replace(configuration, remarks=(*needs_trust, *modules.remarks, *remarks_on(spec, document)))
 
 
-def _spec_and_code(document: Document, folder: Path) -> tuple[ConfigSpec, Code]:
-    """Return the validated content of a file and the code that it names.
+def _read(document: Document, folder: Path) -> tuple[ConfigSpec, Capabilities]:
+    """Return the validated content of a file and what it can do.
 
     If the content is not valid, the valid rest of it is built with stand-ins, to report its faults as well.
     """
@@ -316,23 +317,23 @@ def _spec_and_code(document: Document, folder: Path) -> tuple[ConfigSpec, Code]:
             spec, left_out = partial
             faults.leave_out(left_out)
             with suppress(OperadError):
-                code = code_of(document.name, document.data, folder, named_in(spec))
-                builder = Builder(spec, folder, faults, StandIns(code))
+                capabilities = read_capabilities(document.name, document.data, folder, spec)
+                builder = Builder(spec, folder, faults, StandIns(capabilities))
                 builder.workflows()
                 builder.leader_actions()
         raise faults.error() from error
-    return spec, code_of(document.name, document.data, folder, named_in(spec))
+    return spec, read_capabilities(document.name, document.data, folder, spec)
 
 
-def _build(document: Document, spec: ConfigSpec, code: Code, modules: Modules) -> Configuration:
+def _build(document: Document, spec: ConfigSpec, capabilities: Capabilities, modules: Modules) -> Configuration:
     faults = Faults(document)
-    builder = Builder(spec, code.folder, faults, modules)
+    builder = Builder(spec, capabilities.folder, faults, modules)
     workflows, leader_actions = builder.workflows(), builder.leader_actions()
     if faults:
         raise faults.error()
     profiles = tuple(Profile(name=expert.profile.name, description=expert.profile.desc) for expert in spec.experts)
     return Configuration(
-        document.name, spec, profiles, builder.toolkit, builder.services, workflows, leader_actions, code
+        document.name, spec, profiles, builder.toolkit, builder.services, workflows, leader_actions, capabilities
     )
 
 

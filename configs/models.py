@@ -23,7 +23,7 @@ def make_model(spec: ModelSpec) -> Model:
         InputError: The environment variable that `api_key_env` names is not set, or no endpoint is known.
     """
     key = os.environ.get(spec.api_key_env)
-    if key is None and "api_key_env" in spec.model_fields_set:
+    if not key and "api_key_env" in spec.model_fields_set:  # an empty one would be replaced by OPENAI_API_KEY
         raise InputError(
             f"the environment variable {variable(spec.api_key_env)} is not set; `model.api_key_env` names it for the key"
         )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from operad.configs.faults import Faults
+from operad.configs.imports import Modules
 from operad.configs.models import at_the_same_endpoint, model_of
 from operad.configs.schema import (
     ERRORS,
@@ -40,12 +41,14 @@ class Policies:
         folder: Folder of the file.
         faults: Collected faults.
         make_operator: Builds the operators that fallbacks name.
+        modules: What may be opened.
     """
 
-    def __init__(self, folder: Path, faults: Faults, make_operator: MakeOperator) -> None:
+    def __init__(self, folder: Path, faults: Faults, make_operator: MakeOperator, modules: Modules) -> None:
         self._folder = folder
         self._faults = faults
         self._make_operator = make_operator
+        self._modules = modules
         self._caches: dict[tuple[str | None, float | None], Cache] = {}
 
     def of(
@@ -87,6 +90,8 @@ class Policies:
 
     def _cache(self, spec: CacheSpec, path: Path_) -> Cache:
         file = self._folder / Path(spec.path).expanduser() if spec.path else None
+        if file and not self._modules.opens(file):
+            return Cache(max_age=spec.max_age)
         if file and not file.parent.is_dir():
             self._faults.report((*path, "cache", "path"), "value", f"there is no folder {str(file.parent)!r}")
         key = (str(file) if file else None, spec.max_age)

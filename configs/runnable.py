@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from operad.configs.code import Trust
+from operad.configs.capabilities import Trust
 from operad.configs.flow import find_graph, flow_expert
 from operad.configs.loader import load
+from operad.configs.node_capabilities import require_trust
 from operad.configs.schema import DurableSpec
 from operad.configs.services import load_services, services_of_environment
 from operad.flows.node_graph import NodeGraph
@@ -101,10 +102,10 @@ def make(source: Source, trust: Trust = False) -> Runnable:
 
     Args:
         source: The file, and the command's options.
-        trust: True if the code that the file names may run.
+        trust: True if the file may do what it can.
 
     Raises:
-        UntrustedError: The file names code that is not trusted.
+        UntrustedError: The file needs trust.
         InputError: The file does not exist, or an option does not apply to it.
         LossyError: The workflow was imported, its results may differ here, and the source does not allow that.
         InvalidError: The file is not valid; every issue is listed.
@@ -129,6 +130,7 @@ def make(source: Source, trust: Trust = False) -> Runnable:
         durable = configuration.spec.durable
         return Runnable(agent, goal, None, configuration.services, Path(source.file).stem, team, durable)
     _refuse_options(source.file, {"--expert": source.expert}, "is a workflow, and has no experts")
+    require_trust(source.file, graph, trust)
     services = _services(source.services, source.out, trust)
     if not source.lossy and graph.is_imported:
         from operad.flows.formats.remarks import refuse_lossy  # not at import: workflows of ours need no formats

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from operad.configs.code import Trust, UntrustedError, code_of, is_trusted, named_in
+from operad.configs.capabilities import Capabilities, Trust, UntrustedError, is_trusted
 from operad.configs.endpoints import endpoint_of, report_key, said
 from operad.configs.faults import Faults
 from operad.configs.flow import read_graph
@@ -18,6 +18,8 @@ from operad.configs.imports import LoadedModules, Modules, StandIns
 from operad.configs.library import open_library
 from operad.configs.models import make_model
 from operad.configs.names import name_tools
+from operad.configs.node_capabilities import graph_capabilities
+from operad.configs.read_capabilities import read_capabilities
 from operad.configs.schema import ConfigSpec, SearchSpec, ServicesSpec
 from operad.configs.toolbox import Toolbox
 from operad.flows.assemble import assemble
@@ -66,13 +68,39 @@ def load_services(path: Path, out: Path | None, trust: Trust = False) -> Service
     Args:
         path: The file.
         out: Folder for files that nodes write, overriding the file.
-        trust: Trust in the code that the file names: functions of Python, commands of MCP servers.
+        trust: Trust in what the file can do, as for `load`.
 
     Raises:
         InputError: The file does not exist or is not text.
         InvalidError: The file is not valid; every issue has its line and its path in the file.
-        UntrustedError: The file names code that is not trusted; none of the code was run.
+        UntrustedError: The file needs trust; nothing of what it can do was done.
     """
+    spec, faults, capabilities = _read(path)
+    folder = capabilities.folder
+    if out:
+        spec = spec.model_copy(update={"folder": str(out.absolute())})
+    trusted = is_trusted(trust, capabilities)
+    modules = LoadedModules(capabilities) if trusted else StandIns(capabilities)
+    outside = make_outside(spec, folder, faults, ())
+    services = make_services(spec, outside, folder, faults, (), modules)
+    if faults:
+        raise faults.error()
+    if not trusted:
+        raise UntrustedError(capabilities)
+    return services
+
+
+def capabilities_of_services(path: Path) -> Capabilities:
+    """Return what a file of services can do, without doing it.
+
+    Raises:
+        InputError, InvalidError: As `load_services`.
+    """
+    return _read(path)[2]
+
+
+def _read(path: Path) -> tuple[ServicesSpec, Faults, Capabilities]:
+    """Return the content of a file of services, a collection for its faults, and what it can do."""
     document = read_document(path)
     faults = Faults(document, ServicesSpec)
     name_tools(document)
@@ -81,18 +109,8 @@ def load_services(path: Path, out: Path | None, trust: Trust = False) -> Service
     except ValidationError as error:
         faults.report_validation((), error)
         raise faults.error() from error
-    if out:
-        spec = spec.model_copy(update={"folder": str(out.absolute())})
     folder = path.expanduser().resolve().parent
-    code = code_of(str(path), document.data, folder, named_in(spec))
-    trusted = is_trusted(trust, code)
-    outside = make_outside(spec, folder, faults, ())
-    services = make_services(spec, outside, folder, faults, (), LoadedModules(code) if trusted else StandIns(code))
-    if faults:
-        raise faults.error()
-    if not trusted:
-        raise UntrustedError(code)
-    return services
+    return spec, faults, read_capabilities(str(path), document.data, folder, spec)
 
 
 def _models(spec: ServicesSpec, faults: Faults, path: Path_) -> dict[str, Model | Reasoner | str]:
@@ -161,7 +179,7 @@ def make_services(
     for number, definition in enumerate(spec.tools):
         toolbox.tool(definition, (*path, "tools", number))
     found = {
-        name: open_library(definition, folder, faults, (*path, "knowledge", name))
+        name: open_library(definition, folder, faults, modules, (*path, "knowledge", name))
         for name, definition in spec.knowledge.items()
     }
     workflows: dict[str, Workflow] = {}
@@ -173,6 +191,9 @@ def make_services(
         workflows=workflows,
     )
     for name, file in spec.workflows.items():
+        if not modules.opens(folder / os.path.expanduser(file)):
+            workflows[name] = platform(name=name)
+            continue
         workflow = _workflow(file, folder, services, spec, faults, (*path, "workflows", name), platform)
         workflows |= {name: workflow} if workflow else {}
     return services
@@ -189,7 +210,12 @@ def _workflow(
 ) -> Workflow | None:
     """Return the workflow of a file, for sub-workflow nodes; None after reporting why it cannot be used."""
     try:
-        graph = read_graph(folder / os.path.expanduser(file))
+        place = folder / os.path.expanduser(file)
+        graph = read_graph(place)
+        found = graph_capabilities(file, place.parent, graph)
+        if found and not place.resolve().is_relative_to(folder):  # one in the folder counts with the file that names it
+            can = f"{file}: lies outside of this folder, and {'; '.join(found.lines)}"
+            faults.report(path, "value", f"{can}; move it into the folder, where it is trusted with this file")
         for node in graph.nodes:
             inner = node.params.get("workflow") if node.type == "sub-workflow" else None
             if unknown := unknown_workflow(inner, services):

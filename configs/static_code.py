@@ -109,6 +109,13 @@ def is_own(module: str) -> bool:
     return module.partition(".")[0] == "operad"
 
 
+def program(module: str) -> str:
+    """Return the error message for the module of a program, such as ``operad.__main__``; empty for other modules."""
+    if not module.endswith(".__main__"):
+        return ""
+    return f"module {module!r} is a program, which its import would run; name a class or function of another module"
+
+
 def find_module(name: str, folder: Path) -> Module | str:
     """Return the module beside a configuration, or else the installed one; or an error message.
 
@@ -116,6 +123,8 @@ def find_module(name: str, folder: Path) -> Module | str:
         name: Dotted name of the module.
         folder: The folder of the configuration.
     """
+    if why := program(name):
+        return why
     if not all(part.isidentifier() for part in name.split(".")):
         return f"{name!r} is not the name of a module"
     if is_stdlib(name):
@@ -379,6 +388,8 @@ def parameters(node: Function, *, bound: bool) -> inspect.Signature:
 
 def _operad_object(module: str, name: str) -> Found:
     dotted = f"{module}.{name}"
+    if why := program(module):
+        return Found("missing", dotted, why=why)
     try:
         holder = importlib.import_module(module)
     except (ImportError, OperadError) as error:

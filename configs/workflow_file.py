@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from operad.configs.code import Trust
+from operad.configs.capabilities import Trust
 from operad.configs.flow import find_graph
 from operad.configs.loader import load
+from operad.configs.node_capabilities import require_trust
 from operad.configs.services import load_services, services_of_environment
 from operad.flows.assemble import assemble
 from operad.flows.node_graph import NodeGraph
@@ -40,8 +41,7 @@ def load_workflow(
         model: Model of the runs: a model, its name, or a reasoner; by default that of the file, or the one that
             environment variables name.
         services: Services of a node workflow, or the path of a services file. A file of experts names its own.
-        trust: True if the code that the file names may run; or a function that returns True for the `Code` that may
-            run.
+        trust: True if the file may do what it can; or a function that decides for its `Capabilities`, as for `load`.
         lossy: True to accept an imported workflow whose results may differ from those of its platform.
 
     Returns:
@@ -50,7 +50,7 @@ def load_workflow(
     Raises:
         InputError: The file or the expert does not exist, or an argument does not apply to the file.
         InvalidError: The file is not valid; every issue has its place in the file.
-        UntrustedError: The file names code that is not trusted; none of the code was run.
+        UntrustedError: The file needs trust; nothing of what it can do was done.
         LossyError: The results may differ from those of the platform, and `lossy` is False.
     """
     if not isinstance(path, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -86,6 +86,7 @@ def _node_workflow(
 ) -> Workflow[Any]:
     if expert is not None:
         raise InputError(f"{path} is a node workflow, and has no experts; leave expert={expert!r} out")
+    require_trust(path, graph, trust)
     if services is None:
         services = services_of_environment()
     elif not isinstance(services, Services):

@@ -7,7 +7,8 @@ from contextlib import suppress
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
+from typing_extensions import Self
 
 from operad.operators.variables import (
     WITHOUT_FILES,
@@ -48,6 +49,14 @@ class Failure(BaseModel):
     wait: float = Field(default=1.0, ge=0, le=3600)
     then: Literal["end", "branch", "values"] = "end"
     values: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+
+    @model_validator(mode="after")
+    def _check_values(self) -> Self:
+        if self.values and not self.goes_on:
+            raise ValueError(
+                '`values` are the outputs only if the run goes on: write "then": "values", or leave them out'
+            )
+        return self
 
     @property
     def goes_on(self) -> bool:

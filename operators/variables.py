@@ -20,6 +20,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.text import whole
 
 Values = Mapping[str, Any]
 
@@ -175,7 +176,6 @@ _REFERENCE = re.compile(
 )
 _ANY_REFERENCE = re.compile(r"\{\{#[^{}]*\}\}")
 _INDEX = re.compile(r"[0-9]{1,9}")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Accepts(NamedTuple):
@@ -362,15 +362,6 @@ class Writing(NamedTuple):
 PLAIN = Writing(as_text, as_text)
 DIFY = Writing(as_dify, as_markdown)
 """Representation in the texts of workflows imported from Dify."""
-
-
-def whole(value: Any) -> Any:
-    """Return a value with lone surrogates, which JSON permits but encodings do not, replaced by U+FFFD in its texts."""
-    if isinstance(value, str):
-        return value if value.isascii() else _SURROGATE.sub("\ufffd", value)
-    if isinstance(value, Mapping):
-        return {whole(key): whole(item) for key, item in cast("Values", value).items()}
-    return [whole(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def fits(value: Any, kind: VariableType) -> bool:

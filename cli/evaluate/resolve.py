@@ -27,9 +27,9 @@ from operad.cli.evaluate.responses import (
     named_responses,
 )
 from operad.cli.evaluate.work import Result, ResultsFile, Work, evaluate
+from operad.cli.generate_run import services_for
 from operad.cli.tables import check_plot, show
 from operad.configs.flow import read_file
-from operad.configs.services import load_services, services_of_environment
 from operad.evaluators.chat2workflow import Case, Dataset, PassVerdict, Record, Subtask, read_dataset, read_run
 from operad.evaluators.chat2workflow import judge as judge_response
 from operad.evaluators.chat2workflow.resolve_rate import (
@@ -99,7 +99,7 @@ def resolve(
     judge_is_embedded = judge_model is not None and is_embedded(judge_model)  # the embedded model has no endpoint
     judge_url = judge_base_url or (None if judge_is_embedded else base_url)
     judge = judging_model(judge_model or model, judge_url, "--judge-model, --judge-base-url")
-    services = load_services(services_file, None) if services_file else services_of_environment()
+    services = services_for(services_file, trust=False)
     _warn_of_missing_services([each.record for each in responses], services)
     settings = {
         "evaluation": "chat2workflow resolve",

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
-from operad.configs.code import Code, Trust
+from operad.configs.capabilities import Capabilities, Trust
 from operad.configs.loader import load, load_text
 from operad.configs.optimise.edits import Data, beside, dump, edited, normalised, outline
 from operad.configs.optimise.folder import BEST, Folder, opened
@@ -126,7 +126,7 @@ async def aoptimise(
         reasoner: Reasoner of the workflow; by default the file's.
         proposer: Reasoner that proposes changes, and judges answers if tasks require it; by default that of the workflow.
         tell: Called with a line for each step.
-        trust: True if code that the two files name may run; see `load`.
+        trust: True if the two files may do what they can; see `load`.
 
     Raises:
         InputError: An argument or a file cannot be used, or the budget does not suffice to score the unchanged expert.
@@ -163,7 +163,7 @@ class _Search:
 
     text: str
     path: Path
-    code: Code
+    capabilities: Capabilities
     cases: Sequence[Case]
     expert: str
     sample: int
@@ -208,7 +208,7 @@ class _Search:
         return cls(
             text,
             path,
-            configuration.code,
+            configuration.capabilities,
             cases.every,
             agent.profile.name,
             sample_size,
@@ -230,7 +230,7 @@ class _Search:
         """
         env = {**cast("Data", data.get("env") or {}), "insights": None}
         text = dump({**data, "env": env})
-        configuration = load_text(text, self.path.name, self.path.parent, trust=self.code.covers)
+        configuration = load_text(text, self.path.name, self.path.parent, trust=self.capabilities.covers)
         return configuration.expert(self.expert).workflow
 
     def sampled_cases(self, step: int) -> list[Case]:

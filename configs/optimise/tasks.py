@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
 
 from pydantic import Field, JsonValue, ValidationError
 
-from operad.configs.code import Code, Named, Trust, UntrustedError, code_of, is_trusted
+from operad.configs.capabilities import Capabilities, Trust, UntrustedError, is_trusted
 from operad.configs.faults import Faults
 from operad.configs.imports import LoadedModules, Modules, StandIns
 from operad.configs.optimise.verify import Verifier, VerifySpec, make_verifier
+from operad.configs.parts import Part, Place, class_parts, parts_capabilities
 from operad.configs.schema import Spec
-from operad.configs.static_code import is_own
 from operad.runtime.values.document import MAX_BYTES, Document, Path_, parse_document
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import FileDescriptor
@@ -74,33 +75,33 @@ def read_tasks(path: str | Path, *, trust: Trust = False) -> Cases:
 
     Args:
         path: The file.
-        trust: True if the code that the file names may run; see `load`.
+        trust: True if the file may do what it can; see `load`.
 
     Raises:
         InputError: The file does not exist, is too large, empty or not text.
         InvalidError: The file is not valid; every issue has its line.
-        UntrustedError: The file names code that is not trusted; none of the code was run.
+        UntrustedError: The file needs trust; nothing of what it can do was done.
     """
-    document, tasks, code = _read(path)
-    if is_trusted(trust, code):
-        return _build_cases(document, tasks, code, LoadedModules(code))
-    _build_cases(document, tasks, code, StandIns(code))  # faults of the file are reported before missing trust
-    raise UntrustedError(code)
+    document, tasks, can = _read(path)
+    if is_trusted(trust, can):
+        return _build_cases(document, tasks, can.folder, LoadedModules(can))
+    _build_cases(document, tasks, can.folder, StandIns(can))  # faults of the file are reported before missing trust
+    raise UntrustedError(can)
 
 
-def code_in_tasks(path: str | Path) -> Code:
-    """Return the code that a file of tasks names, without running it.
+def capabilities_of_tasks(path: str | Path) -> Capabilities:
+    """Return what a file of tasks can do, without doing it.
 
     Raises:
         InputError, InvalidError: As `read_tasks`.
     """
-    document, tasks, code = _read(path)
-    _build_cases(document, tasks, code, StandIns(code))
-    return code
+    document, tasks, can = _read(path)
+    _build_cases(document, tasks, can.folder, StandIns(can))
+    return can
 
 
-def _read(path: str | Path) -> tuple[Document, Mapping[int, TaskSpec], Code]:
-    """Return the file, its tasks by their numbers, and the code that it names.
+def _read(path: str | Path) -> tuple[Document, Mapping[int, TaskSpec], Capabilities]:
+    """Return the file, its tasks by their numbers, and what it can do.
 
     Raises:
         InputError, InvalidError: As `read_tasks`.
@@ -115,16 +116,24 @@ def _read(path: str | Path) -> tuple[Document, Mapping[int, TaskSpec], Code]:
         faults.report(place, "json", message)
     faults.leave_out(list(unread))
     tasks, faulty = _valid_tasks(document, faults)
-    named = [Named(*task.verify.class_.rpartition(".")[::2]) for task in tasks.values() if task.verify.class_]
-    users_classes = [reference for reference in named if reference.module and not is_own(reference.module)]
-    code = code_of(name, document.data, file.path.resolve().parent, users_classes)
+    folder = file.path.resolve().parent
+    can = parts_capabilities(name, document.data, folder, _parts(tasks.values(), Place(folder, os.environ)))
     if faults:  # the valid tasks, and the valid parts of the others, are built to report their faults as well
         for number, task in enumerate(document.data["tasks"]):
             fields = cast("dict[str, Any]", task) if isinstance(task, dict) and number not in tasks else {}
             valid = {key: value for key, value in fields.items() if (number, key) not in faulty}
-            _build_parts(valid, ("tasks", number), code, faults)
-        _build_cases(document, tasks, code, StandIns(code), faults)
-    return document, tasks, code
+            _build_parts(valid, ("tasks", number), can, faults)
+        _build_cases(document, tasks, folder, StandIns(can), faults)
+    return document, tasks, can
+
+
+def _parts(tasks: Iterable[TaskSpec], place: Place) -> Iterator[Part]:
+    """Yield what tasks can do: read files outside of the folder, and run classes of verifiers."""
+    for task in tasks:
+        for file in task.files:
+            yield from place.outside("reads", file, "file of a task")
+        if task.verify.class_:
+            yield from class_parts(task.verify.class_, task.verify.params, place, Path.cwd())
 
 
 def _valid_tasks(document: Document, faults: Faults) -> tuple[Mapping[int, TaskSpec], Collection[tuple[Any, ...]]]:
@@ -147,10 +156,10 @@ def _valid_tasks(document: Document, faults: Faults) -> tuple[Mapping[int, TaskS
 
 
 def _build_cases(
-    document: Document, tasks: Mapping[int, TaskSpec], code: Code, modules: Modules, faults: Faults | None = None
+    document: Document, tasks: Mapping[int, TaskSpec], folder: Path, modules: Modules, faults: Faults | None = None
 ) -> Cases:
     faults = faults or Faults(document, TasksSpec)
-    cases = tuple(_build_case(task, number, code.folder, modules, faults) for number, task in tasks.items())
+    cases = tuple(_build_case(task, number, folder, modules, faults) for number, task in tasks.items())
     first: dict[str, int] = {}
     for number, task in enumerate(document.data["tasks"]):
         name = cast("dict[str, Any]", task).get("id") if isinstance(task, dict) else None
@@ -162,27 +171,31 @@ def _build_cases(
     return Cases(cases, sha256(json.dumps([document.data, files], sort_keys=True, default=str).encode()).hexdigest())
 
 
-def _build_parts(fields: Mapping[str, Any], path: Path_, code: Code, faults: Faults) -> None:
+def _build_parts(fields: Mapping[str, Any], path: Path_, can: Capabilities, faults: Faults) -> None:
     """Report the faults of the valid parts of a task that is not valid as a whole."""
-    _files(fields.get("files") or (), code.folder, path, faults)
+    modules = StandIns(can)
+    _files(fields.get("files") or (), can.folder, path, modules, faults)
     if fields.get("verify"):
-        make_verifier(VerifySpec.model_validate(fields["verify"]), StandIns(code), faults, (*path, "verify"))
+        make_verifier(VerifySpec.model_validate(fields["verify"]), modules, faults, (*path, "verify"))
 
 
 def _build_case(task: TaskSpec, number: int, folder: Path, modules: Modules, faults: Faults) -> Case:
     path: Path_ = ("tasks", number)
-    files = _files(task.files, folder, path, faults)
+    files = _files(task.files, folder, path, modules, faults)
     verifier = make_verifier(task.verify, modules, faults, (*path, "verify"))
     job = Job(goal=task.job, context=task.context, inputs=task.inputs, files=files, id=task.id)
     return Case(task.id, job, verifier)
 
 
-def _files(names: Sequence[str], folder: Path, path: Path_, faults: Faults) -> tuple[FileDescriptor, ...]:
-    """Return the files of a task; missing ones are reported and left out."""
+def _files(
+    names: Sequence[str], folder: Path, path: Path_, modules: Modules, faults: Faults
+) -> tuple[FileDescriptor, ...]:
+    """Return the files of a task that may be opened; missing ones are reported and left out."""
     files: list[FileDescriptor] = []
     for number, name in enumerate(names):
         try:
-            files.append(FileDescriptor.of(folder / Path(name).expanduser()))
+            if modules.opens(file := folder / Path(name).expanduser()):
+                files.append(FileDescriptor.of(file))
         except (InputError, RuntimeError) as error:
             faults.report((*path, "files", number), "file", str(error))
     return tuple(files)

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
 
 from pydantic import Field, JsonValue, StringConstraints, TypeAdapter, ValidationError, model_validator
@@ -225,6 +226,8 @@ def _evaluator(spec: VerifySpec, modules: Modules, faults: Faults, path: Path_) 
     evaluator_class = modules.operator_class(spec.class_, Evaluator)
     if isinstance(evaluator_class, str):
         faults.report((*path, "class"), "class", evaluator_class)
+        return None
+    if not modules.makes(spec.class_, spec.params, Path.cwd()):
         return None
     try:
         return evaluator_class(config, **spec.params)

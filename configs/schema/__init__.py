@@ -6,7 +6,7 @@ These declarations validate a file, and are printed as JSON Schema by ``operad s
 from __future__ import annotations
 
 from operad.configs.schema.base import OTHER_NAMES, Spec, title
-from operad.configs.schema.file import KINDS, ConfigSpec, DurableSpec, ExpertSpec, LeaderSpec, json_schema
+from operad.configs.schema.file import KINDS, ConfigSpec, DurableSpec, EnvSpec, ExpertSpec, LeaderSpec, json_schema
 from operad.configs.schema.models import EmbeddingsSpec, LimitsSpec, MakerSpec, ModelSpec
 from operad.configs.schema.operators import (
     ERRORS,
@@ -29,7 +29,15 @@ from operad.configs.schema.operators import (
     WorkflowLikeSpec,
     WorkflowSpec,
 )
-from operad.configs.schema.services import KnowledgeSpec, SearchSpec, ServicesSpec
+from operad.configs.schema.services import (
+    CodeSpec,
+    HttpSpec,
+    ImagesSpec,
+    KnowledgeSpec,
+    SearchSpec,
+    ServicesSpec,
+    SpeechSpec,
+)
 from operad.configs.schema.tools import ActionSpec, LocalToolSpec, McpToolSpec, ReadyToolSpec, ToolSpec, dotted_tool
 
 __all__ = [
@@ -44,13 +52,17 @@ __all__ = [
     "ActionSpec",
     "BudgetSpec",
     "CacheSpec",
+    "CodeSpec",
     "ConfigSpec",
     "DurableSpec",
     "EmbeddingsSpec",
+    "EnvSpec",
     "ExpertSpec",
     "FallbackSpec",
     "FunctionSpec",
     "GuardSpec",
+    "HttpSpec",
+    "ImagesSpec",
     "KnowledgeSpec",
     "LeaderSpec",
     "LimitsSpec",
@@ -66,6 +78,7 @@ __all__ = [
     "SearchSpec",
     "ServicesSpec",
     "Spec",
+    "SpeechSpec",
     "StepSpec",
     "ToolSpec",
     "TypedSpec",

@@ -77,8 +77,8 @@ class CodeSpec(Spec):
     memory_bytes: Count | None = Field(default=None, description="Maximum memory in bytes.")
     packages: list[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]] = Field(
         default=[],
-        description="Python packages that code may import, such as pandas; such code runs in a limited process, "
-        "which is not a sandbox: use it only for code that you trust.",
+        description="Python packages that code may import, such as pandas. Such code runs in a limited process, which "
+        "the kernel confines on Linux alone; naming packages needs trust.",
     )
 
 

@@ -374,7 +374,7 @@ ERRORS: Mapping[str, str] = {
     "FormError": "Write a type (`string`, `number`, `integer`, `boolean`, `any`), a choice, or a description in several words.",
     "ToolError": "Annotate the function with types that have a JSON Schema, or pass arguments that fit them.",
     "MissingExtraError": "Install the package that the message names.",
-    "UntrustedError": "Read the code that it names; then `operad trust FILE`, or `load(file, trust=True)`.",
+    "UntrustedError": "Read what it can do, which the error lists; then `operad trust FILE`, or `load(file, trust=True)`.",
     "RefusedError": "Read the answer of the server; its status says whether the request was wrong.",
     "ReadonlyError": "In the studio: correct or restore the file, or convert it to a format that can be edited.",
     "StaleError": "In the studio: reload the file, and repeat the change.",

@@ -24,6 +24,6 @@ async def read_object_info(url: str) -> Definitions:
     Raises:
         InputError: The URL is not an address.
         FetchError: The server cannot be reached, or its answer has no node classes.
-        MissingExtraError: httpx or ssrfguard is not installed.
+        MissingExtraError: httpx is not installed.
     """
     return await definitions_of(ComfyUIServer(url))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,17 +12,25 @@ from tempfile import TemporaryDirectory
 from operad.operators.media.errors import MediaError
 
 _SCRIPT = """\
-import runpy, sys
-memory = int(sys.argv.pop(1))
+import json, sys
+memory, read, root = json.loads(sys.argv.pop(1))
+sys.path.append(root)
+from operad.runtime.barrier import confine
 try:
     import resource
 except ImportError:  # Windows
     memory = 0
 if memory:
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-runpy.run_path(sys.argv[1], run_name="__main__")
+with open(sys.argv[1], encoding="utf-8") as file:
+    program = compile(file.read(), sys.argv[1], "exec")
+confine(read=read, write=["."])
+exec(program, {"__name__": "__main__", "__file__": sys.argv[1]})
 """
-"""Program that runs a file within a memory limit; unlike `python FILE`, it does not add its folder to the import path."""
+"""Program that runs a file within a memory limit, confined by the kernel to its folder, Python's and the given paths.
+
+Unlike `python FILE`, it does not add the folder of the file to the import path.
+"""
 
 
 async def run(what: str, command: Sequence[str | Path], given: bytes, *, seconds: float) -> bytes:
@@ -56,11 +65,14 @@ async def run(what: str, command: Sequence[str | Path], given: bytes, *, seconds
     return stdout
 
 
-def python(script: str, memory: int = 0) -> list[str]:
+def python(script: str, memory: int = 0, read: Sequence[str | Path] = ()) -> list[str]:
     """Return the command that runs a Python file of this folder.
 
     Args:
         script: Name of the file.
         memory: Memory limit in bytes, if the system supports one; 0 for none.
+        read: Files and folders that the program reads, beside those of Python and the fonts of the system.
     """
-    return [sys.executable, "-c", _SCRIPT, str(memory), str(Path(__file__).with_name(script))]
+    here = Path(__file__)
+    settings = json.dumps([memory, [str(path) for path in read], str(here.parents[3])])
+    return [sys.executable, "-c", _SCRIPT, settings, str(here.with_name(script))]

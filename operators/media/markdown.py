@@ -100,12 +100,14 @@ async def export_markdown(text: str, target: MarkdownTarget) -> bytes:
     need(what, "typst", "fontTools")
     fonts = await asyncio.to_thread(cjk_fonts, what, text)
     markup = await _convert(what, pandoc, target, text)
+    folders = [str(font.path.parent) for font in fonts]
     typst_request = {
         "source": _preamble(target, fonts) + markup.decode() + _height_check(target),
         "format": target,
-        "fonts": [str(font.path.parent) for font in fonts],
+        "fonts": folders,
     }
-    return await run(what, python("typeset.py", _MEMORY), json.dumps(typst_request).encode(), seconds=_SECONDS)
+    command = python("typeset.py", _MEMORY, folders)
+    return await run(what, command, json.dumps(typst_request).encode(), seconds=_SECONDS)
 
 
 async def _convert(what: str, pandoc: Path, target: str, text: str) -> bytes:

@@ -13,9 +13,10 @@ from operad.operators.comfyui.server import ComfyUIServer
 from operad.operators.comfyui.work import ComfyUIWork
 from operad.operators.node import ADVANCED, Fault, NodeCall, NodeError, NodeOperator, NodeParams, NodeResult, TypeOf
 from operad.operators.nodes.http import named_lines
-from operad.operators.variables import Selector, Text, VariableType, plain, whole
+from operad.operators.variables import Selector, Text, VariableType, plain
 from operad.runtime.values.errors import InputError, InvalidError
 from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.text import whole
 
 T = VariableType
 

@@ -22,7 +22,7 @@ from operad.operators.node import (
     TypeOf,
     references_in,
 )
-from operad.operators.nodes.flow import duplicate_faults, items_of
+from operad.operators.nodes.flow import Start, duplicate_faults, items_of
 from operad.operators.nodes.values import Argument, Declared
 from operad.operators.variables import (
     ARRAYS,
@@ -394,8 +394,17 @@ class SubWorkflow(NodeOperator[SubWorkflowParams]):
 
 
 async def run_workflow(workflow: Workflow, call: NodeCall, values: Values) -> WorkflowMessage:
-    """Run a workflow for a node, with a job of its own whose inputs are the values."""
+    """Run a workflow for a node, with a job of its own whose inputs are the values.
+
+    Raises:
+        InputError: An input that takes files is given something else, such as a path that a model wrote.
+    """
     job = call.job
+    for start in workflow.graph().operators.values():
+        for name, kind in start.params.variables if isinstance(start, Start) else ():
+            if kind.is_file and not fits(values.get(name), kind):
+                given = short_json(values[name])
+                raise InputError(f"input {name!r} of the workflow takes a file of a node before it, not {given}")
     inputs = {name: as_input(value) for name, value in values.items()}
     inner = Job(goal=job.goal, context=job.context, session_id=job.session_id, inputs=inputs)
     return await run_nested(workflow, OperatorCall(call.reasoner, inner, previous=call.previous, lesson=call.lesson))

@@ -11,11 +11,12 @@ from pydantic import Field
 from operad.operators.node import ADVANCED, Fault, NodeCall, TypeOf
 from operad.operators.nodes.flow import duplicate_faults
 from operad.operators.nodes.models import AskingNode, AskingParams, answer_of, reading_task
-from operad.operators.variables import WITHOUT_FILES, Accepts, Selector, Text, Values, VariableType, as_text, whole
+from operad.operators.variables import WITHOUT_FILES, Accepts, Selector, Text, Values, VariableType, as_text
 from operad.runtime.events import FellBack, emit
 from operad.runtime.values.errors import AnswerError, describe, did_you_mean
 from operad.runtime.values.schema import AnswerSchema, object_schema
 from operad.runtime.values.schema_check import Schema
+from operad.runtime.values.text import whole
 
 T = VariableType
 

@@ -21,11 +21,11 @@ from operad.operators.variables import (
     fits,
     short_json,
     type_of,
-    whole,
 )
 from operad.runtime.values.errors import InputError, OperadError, did_you_mean
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job
+from operad.runtime.values.text import whole
 from operad.runtime.values.valid_json import repeated_keys
 
 T = VariableType

@@ -24,7 +24,6 @@ from operad.operators.variables import (
     VariableType,
     as_text,
     plain,
-    whole,
 )
 from operad.runtime.events import current_scope
 from operad.runtime.models.model import Model
@@ -35,6 +34,7 @@ from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import NO_USAGE, Job, Turn, Usage
 from operad.runtime.values.schema import TEXT_FORM, AnswerSchema
+from operad.runtime.values.text import whole
 
 T = VariableType
 

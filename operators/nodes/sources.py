@@ -20,13 +20,13 @@ from operad.operators.variables import (
     VariableType,
     as_text,
     plain,
-    whole,
 )
 from operad.operators.web.search import as_outputs
 from operad.runtime.tools.connections import connections
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.function_threads import in_function_thread
+from operad.runtime.values.text import whole
 from operad.runtime.workflow.workflow import Workflow
 
 T = VariableType
@@ -139,7 +139,10 @@ class ToolNode(NodeOperator[ToolParams]):
 
     async def _run_workflow(self, workflow: Workflow, call: NodeCall) -> NodeResult:
         """Run a workflow as a tool: its answer becomes ``text``, its outputs become ``json``."""
-        arguments = {name: self._argument_value(call, given) for name, given in self.params.arguments.items()}
+        arguments = {
+            name: call.get(given) if isinstance(given, Selector) else self._argument_value(call, given)
+            for name, given in self.params.arguments.items()
+        }
         message = await run_workflow(workflow, call, arguments)
         values = plain(dict(message.outputs))
         single = next(iter(values.values())) if len(values) == 1 else values

@@ -23,10 +23,10 @@ from operad.operators.variables import (
     fits,
     plain,
     short_json,
-    whole,
 )
 from operad.runtime.values.errors import Issue, did_you_mean
 from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.text import whole
 
 T = VariableType
 

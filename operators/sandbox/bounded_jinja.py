@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
+from pprint import pprint
 from string import Formatter
 from types import BuiltinMethodType, MethodType
-from typing import Any, cast
+from typing import IO, Any, cast
 
-from jinja2 import ChainableUndefined, nodes, pass_context
+from jinja2 import ChainableUndefined, nodes, pass_context, pass_environment
 from jinja2.exceptions import SecurityError
 from jinja2.filters import FILTERS  # pyright: ignore[reportUnknownVariableType]
 from jinja2.runtime import Context, LoopContext, Macro, Undefined
@@ -80,7 +81,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def __init__(self) -> None:
         super().__init__(undefined=ChainableUndefined, optimized=False, finalize=_shown, cache_size=0)
-        filters = cast("dict[str, Callable[..., Any]]", FILTERS)
+        filters = cast("dict[str, Callable[..., Any]]", FILTERS) | {"pprint": _pprint}
         self.filters = {name: _bounded(name, function) for name, function in filters.items()} | _OWN_FILTERS
         del self.globals["lipsum"]  # pyright: ignore[reportUnknownMemberType]
 
@@ -248,6 +249,32 @@ def _bounded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 _FILTER_ARGUMENT_TYPES = (str, int, float, list, tuple, dict, range, Undefined, Iterator, type(None))
 """Types of arguments that filters accept; lists and dicts contain only plain values, checked at their creation."""
+
+
+class _PaidText:
+    """Text stream that charges each part before it is kept."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._parts: list[str] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self._parts)
+
+    def write(self, part: str) -> int:
+        self._budget.step()
+        self._budget.pay(len(part))
+        self._parts.append(part)
+        return len(part)
+
+
+@pass_environment
+def _pprint(environment: BoundedEnvironment, value: Any) -> str:
+    """Jinja's filter `pprint`. Below a long key, each line is indented by its length, so the text is charged in parts."""
+    stream = _PaidText(environment.budget)
+    pprint(value, stream=cast("IO[str]", stream))
+    return stream.text.removesuffix("\n")
 
 
 @pass_context

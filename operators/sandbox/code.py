@@ -24,7 +24,9 @@ from operad.operators.sandbox.snippet import (
     read,
     short,
 )
+from operad.runtime.values.answer_json import without_half_escapes
 from operad.runtime.values.errors import InputError, Issue
+from operad.runtime.values.text import whole
 
 USUAL = CodeLimits()
 """Default limits of a snippet."""
@@ -146,8 +148,8 @@ def _prepare(code: str, arguments: Mapping[str, Any]) -> tuple[Snippet, str]:
 def failure(code: str, result: Mapping[str, Any]) -> CodeError:
     """Return the error for a snippet that failed in a limited process, from the result of the process."""
     line = result.get("line")
-    line = line if isinstance(line, int) and 0 < line <= code.count("\n") + 1 else 0
-    text = short(str(result["error"]), 500)
+    line = line if type(line) is int and 0 < line <= code.count("\n") + 1 else 0
+    text = whole(short(str(result["error"]), 500))
     return failed(
         code, line, f"main returned a value that JSON cannot represent: {text}" if result.get("returned") else text
     )
@@ -165,7 +167,7 @@ def dict_of(text: str | None, kind: str, limits: CodeLimits) -> dict[str, Any]:
             "of the limit output_chars; return less"
         )
     try:
-        value = json.loads(text)
+        value = json.loads(without_half_escapes(text))
     except (ValueError, RecursionError) as error:
         raise CodeError(f"main returned a dict that cannot be read, perhaps nested too deeply: {error}") from error
     if not isinstance(value, dict):
@@ -188,7 +190,9 @@ def json_of(arguments: Mapping[str, Any]) -> str:
 
 
 def _with_article(kind: str) -> str:
-    return "None" if kind == "NoneType" else f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
+    if kind in ("NoneType", "null", "undefined"):
+        return kind.removesuffix("Type")
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
 def _location(line: int) -> str:

@@ -11,6 +11,7 @@ from operad.operators.sandbox.code import USUAL, dict_of, failure, json_of
 from operad.operators.sandbox.process import run_in_process
 from operad.operators.sandbox.snippet import CodeError, CodeLimits, too_long
 from operad.runtime.values.errors import Issue, MissingExtraError
+from operad.runtime.values.text import whole
 
 _MAIN = re.compile(r"\bfunction\s*\*?\s*main\b|\bmain\s*=")
 
@@ -19,6 +20,8 @@ def check_javascript(code: str) -> list[Issue]:
     """Return the issues of a snippet that can be found without running it: its size, and a missing `main`."""
     if problem := too_long(code):
         return [Issue("code", problem)]
+    if whole(code) != code:
+        return [Issue("code", "the snippet has half of a surrogate pair, which is no character; remove it")]
     if not _MAIN.search(code):
         return [Issue("code", "the snippet has no main; define `function main({a, b}) {…}` that returns an object")]
     return []

@@ -15,18 +15,40 @@ globalThis.require = (name) => {
   throw new Error(`require(${JSON.stringify(name)}): code nodes have no modules; write it without, or as a tool`) };
 """
 
-_CALL = """\
-globalThis.__said = undefined;
-Promise.resolve(main(JSON.parse(__arguments))).then(
-  (value) => {
-    const plain = value !== null && typeof value === "object" && !Array.isArray(value);
-    const kind = value === null ? "null" : Array.isArray(value) ? "array" : typeof value;
-    __said = JSON.stringify({ text: plain ? JSON.stringify(value) : null, kind });
-  },
-  (error) => {
-    const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-    __said = JSON.stringify({ error: text, stack: error instanceof Error ? error.stack : "" });
-  });
+_ENGINE = """\
+(() => {
+  const { JSON: { parse, stringify }, Error, String, eval: evaluate } = globalThis;  // as they are before the snippet
+  let outcome;
+  const failure = (thrown) => {
+    let error = "an exception that has no text", stack = "";
+    try {
+      const isError = thrown instanceof Error;
+      error = isError ? `${thrown.name}: ${thrown.message}` : String(thrown);
+      stack = isError ? `${thrown.stack}` : "";
+    } catch { }
+    return { __proto__: null, error, stack, isNull: thrown === null };
+  };
+  const success = (value) => {
+    if (value === null || typeof value !== "object")
+      return { __proto__: null, text: null, kind: value === null ? "null" : typeof value };
+    const text = stringify(value);  // of what `toJSON` returns, if there is one
+    const json = text === undefined ? undefined : parse(text);
+    const kind = json === null ? "null" : text?.[0] === "[" ? "array" : typeof json;
+    return { __proto__: null, text: kind === "object" ? text : null, kind };
+  };
+  const run = async (code, text) => {
+    try {
+      outcome = stringify(success(await evaluate(`${code}\\n;main`)(parse(text))));
+    } catch (thrown) {
+      outcome = stringify(failure(thrown));
+    }
+  };
+  return (...task) => task.length ? void run(...task) : outcome;
+})()
+"""
+"""Function that runs a snippet with arguments, or without arguments returns the outcome as JSON.
+
+Snippets can change all globals and prototypes; this function uses none of them afterwards.
 """
 
 
@@ -50,21 +72,27 @@ def call_javascript(code: str, arguments: str, memory_bytes: int) -> dict[str, A
     context.set_max_stack_size(512 * 1024)
     try:
         context.eval(_BEFORE)
-        context.eval(code)
-        context.set("__arguments", arguments)
-        context.eval(_CALL)
+        engine = context.eval(_ENGINE)
+        engine(code, arguments)
         while context.execute_pending_job():
             pass
-        outcome = context.eval("__said")
+        outcome = engine()
     except quickjs.JSException as error:
         text, _, stack = str(error).partition("\n")
-        if text in ("null", "InternalError: out of memory"):
-            return {"error": f"out of memory: it wanted more than {memory_bytes:,} bytes, the limit memory_bytes"}
-        return {"error": text, "line": _line(stack)}
-    if not isinstance(outcome, str):
-        return {"error": "main returned a promise that nothing settles", "line": 0}
-    result = json.loads(outcome)
-    return result if "error" not in result else {"error": str(result["error"]), "line": _line(str(result["stack"]))}
+        result = {"error": text, "stack": stack, "isNull": text == "null"}
+    else:
+        if not isinstance(outcome, str):
+            return {"error": "main returned a promise that nothing settles", "line": 0}
+        result = json.loads(outcome)
+    if "error" not in result:
+        return result
+    text = str(result["error"])
+    limit = f"{memory_bytes:,} bytes, the limit memory_bytes"
+    if text == "InternalError: out of memory":
+        text = f"out of memory: it wanted more than {limit}"
+    elif result["isNull"]:  # if not even an error fits into memory, QuickJS throws null, too
+        text = f"null was thrown: by the snippet, or by the engine because it wanted more than {limit}"
+    return {"error": text, "line": _line(str(result["stack"]))}
 
 
 def _line(stack: str) -> int:

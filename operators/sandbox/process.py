@@ -1,31 +1,36 @@
 """Execution of snippets with packages that the user allows, by this Python, in a limited process.
 
-The process has an empty folder, no environment variables, limits of time and memory, and no network except requests
-that go through the guard. These limits contain mistakes; the process runs with the user's rights, and is not a sandbox
-against malicious code. Therefore only the user can allow packages.
+The process has an empty folder, no environment variables, limits of time, memory and files, and no network except
+requests that this process sends through the guard. On Linux, the kernel confines it (`operad.runtime.barrier`); where
+`operad.runtime.barrier.missing` names parts, these limits only contain mistakes. Packages are native code of the user's
+installation, so only the user can allow them in any case.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any, cast
 
+from operad.operators.sandbox.scratch import excess, remove
 from operad.operators.sandbox.snippet import CodeError, CodeLimits, Snippet
 from operad.operators.web.fetch import Fetched
 from operad.runtime.values.errors import OperadError
 
 START_SECONDS = 60.0
 """Maximum time for starting a process and loading its packages, in seconds."""
+
+WATCH_SECONDS = 0.2
+"""Time between two checks of the files that a process writes, in seconds."""
 
 MOST_FETCHES = 100
 """Maximum number of requests of a snippet."""
@@ -61,61 +66,100 @@ async def run_in_process(task: Mapping[str, Any], limits: CodeLimits, send: Send
     if sys.platform == "win32":
         raise OperadError("code in a limited process needs Linux or macOS: Windows cannot limit a process this way")
     task = {**task, "seconds": limits.seconds, "memory_bytes": limits.memory_bytes}
-    with TemporaryDirectory(prefix="operad-", ignore_cleanup_errors=True) as folder:
+    folder = Path(mkdtemp(prefix="operad-"))
+    try:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-B", "-X", "utf8", str(Path(__file__).with_name("process_child.py"))),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             cwd=folder,
-            env={"HOME": folder, "TMPDIR": folder, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            env={"HOME": str(folder), "TMPDIR": str(folder), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
             start_new_session=True,
             limit=6 * limits.output_chars + 2**20,  # JSON escapes a character by at most six
         )
+        watch = asyncio.create_task(_end_at_excess(process.pid, folder))
         try:
             result = await _exchange(process, task, limits, send)
+            exceeded = watch.result() if watch.done() else ""
         finally:
+            watch.cancel()
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
+    finally:
+        await asyncio.to_thread(remove, folder)
     if result is None:
         status = process.returncode or 0
         ended = signal.Signals(-status).name if status < 0 else f"status {status}"
-        reason = (
-            f"it ran longer than {limits.seconds:g} s, the limit seconds; let it do less"
-            if ended == "SIGXCPU"
-            else f"its process ended with {ended}, perhaps for want of memory ({limits.memory_bytes:,} bytes)"
-        )
+        if exceeded:
+            reason = f"it wrote {exceeded} in its folder; let it write less"
+        elif ended == "SIGXCPU":
+            reason = _too_long(limits.seconds)
+        else:
+            reason = f"its process ended with {ended}, perhaps for want of memory ({limits.memory_bytes:,} bytes)"
         raise CodeError(f"the snippet failed: {reason}")
     return result
+
+
+async def _end_at_excess(process: int, folder: Path) -> str:
+    """Kill a process when its folder exceeds the limits, and return what exceeds them."""
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        if exceeded := await asyncio.to_thread(excess, folder, process):
+            with suppress(ProcessLookupError):
+                os.killpg(process, signal.SIGKILL)
+            return exceeded
 
 
 async def _exchange(
     process: asyncio.subprocess.Process, task: Mapping[str, Any], limits: CodeLimits, send: Send | None
 ) -> dict[str, Any] | None:
-    """Send the task, serve the snippet's requests, and return its result; None if the process ended early."""
-    stdin, stdout = cast("asyncio.StreamWriter", process.stdin), cast("asyncio.StreamReader", process.stdout)
-    seconds, fetches = START_SECONDS, 0
+    """Send the task, serve the snippet's requests, and return its result; None if the process ended early.
+
+    The time of the snippet excludes the time that its requests take here.
+    """
     answer: Mapping[str, Any] = task
+    most = seconds = START_SECONDS
+    fetches = 0
     while True:
+        started = time.monotonic()
         try:
-            with suppress(ConnectionError):
-                stdin.write(json.dumps(answer).encode() + b"\n")
-                await stdin.drain()
-            line = await asyncio.wait_for(stdout.readline(), seconds)
-            if seconds == START_SECONDS and line.startswith(b'{"ready"'):
-                seconds = limits.seconds
-                line = await asyncio.wait_for(stdout.readline(), seconds)
-            message = cast("dict[str, Any]", json.loads(line)) if line else None
+            line = await asyncio.wait_for(_ask(process, answer), seconds)
+            if answer is task and line.startswith(b'{"ready"'):
+                most = seconds = limits.seconds
+                started = time.monotonic()
+                line = await asyncio.wait_for(cast("asyncio.StreamReader", process.stdout).readline(), seconds)
+            elif answer is task and line:
+                raise OperadError(f"this system cannot confine the process of code: {line.decode(errors='replace')}")
+            message = json.loads(line) if line else None
         except asyncio.TimeoutError as error:
-            reason = f"it ran longer than {seconds:g} s, the limit seconds; let it do less"
-            raise CodeError(f"the snippet failed: TimeoutError: {reason}") from error
+            raise CodeError(f"the snippet failed: TimeoutError: {_too_long(most)}") from error
         except ValueError as error:
             raise CodeError("main returned more than the limit output_chars; return less") from error
-        if message is None or "fetch" not in message:
-            return message
+        except RecursionError:
+            message = ()
+        if not isinstance(message, dict | None):
+            raise CodeError("the snippet prevented the sandbox from reading the result of main")
+        result = cast("dict[str, Any] | None", message)
+        if result is None or "fetch" not in result:
+            return result
+        seconds -= time.monotonic() - started
         fetches += 1
-        answer = await _answer_request(message["fetch"], send if fetches <= MOST_FETCHES else None)
+        answer = await _answer_request(result["fetch"], send if fetches <= MOST_FETCHES else None)
+
+
+async def _ask(process: asyncio.subprocess.Process, message: Mapping[str, Any]) -> bytes:
+    """Send a line to the process, and return the next line of it."""
+    stdin, stdout = cast("asyncio.StreamWriter", process.stdin), cast("asyncio.StreamReader", process.stdout)
+    with suppress(ConnectionError):
+        stdin.write(json.dumps(message).encode() + b"\n")
+        await stdin.drain()
+    return await stdout.readline()
+
+
+def _too_long(seconds: float) -> str:
+    return f"it ran longer than {seconds:g} s, the limit seconds; let it do less"
 
 
 async def _answer_request(request: Mapping[str, Any], send: Send | None) -> dict[str, Any]:
@@ -126,7 +170,7 @@ async def _answer_request(request: Mapping[str, Any], send: Send | None) -> dict
         body = None if request["body"] is None else base64.b64decode(request["body"], validate=True)
         headers = {str(name): str(value) for name, value in request["headers"].items()}
         response = await send(str(request["method"]), str(request["url"]), headers, body)
-    except (OperadError, binascii.Error, KeyError, AttributeError, TypeError) as error:
+    except (OperadError, ValueError, KeyError, AttributeError, TypeError) as error:
         return {"error": str(error)}
     body = base64.b64encode(response.body).decode("ascii")
     return {"status": response.status, "url": response.url, "headers": dict(response.headers), "body": body}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from operad.operators.sandbox.template_budget import MOST_BITS, VALUE, Budget, LimitError
@@ -134,8 +134,24 @@ def _round_cost(budget: Budget, value: Any, precision: Any = 0, *args: Any, **kw
 
 
 def _tojson_cost(budget: Budget, value: Any, indent: Any = None) -> None:
-    if indent is not None and not 0 <= int(indent) <= 16:
+    if indent is None:
+        return
+    if not 0 <= int(indent) <= 16:
         raise LimitError(f"an indentation of {indent} is too large; the maximum is 16")
+    lines = size_of(budget, value) // VALUE
+    budget.pay(lines * _depth(value) * int(indent))
+
+
+def _depth(value: Any) -> int:
+    """Return the number of levels of lists and dicts in a value, which was charged before."""
+    depth, level = 0, [value]
+    while level := [item for each in level if isinstance(each, list | tuple | dict) for item in _items(each)]:
+        depth += 1
+    return depth
+
+
+def _items(value: Any) -> Iterable[Any]:
+    return cast("dict[Any, Any]", value).values() if isinstance(value, dict) else value
 
 
 def _sum_cost(budget: Budget, value: Any, attribute: Any = None, start: Any = 0) -> None:
@@ -151,7 +167,7 @@ ESTIMATES: Mapping[str, Callable[..., None]] = {
     **dict.fromkeys(("batch", "slice"), _batch_cost),
     **dict.fromkeys(("center", "ljust", "rjust", "zfill"), _by_width),
     **dict.fromkeys(
-        "list map max min partition pprint reject rpartition rsplit select sort split splitlines striptags title "
+        "list map max min partition reject rpartition rsplit select sort split splitlines striptags title "
         "unique wordcount".split(),
         _by_parts,
     ),
@@ -159,6 +175,7 @@ ESTIMATES: Mapping[str, Callable[..., None]] = {
     "format": _format_cost,
     "indent": _indent_cost,
     "join": _join_filter_cost,
+    "pprint": Budget.pay_for,
     "replace": _replace_cost,
     "round": _round_cost,
     "sum": _sum_cost,

@@ -1,6 +1,7 @@
 """Fetcher for untrusted addresses, with limits of networks, sizes and times.
 
-The IP address that was checked is the one that is connected to (`ssrfguard`), for the first host and for each redirect.
+A host is resolved once. All its IP addresses are checked (`operad.operators.web.addresses`), and the connection uses the
+checked address, for the first host and for each redirect; certificates are verified for the name of the host.
 Proxies of the environment are not used, because a proxy resolves host names by itself; ``.netrc`` is not used either.
 Certificates come from the environment (``SSL_CERT_FILE``) or from `certifi`.
 """
@@ -17,9 +18,10 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, cast
 
+from operad.operators.web.addresses import refusal
 from operad.runtime.values.charset import decoded
 from operad.runtime.values.errors import FetchError, MissingExtraError, describe
 from operad.runtime.values.text import shortened
@@ -40,19 +42,12 @@ USER_AGENT = "Mozilla/5.0 (compatible; operad)"
 _STRIPPED = string.whitespace + "<>\"'`“”‘’"
 """Characters that models put around a URL, which are removed."""
 
-_ALL_NETWORKS = (ip_network("0.0.0.0/0"), ip_network("::/0"))
-
-_REFUSED = {
-    ip_network("::ffff:0:0:0/96"): "is translated into IPv4",  # RFC 2765
-    ip_network("168.63.129.16/32"): "tells a virtual machine of Azure about itself",
-}
-"""Networks that `ssrfguard` permits, but that are refused, each with the reason."""
-
 _REDIRECTS = {301, 302, 303, 307, 308}
 
 _CROSS_ORIGIN_HEADERS = {"accept", "accept-encoding", "accept-language", "content-type", "user-agent"}
 """Request headers that are also sent to another origin after a redirect."""
 
+_HOST = re.compile(r"[\w.~-]+|[0-9A-Fa-f:.]+(%[\w.~-]+)?", re.ASCII)
 _HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\t -~]*")
 
@@ -138,17 +133,13 @@ async def fetch(
     Raises:
         FetchError: The URL is invalid or refused, the host cannot be reached, or the response is too large or too slow.
             `transient` is True if another attempt may succeed.
-        MissingExtraError: httpx or ssrfguard is not installed.
+        MissingExtraError: httpx is not installed.
     """
     try:
         import anyio
         import httpx
-        from ssrfguard import BlockedAddressError, BlockedURLError
-        from ssrfguard import httpx as _  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError(
-            f'fetching from the web needs httpx and ssrfguard ({error}): pip install "operad[web]"'
-        ) from error
+        raise MissingExtraError(f'fetching from the web needs httpx ({error}): pip install "operad[web]"') from error
 
     progress = _Progress("")
     try:
@@ -163,8 +154,6 @@ async def fetch(
             f"{progress.received:,} bytes of an answer had come",
             transient=True,
         ) from error
-    except (BlockedAddressError, BlockedURLError) as error:
-        raise FetchError(f"{progress}: may not be fetched: {error.reason}; `allowed_hosts` names exceptions") from error
     except (httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
         raise FetchError(f"{progress}: invalid request: {error}") from error
     except httpx.TransportError as error:
@@ -277,8 +266,7 @@ async def _open_response(
 
     A transport is used in place of a client, because clients log whole URLs, with the keys in them.
     """
-    from ssrfguard import Policy
-    from ssrfguard.httpx import AsyncSafeTransport
+    import httpx
 
     url = request.url
     port = (443 if url.scheme == "https" else 80) if url.port is None else url.port
@@ -290,28 +278,66 @@ async def _open_response(
         raise FetchError(f"{progress}: there is no port {port}")
     if len(str(url)) > MAX_URL:
         raise FetchError(f"{progress}: has {len(str(url)):,} characters, more than the maximum of {MAX_URL:,}")
-    allowed = _ALL_NETWORKS if guard.allows(url.host.lower(), port) else ()
-    policy = Policy(allowed_networks=allowed, allowed_ports=frozenset({port}))
-    target = policy.check_url(str(url.copy_with(raw_path=b"/")))
+    host = url.raw_host.decode("ascii")
+    if not host:
+        raise FetchError(f"{progress}: has no host")
+    if not _HOST.fullmatch(host):
+        raise FetchError(f"{progress}: may not be fetched: its host has characters that no name or address has")
+    addresses = await _addresses_of(host, port, guard, progress)
+    is_name = not _is_address(host)
+    async with httpx.AsyncHTTPTransport(verify=context, trust_env=False) as transport:
+        for address in addresses:
+            # The certificate is verified for the name; the header `host` of the request names it, too.
+            extensions = {"sni_hostname": host.rstrip(".")} if is_name else {}
+            # leaves time for further addresses of the host if the first one does not answer
+            extensions["timeout"] = {"connect": guard.timeout / 3}
+            pinned = httpx.Request(
+                request.method,
+                url.copy_with(host=address),
+                headers=request.headers,
+                content=request.content,
+                extensions=extensions,
+            )
+            try:
+                response = await transport.handle_async_request(pinned)
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                if address == addresses[-1]:
+                    raise
+                continue
+            response.request = request
+            async with aclosing(response):
+                yield response
+            return
+
+
+async def _addresses_of(host: str, port: int, guard: Guard, progress: _Progress) -> list[str]:
+    """Return the IP addresses of a host, after checking each.
+
+    Raises:
+        FetchError: The host has no address, or one that may not be reached.
+    """
     try:
-        addresses = await _resolve(target.host, port)
+        found = await _resolve(host, port)
     except (OSError, UnicodeError) as error:
         is_temporary = getattr(error, "errno", 0) == socket.EAI_AGAIN
         raise FetchError(
             f"{progress}: its host has no address that is known ({error})", transient=is_temporary
         ) from error
-    for network, reason in () if allowed else _REFUSED.items():
-        if any(ip_address(address[0]) in network for *_, address in addresses):
-            raise FetchError(f"{progress}: may not be fetched: {network} {reason}; `allowed_hosts` names exceptions")
-    async with AsyncSafeTransport(
-        policy=policy, resolver=lambda *_: addresses, verify=context, trust_env=False
-    ) as transport:
-        # leaves time for further addresses of the host if the first one does not answer
-        request.extensions["timeout"] = {"connect": guard.timeout / 3}
-        response = await transport.handle_async_request(request)
-        response.request = request
-        async with aclosing(response):
-            yield response
+    addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+    for address in addresses:
+        if (reason := refusal(address)) and ("%" in address or not guard.allows(host.lower(), port)):
+            raise FetchError(f"{progress}: may not be fetched: {reason}; `allowed_hosts` names exceptions")
+    if not addresses:
+        raise FetchError(f"{progress}: its host has no address that is known")
+    return addresses
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 async def _resolve(host: str, port: int) -> _Lookup:

@@ -13,10 +13,12 @@ import weakref
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import wraps
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from urllib.parse import quote
 
+from operad.runtime.durable.database_errors import explanation, first_line, is_locked, is_temporary
 from operad.runtime.durable.database_names import POSTGRES, SQLITE, display_name, sqlalchemy, state_folder
 from operad.runtime.durable.fork_guard import guard_forks
 from operad.runtime.durable.process_ids import who_writes
@@ -36,10 +38,6 @@ IDLE = 10.0
 
 OLDEST_SQLITE = (3, 35)
 """Lowest version of SQLite with ``RETURNING``, which dbos uses to take work."""
-
-_ENDED_IDLE = "25P03"
-_MISSING = ("42P01", "42703")
-"""PostgreSQL's codes for a missing table and a missing column."""
 
 _PAGES = 500
 """Number of pages of a file that are released at once."""
@@ -81,6 +79,7 @@ class Database:
 
     Args:
         url: The database, as returned by `database_url`. A missing SQLite file is created.
+        reading: True for commands that only read: an SQLite file that this user may not write is opened for reading.
 
     Attributes:
         url: The database.
@@ -88,6 +87,7 @@ class Database:
         errors: Type of the errors that the database raises.
         sa: The package `sqlalchemy`.
         is_sqlite: True for an SQLite file; False for PostgreSQL.
+        read_only: True if an SQLite file is opened for reading.
         engine: The engine, whose transactions lock an SQLite file for writing.
         reader: The engine for transactions that only read, and so do not wait for writers.
 
@@ -95,7 +95,7 @@ class Database:
         InputError: The file cannot be created, or SQLite is too old.
     """
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, *, reading: bool = False) -> None:
         sa = self.sa = sqlalchemy()
         self.url = url
         self.name = display_name(url)
@@ -105,14 +105,19 @@ class Database:
         self._last_logged = -_LOG_INTERVAL
         if self.is_sqlite:
             _check_version(self.name)
-            _create_file(Path(str(url.database)))
-        self.engine = self._make_engine(url)
+        path = Path(str(url.database))
+        self.read_only = self.is_sqlite and reading and path.exists() and not _is_writable(path)
+        if self.is_sqlite and not self.read_only:
+            _create_file(path)
+        if self.is_sqlite and not path.is_file():
+            raise InputError(f"{path}: is not a regular file; name another one with --db")
+        self.engine = self._make_engine(url, reading)
         guard_forks(self.engine)
         self.reader = self.engine.execution_options(reads=True)
         # Close the connections of an instance that is garbage-collected without `close`.
         weakref.finalize(self, self.engine.dispose).atexit = False
 
-    def _make_engine(self, url: URL) -> Any:
+    def _make_engine(self, url: URL, reading: bool) -> Any:
         sa = self.sa
         if not self.is_sqlite:
             timeouts = {name: seconds for name, seconds in _SECONDS.items() if name not in url.query}
@@ -128,13 +133,15 @@ class Database:
 
             ping_by_looking(engine)
             return engine
-        engine = sa.create_engine(url)
+        engine = sa.create_engine(_for_reading(url) if self.read_only else url)
 
         @sa.event.listens_for(engine, "connect")
         def _set_up(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
             connection.isolation_level = None  # SQLAlchemy begins transactions explicitly, as below
             connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
             is_new = not connection.execute("PRAGMA page_count").fetchone()[0]
+            if reading and not is_new:  # the file may belong to another program
+                return
             if is_new:  # in an existing file, this statement would wait for writers
                 connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # lets the file shrink
             # The journal mode is stored in the file, so that dbos uses it, too. Writing takes a quarter of the time.
@@ -165,7 +172,7 @@ class Database:
             try:
                 return work()
             except self.errors as error:
-                waited, is_held = time.monotonic() - began, self.is_sqlite and _is_locked(error)
+                waited, is_held = time.monotonic() - began, self.is_sqlite and is_locked(error)
                 if not (is_held or (is_temporary(error) and waited <= patience)) or _exiting.is_set():
                     raise self.explained(error) from error
                 self._log_wait(f"waiting for the database: {first_line(error)}{self._hint() if is_held else ''}")
@@ -227,27 +234,7 @@ class Database:
 
     def explained(self, error: Exception) -> InputError:
         """Return an `InputError` that explains an error of the database."""
-        sa = self.sa
-        if isinstance(error, (sa.exc.IntegrityError, sa.exc.DataError)):  # the value is refused every time
-            return InputError(
-                f"{self.name}: the database refused a row: {first_line(error)}; this is a bug in operad or dbos, and "
-                f"running the command again does not help: please report it, with {_versions(self.is_sqlite)}; earlier runs "
-                "are not lost"
-            )
-        if is_missing(error):
-            return InputError(
-                f"{self.name}: a table or column is missing: {first_line(error)}; the file was deleted, or changed by a program "
-                "other than operad: restore it from a copy, or name another database with --db"
-            )
-        text = f"{self.name}: cannot be used for runs: {first_line(error)}"
-        if "file is not a database" in text:
-            return InputError(f"{text}; the file was not changed: name another one")
-        if not self.is_sqlite and _is_unreachable(error):
-            return InputError(f"{text}; check that the server runs, and that the address is right")
-        return InputError(
-            f"{text}; kept runs are not lost: check that the database exists and has space left, and run the same command "
-            "again"
-        )
+        return InputError(explanation(error, self.name, is_sqlite=self.is_sqlite))
 
     def give_back_space(self, *, whole: bool = False) -> bool:
         """Shrink an SQLite file to its content, in small steps. A server shrinks its tables by itself.
@@ -370,11 +357,24 @@ def _check_version(name: str) -> None:
         )
 
 
-def _versions(is_sqlite: bool) -> str:
-    """Return the versions of the software involved, for a bug report."""
-    packages = [f"{package} {metadata.version(package)}" for package in ("operad", "dbos", "sqlalchemy")]
-    sqlite = [f"SQLite {sqlite3.sqlite_version}"] if is_sqlite else []
-    return ", ".join([f"Python {platform.python_version()}", *sqlite, *packages])
+def _is_writable(path: Path) -> bool:
+    """Return True if this user may write a file, and may create the journal files beside it."""
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+
+
+def _for_reading(url: URL) -> URL:
+    """Return the URL that opens an SQLite file for reading.
+
+    In a folder that cannot be written, SQLite cannot create the index of the file's write-ahead log. Without such a log,
+    it needs none if the file counts as unchangeable.
+    """
+    path = Path(str(url.database))
+    options = {"uri": "true", "mode": "ro"}
+    with suppress(OSError):
+        log = Path(f"{path}-wal")
+        if not os.access(path.parent, os.W_OK) and not (log.exists() and log.stat().st_size):
+            options["immutable"] = "1"
+    return url.set(database=f"file:{quote(str(path))}", query=options)
 
 
 def _create_file(path: Path) -> None:
@@ -394,57 +394,3 @@ def _create_file(path: Path) -> None:
         raise InputError(
             f"{path}: cannot be created: {error.strerror or error}; name another file with --db"
         ) from error
-
-
-def is_temporary(error: Exception) -> bool:
-    """Return True for a temporary error: the connection broke, or the server is starting."""
-    if getattr(getattr(error, "orig", None), "sqlstate", None) == _ENDED_IDLE:
-        return True
-    if is_missing(error):
-        return False
-    text = str(error).lower()
-    lost = getattr(error, "connection_invalidated", False) or type(error).__name__ in (
-        "OperationalError",
-        "TimeoutError",
-    )
-    return lost and not any(
-        sign in text
-        for sign in (
-            "disk is full",
-            "no space",
-            "unable to open database",
-            "readonly",
-            "password authentication",
-            "does not exist",
-            "not a database",
-            "malformed",
-            "could not decode",
-        )
-    )
-
-
-def _is_unreachable(error: Exception) -> bool:
-    """Return True if no server answered; False if one refused the connection with a reason."""
-    text = str(error).lower()
-    return (
-        any(sign in text for sign in ("connection failed", "resolve host", "timeout expired")) and "fatal" not in text
-    )
-
-
-def is_missing(error: Exception) -> bool:
-    """Return True for the error of a missing table or column, which is permanent."""
-    orig = getattr(error, "orig", None)
-    text = first_line(error).lower()
-    return getattr(orig, "sqlstate", None) in _MISSING or any(
-        sign in text for sign in ("no such table", "no such column", "has no column named")
-    )
-
-
-def _is_locked(error: Exception) -> bool:
-    """Return True if another process has been writing into the file for longer than the busy timeout."""
-    return "database is locked" in str(getattr(error, "orig", None) or error)
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of a database error, without the statement and its values."""
-    return next(iter(str(getattr(error, "orig", None) or error).strip().splitlines()), type(error).__name__)

@@ -35,7 +35,7 @@ class Request(NamedTuple):
 
 
 class Dispatch:
-    """Requests of this process to workers, which are written in groups; one thread waits for all outcomes.
+    """Requests of this process to workers, which are written in groups; another thread waits for all outcomes.
 
     The constructor may block.
 
@@ -50,10 +50,11 @@ class Dispatch:
         self._enqueue = dbos_process.enqueue
         self._client: DBOSClient = store.database.with_retries(partial(dbos_process.client, store.database.url), 0.0)
         self._waiting = Waiting(store.dbos.ended_work, partial(wakeups, store.database, [executor_id]))
-        self._requests = GroupCommit[Request](self._write)
+        self._requests = GroupCommit[Request, None](self._write, "operad-requests")
 
     def stop(self) -> None:
         """Stop waiting, and close the connections."""
+        self._requests.close()
         self._waiting.stop()
         self._client.destroy()
 
@@ -71,7 +72,13 @@ class Dispatch:
         """Delete the outcome of an operator, so that it can be requested again."""
         await in_thread(self._store.database.with_retries, partial(self._client.delete_workflows, [step_id]))
 
-    def _write(self, requests: Sequence[Request]) -> None:
+    def _write(self, requests: Sequence[Request]) -> Sequence[None]:
         """Write requests into their queues, and wake the workers of these queues."""
         with self._waiting.wakeups.sending({request.queue for request in requests}) as before_commit:
             self._store.database.with_retries(partial(self._enqueue, self._client, requests, before_commit))
+        return [None] * len(requests)
+
+    @property
+    def waiting_seconds(self) -> float:
+        """Seconds for which the oldest request has waited for its commit; 0 if no request waits."""
+        return self._requests.waiting_seconds

@@ -21,13 +21,6 @@ class EventTable:
         self.database = database
         self._tables = tables
 
-    def append(self, run_id: str, drive: int, events: bytes) -> None:
-        """Append recorded events to the stored events of a run."""
-        sa, table = self.database.sa, self._tables.events
-        last = sa.select(sa.func.coalesce(sa.func.max(table.c.part), 0) + 1).where(table.c.run_id == run_id)
-        values = {"run_id": run_id, "part": last.scalar_subquery(), "drive": drive, "events": events}
-        self.database.change(sa.insert(table).values(**values))
-
     def of_run(self, run_id: str, after: int = 0) -> Sequence[EventPart]:
         """Return the recorded events of a run in order.
 

@@ -4,73 +4,102 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from operad.runtime.durable.database import is_temporary
-from operad.runtime.durable.threads import start_in_thread
+from operad.runtime.values.errors import InputError
 
 Value = TypeVar("Value")
+Result = TypeVar("Result")
+
+MOST = 500
+"""Maximum number of values in one transaction."""
 
 
-class GroupCommit(Generic[Value]):
-    """Queue of values that are written into the database in groups.
+@dataclass(frozen=True)
+class _Entry(Generic[Value, Result]):
+    """Value that waits to be written, its result, and the time of its arrival."""
+
+    value: Value
+    result: Future[Result]
+    arrived: float
+
+
+class GroupCommit(Generic[Value, Result]):
+    """Queue of values that are written into the database in groups, by a thread of its own.
 
     A value is written at once if no other value is being written. Values that arrive meanwhile are written in the next
-    transaction, in their order, so that no value waits for others to arrive.
+    transaction, in their order, so that no value waits for others to arrive. The thread writes and does nothing else, so
+    that callers may wait for it anywhere.
 
     Args:
-        write: Function that writes values in one transaction. It may block.
+        write: Function that writes values in one transaction, and returns their results. It may block.
+        name: Name of the thread.
     """
 
-    def __init__(self, write: Callable[[Sequence[Value]], None]) -> None:
+    def __init__(self, write: Callable[[Sequence[Value]], Sequence[Result]], name: str) -> None:
         self._write = write
         self._lock = threading.Lock()
-        self._ready: list[tuple[Value, Future[None]]] = []
+        self._ready: deque[_Entry[Value, Result]] = deque()
+        self._group: Sequence[_Entry[Value, Result]] = ()
         self._is_writing = False
-        self._last: Future[None] | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
-    async def put(self, value: Value) -> None:
-        """Write a value, and wait until it is committed.
+    async def put(self, value: Value) -> Result:
+        """Write a value, and return its result when it is committed; a cancellation takes it back if it is not written yet.
 
         Raises:
             Exception: This value cannot be written.
         """
-        await asyncio.wrap_future(self.put_soon(value))
+        return await asyncio.wrap_future(self.put_soon(value))
 
-    def put_soon(self, value: Value) -> Future[None]:
-        """Start to write a value, and return a future that is done when the value is committed."""
-        written = Future[None]()
+    def put_soon(self, value: Value) -> Future[Result]:
+        """Start to write a value, and return a future of its result, which is done when the value is committed."""
+        entry = _Entry(value, Future[Result](), time.monotonic())
         with self._lock:
-            self._ready.append((value, written))
-            self._last = written
+            self._ready.append(entry)
             must_start, self._is_writing = not self._is_writing, True
-        if must_start:
-            start_in_thread(self._write_all)
-        return written
+            if must_start:
+                try:
+                    self._thread.submit(self._write_all)
+                except RuntimeError as error:
+                    self._is_writing = False
+                    self._ready.pop()
+                    entry.result.set_exception(_refused(error))
+        return entry.result
 
-    def wait(self) -> None:
-        """Wait until all values put so far are committed, or have failed."""
-        if (last := self._last) is not None:
-            wait([last])
+    def close(self) -> None:
+        """Write what is ready, and accept no more values."""
+        self._thread.shutdown(wait=False)
+
+    @property
+    def waiting_seconds(self) -> float:
+        """Seconds for which the oldest value has waited for its commit; 0 if no value waits."""
+        with self._lock:
+            oldest = next(iter(self._group or self._ready), None)
+        return 0.0 if oldest is None else time.monotonic() - oldest.arrived
 
     def _write_all(self) -> None:
-        """Write groups of values until no value is ready; runs in a thread."""
+        """Write groups of values until no value is ready; runs in the thread."""
         while True:
             with self._lock:
-                group, self._ready = self._ready, []
-                self._is_writing = bool(group)
-            if not group:
+                self._group = [self._ready.popleft() for _ in range(min(MOST, len(self._ready)))]
+                self._is_writing = bool(self._group)
+            if not self._group:
                 return
-            self._write_group([entry for entry in group if entry[1].set_running_or_notify_cancel()])
+            self._write_group([entry for entry in self._group if entry.result.set_running_or_notify_cancel()])
 
-    def _write_group(self, group: Sequence[tuple[Value, Future[None]]]) -> None:
+    def _write_group(self, group: Sequence[_Entry[Value, Result]]) -> None:
         """Write a group of values in one transaction; if that fails because of a value, write each value alone."""
         if not group:  # all callers were cancelled
             return
         try:
-            self._write([value for value, _ in group])
+            results = self._write([entry.value for entry in group])
         except BaseException as error:  # noqa: BLE001 - set as the error of the values' futures
             cause = error.__cause__
             # If the database cannot be reached, each value alone would fail, too, after the same wait.
@@ -79,8 +108,17 @@ class GroupCommit(Generic[Value]):
                 for entry in group:
                     self._write_group([entry])
                 return
-            for _, written in group:
-                written.set_exception(error)
+            for entry in group:
+                entry.result.set_exception(error)
             return
-        for _, written in group:
-            written.set_result(None)
+        for entry, result in zip(group, results, strict=True):
+            entry.result.set_result(result)
+
+
+def _refused(error: RuntimeError) -> InputError:
+    """Return the error for a value that arrives after the end of the thread."""
+    refused = InputError(
+        "the database was closed, or this process exits, before a run's progress was recorded; resume the run"
+    )
+    refused.__cause__ = error
+    return refused

@@ -6,11 +6,11 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
@@ -21,7 +21,7 @@ from operad.runtime.durable.recording import Recording
 from operad.runtime.durable.records import LOOK, Records
 from operad.runtime.durable.remote import RemoteExecutor
 from operad.runtime.durable.replay import Replay
-from operad.runtime.durable.restart import refuse_changed
+from operad.runtime.durable.restart import refuse_changed, refuse_other_job
 from operad.runtime.durable.rows import (
     CANCELLED,
     DONE,
@@ -36,6 +36,7 @@ from operad.runtime.durable.rows import (
     check_id,
 )
 from operad.runtime.durable.run_owner import BEAT, LIMIT, DrivenRun, RunOwner, leave, owner_of, run_in_progress
+from operad.runtime.durable.run_writer import RunWriter
 from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.step_table import taken_over
@@ -49,12 +50,20 @@ from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import causes
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, OperadError, describe
-from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.workflow.live import LiveRun
 from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.workflow import Workflow
 
 _logger = logging.getLogger(__name__)
+
+
+class _BegunRun(NamedTuple):
+    """Stored run that this process drives, or that has finished, with its input and the outcomes of its operators."""
+
+    run: StoredRun
+    call: OperatorCall
+    outcomes: Mapping[str, str]
 
 
 class Ledger(Records):
@@ -124,43 +133,40 @@ class Ledger(Records):
         """
         run_id = run.log.run_id
         check_id(run_id)
-        driver = await in_thread(owner_of, self.url, self._limit, self)
+        driver = await owner_of(self.url, self._limit, self)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
         driven_run = await driver.register(run_id, task, run, self)
         try:
-            graph = await in_thread(describe_workflow, workflow)
-            kept = await self._begun(driven_run, driver.executor.id, run_id, workflow, graph, call)
-            if kept.result:
-                message, rounds = await in_thread(self._result, kept)
+            kept = await self._begun(driven_run, driver, run_id, workflow, call)
+            if kept.run.result:
+                message, rounds = await in_thread(self._result, kept.run)
                 run.restore(message, rounds, await in_thread(self._messages, run_id))
                 return message
-            return await self._execute_kept(run, kept, call, driver, driven_run)
+            return await self._execute_kept(run, kept, driver, driven_run)
         except BaseException:
             if not driven_run.ending:  # the end is not recorded: any process may resume the run
-                release = partial(self.store.update_run, run_id, driver.executor.id, driver="")
-                await asyncio.shield(asyncio.ensure_future(in_thread(release)))
+                await driver.writer.update(run_id, driver="")
             raise
         finally:
             driver.unregister(run_id)
 
     async def _execute_kept(
-        self, run: Run, kept: StoredRun, call: OperatorCall, driver: RunOwner, driven_run: DrivenRun
+        self, run: Run, kept: _BegunRun, driver: RunOwner, driven_run: DrivenRun
     ) -> WorkflowMessage:
         """Execute a stored run that this process drives, and record its progress and end."""
-        run_id = kept.run_id
-        run.set_input(await in_thread(self._call_of, kept, call.reasoner))
-        kept_outcomes = await in_thread(self._kept_outcomes, run_id)
+        run_id = kept.run.run_id
+        run.set_input(kept.call)
+        dispatch = await driver.dispatch() if self.workers is not None else None
         remote = None
-        if self.workers is not None:
-            dispatch = await in_thread(lambda: driver.dispatch)
+        if self.workers is not None and dispatch is not None:
             remote = RemoteExecutor(dispatch, self.workers, self.codec, self.store, driver.executor)
-        replay = Replay(run_id, self.store, self.codec, kept_outcomes, driver.steps, remote)
+        replay = Replay(run_id, self.store, self.codec, kept.outcomes, driver.writer, remote)
         run.journal = replay
-        group = self.workers.queue if self.workers else hashlib.sha256(kept.graph.encode()).hexdigest()
+        group = self.workers.queue if self.workers else hashlib.sha256(kept.run.graph.encode()).hexdigest()
         run.shared_limits = LimitsInDatabase(self.store.calls, group, driver.executor.id)
-        recording = Recording(run.log, run_id, kept.drives)
-        progress = asyncio.ensure_future(self._record_progress(run, replay, recording, remote, driver.executor.id))
+        recording = Recording(run.log, run_id, kept.run.drives)
+        progress = asyncio.ensure_future(self._record_progress(run, replay, recording, remote, driver.writer))
         record_end = partial(self._record_end, run, replay, recording, driver)
         driven_run.executing = True
         try:
@@ -186,12 +192,12 @@ class Ledger(Records):
         await record_end(FINISHED, message=message)
         if self._retention is not None:
             with suppress(OperadError):  # runs that are not deleted now are deleted when the next run finishes
-                await in_thread(self.retire, kept.workflow, self._retention)
+                await in_thread(self.retire, kept.run.workflow, self._retention)
         return message
 
-    async def _begun(self, driven_run: DrivenRun, *given: Any) -> StoredRun:
+    async def _begun(self, driven_run: DrivenRun, *given: Any) -> _BegunRun:
         """See `_begin`. A cancellation waits until it is known whether this process drives the run."""
-        beginning = asyncio.ensure_future(in_thread(self._begin, driven_run, *given))
+        beginning = asyncio.ensure_future(self._begin(driven_run, *given))
         try:
             return await asyncio.shield(beginning)
         except asyncio.CancelledError:
@@ -200,15 +206,28 @@ class Ledger(Records):
                 await asyncio.shield(beginning)
             raise
 
-    def _begin(
-        self, driven_run: DrivenRun, driver_id: str, run_id: str, workflow: Workflow, graph: Any, call: OperatorCall
-    ) -> StoredRun:
+    async def _begin(
+        self, driven_run: DrivenRun, driver: RunOwner, run_id: str, workflow: Workflow, call: OperatorCall
+    ) -> _BegunRun:
         """Create a run, or become the driver of an unfinished one; return its record.
 
         Raises:
             InputError: Another process drives the run, the run failed or has another job, or the workflow was changed.
         """
+        graph, new = await in_thread(self._new_run, driver.executor.id, run_id, workflow, call)
+        if await driver.writer.create(new.run):
+            return new
+        kept = await in_thread(self._resumable_run, run_id, graph, call)
+        if kept.state != FINISHED:
+            kept = await self._take_over(kept, driver.executor.id, driven_run)
+        return await in_thread(self._kept_run, kept, call.reasoner)
+
+    def _new_run(
+        self, driver_id: str, run_id: str, workflow: Workflow, call: OperatorCall
+    ) -> tuple[Mapping[str, Any], _BegunRun]:
+        """Return the description of a workflow, and the record of a new run of it."""
         given = {"job": call.job, "messages": [*call.messages], "previous": [*call.previous], "lesson": call.lesson}
+        graph = describe_workflow(workflow)
         run = StoredRun(
             run_id,
             workflow=workflow.name,
@@ -218,49 +237,61 @@ class Ledger(Records):
             driver=driver_id,
             total=leaves(graph),
         )
-        if self.store.create(run):
-            return run
+        return graph, _BegunRun(run, self._call_of(run, call.reasoner), {})
+
+    def _resumable_run(self, run_id: str, graph: Any, call: OperatorCall) -> StoredRun:
+        """Return a stored run that has finished or may be resumed.
+
+        Raises:
+            InputError: The run failed or has another job, or the workflow was changed.
+        """
         kept = self._existing_run(run_id)
         refuse_other_job(kept.run_id, self._call_of(kept, call.reasoner).job, call.job)
         refuse_changed(kept, graph)
-        if kept.state == FINISHED:
-            return kept
         if kept.state == FAILED:
             again = f"Ledger({display_name(self.url)!r}).retry({run_id!r}), then execute it with the same run_id"
             raise InputError(
                 f"run {run_id!r} failed: {kept.error}\n  finished operators are kept; to run the failed operators again: "
                 f"{again if self.source is None else f'operad runs resume {run_id}'}"
             )
-        self._take_over(kept, driver_id, driven_run)
-        return self._existing_run(run_id)
+        return kept
 
-    def _take_over(self, kept: StoredRun, driver_id: str, driven_run: DrivenRun) -> None:
-        """Become the driver of a run whose driver is dead; wait until that is certain.
+    def _kept_run(self, kept: StoredRun, reasoner: Reasoner) -> _BegunRun:
+        """Return a stored run with its input, and with the outcomes of its operators unless it has finished."""
+        return _BegunRun(kept, self._call_of(kept, reasoner), {} if kept.result else self._kept_outcomes(kept.run_id))
+
+    async def _take_over(self, kept: StoredRun, driver_id: str, driven_run: DrivenRun) -> StoredRun:
+        """Become the driver of a run whose driver is dead; wait until that is certain. Return the run as it is then.
 
         Raises:
             InputError: The driver is alive, or this process abandoned the run.
         """
         while kept.driver != driver_id:
-            driver = self._driver_of(kept)
-            if driver is not None and not self.watch.is_dead(driver):
-                self._wait_for_sign_of(driver, kept, driven_run)
-                kept = self._existing_run(kept.run_id)
-                continue
-            if self.store.take(kept.run_id, kept.driver, driver_id):
-                return
-            kept = self._existing_run(kept.run_id)
+            driver = await in_thread(self._living_driver_of, kept)
+            if driver is not None:
+                await self._wait_for_sign_of(driver, kept, driven_run)
+            else:
+                await in_thread(self.store.take, kept.run_id, kept.driver, driver_id)
+            kept = await in_thread(self._existing_run, kept.run_id)
+        return kept
 
-    def _wait_for_sign_of(self, driver: Executor, kept: StoredRun, driven_run: DrivenRun) -> None:
+    def _living_driver_of(self, kept: StoredRun) -> Executor | None:
+        """Return the driver of a run, unless it is known to be dead."""
+        driver = self._driver_of(kept)
+        return None if driver is None or self.watch.is_dead(driver) else driver
+
+    async def _wait_for_sign_of(self, driver: Executor, kept: StoredRun, driven_run: DrivenRun) -> None:
         """Wait until the driver of a run is known to be dead.
 
         Raises:
             InputError: The driver has a new heartbeat, or this process abandoned the run.
         """
         while True:
-            if driven_run.abandoned.wait(LOOK):
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(driven_run.abandoned.wait(), LOOK)
                 raise InputError(f"run {kept.run_id!r} was cancelled before this process took it over")
-            now = self._driver_of(kept)
-            if now is None or self.watch.is_dead(now):
+            now = await in_thread(self._living_driver_of, kept)
+            if now is None:
                 return
             if now.beat != driver.beat:
                 raise InputError(
@@ -344,11 +375,11 @@ class Ledger(Records):
         return messages
 
     async def _record_progress(
-        self, run: Run, replay: Replay, recording: Recording, remote: RemoteExecutor | None, driver_id: str
+        self, run: Run, replay: Replay, recording: Recording, remote: RemoteExecutor | None, writer: RunWriter
     ) -> None:
         """Periodically record the progress of a run, and pass on answers that other processes stored."""
         parts = [
-            partial(self._record_state, run, replay, recording, driver_id),
+            partial(self._record_state, run, replay, recording, writer),
             *([partial(remote.look_after, replay.run_id)] if remote is not None else []),
             partial(self._pass_on_answers, run, replay.run_id),
         ]
@@ -365,12 +396,11 @@ class Ledger(Records):
                         _logger.warning(problem, replay.run_id, describe(error), exc_info=error)
                     warned = True
 
-    async def _record_state(self, run: Run, replay: Replay, recording: Recording, driver_id: str) -> None:
+    async def _record_state(self, run: Run, replay: Replay, recording: Recording, writer: RunWriter) -> None:
         """Record the events of a run, and its progress."""
+        recording.write(writer)
         state = PAUSED if run.waits else RUNNING
-        now = {"state": state, "done": replay.done, "usage": run.usage.model_dump_json()}
-        await in_thread(recording.write, self.store.events)
-        await in_thread(partial(self.store.update_run, replay.run_id, driver_id, **now))
+        await writer.update(replay.run_id, state=state, done=replay.done, usage=run.usage.model_dump_json())
 
     async def _pass_on_answers(self, run: Run, run_id: str) -> None:
         """Pass on answers that other processes stored."""
@@ -404,33 +434,8 @@ class Ledger(Records):
             failed = [key for link in causes(error) for failure, key in replay.failed if failure is link]
             values |= {"error": describe(error)[:10_000], "failed": failed[-1] if failed else ""}
 
-        def record() -> None:
-            driver.steps.wait()
-            with suppress(OperadError):
-                recording.write(self.store.events)
-            was_driver = self.store.update_run(replay.run_id, driver.executor.id, **values)
-            if was_driver and self.workers and state not in (RUNNING, PAUSED):
-                with suppress(self.store.database.errors):
-                    self.steps.cancel(replay.run_id)
-
-        await asyncio.shield(asyncio.ensure_future(in_thread(record)))
-
-
-def refuse_other_job(run_id: str, kept: Job, given: Job) -> None:
-    """Raise InputError if a stored run has another job."""
-    if different := [name for name in ("goal", "context", "inputs", "files") if _differs(kept, given, name)]:
-        *most, last = different
-        names = f"{', '.join(most)} and {last}" if most else last
-        differ = "differs" if not most and last not in ("inputs", "files") else "differ"
-        raise InputError(
-            f"run {run_id!r} has another job: its {names} {differ}; to run this job, give another run id; to "
-            "get the result of that run or to resume it, give the same job"
-        )
-
-
-def _differs(kept: Job, given: Job, name: str) -> bool:
-    """Return True if two jobs differ in a field; files are compared by name and size."""
-    old, new = getattr(kept, name), getattr(given, name)
-    if name == "files":
-        return [(file.name, file.size) for file in old] != [(file.name, file.size) for file in new]
-    return bool(old != new)
+        recording.write(driver.writer)
+        was_driver = await driver.writer.update(replay.run_id, **values)
+        if was_driver and self.workers and state not in (RUNNING, PAUSED):
+            with suppress(self.store.database.errors):
+                await asyncio.shield(asyncio.ensure_future(in_thread(self.steps.cancel, replay.run_id)))

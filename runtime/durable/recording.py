@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-import threading
 import zlib
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from operad.runtime.durable.codec import MAX_TEXT, Codec
-from operad.runtime.durable.event_table import EventTable
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, EventPart, StoredRun
+from operad.runtime.durable.run_changes import NewEvents
+from operad.runtime.durable.run_writer import RunWriter
 from operad.runtime.events import Event, ModelAsked, RunFailed, RunFinished, RunLog, TokenStreamed
 from operad.runtime.values.errors import InputError
 
@@ -36,27 +38,23 @@ class Recording:
         self._run_id = run_id
         self._drive = drive
         self._pending = deque[Event]()
-        self._writing = threading.Lock()
         log.listen(self._take)
 
     def _take(self, event: Event) -> None:
         if not isinstance(event, TokenStreamed | ModelAsked):
             self._pending.append(event)
 
-    def write(self, table: EventTable) -> None:
-        """Store the events recorded since the last call; may block.
+    def write(self, writer: RunWriter) -> None:
+        """Start to store the events recorded since the last call; those that cannot be stored are tried again next time."""
+        events = tuple(self._pending.popleft() for _ in range(len(self._pending)))
+        if events:
+            writer.add_events(NewEvents(self._run_id, self._drive, events)).add_done_callback(
+                partial(self._stored, events)
+            )
 
-        Raises:
-            InputError: The events cannot be stored; the next call tries again.
-        """
-        with self._writing:
-            count = len(self._pending)
-            if not count:
-                return
-            events = [self._pending[index] for index in range(count)]
-            table.append(self._run_id, self._drive, zlib.compress(Codec().dump_events(events).encode()))
-            for _ in range(count):
-                self._pending.popleft()
+    def _stored(self, events: Sequence[Event], written: Future[bool]) -> None:
+        if written.exception() is not None:
+            self._pending.extendleft(reversed(events))
 
 
 def events_by_drive(run_id: str, parts: Sequence[EventPart]) -> dict[int, list[Event]]:

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from operad.runtime.durable.codec import Codec, Outcome
 from operad.runtime.durable.rows import StoredQuestion
-from operad.runtime.durable.step_writer import StepWriter
+from operad.runtime.durable.run_writer import RunWriter
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import InsightsRecalled, MessageKept, OperatorRetried, Scope
@@ -40,7 +40,7 @@ class Replay:
         store: The tables of runs.
         codec: Codec of stored values.
         kept: Outcomes that are already stored, by key.
-        steps: Writer of records of the operators that this process executes.
+        writer: Writer of records of the operators that this process executes.
         remote: Execution of operators in workers; None to execute all operators in this process.
 
     Attributes:
@@ -53,7 +53,7 @@ class Replay:
         store: Store,
         codec: Codec,
         kept: Mapping[str, str],
-        steps: StepWriter,
+        writer: RunWriter,
         remote: RemoteExecutor | None,
     ) -> None:
         self.run_id = run_id
@@ -61,7 +61,7 @@ class Replay:
         self._store = store
         self._codec = codec
         self._kept = dict(kept)
-        self._steps = steps
+        self._writer = writer
         self._remote = remote
         self._done: set[str] = set()
 
@@ -93,7 +93,7 @@ class Replay:
         self, key: str, work: Callable[[], Awaitable[WorkflowMessage]], scope: Scope
     ) -> WorkflowMessage:
         """Do an operator's work in this process, and store its outcome."""
-        with self._steps.recorded(self.run_id, key) as keep:
+        with self._writer.recorded(self.run_id, key) as keep:
             before, scope.kept = scope.kept, []
             try:
                 outcome = await outcome_of_work(work, scope)

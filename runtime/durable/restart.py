@@ -1,4 +1,4 @@
-"""Restart of a run from an operator: the paths concerned, and the kept outcomes to forget."""
+"""Resume and restart of a run: what may be resumed, the paths concerned, and the kept outcomes to forget."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from operad.runtime.events.journal import bare
 from operad.runtime.graph.schedule import children_of, reachable
 from operad.runtime.values.errors import InputError, did_you_mean, shorten
 from operad.runtime.values.map_item import MapItem, without_index
+from operad.runtime.values.message import Job
 
 NO_GRAPH = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
 """Errors raised for a text that does not describe a workflow."""
@@ -206,3 +207,23 @@ def paths_again(kept: StoredRun, now: Description, operator: str) -> Sequence[st
             "restart from there, or begin a run with another id"
         )
     return again
+
+
+def refuse_other_job(run_id: str, kept: Job, given: Job) -> None:
+    """Raise InputError if a stored run has another job."""
+    if different := [name for name in ("goal", "context", "inputs", "files") if _differs(kept, given, name)]:
+        *most, last = different
+        names = f"{', '.join(most)} and {last}" if most else last
+        differ = "differs" if not most and last not in ("inputs", "files") else "differ"
+        raise InputError(
+            f"run {run_id!r} has another job: its {names} {differ}; to run this job, give another run id; to "
+            "get the result of that run or to resume it, give the same job"
+        )
+
+
+def _differs(kept: Job, given: Job, name: str) -> bool:
+    """Return True if two jobs differ in a field; files are compared by name and size."""
+    old, new = getattr(kept, name), getattr(given, name)
+    if name == "files":
+        return [(file.name, file.size) for file in old] != [(file.name, file.size) for file in new]
+    return bool(old != new)

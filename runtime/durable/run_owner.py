@@ -7,8 +7,9 @@ import atexit
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
@@ -16,9 +17,9 @@ from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.dispatch import Dispatch
 from operad.runtime.durable.process_ids import new_executor_id, process_identity, version_here
 from operad.runtime.durable.rows import Executor
-from operad.runtime.durable.step_writer import StepWriter
+from operad.runtime.durable.run_writer import RunWriter
 from operad.runtime.durable.store import Store
-from operad.runtime.durable.threads import in_thread
+from operad.runtime.durable.threads import in_new_thread, shared_future
 from operad.runtime.values.errors import InputError, OperadError
 from operad.runtime.values.forks import ProcessLock, after_fork, leave_to_parent
 from operad.runtime.values.sync import running_loop
@@ -48,7 +49,7 @@ class DrivenRun:
         lost: True if another process drives the run now.
         cancelled: True if the cancellation of the run was requested.
         abandoned: Event that is set if the run is cancelled before this process drives it.
-        has_ended: Event that is set as soon as this process no longer drives the run.
+        has_ended: Future that is done as soon as this process no longer drives the run.
 
     Args:
         task: The task that drives the run.
@@ -60,7 +61,8 @@ class DrivenRun:
         self.run = run
         self.user = user
         self.executing = self.ending = self.lost = self.cancelled = False
-        self.abandoned, self.has_ended = threading.Event(), threading.Event()
+        self.abandoned = asyncio.Event()
+        self.has_ended: Future[None] = shared_future()
         self._task = task
         self._loop = task.get_loop()
 
@@ -90,7 +92,7 @@ class DrivenRun:
     def wait(self, seconds: float) -> None:
         """Wait until this process no longer drives the run; returns at once in the event loop of the run."""
         if self.is_in_progress and running_loop() is not self._loop:
-            self.has_ended.wait(seconds)
+            wait([self.has_ended], seconds)
 
 
 class RunOwner:
@@ -98,28 +100,73 @@ class RunOwner:
 
     A separate thread records the heartbeat of the process, and reads the state of the runs of the process.
 
+    Args:
+        url: The database.
+        limit: Seconds without a heartbeat after which this process counts as dead.
+        before: Earlier owner of runs in the database, which is stopping; None if there is none.
+
     Attributes:
         executor: Row of this process in the database.
-        steps: Writer of records of the operators that this process executes.
+        started: Future that is done when the process is recorded in the database, or cannot be recorded.
+        stopped: Future that is done when the process is no longer recorded in the database.
         users: The ledgers of this process that have executed runs, and are neither closed nor garbage-collected.
+        writer: Writer of records of runs and operators; exists once the owner is started, as the following do.
     """
 
-    def __init__(self, url: URL, limit: float) -> None:
+    writer: RunWriter
+    _store: Store
+    _thread: threading.Thread
+
+    def __init__(self, url: URL, limit: float, before: RunOwner | None) -> None:
         self.executor = Executor(new_executor_id(), process=process_identity(), version=version_here(), limit=limit)
         self.users = WeakSet[Any]()
-        self._store = Store(url)
-        self.steps = StepWriter(self._store, self.executor.id)
+        self.stopped: Future[None] = shared_future()
         self._driven: dict[str, DrivenRun] = {}
         self._registering = threading.Lock()
-        self._stopped = threading.Event()
+        self._leaving = threading.Event()
+        self._beaten = time.monotonic()
+        self._dispatch: Future[Dispatch] | None = None
+        self.started = in_new_thread(partial(self._start, url, before), "operad-start")
+
+    def _start(self, url: URL, before: RunOwner | None) -> None:
+        if before is not None:
+            wait([before.stopped])
+        self._store = Store(url)
+        self.writer = RunWriter(self._store, self.executor.id)
         self._store.database.with_retries(partial(self._store.beat, self.executor))
+        self._beaten = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="operad-presence", daemon=True)
         self._thread.start()
 
-    @cached_property
-    def dispatch(self) -> Dispatch:
-        """Requests of this process to workers; the first access may block."""
-        return Dispatch(self._store, self.executor.id)
+    @property
+    def is_started(self) -> bool:
+        """True if the process is recorded in the database."""
+        return self.started.done() and self.started.exception() is None
+
+    async def dispatch(self) -> Dispatch:
+        """Return the requests of this process to workers.
+
+        Raises:
+            InputError: The database cannot be reached or used.
+        """
+        with self._registering:
+            known = self._dispatch
+            if known is None or (known.done() and known.exception() is not None):
+                known = self._dispatch = in_new_thread(partial(Dispatch, self._store, self.executor.id), "operad-start")
+        return await asyncio.wrap_future(known)
+
+    @property
+    def waiting_seconds(self) -> dict[str, float]:
+        """Seconds for which each part of this process that uses the database has waited for it, by the part's name."""
+        if not self.is_started:
+            return {}
+        waiting = {
+            "the writer": self.writer.waiting_seconds,
+            "the heartbeat": max(0.0, time.monotonic() - self._beaten - BEAT),
+        }
+        if self._dispatch is not None and self._dispatch.done() and self._dispatch.exception() is None:
+            waiting["the writer of requests to workers"] = self._dispatch.result().waiting_seconds
+        return waiting
 
     async def register(self, run_id: str, task: asyncio.Task[Any], run: Run, user: object) -> DrivenRun:
         """Register the task that drives a run, after an earlier task of the run has recorded its end.
@@ -129,7 +176,7 @@ class RunOwner:
         """
         other = self._driven.get(run_id)
         if other is not None and other.ending:
-            await in_thread(other.wait, LONGEST_END)
+            await asyncio.wait([asyncio.wrap_future(other.has_ended)], timeout=LONGEST_END)
         with self._registering:
             other = self._driven.get(run_id)
             if other is not None and other.is_in_progress:
@@ -152,7 +199,7 @@ class RunOwner:
     def unregister(self, run_id: str) -> None:
         """Unregister a run."""
         if (driven_run := self._driven.pop(run_id, None)) is not None:
-            driven_run.has_ended.set()
+            driven_run.has_ended.set_result(None)
 
     def end_runs(self, user: object = None) -> None:
         """Cancel the runs that this process drives, including paused ones, and wait for their ends.
@@ -169,21 +216,29 @@ class RunOwner:
 
     def stop(self) -> None:
         """Cancel the runs that this process drives, and stop the heartbeat; any process can resume the runs at once."""
-        self.end_runs()
-        self.stop_heartbeat()
-        if "dispatch" in vars(self):
-            self.dispatch.stop()
-        self._store.close()
+        try:
+            wait([self.started])
+            if self.is_started:
+                self.end_runs()
+                self.stop_heartbeat()
+                if self._dispatch is not None:
+                    wait([self._dispatch])
+                    if self._dispatch.exception() is None:
+                        self._dispatch.result().stop()
+                self._store.close()
+        finally:
+            self.stopped.set_result(None)
 
     def stop_heartbeat(self) -> None:
-        """Stop the heartbeat and remove this process from the database."""
-        self._stopped.set()
-        self._thread.join(timeout=5)
-        with suppress(OperadError):
-            self._store.leave(self.executor.id)
+        """Stop the heartbeat and remove this process from the database, if it was recorded there."""
+        if self.is_started:
+            self._leaving.set()
+            self._thread.join(timeout=5)
+            with suppress(OperadError):
+                self._store.leave(self.executor.id)
 
     def _run(self) -> None:
-        while not self._stopped.wait(BEAT):
+        while not self._leaving.wait(BEAT):
             self._beat()
 
     def _beat(self) -> None:
@@ -193,22 +248,26 @@ class RunOwner:
             driven = self._store.beat(self.executor)
         except self._store.database.errors:
             return  # the database cannot be reached at the moment, by any process
+        self._beaten = time.monotonic()
         for run_id, driven_run in watched.items():
             driven_run.end_if(lost=run_id not in driven, cancelled=driven.get(run_id, False))
 
 
 _owners: dict[URL, RunOwner] = {}
+_stopping: dict[URL, RunOwner] = {}
 _changing = ProcessLock()
+"""Lock of the two dicts. Nothing waits while it holds the lock."""
 
 
 @after_fork
 def _renew() -> None:
     """Leave the runs in progress to the parent, with its heartbeat: the child is another owner."""
-    leave_to_parent({**_owners})
-    _owners.clear()
+    for owners in (_owners, _stopping):
+        leave_to_parent({**owners})
+        owners.clear()
 
 
-def owner_of(url: URL, limit: float, user: object) -> RunOwner:
+async def owner_of(url: URL, limit: float, user: object) -> RunOwner:
     """Return the owner of runs in a database for this process; there is one per database.
 
     Args:
@@ -217,19 +276,25 @@ def owner_of(url: URL, limit: float, user: object) -> RunOwner:
         user: The ledger that executes runs, until `leave` is called for it.
 
     Raises:
-        InputError: The process drives runs in the database with another limit.
+        InputError: The process drives runs in the database with another limit, or the database cannot be used.
     """
     with _changing:
-        if url not in _owners:
-            _owners[url] = RunOwner(url, limit)
-        owner = _owners[url]
+        owner = _owners.get(url)
+        if owner is None or (owner.started.done() and not owner.is_started):
+            owner = _owners[url] = RunOwner(url, limit, _stopping.get(url))
         owner.users.add(user)
     if owner.executor.limit != limit:
         raise InputError(
             f"this process drives runs in {display_name(url)} with limit={owner.executor.limit:g}, so limit={limit:g} has no "
             "effect; give every Ledger of the database the same limit, or close the other Ledger first"
         )
+    await asyncio.wrap_future(owner.started)
     return owner
+
+
+def known_owner(url: URL) -> RunOwner | None:
+    """Return the owner of runs in a database for this process; None if the process has driven none."""
+    return _owners.get(url)
 
 
 def run_in_progress(url: URL, run_id: str) -> LiveRun | None:
@@ -253,9 +318,16 @@ def leave(url: URL, user: object = None) -> None:
             owner.users.discard(user)
         has_others = user is not None and len(owner.users) > 0
         if not has_others:
-            _owners.pop(url).stop()
+            _stopping[url] = _owners.pop(url)
     if has_others:
         owner.end_runs(user)
+        return
+    try:
+        owner.stop()
+    finally:
+        with _changing:
+            if _stopping.get(url) is owner:
+                del _stopping[url]
 
 
 @atexit.register

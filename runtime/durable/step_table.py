@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
-from importlib import import_module
-from typing import Any
 
-from operad.runtime.durable.database import Database, retried
-from operad.runtime.durable.rows import DONE, UNDER_WAY, StepRow, storable, text_of
+from operad.runtime.durable.database import Database
+from operad.runtime.durable.rows import DONE, UNDER_WAY, StepRow, text_of
 from operad.runtime.durable.tables import Tables
 from operad.runtime.values.errors import InputError
 
@@ -27,55 +24,6 @@ class StepTable:
     def __init__(self, database: Database, tables: Tables) -> None:
         self.database = database
         self._tables = tables
-
-    @retried
-    def write(self, driver: str, steps: Sequence[StepRow]) -> None:
-        """Write records of operators in one transaction; of several records of an operator, only the last is written.
-
-        The transaction locks the driver of each run. Hence a process that takes a run over reads all outcomes that the
-        earlier driver has written, and the earlier driver cannot write any more.
-
-        Args:
-            driver: The process that executed the operators.
-            steps: The records.
-
-        Raises:
-            InputError: Another process drives one of the runs now. Nothing is written then.
-        """
-        last = {(step.run_id, step.key): step for step in steps}
-        run_ids = {run_id for run_id, _ in last}
-        rows = [
-            {
-                "run_id": step.run_id,
-                "key": step.key,
-                "outcome": storable(step.outcome),
-                "began": step.began,
-                "ended": step.ended,
-            }
-            for step in last.values()
-        ]
-        with self.database.engine.begin() as connection:
-            held = connection.execute(self._held, {"driver": driver, "run_ids": list(run_ids)}).scalars()
-            if lost := run_ids.difference(held):
-                raise taken_over(min(lost))
-            connection.execute(self._upsert, rows)
-
-    @cached_property
-    def _held(self) -> Any:
-        """Statement that returns, and locks, the runs among some that a process drives.
-
-        It is cached, because creating the statement takes longer than executing it.
-        """
-        sa, runs = self.database.sa, self._tables.runs
-        mine = (runs.c.driver == sa.bindparam("driver")) & runs.c.run_id.in_(sa.bindparam("run_ids", expanding=True))
-        return sa.select(runs.c.run_id).where(mine).with_for_update(read=True)
-
-    @cached_property
-    def _upsert(self) -> Any:
-        """Statement that inserts a record or updates an existing one."""
-        insert = import_module(f"sqlalchemy.dialects.{self.database.engine.dialect.name}").insert(self._tables.steps)
-        changed = {name: insert.excluded[name] for name in ("outcome", "began", "ended")}
-        return insert.on_conflict_do_update(index_elements=["run_id", "key"], set_=changed)
 
     def of_run(self, run_id: str, *, outcomes: bool = False) -> Sequence[StepRow]:
         """Return the operators that drivers of a run have executed, in the order of their start.

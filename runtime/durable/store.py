@@ -19,6 +19,7 @@ from operad.runtime.durable.database import Database, retried
 from operad.runtime.durable.dbos_tables import DbosTables
 from operad.runtime.durable.event_table import EventTable
 from operad.runtime.durable.rows import LONG, RUNNING, Executor, StepRow, StoredQuestion, StoredRun, of_row, storable
+from operad.runtime.durable.run_changes import RunChanges
 from operad.runtime.durable.schema_version import VERSION, check_not_newer, statements_from
 from operad.runtime.durable.step_table import StepTable
 from operad.runtime.durable.tables import Tables
@@ -31,29 +32,44 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
+def _unreadable(version: int) -> str:
+    """Return why the tables of a database with this version cannot be read without a change of the database."""
+    if not version:
+        return "holds no runs, and this user may not write the file; name another database with --db"
+    return (
+        f"an earlier version of operad wrote this database: its tables have version {version}, and this operad reads "
+        f"version {VERSION}; this user may not write the file, so it cannot be brought up to date: use a copy of it"
+    )
+
+
 class Store:
     """Tables of runs in one database, created if missing, and migrated to the version of this release.
 
     Args:
         url: The database, as returned by `database_url`.
+        reading: True for commands that only read: a file that this user may not write is opened for reading, and a
+            file of another program is refused.
 
     Attributes:
         database: The database.
         steps: Table of the operators that drivers executed.
         dbos: Tables of dbos, with the operators that workers executed.
         events: Table of recorded events.
+        changes: Writer of the changes of runs by their drivers.
         calls: Table of counted model calls.
 
     Raises:
         InputError: The database cannot be reached or used, or a later release wrote it.
     """
 
-    def __init__(self, url: URL) -> None:
-        self.database = Database(url)
+    def __init__(self, url: URL, *, reading: bool = False) -> None:
+        self.database = Database(url, reading=reading)
+        self._reading = reading
         self._tables = Tables(self.database.sa)
         self.steps = StepTable(self.database, self._tables)
         self.dbos = DbosTables(self.database)
         self.events = EventTable(self.database, self._tables)
+        self.changes = RunChanges(self.database, self._tables)
         self.calls = CountedCalls(self.database, self._tables)
         self.database.with_retries(self._set_up, patience=0.0)
 
@@ -65,9 +81,17 @@ class Store:
         """Migrate the tables if necessary, and check them."""
         with self.database.reader.connect() as connection:
             version = self._version_in(connection)
+            is_foreign = not version and self._reading and self.database.is_sqlite and self._has_tables(connection)
+        if is_foreign:
+            raise InputError(f"{self.database.name}: is an SQLite file of another program; name another one with --db")
+        if version != VERSION and self.database.read_only:
+            raise InputError(f"{self.database.name}: {_unreadable(version)}")
         if version != VERSION:
             self._migrate()
         self._check_columns()
+
+    def _has_tables(self, connection: Any) -> bool:
+        return bool(self.database.sa.inspect(connection).get_table_names())
 
     def _version_in(self, connection: Any) -> int:
         """Return the version of the tables; 0 if there are none.
@@ -172,22 +196,13 @@ class Store:
     @retried
     def create(self, run: StoredRun, steps: Sequence[StepRow] = (), questions: Sequence[StoredQuestion] = ()) -> bool:
         """Insert a new run, and for a copy the operators and questions of the other run; return False if its id exists."""
-        table, sa = self._tables.runs, self.database.sa
-        values = {name: storable(getattr(run, name)) for name in StoredRun.__dataclass_fields__} | {
-            "created": self.database.clock,
-            "updated": self.database.clock,
-        }
-        try:
-            with self.database.engine.begin() as connection:
-                connection.execute(sa.insert(table).values(**values))
-                for copied, records in ((self._tables.steps, steps), (self._tables.questions, questions)):
-                    rows = [
-                        {c.name: getattr(each, c.name) for c in copied.c} | {"run_id": run.run_id} for each in records
-                    ]
-                    if rows:
-                        connection.execute(sa.insert(copied), rows)
-        except sa.exc.IntegrityError:
-            return False
+        with self.database.engine.begin() as connection:
+            if not self.changes.create(connection, [run]):
+                return False
+            for copied, records in ((self._tables.steps, steps), (self._tables.questions, questions)):
+                rows = [{c.name: getattr(each, c.name) for c in copied.c} | {"run_id": run.run_id} for each in records]
+                if rows:
+                    connection.execute(self.database.sa.insert(copied), rows)
         return True
 
     def take(self, run_id: str, before: str, driver: str) -> bool:

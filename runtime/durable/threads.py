@@ -1,11 +1,17 @@
-"""Threads for database calls."""
+"""Threads for calls that block, such as database calls.
+
+A call in the shared threads (`in_thread`) never waits for other calls in them: if all of them waited, none would be left
+for the work that they wait for. Calls that wait have a thread of their own (`in_new_thread`), and coroutines that wait
+for a commit await its future.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from operad.runtime.values.forks import after_fork
 
@@ -24,11 +30,29 @@ def _renew() -> None:
 _renew()
 
 
-def start_in_thread(function: Callable[[], object]) -> None:
-    """Call a blocking function in a thread, without waiting for it."""
-    _threads.submit(function)
-
-
 async def in_thread(function: Callable[..., T], *args: object) -> T:
-    """Call a blocking function in a thread, and return its result."""
+    """Call a function that blocks, but waits for no other call in these threads, and return its result."""
     return await asyncio.get_running_loop().run_in_executor(_threads, function, *args)
+
+
+def in_new_thread(function: Callable[[], T], name: str) -> Future[T]:
+    """Call a function in a daemon thread of its own, and return a future that nobody who waits for it can cancel."""
+    result: Future[T] = shared_future()
+
+    def call() -> None:
+        try:
+            value = function()
+        except BaseException as error:  # noqa: BLE001 - raised to those who wait
+            result.set_exception(error)
+        else:
+            result.set_result(value)
+
+    threading.Thread(target=call, name=name, daemon=True).start()
+    return result
+
+
+def shared_future() -> Future[Any]:
+    """Return a future for several waiters, none of which can cancel it."""
+    future = Future[Any]()
+    future.set_running_or_notify_cancel()
+    return future

@@ -164,7 +164,7 @@ class Scope(Struct, kw_only=True, eq=False):
     place: Place | None = None
     waits_for: int = 0
     works: int = 0
-    asked: set[str] = set()
+    asked: frozenset[str] = frozenset()
     asked_before: asyncio.Task[Any] | None = None
     runs_workflows: bool = False
     tool_calls: ToolCalls | None = None

@@ -132,7 +132,7 @@ async def _identified(scope: events.Scope, question: Question) -> Question:
     numbered = (path if number == 1 else f"{path}#{number}" for number in count(1))
     candidates = chain(same, (each for each in numbered if each not in of_other_calls))
     question_id = next(each for each in candidates if each not in scope.asked and each not in open_ids)
-    scope.asked.add(question_id)
+    scope.asked |= {question_id}
     return question if question_id == path else question.model_copy(update={"id": question_id})
 
 

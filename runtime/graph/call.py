@@ -53,11 +53,16 @@ class OperatorCall(Struct, frozen=True):
         """Return a call with the arguments of `Executable.execute`."""
         return cls(reasoner, job, tuple(workflow_messages or ()), tuple(previous_expert_outputs or ()), lesson)
 
+    @property
+    def holds_values(self) -> bool:
+        """True if the call may hold values that an operator could change; most calls are texts, which cannot change."""
+        has_more = self.job.inputs or self.previous or self.transcript or self.judged
+        return bool(has_more) or any(message.holds_values for message in self.messages)
+
     def own(self) -> Self:
         """Return a call whose messages and job the operator may change without a change for others."""
-        has_more = self.job.inputs or self.previous or self.transcript or self.judged
-        if not has_more and not any(message.outputs or message.parts for message in self.messages):
-            return self  # texts cannot change; most calls are such
+        if not self.holds_values:
+            return self
         return replace(
             self,
             job=self.job.own(),

@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import ConfigDict, Field, JsonValue
 
 from operad.runtime.events import ModelRetried, emit
+from operad.runtime.models.turn import ProtocolError
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.policy import Timeout
 from operad.runtime.values.api_key import ApiKey
@@ -202,7 +203,8 @@ class Endpoint(Value):
         try:
             yield
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise self._protocol_error(f"its answer cannot be read ({type(error).__name__})") from error
+            problem = f"its answer cannot be read ({type(error).__name__})"
+            raise self._protocol_error(str(error) if isinstance(error, ProtocolError) else problem) from error
 
     def _protocol_error(self, problem: str) -> ModelError:
         return ModelError(

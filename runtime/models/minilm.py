@@ -11,6 +11,7 @@ from typing import Any
 
 from operad.runtime.values.errors import MissingExtraError
 from operad.runtime.values.forks import ProcessLock, after_fork, leave_to_parent
+from operad.runtime.values.text import whole
 
 _MOST_TOKENS = 256
 """Maximum number of tokens of the model; the rest of a text is ignored."""
@@ -61,7 +62,7 @@ class MiniLM:
             session, tokenizer = self._session, self._tokenizer
         vectors = self._np.zeros((len(texts), WIDTH), dtype="float32")
         by_length: dict[int, list[tuple[int, list[int]]]] = {}
-        for row, tokens in enumerate(tokenizer.encode_batch([_without_surrogates(text) for text in texts])):
+        for row, tokens in enumerate(tokenizer.encode_batch([whole(text) for text in texts])):
             by_length.setdefault(len(tokens.ids), []).append((row, tokens.ids))
         for same_length in by_length.values():
             for start in range(0, len(same_length), _BATCH_SIZE):
@@ -85,11 +86,6 @@ class MiniLM:
         [states] = session.run(None, {each.name: inputs[each.name] for each in session.get_inputs()})
         means = states.mean(axis=1)
         return means / self._np.linalg.norm(means, axis=1, keepdims=True)
-
-
-def _without_surrogates(text: str) -> str:
-    """Return the text with lone surrogates replaced, because tokenizers reject them."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _file_of(package: str, name: str) -> Path:

@@ -31,7 +31,6 @@ from operad.runtime.models.turn import (
     ToolCall,
     Turn,
     as_function,
-    sendable,
     shown_messages,
 )
 from operad.runtime.policies.deadline import paused_deadlines
@@ -40,6 +39,7 @@ from operad.runtime.tools.tool import Tool
 from operad.runtime.values.api_key import key_text
 from operad.runtime.values.errors import InputError, ModelError, RequestError, describe, did_you_mean
 from operad.runtime.values.message import Usage, new_id
+from operad.runtime.values.text import whole
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -145,7 +145,7 @@ class Model(Endpoint):
             RequestError: The endpoint rejects the request, its content filter stops the answer, or the model refuses to
                 answer.
         """
-        request: dict[str, Any] = {"messages": sendable(messages)}
+        request: dict[str, Any] = {"messages": whole(messages)}
         if self.parameters:
             request["extra_body"] = dict(self.parameters)
         if tools:
@@ -217,6 +217,8 @@ class Model(Endpoint):
                     raise ModelError(f"{self.describe()} calls more than the maximum of {MOST_CALLS} tools in one turn")
                 if text:
                     emit(TokenStreamed(text=text))
+        if text := turn.end():
+            emit(TokenStreamed(text=text))
         with self._checked_protocol():
             return self._completion_of(turn, clock() - start), turn.refusal
 
@@ -349,7 +351,9 @@ class Model(Endpoint):
             unpriced=0 if self.price else 1,
         )
         calls = tuple(
-            ToolCall(id=call.id or f"call_{number}", name=call.name, arguments="".join(call.argument_parts))
+            ToolCall(
+                id=call.id or f"call_{number}", name=whole(call.name), arguments=whole("".join(call.argument_parts))
+            )
             for number, call in enumerate(sorted(turn.calls, key=lambda call: call.index))
         )
         return Completion(text=turn.text, tool_calls=calls, usage=usage, finish_reason=turn.finish_reason)

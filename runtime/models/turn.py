@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from pydantic import ConfigDict, Field
 
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.message import NO_USAGE, Usage
+from operad.runtime.values.text import whole
 from operad.runtime.values.value import Value
+
+MOST_TOKENS = 10**12
+"""Maximum number of tokens that an endpoint may report for one turn."""
 
 ChatMessage = Mapping[str, Any]
 """Message of the chat-completions protocol, with ``role``, ``content`` and, for tool calls, further fields."""
+
+
+class ProtocolError(ValueError):
+    """A fault of an answer. The text says which, without values of the endpoint, which may contain the key."""
 
 
 class ToolCall(Value):
@@ -92,6 +102,9 @@ class Completion(Value):
         return message
 
 
+_new_decoder = partial(codecs.getincrementaldecoder("utf-16-le"), "replace")
+
+
 @dataclass(slots=True)
 class StreamedCall:
     """Tool call of a turn, assembled from the chunks of a stream.
@@ -127,6 +140,7 @@ class Turn:
     calls: list[StreamedCall] = field(default_factory=list[StreamedCall])
     _text_parts: list[str] = field(default_factory=list[str])
     _refusal_parts: list[str] = field(default_factory=list[str])
+    _halves: codecs.IncrementalDecoder = field(default_factory=_new_decoder)
 
     @property
     def text(self) -> str:
@@ -136,19 +150,25 @@ class Turn:
     @property
     def refusal(self) -> str:
         """Text with which the model refuses to answer."""
-        return "".join(self._refusal_parts)
+        return whole("".join(self._refusal_parts))
 
     def add(self, chunk: object) -> str:
-        """Add a parsed chunk and return its text; chunks that are not objects are ignored."""
+        """Add a parsed chunk and return its text; chunks that are not objects are ignored.
+
+        Half of a surrogate pair at the end of a chunk is held back for the next chunk.
+
+        Raises:
+            ProtocolError: A number of tokens is invalid.
+        """
         body = cast("Any", chunk if isinstance(chunk, dict) else {})
         if usage := body.get("usage"):
-            self.prompt_tokens = usage.get("prompt_tokens") or 0
-            self.completion_tokens = usage.get("completion_tokens") or 0
+            self.prompt_tokens = _tokens_in(usage, "prompt_tokens")
+            self.completion_tokens = _tokens_in(usage, "completion_tokens")
         choices = body.get("choices")
         if not choices:
             return ""
         self.began = True
-        self.finish_reason = choices[0].get("finish_reason") or self.finish_reason
+        self.finish_reason = whole(choices[0].get("finish_reason")) or self.finish_reason
         delta: Any = choices[0].get("delta") or {}
         for part in delta.get("tool_calls") or ():
             call = self._call_of(part)
@@ -162,6 +182,13 @@ class Turn:
         text = cast("str", delta.get("content") or "")
         self.characters += len(text) + len(refusal)
         self._refusal_parts.append(refusal)
+        text = self._halves.decode(text.encode("utf-16-le", "surrogatepass"))
+        self._text_parts.append(text)
+        return text
+
+    def end(self) -> str:
+        """Return the text that was held back when the stream ended: U+FFFD for half of a pair, otherwise nothing."""
+        text = self._halves.decode(b"", True)
         self._text_parts.append(text)
         return text
 
@@ -182,21 +209,28 @@ class Turn:
         return call
 
 
+def _tokens_in(usage: Mapping[str, Any], name: str) -> int:
+    """Return a reported number of tokens: 0 if it is missing.
+
+    Raises:
+        ProtocolError: The number is negative, a fraction, too large, or no number: costs and limits would be wrong.
+    """
+    reported = usage.get(name)
+    if reported is None:
+        return 0
+    try:
+        tokens = -1 if isinstance(reported, bool) else int(reported)
+    except (TypeError, ValueError, OverflowError):
+        tokens = -1
+    if not 0 <= tokens <= MOST_TOKENS or not (isinstance(reported, str) or reported == tokens):
+        raise ProtocolError(f"its usage has {name} that are not a whole number from 0 to {MOST_TOKENS:,}")
+    return tokens
+
+
 def _id_in(part: Any) -> str:
     """Return the id in a part of a tool call, which some endpoints send as a number; empty without one."""
     call_id = part.get("id")
-    return "" if call_id is None else str(call_id)
-
-
-def sendable(value: Any) -> Any:
-    """Return a value whose texts can be encoded in UTF-8: lone surrogates, which models may write, are replaced."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode()
-    if isinstance(value, Mapping):
-        return {name: sendable(item) for name, item in cast("Mapping[str, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [sendable(item) for item in cast("Sequence[Any]", value)]
-    return value
+    return "" if call_id is None else whole(str(call_id))
 
 
 def shown_messages(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:

@@ -16,6 +16,7 @@ from operad.runtime.models.model import Model
 from operad.runtime.models.turn import Completion, ToolCall
 from operad.runtime.reasoning.prompt import cut, fence
 from operad.runtime.tools.tool import Tool
+from operad.runtime.values.answer_json import without_half_escapes
 from operad.runtime.values.errors import AnswerError, ToolError, did_you_mean
 from operad.runtime.values.message import new_id
 from operad.runtime.values.model_text import as_text
@@ -289,7 +290,7 @@ def _parse_arguments(call: ToolCall) -> dict[str, Any]:
         ToolError: They are not a JSON object.
     """
     try:
-        arguments = json.loads(call.arguments or "{}", parse_constant=_refuse_constant)
+        arguments = json.loads(without_half_escapes(call.arguments or "{}"), parse_constant=_refuse_constant)
     except ValueError as error:
         raise ToolError(f"the arguments of {call.name!r} are not JSON: {error}") from error
     except RecursionError as error:

@@ -16,6 +16,9 @@ MAX_MENDED = 16_000
 
 _FENCE_BEGINS = re.compile(r"```[ \t]*(?:[\w-]+[ \t]*)?\n")
 
+_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.ASCII | re.DOTALL)
+"""Escape of a JSON text; the group matches half of a surrogate pair."""
+
 _FENCE_ENDS = re.compile(r"\n[ \t]*```")
 
 
@@ -33,6 +36,11 @@ def _load_json(text: str) -> Any:
 def refuse_constant(constant: str) -> Any:
     """Raise ValueError for NaN and Infinity, which are not JSON."""
     raise ValueError(f"{constant} is not JSON")
+
+
+def without_half_escapes(text: str) -> str:
+    """Return a JSON text in which each escape of half a surrogate pair is replaced by the escape of U+FFFD."""
+    return _ESCAPE.sub(lambda escape: "\\ufffd" if escape[1] else escape[0], text) if "\\u" in text else text
 
 
 def candidates(text: str, repair: bool) -> Iterator[Any]:

@@ -106,12 +106,12 @@ class Usage(Value):
 
     model_config = ConfigDict(hide_input_in_errors=True)  # an endpoint may give its key as a number
 
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    seconds: float = 0.0
-    cost: Annotated[float, BeforeValidator(_as_cost)] = 0.0
-    unpriced: int = Field(default_factory=_unpriced_calls)
+    calls: int = Field(default=0, ge=0)
+    prompt_tokens: int = Field(default=0, ge=0)
+    completion_tokens: int = Field(default=0, ge=0)
+    seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    cost: Annotated[float, BeforeValidator(_as_cost)] = Field(default=0.0, ge=0, allow_inf_nan=False)
+    unpriced: int = Field(default_factory=_unpriced_calls, ge=0)
 
     @property
     def known_cost(self) -> float | None:
@@ -237,9 +237,14 @@ class WorkflowMessage(Value):
             return self.outputs[self.answer]
         return self.outputs or self.scratchpad
 
+    @property
+    def holds_values(self) -> bool:
+        """True if the message has outputs or parts, which a reader could change; a text cannot change."""
+        return bool(self.outputs or self.parts)
+
     def own(self) -> WorkflowMessage:
         """Return a message whose outputs the reader may change: itself if there are none, otherwise a copy."""
-        if not self.outputs and not self.parts:
+        if not self.holds_values:
             return self
         return self.changed(outputs=own(self.outputs), parts=tuple([part.own() for part in self.parts]))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from operad.runtime.values.answer_json import candidates, unfenced
+from operad.runtime.values.answer_json import candidates, unfenced, without_half_escapes
 from operad.runtime.values.answer_slips import readings, values_alone
 from operad.runtime.values.errors import AnswerError
 from operad.runtime.values.form_text import Written, read_form, schema_of_form
@@ -185,6 +185,7 @@ class AnswerSchema:
         """
         if len(text) > MAX_ANSWER:
             raise SchemaMismatch(f"the answer has {len(text):,} characters; at most {MAX_ANSWER:,} are read")
+        text = without_half_escapes(text)
         unfit: list[tuple[Any, Sequence[ValidationError], list[str]]] = []
         for value in candidates(text, repair):
             errors, violations = self._violations(value)

@@ -1,6 +1,9 @@
-"""Texts shortened for errors, tables and prompts."""
+"""Texts shortened for errors, tables and prompts, and texts without halves of surrogate pairs."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 
 def shortened(text: str, most: int) -> str:
@@ -11,3 +14,24 @@ def shortened(text: str, most: int) -> str:
 def short_line(text: str, most: int) -> str:
     """Return a text on one line, shortened to `most` characters."""
     return shortened(" ".join(text.split()), most)
+
+
+def whole(value: Any) -> Any:
+    """Return a value whose texts, at any depth, can be encoded in UTF-8.
+
+    JSON may contain halves of surrogate pairs. Two halves in sequence become their character, others U+FFFD. Tuples
+    become lists.
+    """
+    if isinstance(value, str):
+        if value.isascii():
+            return value
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return value
+    if isinstance(value, Mapping):
+        return {whole(name): whole(item) for name, item in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [whole(item) for item in cast("Sequence[Any]", value)]
+    return value

@@ -83,6 +83,8 @@ def completed(said: Answer, node: Node, call: OperatorCall, scope: Scope) -> Wor
 
 def _own(said: WorkflowMessage, operator: BaseOperator) -> WorkflowMessage:
     """Return a message that shares no value with its operator, with the list as the answer of a map."""
+    if not said.holds_values:
+        return said
     if operator.gives_items and said.answer is None and "items" in said.outputs:  # a fallback of named outputs
         said = said.changed(answer="items")
     return said.own() if operator.is_foreign else said

@@ -14,6 +14,7 @@ from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.forks import ProcessLock, after_fork
 from operad.runtime.values.message import Turn
 from operad.runtime.values.sqlite_file import FileKind, SqliteFile
+from operad.runtime.values.text import whole
 
 APPLICATION_ID = 0x6F706163
 """Application id in the header of an SQLite file of conversations: "opac"."""
@@ -159,7 +160,7 @@ class ChatStore:
         Raises:
             InputError: `number` is not the next number, because another program has changed the conversation.
         """
-        row = (chat, number, _encodable(message), _encodable(answer), None, time.time())
+        row = (chat, number, whole(message), whole(answer), None, time.time())
         with self._file.transaction() as connection:
             last = connection.execute("SELECT coalesce(max(number), 0) FROM turns WHERE chat = ?", (chat,)).fetchone()
             if last[0] != number - 1:
@@ -173,18 +174,13 @@ class ChatStore:
         """Write a summary of all messages up to and including this number."""
         with self._file.transaction() as connection:
             connection.execute(
-                "UPDATE turns SET summary = ? WHERE chat = ? AND number = ?", (_encodable(summary), chat, number)
+                "UPDATE turns SET summary = ? WHERE chat = ? AND number = ?", (whole(summary), chat, number)
             )
 
 
 def _text(column: str) -> str:
     """Return an SQL expression for a column as text, whatever type another program wrote into the file."""
     return f"CAST(ifnull({column}, '') AS TEXT)"
-
-
-def _encodable(text: str) -> str:
-    """Return a text with lone surrogates replaced: JSON may contain them, but they cannot be encoded as UTF-8."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _turns(message: str, answer: str) -> tuple[Turn, Turn]:

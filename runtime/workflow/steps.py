@@ -54,6 +54,7 @@ class Steps:
         "_call",
         "_faults",
         "_feedback",
+        "_holds_values",
         "_log",
         "_lost",
         "_open",
@@ -77,6 +78,7 @@ class Steps:
         self._plan = build.plan
         self._prefix = prefix
         self._call = call
+        self._holds_values = call.holds_values  # looked up once per message instead of once per reader
         self._round = 0
         self.results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
         self._progress = Progress(build.plan)
@@ -202,7 +204,8 @@ class Steps:
         try:
             call = self._call_for(run, number, node)
             if build.plain and run.journal is None:
-                message = completed(await started(node.operator, call), node, call, scope)
+                said = await (started(node.operator, call) if self._holds_values else node.operator.run(call))
+                message = completed(said, node, call, scope)
             else:
                 message = await self._perform(node, call, scope)
         except BaseException as error:
@@ -261,6 +264,8 @@ class Steps:
         """Store the message of a node; return the nodes that may start now, or None when the round ends."""
         run, calls, outer = scope.run, scope.tool_calls, self._outer
         self.results[node], self._tool_calls[node] = message, calls
+        if message.holds_values:
+            self._holds_values = True
         if run.finished is not None:
             run.finished["/".join(scope.path)] = message
         if outer:

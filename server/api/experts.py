@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from pydantic import JsonValue
 
-from operad.configs.code import Trust
+from operad.configs.capabilities import Trust
 from operad.configs.flow import find_graph
 from operad.configs.inputs import start_params, text_input
 from operad.configs.loader import load
@@ -133,10 +133,10 @@ def offers_of(source: Source, trust: Trust = False) -> list[Offer]:
 
     Args:
         source: The file and the options of the command.
-        trust: True if the code that the file names may run.
+        trust: True if the file may do what it can.
 
     Raises:
-        UntrustedError: The file names code that is not trusted.
+        UntrustedError: The file needs trust.
         InputError: The file does not exist or configures no experts; or functions of one take deps.
         InvalidError: The file is not valid; every issue is listed.
     """

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from operad.configs.code import Trust
+from operad.configs.capabilities import Trust
 from operad.configs.flow import MAX_BYTES
 from operad.configs.services import services_of_environment
 from operad.flows.edit import difference, read_operations
@@ -75,7 +75,7 @@ class Studio:
         folder: The folder.
         histories: Folder of the files' histories; None for the user's.
         model: Model of runs and of the chat; None for that of the environment.
-        trust: True if the code that files name may run, or a function that decides for a `Code`.
+        trust: True if files may do what they can, or a function that decides for the `Capabilities` of each.
         services: Function that returns the services of a run of a workflow and of the chat.
 
     Attributes:

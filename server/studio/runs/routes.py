@@ -14,8 +14,9 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
-from operad.configs.code import Trust, UntrustedError
+from operad.configs.capabilities import Trust, UntrustedError, told
 from operad.configs.loader import load
+from operad.configs.node_capabilities import require_trust
 from operad.flows.assemble import assemble
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import NodeGraph
@@ -25,7 +26,7 @@ from operad.operators.services import Services
 from operad.runtime.agents.agent import Agent, Expert, Profile
 from operad.runtime.models.model import Model
 from operad.runtime.reasoning.reasoner import MonoModelReasoner
-from operad.runtime.values.errors import InputError, shorten
+from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job
 from operad.runtime.values.valid_json import to_json
@@ -66,7 +67,7 @@ class Runs:
         folder: The folder.
         find: Function that returns the open file of a request.
         model: Model of the runs; None for that of the environment.
-        trust: True if the code that files name may run, or a function that decides.
+        trust: True if files may do what they can, or a function that decides.
         services: Function that returns the services of a run of a workflow.
 
     Attributes:
@@ -128,6 +129,10 @@ class Runs:
         graph = file.content.graph
         if not file.content.format.runs:
             raise InputError(f"{file.name}: {file.readonly}")
+        try:
+            require_trust(str(file.path), graph, self._trust)
+        except UntrustedError as error:
+            raise _untrusted(file, error) from error
         services = self._services()
         last = self._last_runs.get(file.name)
         if only_node:
@@ -159,10 +164,7 @@ class Runs:
         try:
             configuration = load(file.path, trust=self._trust)
         except UntrustedError as error:
-            raise InputError(
-                f"{file.name} names code that is not trusted: {shorten(error.code.lines)}; read it, then: operad trust "
-                f"{shlex.quote(str(file.path))}"
-            ) from error
+            raise _untrusted(file, error) from error
         agent = configuration.agent(None, model=self._model) if self._model else configuration.agent(None)
         agent.check_model()
         goal = str(inputs.get("job") or "").strip() or configuration.spec.app.desc
@@ -242,3 +244,8 @@ class Runs:
         current = last.is_current(file.content.graph, node) if message else False
         error = last.errors.get(node)
         return json_response({"ran": ran, "current": current, "inputs": inputs, "outputs": outputs, "error": error})
+
+
+def _untrusted(file: OpenFile, error: UntrustedError) -> InputError:
+    """Return the error for a file that is not trusted, with the command that trusts it."""
+    return InputError(f"{told(error.capabilities)}\nread the file, then: operad trust {shlex.quote(str(file.path))}")

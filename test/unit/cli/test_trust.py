@@ -15,7 +15,7 @@ from local_http import NO_AUTHORITIES
 from operad.cli import main as cli
 from operad.cli.trust_store import TrustStore
 from operad.configs import load
-from operad.configs.code import UntrustedError
+from operad.configs.capabilities import UntrustedError
 from operad.configs.loader import load_text, preview
 from operad.configs.optimise.tasks import read_tasks
 from operad.runtime.testing import Say, ScriptedModel
@@ -92,7 +92,7 @@ def greeter(file, load_it: Any = None) -> Any:
 
 
 RUN = ("run", "expert.yaml", "--job", "Go.", "--base-url", "http://127.0.0.1:9/v1", "--model", "m")
-NAMED = "names code that is not trusted: steps.py (search, Greeter)"
+NAMED = "is not trusted. It\n  runs steps.py (Greeter, search)"
 
 
 # Before trust
@@ -112,10 +112,10 @@ def test_convert_imports_no_module_that_a_file_names(operad, folder):
 
 def test_check_names_the_code_that_it_did_not_run(operad):
     assert operad("check", "expert.yaml")[1] == (
-        "expert.yaml: names code, which was not run: steps.py (search, Greeter)\n1 file: no issues\n"
+        "expert.yaml: needs trust: it runs steps.py (Greeter, search)\n1 file: no issues\n"
     )
     assert json.loads(operad("check", "--json", "expert.yaml")[1])[0]["remarks"] == [
-        "names code, which was not run: steps.py (search, Greeter)"
+        "needs trust: it runs steps.py (Greeter, search)"
     ]
 
 
@@ -188,7 +188,9 @@ def test_a_class_is_followed_over_imports_and_bases_without_running_them(folder)
     (folder / "expert.yaml").write_text(PLAIN.replace("Greet.}", "Greet., class: own.G}"))
     seen = preview("expert.yaml")
     assert seen.remarks == (
-        "names code, which was not run: own.py (G), package/__init__.py (imported), package/inner.py (imported)",
+        "needs trust: it runs own.py (G)",
+        "needs trust: it runs package/__init__.py (imported)",
+        "needs trust: it runs package/inner.py (imported)",
     )
     assert not (folder / "ran").exists()
 
@@ -207,7 +209,8 @@ def test_a_node_type_of_ones_own_is_seen_without_running_it(folder):
 @pytest.mark.parametrize("load_it", [load, lambda path: load_text(path.read_text(), "text", path.parent)])
 def test_python_loads_code_only_when_it_is_told_to(folder, load_it):
     with pytest.raises(
-        UntrustedError, match=r"steps\.py \(search, Greeter\); read it, then load the file with trust=True"
+        UntrustedError,
+        match=r"steps\.py \(Greeter, search\)\nread the file; if you trust it, load the file with trust=True",
     ):
         load_it(folder / "expert.yaml")
     assert not (folder / "ran").exists()
@@ -216,10 +219,10 @@ def test_python_loads_code_only_when_it_is_told_to(folder, load_it):
 
 
 def test_a_function_decides_what_is_trusted(folder):
-    digest = preview("expert.yaml").code.digest
-    assert load("expert.yaml", trust=lambda code: code.digest == digest).profiles
+    digest = preview("expert.yaml").capabilities.digest
+    assert load("expert.yaml", trust=lambda can: can.digest == digest).profiles
     with pytest.raises(UntrustedError):
-        load("expert.yaml", trust=lambda code: code.digest == "other")
+        load("expert.yaml", trust=lambda can: can.digest == "other")
 
 
 def test_a_verifier_of_tasks_needs_trust(folder):
@@ -241,9 +244,9 @@ def test_what_is_wrong_with_a_file_is_said_before_trust_is_asked_for(operad, fol
 
 def test_files_without_code_and_classes_of_operad_need_no_trust(operad, folder):
     assert load("designer").profiles
-    assert operad("trust", "designer")[1] == "designer: names no code, and needs no trust\n"
+    assert operad("trust", "designer")[1] == "designer: needs no trust\n"
     (folder / "flow.yaml").write_text("workflow: a\nnodes:\n  1: {type: start, variables: {name: string}}\n")
-    assert operad("trust", "flow.yaml")[1] == "flow.yaml: names no code, and needs no trust\n"
+    assert operad("trust", "flow.yaml")[1] == "flow.yaml: needs no trust\n"
 
 
 @pytest.mark.parametrize("name", ["- &run {function: operad.cli.run.run}", ""])
@@ -264,10 +267,10 @@ def test_a_function_of_operad_does_what_the_program_does_and_needs_trust(operad,
 # Trust
 
 
-def test_a_run_of_code_that_is_not_trusted_says_in_one_line_what_to_do(operad, folder):
+def test_a_run_of_code_that_is_not_trusted_says_what_it_can_do_and_what_to_do(operad, folder):
     status, out, err = operad(*RUN)
     assert (status, out) == (2, "")
-    assert err == f"operad: expert.yaml {NAMED}; read it, then: operad trust expert.yaml, or give --trust\n"
+    assert err == f"operad: expert.yaml {NAMED}\nread the file, then: operad trust expert.yaml, or give --trust\n"
     assert not (folder / "ran").exists()
 
 
@@ -286,7 +289,7 @@ def test_with_trust_it_runs(operad, folder):
 
 
 def test_trust_is_kept_until_the_file_or_its_code_changes(operad, folder):
-    assert operad("trust", "expert.yaml")[1] == "trusted: expert.yaml\n  steps.py (search, Greeter)\n"
+    assert operad("trust", "expert.yaml")[1] == "trusted: expert.yaml\n  runs steps.py (Greeter, search)\n"
     assert not (folder / "ran").exists()
     assert operad(*RUN)[:2] == (0, "Hello!!!\n")
     (folder / "steps.py").write_text(STEPS + "# changed\n")
@@ -300,7 +303,9 @@ def test_trust_is_kept_until_the_file_or_its_code_changes(operad, folder):
 def test_code_that_trusted_code_imports_counts_as_its_own(operad, folder):
     (folder / "steps.py").write_text("def later():\n    import helper\n" + STEPS)
     (folder / "helper.py").write_text("")
-    assert operad("trust", "expert.yaml")[1].endswith("  steps.py (search, Greeter)\n  helper.py (imported)\n")
+    assert operad("trust", "expert.yaml")[1].endswith(
+        "  runs steps.py (Greeter, search)\n  runs helper.py (imported)\n"
+    )
     assert operad(*RUN)[0] == 0
     (folder / "helper.py").write_text("import os")
     assert operad(*RUN)[0] == 2
@@ -312,9 +317,9 @@ def test_a_command_of_an_mcp_server_is_code_and_the_script_that_it_runs_too(oper
     (folder / "server.py").write_text("")
     status, _, err = operad(*RUN)
     assert (status, "command python server.py --token" in err, "s3cret" in err) == (2, True, False)
-    digest = preview("expert.yaml").code.digest
+    digest = preview("expert.yaml").capabilities.digest
     (folder / "server.py").write_text("changed")
-    assert preview("expert.yaml").code.digest != digest
+    assert preview("expert.yaml").capabilities.digest != digest
 
 
 def test_the_variables_and_the_folder_of_a_command_are_shown_and_the_files_that_variables_name_count_as_code(
@@ -324,11 +329,11 @@ def test_the_variables_and_the_folder_of_a_command_are_shown_and_the_files_that_
     (folder / "expert.yaml").write_text(PLAIN + f"tools: [{{name: s, type: MCP, mcp_transport_config: {server}}}]\n")
     (folder / "evil.so").write_text("")
     assert operad("trust", "expert.yaml")[1] == (
-        "trusted: expert.yaml\n  command python, in ., with TOKEN, LD_PRELOAD\n"
+        "trusted: expert.yaml\n  starts the command python, in ., with TOKEN, LD_PRELOAD\n"
     )
-    digest = preview("expert.yaml").code.digest
+    digest = preview("expert.yaml").capabilities.digest
     (folder / "evil.so").write_text("changed")
-    assert preview("expert.yaml").code.digest != digest
+    assert preview("expert.yaml").capabilities.digest != digest
 
 
 @pytest.mark.parametrize(
@@ -346,9 +351,9 @@ def test_a_file_that_a_part_of_an_argument_or_of_a_variable_names_counts_as_code
     (folder / "expert.yaml").write_text(PLAIN + f"tools: [{{name: s, type: MCP, mcp_transport_config: {server}}}]\n")
     (folder / file).parent.mkdir(exist_ok=True)
     (folder / file).write_text("")
-    digest = preview("expert.yaml").code.digest
+    digest = preview("expert.yaml").capabilities.digest
     (folder / file).write_text("changed")
-    assert preview("expert.yaml").code.digest != digest
+    assert preview("expert.yaml").capabilities.digest != digest
 
 
 def test_the_store_is_the_users_alone_and_lists_and_forgets(operad, folder):
@@ -356,7 +361,7 @@ def test_the_store_is_the_users_alone_and_lists_and_forgets(operad, folder):
     file = folder / "config" / "operad" / "trust.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     listed = operad("trust", "--list")[1].splitlines()
-    assert (listed[0].split()[0], listed[1]) == (str(folder / "expert.yaml"), "  steps.py (search, Greeter)")
+    assert (listed[0].split()[0], listed[1]) == (str(folder / "expert.yaml"), "  runs steps.py (Greeter, search)")
     assert operad("trust", "--revoke", "expert.yaml")[1] == "not trusted any more: expert.yaml\n"
     assert operad("trust", "--list")[1] == "nothing is trusted\n"
     assert operad("trust", "--revoke", "expert.yaml")[0] == 2
@@ -377,9 +382,10 @@ def test_at_a_terminal_the_question_lists_the_code_and_the_answer_is_kept(folder
     command = [*RUN]
     status, _, seen = at_a_terminal(command, b"n\n")
     assert status == 2
-    assert "expert.yaml names code, which can do all that you can do:" in seen
-    assert "  steps.py (search, Greeter)" in seen
-    assert "Run it, now and as long as it does not change? (yes or no)" in seen
+    assert "expert.yaml is not trusted. It" in seen
+    assert "  runs steps.py (Greeter, search)" in seen
+    assert "Code and commands can do all that you can do." in seen
+    assert "Allow this, now and as long as it does not change? (yes or no)" in seen
     assert not (folder / "ran").exists()
     assert at_a_terminal(command, b"y\n")[:2] == (0, "Hello!!!\n")
     assert at_a_terminal(command)[:2] == (0, "Hello!!!\n")
@@ -451,6 +457,23 @@ def test_functions_of_the_standard_library_are_not_tools(operad, folder, module,
         status, out, err = operad(*command)
         assert status == 2
         assert f"module '{module}' belongs to Python's standard library; wrap what is needed in a function" in out + err
+
+
+@pytest.mark.parametrize("module", ["operad.__main__", "pack.__main__"])
+@pytest.mark.parametrize(
+    "entry", ["{{class: {}.A, instruction: Do.}}", "{{function: {}.main}}", "{{instruction: Do., tools: [{}.main]}}"]
+)
+def test_the_module_of_a_program_is_not_imported(operad, folder, module, entry):
+    (folder / "pack").mkdir()
+    (folder / "pack" / "__init__.py").touch()
+    (folder / "pack" / "__main__.py").write_text("open('ran', 'w').close()\n")
+    head = "app: {name: a, desc: d}\nexperts: [{profile: {name: E, desc: d}, workflow: [[*a]]}]\n"
+    (folder / "expert.yaml").write_text(f"operators: [&a {entry.format(module)}]\n{head}")
+    for command in (("check", "expert.yaml"), (*RUN, "--trust"), ("trust", "expert.yaml")):
+        status, out, err = operad(*command)
+        assert status == 2
+        assert f"module '{module}' is a program, which its import would run" in out + err
+    assert not (folder / "ran").exists()
 
 
 def test_nor_are_they_under_another_name(folder):

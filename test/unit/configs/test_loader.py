@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from operad.configs import load as load_file
-from operad.configs.code import UntrustedError
+from operad.configs.capabilities import UntrustedError
 from operad.configs.loader import preview
 from operad.configs.schema import json_schema
 from operad.evaluators import Evaluator
@@ -618,9 +618,9 @@ def test_tools_of_actions_may_be_dotted_and_modules_lie_in_folders(write, beside
 
 def test_a_dotted_tool_is_code_that_is_loaded_only_where_it_is_trusted(write, beside):
     file = write(with_search("[my_module.search]"))
-    with pytest.raises(UntrustedError, match=r"names code that is not trusted: my_module.py \(search\)"):
+    with pytest.raises(UntrustedError, match=r"is not trusted. It\n  runs my_module.py \(search\)"):
         load_file(file)
-    assert preview(file).remarks == ("names code, which was not run: my_module.py (search)",)
+    assert preview(file).remarks == ("needs trust: it runs my_module.py (search)",)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from operad.configs import load
-from operad.configs.code import UntrustedError
+from operad.configs.capabilities import UntrustedError
 from operad.configs.services import load_services
 from operad.flows.assemble import assemble
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
@@ -51,11 +51,11 @@ async def test_a_function_beside_the_file_is_a_tool_once_it_is_trusted(tmp_path)
     assert (await run(services, "weigh", fruit="{{#1.q#}}"))["json"] == {"fruit": "figs", "grams": 50}
 
 
-async def test_ready_tools_need_no_trust(tmp_path, web):
+async def test_ready_tools_reach_the_hosts_that_a_trusted_file_allows(tmp_path, web):
     page = await web.serve(web.reply(b"plain words", content_type="text/plain"))
     host = page.removeprefix("http://")
     text = f"http: {{allowed_hosts: ['{host}']}}\ntools:\n- {{type: TIME}}\n- {{type: WEB_READER, name: read}}\n"
-    services = load_services(written(tmp_path, text), None)
+    services = load_services(written(tmp_path, text), None, trust=True)
     assert (await run(services, "current_time"))["text"].endswith("+00:00")
     assert (await run(services, "read", url=f"{page}/"))["text"] == "plain words"
 
@@ -64,7 +64,7 @@ async def test_the_web_is_searched_by_the_configured_provider(tmp_path, web):
     found = {"results": [{"title": "Fig", "url": "https://a.org", "content": "A fruit."}]}
     address = await web.serve(web.reply(json.dumps(found).encode()))
     text = f"search: {{type: searxng, base_url: '{address}'}}\ntools:\n- {{type: WEB_SEARCH}}\n"
-    services = load_services(written(tmp_path, text), None)
+    services = load_services(written(tmp_path, text), None, trust=True)
     assert (await run(services, "web_search", query="figs"))["json"]["results"][0]["url"] == "https://a.org"
 
 
@@ -79,7 +79,8 @@ def test_keys_of_searches_come_from_the_environment_by_name(tmp_path, monkeypatc
         with pytest.raises(InvalidError) as caught:
             load_services(written(tmp_path, f"search: {said}"), None)
         assert wanted in str(caught.value)
-    made = load_services(written(tmp_path, "search: {type: searxng, base_url: 'http://localhost:1'}"), None).search
+    text = "search: {type: searxng, base_url: 'http://localhost:1'}"
+    made = load_services(written(tmp_path, text), None, trust=True).search
     assert made == SearxNG(base_url="http://localhost:1")
 
 
@@ -156,7 +157,7 @@ async def test_a_workflow_is_a_tool_whose_answer_is_a_variable():
 
 def test_models_of_the_file_are_asked_for_by_their_names(tmp_path):
     text = 'models:\n  small: {name: tiny, base_url: "http://localhost:8000/v1"}\n'
-    services = load_services(written(tmp_path, text), None)
+    services = load_services(written(tmp_path, text), None, trust=True)
     model = services.models["small"]
     assert isinstance(model, Model)
     assert model.name == "tiny"
@@ -198,7 +199,7 @@ experts: [{profile: {name: X}, workflow: [[begin, look, done]]}]
     with ScriptedModel([Say("Within seven days.")]) as model:
         path = tmp_path / "expert.yaml"
         path.write_text(text.replace("BASE", model.base_url))
-        expert = load(path).expert()
+        expert = load(path, trust=True).expert()
         said = await expert.workflow.aexecute(Job(goal="", inputs={"q": "refunds"}), ScriptedReasoner([]))
         assert said.outputs == {"said": "Within seven days."}
         assert model.requests[0]["model"] == "small-model"

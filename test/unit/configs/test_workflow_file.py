@@ -5,7 +5,7 @@ import json
 import pytest
 
 from operad import InputError, InvalidError, Workflow, load_workflow
-from operad.configs.code import UntrustedError
+from operad.configs.capabilities import UntrustedError
 from operad.flows.formats.fields import LossyError
 from operad.operators import Services
 from operad.runtime import Job, Task
@@ -71,11 +71,11 @@ def test_an_expert_is_chosen_by_name_and_keeps_the_memory_of_its_file(write):
 )
 def test_only_a_file_that_names_a_model_gives_it_to_the_workflow(write, named, has_model):
     flow = load_workflow(
-        write(EXPERTS + named), expert="Writer"
+        write(EXPERTS + named), expert="Writer", trust=True
     )  # without a model, a nested workflow uses the outer one
     assert (flow.model is not None) is has_model
     scripted = ScriptedReasoner(["Dear Ada"])
-    assert load_workflow(write(EXPERTS + named), expert="Writer", model=scripted).model is scripted
+    assert load_workflow(write(EXPERTS + named), expert="Writer", model=scripted, trust=True).model is scripted
 
 
 TEAM = EXPERTS + "leader: {profile: {name: Editor}}\n"
@@ -125,7 +125,7 @@ def test_experts_keep_the_model_that_the_file_names_for_them(write):
     with ScriptedModel([Say("Dear Tom")]) as own:
         model = f"\n    model: {{name: m, base_url: '{own.model.base_url}'}}"
         file = write(TEAM.replace("{name: Writer}", "{name: Writer}" + model))
-        assert load_workflow(file).run("x", model=ScriptedReasoner(of_a_team)).text == "Dear Tom"
+        assert load_workflow(file, trust=True).run("x", model=ScriptedReasoner(of_a_team)).text == "Dear Tom"
 
 
 @pytest.mark.parametrize("named_for", ["leader", "nobody"])
@@ -137,7 +137,7 @@ def test_without_a_model_of_the_run_experts_use_the_model_of_the_environment(wri
         with ScriptedModel([Say(split)] if named_for == "leader" else []) as of_leader:
             named = f", model: {{name: big, base_url: '{of_leader.model.base_url}'}}" if named_for == "leader" else ""
             file = write(TEAM.replace("{name: Editor}", "{name: Editor}" + named))
-            assert load_workflow(file).run("x").text == "Dear Eve"
+            assert load_workflow(file, trust=True).run("x").text == "Dear Eve"
 
 
 def test_an_expert_keeps_the_settings_of_its_reasoner_with_the_model_of_the_run(write):

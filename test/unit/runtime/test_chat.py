@@ -783,8 +783,8 @@ def test_signs_that_no_file_can_hold_are_replaced():
     store = ChatStore()
     store.add("c", 1, "half a \ud800 pair", "and \udfff another")
     store.summarize("c", 1, "a \ud800 b")
-    assert [turn.text for turn in store.turns("c")] == ["half a ? pair", "and ? another"]
-    assert store.latest("c") == (1, [Turn(role="summary", text="a ? b")])
+    assert [turn.text for turn in store.turns("c")] == ["half a \ufffd pair", "and \ufffd another"]
+    assert store.latest("c") == (1, [Turn(role="summary", text="a \ufffd b")])
 
 
 def test_tokens_are_counted_by_bytes():

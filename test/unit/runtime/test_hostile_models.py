@@ -26,12 +26,14 @@ from operad.runtime import (
     WorkflowStatus,
     events,
 )
+from operad.runtime.events import TokenStreamed, ToolCalled
 from operad.runtime.models.model import MOST_CALLS, Model
 from operad.runtime.reasoning.prompt import DATA_RULE
 from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import CallTools, Raw, Say, ScriptedModel
-from operad.runtime.values.errors import AnswerError, ModelError
+from operad.runtime.values.errors import AnswerError, InputError, ModelError
 from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import Usage
 from operad.runtime.values.schema import SchemaMismatch
 
 HELLO = [{"role": "user", "content": "hello there"}]
@@ -292,10 +294,68 @@ def test_a_number_that_is_none_of_json_fits_no_schema(number):
         validate({"type": "object", "properties": {"x": {"type": "number"}}}, f'{{"x": {number}}}')
 
 
-async def test_half_a_character_that_a_model_writes_goes_back_to_it_replaced():
-    async with ScriptedModel([CallTools([("echo", {"text": "\ud800"})], text="\udfff!"), Say("\ud83d")]) as endpoint:
-        assert await MonoModelReasoner(endpoint.model).infer(task(Tool.of(echo))) == "\ud83d"
-    assert [message["content"] for message in endpoint.requests[1]["messages"][-2:]] == ["?!", "?"]
+async def test_half_a_character_that_a_model_writes_is_replaced_wherever_it_goes(in_a_run):
+    async with ScriptedModel([CallTools([("echo", {"text": "\ud800"})], text="\udfff!"), Say("a \ud83d")]) as endpoint:
+        reasoner = MonoModelReasoner(endpoint.model)
+        text, heard = await in_a_run(lambda: reasoner.infer(task(Tool.of(echo))))
+    assert text == "a \ufffd"
+    assert [message["content"] for message in endpoint.requests[1]["messages"][-2:]] == ["\ufffd!", "\ufffd"]
+    assert [event.arguments for event in heard if isinstance(event, ToolCalled)] == [{"text": "\ufffd"}]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "said"),
+    [
+        (["a\ud83d", "\ude00b"], "a😀b"),
+        (["\ud83d", "", "\ude00"], "😀"),
+        (["a\ud83d", "b"], "a\ufffdb"),
+        (["\ude00\ud83d"], "\ufffd\ufffd"),
+        (["é", "\ud83d"], "é\ufffd"),
+    ],
+)
+async def test_a_character_that_a_stream_cuts_in_two_arrives_whole(pieces, said, in_a_run):
+    parts = [chunk({"content": piece, "refusal": piece}) for piece in pieces]
+    tools = [{"index": 0, "id": "\ud800", "function": {"name": piece, "arguments": f'"{piece}"'}} for piece in pieces]
+    parts += [chunk({"tool_calls": [tool]}) for tool in tools]
+    answer = Raw(b"".join([*parts, chunk({}, "stop"), b"data: [DONE]\n\n"]), EVENTS)
+    async with ScriptedModel([answer]) as endpoint:
+        completion, heard = await in_a_run(lambda: endpoint.model.complete(HELLO))
+    assert completion.text == said == "".join(event.text for event in heard if isinstance(event, TokenStreamed))
+    [call] = completion.tool_calls
+    assert (call.id, call.name) == ("\ufffd", said)
+    call.arguments.encode()
+
+
+def test_half_a_character_in_the_json_of_an_answer_is_replaced():
+    schema = {"type": "object", "additionalProperties": {"type": "string"}}
+    answer = r'{"\ud800": "\ud83d \ud83d\ude00 \\ud83d \uDE00"}'
+    assert validate(schema, f"So:\n```json\n{answer}\n```") == {"\ufffd": "\ufffd 😀 \\ud83d \ufffd"}
+
+
+@pytest.mark.parametrize(
+    "tokens", ["-1", "-1e30", "1.5", "1e13", "NaN", "Infinity", '"many"', "[1]", "true", "9" * 5_000]
+)
+@pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
+async def test_usage_that_would_lower_costs_or_is_no_number_is_an_error(name, tokens):
+    usage = b'data: {"choices": [], "usage": {"%s": %s}}\n\n' % (name.encode(), tokens.encode())
+    error = await failure(Raw(chunk({"content": "Yes."}, "stop") + usage + b"data: [DONE]\n\n", EVENTS))
+    if tokens == "9" * 5_000:
+        assert "it sent something that is not JSON" in error
+    else:
+        assert f"its usage has {name} that are not a whole number from 0 to 1,000,000,000,000" in error
+
+
+@pytest.mark.parametrize(("tokens", "counted"), [("null", 0), ("0", 0), ("12.0", 12), ('"12"', 12), ("1e12", 10**12)])
+async def test_usage_that_is_a_whole_number_counts(tokens, counted):
+    usage = b'data: {"choices": [], "usage": {"prompt_tokens": %s}}\n\n' % tokens.encode()
+    async with ScriptedModel([Raw(chunk({"content": "Yes."}, "stop") + usage, EVENTS)]) as endpoint:
+        assert (await endpoint.model.complete(HELLO)).usage.prompt_tokens == counted
+
+
+@pytest.mark.parametrize("name", ["calls", "prompt_tokens", "completion_tokens", "seconds", "cost", "unpriced"])
+def test_no_usage_is_negative(name):
+    with pytest.raises(InputError, match=rf"Usage\(…\): {name}: must be at least 0"):
+        Usage(**{name: -1})
 
 
 # Instructions in what is worked on

@@ -63,7 +63,7 @@ def echo(text: str = "", number: float = 0) -> str:
         ("[" * 100_000 + "]" * 100_000, "ToolError: the arguments of 'echo' are nested too deep"),
         ("null", "ToolError: the arguments of 'echo' are not a JSON object but null"),
         ('{"text": "../../etc/passwd; rm -rf / {{7*7}} ${HOME}"}', "../../etc/passwd; rm -rf / {{7*7}} ${HOME}"),
-        ('{"text": "\\ud800"}', "?"),
+        ('{"text": "\\ud800"}', "\ufffd"),
     ],
     ids=range(11),
 )  # fmt: skip
@@ -126,7 +126,7 @@ def deep():
         (Image("a.png", b"\xff\x00"), '{"name": "a.png", "data": "<2 bytes that are not text>"}'),
         (ImageModel(images={1: {b"\xff"}}), '{"images": {"1": ["<1 bytes that are not text>"]}}'),
         ({1: Image("a.txt", b"a"), (2, 3): b"\xff"}, '{"1": {"name": "a.txt", "data": "a"}, "(2, 3)": "<1 bytes'),
-        ("\udc80 half", "? half"),
+        ("\udc80 half", "\ufffd half"),
         ("\x00\x1b[2J", "\x00\x1b[2J"),
         (circle(), "ValueError: Circular reference detected"),
         (deep(), "RecursionError: "),

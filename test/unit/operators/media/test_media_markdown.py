@@ -17,6 +17,7 @@ from operad.operators.media.errors import MediaError
 from operad.operators.media.fences import unfenced
 from operad.operators.media.markdown import export_markdown
 from operad.runtime import FileDescriptor, MissingExtraError
+from operad.runtime.barrier import missing
 
 REPORT = """# Report
 
@@ -414,3 +415,23 @@ async def test_no_cell_of_a_workbook_is_a_formula():
 async def test_a_workbook_of_a_text_without_a_table_is_an_error():
     with pytest.raises(MediaError, match="markdown to xlsx: the text has no table; write one as"):
         await export_markdown("Only words.", "xlsx")
+
+
+@pytest.mark.skipif(bool(missing()), reason=f"no barrier here: it lacks {'; '.join(missing())}")
+async def test_a_program_reads_its_folder_and_python_alone(tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    for rest, error in (
+        ("", ""),
+        (f"\nopen({str(tmp_path / 'secret')!r})", "Permission denied"),
+        ("\nos.fork()", "permitted"),
+    ):
+        program = tmp_path / "program.py"
+        program.write_text(
+            f"import os\nopen('a', 'w').write('kept')\nprint(open('a').read(), open(os.__file__).read(3)){rest}"
+        )
+        call = child.run("it", [*child.python("typeset.py")[:-1], program], b"", seconds=60)
+        if error:
+            with pytest.raises(MediaError, match=error):
+                await call
+        else:
+            assert (await call).split() == [b"kept", b'r"""OS'[:3]]

@@ -809,6 +809,27 @@ def test_a_workflow_runs_inside_another():
     assert chain(*nodes, inputs={"x": "ab", "n": 2}, services=services) == {"said": "abab"}
 
 
+@pytest.mark.parametrize("kind", ["file", "array[file]"])
+@pytest.mark.parametrize("node", ["sub-workflow", "tool"])
+def test_a_workflow_inside_takes_files_of_nodes_and_no_paths(tmp_path, kind, node):
+    """A model, or a stranger's file, could otherwise have any file read by its path."""
+    (tmp_path / "secret.txt").write_text("secret")
+    inner = [start(doc=kind), ("2", "document-extractor", {"variable_selector": ["doc", "1"]})]
+    inside = assemble(graph_of([*inner, end(text=["text", "2"])], [("1", "2"), ("2", "end")]), NODE_TYPES)
+    services = Services(workflows={"read": inside})
+    inputs = {"doc": ["x", "1"]}
+    params = {
+        "sub-workflow": {"workflow": "read", "inputs": [["doc", ["x", "1"]]], "outputs": [["text", "any"]]},
+        "tool": {"tool": "read", "arguments": inputs},
+    }[node]
+    said = ["text", "2"] if node == "sub-workflow" else ["json", "2"]
+    path = str(tmp_path / "secret.txt")
+    with pytest.raises(Exception, match="input 'doc' of the workflow takes a file of a node before it, not"):
+        chain(start(x="string"), ("2", node, params), end(said=said), inputs={"x": path}, services=services)
+    result = chain(start(x=kind), ("2", node, params), end(said=said), inputs={"x": path}, services=services)
+    assert "secret" in str(result["said"])
+
+
 @pytest.mark.parametrize(
     ("params", "said"),
     [

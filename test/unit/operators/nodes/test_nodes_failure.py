@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from operad import Budget, Job, OperatorError, Policy, Retry, RunContext, Workflow, events
+from operad import Budget, InvalidError, Job, OperatorError, Policy, Retry, RunContext, Workflow, events
 from operad.operators.node import NodeOperator, NodeParams
 from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.policies.policy import ErrorValues
@@ -176,3 +176,10 @@ def test_a_fallback_that_describes_the_error_serves_any_operator():
         "error_message": "KeyError: 'no name'",
         "error_type": "KeyError",
     }
+
+
+@pytest.mark.parametrize("failure", [{"values": {"text": ""}}, {"then": "end", "values": {"text": ""}}])
+def test_values_that_no_failure_would_give_are_an_issue(failure):
+    with pytest.raises(InvalidError) as caught:
+        fragile(failure)
+    assert [(issue.code, issue.where) for issue in caught.value.issues] == [("param", "it")]

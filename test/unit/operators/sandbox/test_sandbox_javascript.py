@@ -47,8 +47,63 @@ async def test_an_error_says_its_line():
 
 
 @pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return { toJSON() { return 1 } }", "main returned a number, not a dict"),
+        ("return { toJSON() { return [1] } }", "main returned an array, not a dict"),
+        ("return { toJSON() { } }", "main returned undefined, not a dict"),
+        ("return { toJSON() { return null } }", "main returned null, not a dict"),
+        ("return { toJSON() { throw new Error('no') } }", "Error: no"),
+        ("return { get a() { throw new Error('no') } }", "Error: no"),
+        ("Object.prototype.toJSON = () => 1; return { a: 1 }", "main returned a number, not a dict"),
+        ("Object.prototype.toJSON = () => 1; throw new RangeError('no')", "RangeError: no"),
+        ("return new Proxy({}, { ownKeys() { throw new Error('no') } })", "Error: no"),
+        ("const a = {}; a.a = a; return a", "TypeError: circular reference"),
+        ("return { a: 10n }", "TypeError: BigInt"),
+        ("return 10n", "main returned a bigint, not a dict"),
+        ("return Symbol('a')", "main returned a symbol, not a dict"),
+        ("return null", "main returned null, not a dict"),
+        ("return { then() { } }", "a promise that nothing settles"),
+        ("return Promise.reject()", "the snippet failed: undefined"),
+    ],
+)
+async def test_a_value_that_is_no_object_of_json_is_an_error_that_says_why(body, said):
+    assert said in await failure(f"function main() {{ {body} }}")
+
+
+@pytest.mark.parametrize("thrower", ["function main() { throw %s }", "throw %s; function main() { }"])
+@pytest.mark.parametrize(
+    ("thrown", "said"),
+    [
+        ("null", "null was thrown: by the snippet, or by the engine because it wanted more than"),
+        ("undefined", "the snippet failed: undefined"),
+        ("5n", "the snippet failed: 5"),
+        ("Symbol('s')", "the snippet failed: Symbol(s)"),
+        ("'\\ud800'", "the snippet failed: \ufffd"),
+        ("{ toString() { throw 1 } }", "an exception that has no text"),
+        ("Object.create(null)", "an exception that has no text"),
+        ("new Proxy({}, { getPrototypeOf() { throw 1 } })", "an exception that has no text"),
+        ("new Error('InternalError: out of memory')", ": Error: InternalError: out of memory"),
+    ],
+)
+async def test_whatever_is_thrown_is_said(thrower, thrown, said):
+    assert said in await failure(thrower % thrown)
+
+
+async def test_a_snippet_that_changes_the_builtins_still_returns_its_value():
+    changes = "JSON.stringify = () => 'x'; Promise.prototype.then = null; globalThis.Promise = globalThis.JSON = null"
+    assert await call_javascript(f"{changes}; const main = () => ({{ r: 1 }})", {}) == {"r": 1}
+
+
+async def test_half_a_character_is_replaced_in_a_value_and_refused_in_code():
+    assert await call_javascript("function main() { return { '\\ud800': '\\udc00!' } }", {}) == {"\ufffd": "\ufffd!"}
+    assert "half of a surrogate pair" in await failure("function main() { return { r: '\ud800' } }")
+
+
+@pytest.mark.parametrize(
     ("code", "said"),
     [
+        ("function main() { let a = []; while (true) a.push({}) }", "the limit memory_bytes"),
         ("function main() { let a = []; while (true) a.push('x'.repeat(99999)) }", "the limit memory_bytes"),
         ("function main() { return { r: 'x'.repeat(2000) } }", "output_chars"),
         ("function main() { return main() + 1 }", "Maximum call stack"),

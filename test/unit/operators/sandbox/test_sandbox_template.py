@@ -1,6 +1,8 @@
 import json
 import threading
+import tracemalloc
 from dataclasses import replace
+from pprint import pformat
 
 import pytest
 
@@ -176,6 +178,12 @@ def test_the_names_that_it_uses_are_those_that_it_does_not_set():
 GROW = "{% set s = namespace(a=START) %}{% for i in range(60) %}{% set s.a = STEP %}{% endfor %}{{ s.a | string }}"
 
 
+def nested(value, levels):
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 def grow(step, start="'x'"):
     return GROW.replace("START", start).replace("STEP", step)
 
@@ -269,6 +277,30 @@ def grow(step, start="'x'"):
 def test_a_template_that_grows_past_all_bounds_ends_in_an_error(template, limit):
     any_limit = limit in ("", "limit") or "seconds" in limit
     assert limit in str(failure(template, {"r": list(range(3_000))}, SMALL if any_limit else PATIENT))
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ {('k' * 5_000): 'word ' * 50_000} | pprint }}",
+        "{{ {('k' * 3_000): {('k' * 3_000): 'word ' * 50_000}} | pprint }}",
+        "{{ deep | tojson(indent=16) }}",
+    ],
+)
+def test_an_indentation_is_charged_before_it_is_made(template):
+    tracemalloc.start()
+    try:
+        error = failure(template, {"deep": nested(list(range(30_000)), 150)}, PATIENT)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert "memory_bytes" in str(error)
+    assert peak < 2 * PATIENT.memory_bytes
+
+
+def test_a_value_is_pretty_printed_as_python_does_it():
+    value = {"names": ["a" * 30] * 3, "n": {"b": 1, "a": [None, True, "x y " * 30]}}
+    assert render_template("{{ v | pprint }}", {"v": value}) == pformat(value)
 
 
 @pytest.mark.parametrize(

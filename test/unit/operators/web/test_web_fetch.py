@@ -2,7 +2,10 @@ import asyncio
 import gzip
 import logging
 import re
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import traceback
 import zlib
@@ -11,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from operad.operators.web.fetch import Fetched, Guard, fetch
+from operad.operators.web.fetch import Fetched, Guard, _certificates, fetch
 from operad.runtime.policies.policy import Retry
 from operad.runtime.values.errors import FetchError
 
@@ -223,6 +226,55 @@ async def test_the_address_that_was_checked_is_the_one_that_is_connected_to(web,
     assert answer.body == b"here"
     assert names.asked == ["changing.test"]
     assert web.requests[0].headers["host"] == f"changing.test:{port}"
+
+
+async def test_the_next_address_is_tried_if_one_does_not_answer(web, names):
+    host = await web.serve(web.reply(b"here"))
+    port = host.rpartition(":")[2]
+    names.addresses["two.test"] = ["127.0.0.9", "127.0.0.1"]
+    assert (await fetch(f"http://two.test:{port}/", guard=Guard(("two.test",)))).body == b"here"
+    assert len(web.requests) == 1
+
+
+@pytest.fixture
+def certificate(tmp_path, monkeypatch):
+    """A server's certificate for the name secure.test, which is trusted."""
+    file = tmp_path / "secure.pem"
+    names = ["-subj", "/CN=secure.test", "-addext", "subjectAltName=DNS:secure.test"]
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificate")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
+    subprocess.run([*command, "-keyout", str(file), "-out", str(tmp_path / "cert")], check=True, capture_output=True)
+    file.write_text(file.read_text() + (tmp_path / "cert").read_text())
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
+    _certificates.cache_clear()
+    yield file
+    _certificates.cache_clear()
+
+
+async def test_a_certificate_is_verified_for_the_name_and_not_for_the_address(certificate, names):
+    names.addresses |= {name: ["127.0.0.1"] for name in ("secure.test", "secure.test.", "other.test", "127.0.0.1")}
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    seen = []
+    context.sni_callback = lambda _, name, __: seen.append(name)
+
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nsafe")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    guard = Guard(("secure.test", "secure.test.", "other.test", "127.0.0.1"), timeout=20)
+    async with server:
+        for host in ("secure.test", "secure.test."):
+            assert (await fetch(f"https://{host}:{port}/", guard=guard)).body == b"safe"
+        for host in ("other.test", "127.0.0.1"):
+            error = await refused(f"https://{host}:{port}/", guard)
+            assert "certificate verify failed" in str(error)
+    assert seen == ["secure.test", "secure.test", "other.test", None]
 
 
 async def test_a_host_is_allowed_at_all_ports_or_at_one(web):

@@ -1,9 +1,13 @@
 """What a database is asked before runs are kept in it, and what is said of its errors."""
 
+import ctypes
 import gc
 import os
 import platform
 import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from operad.runtime import InputError
 from operad.runtime.durable.database import Database, is_temporary
 from operad.runtime.durable.database_names import database_url
+from operad.runtime.durable.store import Store
 
 
 @pytest.fixture
@@ -106,3 +111,93 @@ def test_a_connection_that_the_server_has_closed_is_replaced_before_it_is_used(p
         pids = [each.exec_driver_sql("SELECT pg_backend_pid()").scalar() for each in (one, two)]
     assert pid not in pids
     database.close()
+
+
+# Files that cannot be written or read
+
+_COUNT_RUNS = """
+import sys
+from operad.runtime.durable.database_names import database_url
+from operad.runtime.durable.store import Store
+from operad.runtime.values.errors import InputError
+try:
+    print(len(Store(database_url(sys.argv[1]), reading=sys.argv[2] == "reading").runs()))
+except InputError as error:
+    print(error)
+"""
+
+
+def obey_permissions():
+    """Take the capabilities from root that override the permissions of files."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    for override in (1, 2):
+        if prctl:
+            prctl(24, override, 0, 0, 0)
+
+
+def read_by_a_user(path, how="reading"):
+    """What a process says of a database whose permissions it obeys."""
+    command = [sys.executable, "-c", _COUNT_RUNS, str(path), how]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=obey_permissions, timeout=60)
+    return done.stdout.strip() or done.stderr
+
+
+def kept(path):
+    """Create a database of runs, with a row that another process could have written."""
+    Store(database_url(path)).close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        names = [row[1] for row in connection.execute("PRAGMA table_info(operad_runs)")]
+        values = ", ".join("'x'" for _ in names)
+        connection.execute(f"INSERT INTO operad_runs ({', '.join(names)}) VALUES ({values})")  # noqa: S608
+    return path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="root of other systems obeys no permissions")
+@pytest.mark.parametrize("mode", [0o444, 0o644])
+def test_a_file_in_a_folder_that_cannot_be_written_can_be_inspected(tmp_path, mode):
+    path = kept(tmp_path / "runs.sqlite")
+    path.chmod(mode)
+    tmp_path.chmod(0o555)
+    try:
+        assert read_by_a_user(path) == "1"
+        assert "this user may not" in read_by_a_user(path, "writing")
+        assert os.listdir(tmp_path) == ["runs.sqlite"]
+    finally:
+        tmp_path.chmod(0o755)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="root of other systems obeys no permissions")
+def test_a_file_that_cannot_be_read_or_brought_up_to_date_says_so(tmp_path):
+    path = kept(tmp_path / "runs.sqlite")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE operad_schema SET version = 2")
+    path.chmod(0o444)
+    assert "its tables have version 2" in read_by_a_user(path)
+    path.chmod(0)
+    assert "unable to open database file; this user may not open the file" in read_by_a_user(path)
+
+
+def test_a_damaged_file_is_not_said_to_be_safe(path):
+    kept(path)
+    os.truncate(path, 20_000)
+    with pytest.raises(
+        InputError, match=r"malformed; the file is damaged, and running the command again does not help"
+    ):
+        Store(database_url(path), reading=True)
+
+
+def test_a_file_of_another_program_is_not_changed_by_who_only_reads(path):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE theirs (a)")
+    content = path.read_bytes()
+    with pytest.raises(InputError, match="is an SQLite file of another program; name another one with --db"):
+        Store(database_url(path), reading=True)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no named pipes in folders")
+def test_what_is_no_regular_file_is_refused_without_being_opened(path):
+    os.mkfifo(path)
+    for reading in (True, False):
+        with pytest.raises(InputError, match="is not a regular file; name another one with --db"):
+            Store(database_url(path), reading=reading)

@@ -60,6 +60,7 @@ from operad.runtime.durable import Ledger, database, run_owner
 from operad.runtime.durable.recording import Recording
 from operad.runtime.durable.records import Records
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor
+from operad.runtime.durable.run_changes import NewState, RunChanges
 from operad.runtime.durable.store import Store
 from operad.runtime.events import current_scope, emit
 from operad.runtime.events.journal import bare, idempotency_key, key_of, once
@@ -913,15 +914,15 @@ async def test_an_answer_is_not_used_up_by_a_run_that_lacks_a_model(new, ledger,
 
 
 async def test_a_run_that_is_just_ending_here_is_gone_on_with_once_its_end_is_noted(new, ledger, run_id, monkeypatch):
-    update_run = Store.update_run
+    write = RunChanges.write
 
-    def slow_note(store, *args, **values):
-        noted = update_run(store, *args, **values)
-        if values.get("driver") == "":
+    def slow_note(table, driver, changes):
+        noted = write(table, driver, changes)
+        if any(isinstance(each, NewState) and each.values.get("driver") == "" for each in changes):
             time.sleep(0.3)  # others read of the end already
         return noted
 
-    monkeypatch.setattr(Store, "update_run", slow_note)
+    monkeypatch.setattr(RunChanges, "write", slow_note)
     shape = asking(("Which?", None))
     task = asyncio.ensure_future(shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
     with pytest.raises(PausedError):
@@ -934,20 +935,20 @@ async def test_a_run_that_is_just_ending_here_is_gone_on_with_once_its_end_is_no
 
 @pytest.mark.parametrize("is_new", [True, False])
 async def test_a_run_that_is_cancelled_while_it_begins_has_no_driver(new, ledger, run_id, monkeypatch, is_new):
-    name = "create" if is_new else "take"
-    begin, has_begun, may_end = getattr(Store, name), threading.Event(), threading.Event()
+    where = (RunChanges, "create") if is_new else (Store, "take")
+    begin, has_begun, may_end = getattr(*where), threading.Event(), threading.Event()
 
-    def slow_begin(store, *args):
+    def slow_begin(table, *args):
         has_begun.set()
         may_end.wait(RENDEZVOUS)
-        return begin(store, *args)
+        return begin(table, *args)
 
     shape = asking(("Which?", None))
     if not is_new:
         with pytest.raises(PausedError):
             await asyncio.ensure_future(shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
         await gone(run_id, ledger)
-    monkeypatch.setattr(Store, name, slow_begin)
+    monkeypatch.setattr(*where, slow_begin)
     task = asyncio.ensure_future(shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
     await until(has_begun.is_set)
     task.cancel()

@@ -36,18 +36,18 @@ async def test_a_run_that_goes_on_ends_by_what_is_heard_of_it_and_one_that_ends_
     assert (driven_run.lost, driven_run.cancelled) == ((lost, cancelled) if watched else (False, False))
 
 
-def test_another_limit_for_the_same_database_is_an_error_that_names_both(tmp_path):
+async def test_another_limit_for_the_same_database_is_an_error_that_names_both(tmp_path):
     url, ledger = database_url(tmp_path / "runs.sqlite"), Ledger(tmp_path / "runs.sqlite")
     try:
-        owner = owner_of(url, 3, ledger)
-        assert owner_of(url, 3.0, ledger) is owner
+        owner = await owner_of(url, 3, ledger)
+        assert await owner_of(url, 3.0, ledger) is owner
         with pytest.raises(
             InputError, match=r"runs\.sqlite with limit=3, so limit=10 has no effect; give every Ledger"
         ):
-            owner_of(url, 10, ledger)
+            await owner_of(url, 10, ledger)
     finally:
         leave(url, ledger)
     try:
-        assert owner_of(url, 10, ledger).executor.limit == 10
+        assert (await owner_of(url, 10, ledger)).executor.limit == 10
     finally:
         leave(url, ledger)

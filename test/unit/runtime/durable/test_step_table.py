@@ -14,9 +14,10 @@ from operad import Workflow, operator
 from operad.runtime import InputError, Job
 from operad.runtime.durable import Ledger
 from operad.runtime.durable.database_names import database_url
-from operad.runtime.durable.group_commit import GroupCommit
+from operad.runtime.durable.group_commit import MOST, GroupCommit
 from operad.runtime.durable.rows import DONE, StepRow, StoredRun
-from operad.runtime.durable.step_writer import StepWriter
+from operad.runtime.durable.run_changes import NewEvents, NewState
+from operad.runtime.durable.run_writer import RunWriter
 from operad.runtime.durable.store import Store
 
 
@@ -36,9 +37,9 @@ def outcomes(store, run_id):
 
 
 def test_of_several_records_of_an_operator_the_last_counts(store):
-    store.steps.write("me", [StepRow("mine", "a", began=1.0), StepRow("mine-too", "a", began=1.0)])
+    store.changes.write("me", [StepRow("mine", "a", began=1.0), StepRow("mine-too", "a", began=1.0)])
     assert outcomes(store, "mine") == {"a": (None, "PENDING")}
-    store.steps.write(
+    store.changes.write(
         "me",
         [StepRow("mine", "b", began=3.0), StepRow("mine", "b", "B", 3.0, 4.0), StepRow("mine", "a", "A", 1.0, 2.0)],
     )
@@ -54,29 +55,80 @@ def test_of_several_records_of_an_operator_the_last_counts(store):
 
 
 def test_nothing_is_written_for_a_run_that_another_process_drives(store):
-    with pytest.raises(InputError, match="run 'other' is driven by another process now"):
-        store.steps.write("me", [StepRow("mine", "a", "A"), StepRow("other", "a", "A")])
-    assert outcomes(store, "mine") == outcomes(store, "other") == {}
+    changes = [StepRow("mine", "a", "A"), StepRow("other", "a", "A"), NewState("other", {"state": "failed"})]
+    assert store.changes.write("me", [*changes, NewEvents("other", 1, ())]) == [True, False, False, False]
+    assert (outcomes(store, "mine"), outcomes(store, "other")) == ({"a": ("A", DONE)}, {})
+    assert (store.run("other").state, store.events.exist("other")) == ("running", False)
 
 
-async def test_a_lost_run_does_not_keep_others_from_being_written(store):
+def test_what_is_written_together_has_the_order_in_which_it_came(store):
+    changes = [
+        NewState("mine", {"state": "paused", "done": 1}),
+        StoredRun("new", driver="me"),
+        NewState("mine", {"done": 2}),
+        NewState("mine-too", {"state": "finished", "driver": ""}),
+        NewState("mine-too", {"state": "running"}),
+        StoredRun("mine-too", driver="me"),
+        StoredRun("new", driver="me"),
+        StepRow("new", "a", "A"),
+    ]
+    assert store.changes.write("me", changes) == [True, True, True, True, False, False, False, True]
+    found = {run.run_id: (run.state, run.done, run.driver) for run in store.runs()}
+    assert found["mine"] == ("paused", 2, "me")
+    assert (found["mine-too"], found["new"]) == (("finished", 0, ""), ("running", 0, "me"))
+    assert outcomes(store, "new") == {"a": ("A", DONE)}
+
+
+def test_events_that_are_written_together_have_their_numbers(store):
+    store.changes.write("me", [NewEvents("mine", 1, ()), NewEvents("mine", 1, ()), NewEvents("mine-too", 2, ())])
+    store.changes.write("me", [NewEvents("mine", 3, ())])
+    assert [(part.number, part.drive) for part in store.events.of_run("mine")] == [(1, 1), (2, 1), (3, 3)]
+    assert [(part.number, part.drive) for part in store.events.of_run("mine-too")] == [(1, 2)]
+
+
+async def test_a_change_that_cannot_be_written_concerns_no_other(store):
     hold, first = threading.Event(), threading.Event()
 
-    def write(steps):
+    def write(changes):
         first.set()
         hold.wait(60)
-        store.steps.write("me", steps)
+        if any(isinstance(each, StepRow) and each.key == "bad" for each in changes):
+            raise InputError("refused")
+        return store.changes.write("me", changes)
 
-    commits = GroupCommit(write)
+    commits = GroupCommit(write, "test")
     puts = [commits.put(StepRow("mine", "first", "1"))]
-    puts += [commits.put(StepRow(run_id, "a", "A")) for run_id in ("mine", "other", "mine-too")]
+    puts += [commits.put(StepRow(*row)) for row in (("mine", "a", "A"), ("mine", "bad", "B"), ("other", "a", "A"))]
     tasks = [asyncio.ensure_future(put) for put in puts]
     await asyncio.to_thread(first.wait, 60)
     hold.set()
     done = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(each) for each in done] == [type(None), type(None), InputError, type(None)]
+    assert [each if isinstance(each, bool) else type(each) for each in done] == [True, True, InputError, False]
     assert sorted(outcomes(store, "mine")) == ["a", "first"]
-    assert [*outcomes(store, "mine-too")] == ["a"]
+
+
+async def test_a_value_that_comes_after_the_end_of_the_thread_is_an_error_at_once():
+    commits = GroupCommit(lambda values: values, "test")
+    commits.close()
+    with pytest.raises(InputError, match="the database was closed, or this process exits, before"):
+        await commits.put(1)
+    assert commits.waiting_seconds == 0
+
+
+async def test_as_many_values_share_a_transaction_as_one_may_have():
+    hold, groups = threading.Event(), list[int]()
+
+    def write(values):
+        hold.wait(60)
+        groups.append(len(values))
+        return values
+
+    commits = GroupCommit(write, "test")
+    puts = [commits.put_soon(number) for number in range(2 * MOST + 2)]
+    assert commits.waiting_seconds > 0
+    hold.set()
+    assert await asyncio.gather(*map(asyncio.wrap_future, puts)) == [*range(2 * MOST + 2)]
+    assert (max(groups), sum(groups)) == (MOST, 2 * MOST + 2)
 
 
 class OperationalError(Exception):
@@ -91,7 +143,7 @@ async def test_values_are_not_tried_one_by_one_while_the_database_is_gone():
         tried.append(len(values))
         raise InputError("gone for too long") from OperationalError("connection refused")
 
-    commits = GroupCommit(write)
+    commits = GroupCommit(write, "test")
     tasks = [asyncio.ensure_future(commits.put(number)) for number in range(5)]
     await asyncio.sleep(0)
     hold.set()
@@ -106,7 +158,7 @@ def test_who_takes_a_run_over_waits_for_what_its_driver_is_writing(postgresql):
     store.create(StoredRun("run", driver="old"))
     taken: list[float] = []
     with store.database.engine.begin() as connection:
-        connection.execute(store.steps._held, {"driver": "old", "run_ids": ["run"]})
+        connection.execute(store.changes.held, {"driver": "old", "run_ids": ["run"]})
         taking = threading.Thread(target=lambda: taken.append(store.take("run", "old", "new") and time.monotonic()))
         taking.start()
         taking.join(0.2)
@@ -122,18 +174,19 @@ class Written:
 
     def __init__(self):
         self.rows = []
-        self.database = self.steps = self
+        self.database = self.changes = self
 
     def now(self):
         return 1_000_000.0
 
     def write(self, driver, rows):
-        self.rows += [(driver, row.key, row.outcome) for row in rows]
+        self.rows += [(driver, row.key, row.outcome) for row in rows if isinstance(row, StepRow)]
+        return [True for _ in rows]
 
 
 async def test_an_operator_that_ends_soon_is_written_once_and_one_that_lasts_when_it_is_in_progress():
     store = Written()
-    writer = StepWriter(store, "me")  # type: ignore[arg-type]
+    writer = RunWriter(store, "me")  # type: ignore[arg-type]
     with writer.recorded("run", "short") as keep:
         await keep("S")
     assert store.rows == [("me", "short", "S")]
@@ -146,10 +199,10 @@ async def test_an_operator_that_ends_soon_is_written_once_and_one_that_lasts_whe
 
 async def test_an_operator_that_is_stopped_at_once_is_written_as_begun():
     store = Written()
-    writer = StepWriter(store, "me")  # type: ignore[arg-type]
+    writer = RunWriter(store, "me")  # type: ignore[arg-type]
     with pytest.raises(asyncio.CancelledError), writer.recorded("run", "stopped"):
         raise asyncio.CancelledError
-    await asyncio.to_thread(writer.wait)
+    await writer.update("run")  # written after everything before
     assert store.rows == [("me", "stopped", None)]
 
 
@@ -192,7 +245,7 @@ def test_a_run_without_workers_needs_neither_dbos_nor_its_tables(tmp_path):
 def test_an_outcome_that_is_no_text_is_an_error(tmp_path):
     store = Store(database_url(tmp_path / "runs.sqlite"))
     store.create(StoredRun("run", driver="me"))
-    store.steps.write("me", [StepRow("run", "a", "A")])
+    store.changes.write("me", [StepRow("run", "a", "A")])
     with closing(sqlite3.connect(tmp_path / "runs.sqlite")) as connection, connection:
         connection.execute("UPDATE operad_steps SET outcome = x'00ff'")
     with pytest.raises(InputError, match="the stored outcome of 'run:a' is not a text"):

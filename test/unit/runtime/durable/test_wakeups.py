@@ -378,8 +378,9 @@ async def test_requests_that_come_while_others_are_written_are_written_together(
         written.append([each.step_id for each in these])
         begun.set()
         assert go_on.wait(RENDEZVOUS)
+        return these
 
-    requests = GroupCommit(write)
+    requests = GroupCommit(write, "test")
     first = asyncio.ensure_future(requests.put(request("0")))
     await asyncio.to_thread(begun.wait, RENDEZVOUS)
     others = [asyncio.ensure_future(requests.put(request(str(number)))) for number in range(1, 50)]
@@ -398,15 +399,16 @@ async def test_a_request_that_cannot_be_written_concerns_no_other():
         if any(each.step_id == "bad" for each in these):
             raise ValueError("bad")
         written.extend(each.step_id for each in these)
+        return these
 
-    requests = GroupCommit(write)
+    requests = GroupCommit(write, "test")
     every = [asyncio.ensure_future(requests.put(request("first")))]
     await asyncio.to_thread(begun.wait, RENDEZVOUS)
     every += [asyncio.ensure_future(requests.put(request(each))) for each in ("good", "bad", "better")]
     await asyncio.sleep(0)
     go_on.set()
     said = await asyncio.gather(*every, return_exceptions=True)
-    assert [type(each) for each in said] == [type(None), type(None), ValueError, type(None)]
+    assert [type(each) for each in said] == [Request, Request, ValueError, Request]
     assert written == ["first", "good", "better"]
 
 

@@ -732,10 +732,9 @@ async def test_a_worker_of_another_version_leaves_the_work(made, start, ledger, 
     _, served = agents()
     mine = (await until(lambda: [each for each in ledger.store.executors() if each.kind == "worker"]))[0].version
     versions = {f"{run_id}:{version}": version for version in ("nobody", mine, "other")}
+    dispatch = await (await driver_here(ledger)).dispatch()
     requests = [
-        asyncio.ensure_future(
-            driver_here(ledger).dispatch.outcome_of(Request(served.queue, step_id, "nonsense", version))
-        )
+        asyncio.ensure_future(dispatch.outcome_of(Request(served.queue, step_id, "nonsense", version)))
         for step_id, version in versions.items()
     ]
     took = await until(lambda: by_status(ledger, versions, "SUCCESS", 2))
@@ -802,9 +801,9 @@ HOSTILE = {
 
 @pytest.mark.parametrize(("request_", "words"), HOSTILE.values(), ids=HOSTILE)
 async def test_a_request_that_is_none_is_an_error_for_whoever_waits(request_, words, made, worker, ledger, run_id):
-    driver, queue, step_id = driver_here(ledger), agents()[1].queue, f"{run_id}:a"
+    driver, queue, step_id = await driver_here(ledger), agents()[1].queue, f"{run_id}:a"
     given = request_.replace("QUEUE", queue) if isinstance(request_, str) else request_
-    found = await ended(driver.dispatch.outcome_of(Request(queue, step_id, given, driver.executor.version)))
+    found = await ended((await driver.dispatch()).outcome_of(Request(queue, step_id, given, driver.executor.version)))
     assert found.status == "SUCCESS"
     error = ledger.codec.load(found.output).error
     assert isinstance(error, InputError)
@@ -813,10 +812,10 @@ async def test_a_request_that_is_none_is_an_error_for_whoever_waits(request_, wo
 
 
 async def test_a_planted_pickle_is_an_error_and_does_nothing(made, worker, ledger, run_id, folder):
-    driver, queue, step_id = driver_here(ledger), agents()[1].queue, f"{run_id}:a"
+    driver, queue, step_id = await driver_here(ledger), agents()[1].queue, f"{run_id}:a"
     mark = folder / f"{run_id}.pickled"
     planted = base64.b64encode(pickle.dumps(Planted(str(mark)))).decode()
-    outcome = asyncio.ensure_future(driver.dispatch.outcome_of(Request(queue, step_id, "", "nobody")))
+    outcome = asyncio.ensure_future((await driver.dispatch()).outcome_of(Request(queue, step_id, "", "nobody")))
     await until(lambda: by_status(ledger, [step_id], "ENQUEUED", 1))
     with create_engine(ledger.url, poolclass=NullPool).begin() as connection:
         values = {"planted": planted, "version": driver.executor.version, "id": step_id}

@@ -132,14 +132,14 @@ def test_a_stderr_that_nobody_reads_holds_up_nobody(monkeypatch):
     with os.fdopen(reading, "rb") as reader, os.fdopen(writing, "w") as writer:
         monkeypatch.setattr(sys, "stderr", writer)
         with ServerLog() as log:
-            for number in range(20_000):
+            for number in range(50_000):
                 log.put(f"line {number}")
             text = b""
             while b"lines of the log were dropped" not in text and b"\nlast\n" not in text:
                 log.put("last")
                 text += reader.read1(2**16)
     assert text.startswith(b"line 0\nline 1\n")
-    assert b"\nline 19999\n" not in text
+    assert b"\nline 49999\n" not in text
 
 
 def test_it_has_requests_unless_another_level_is_asked_for(monkeypatch, capfd):

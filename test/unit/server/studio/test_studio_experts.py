@@ -195,5 +195,5 @@ def test_code_of_experts_that_is_not_trusted_does_not_run(studio):
     assert len(studio.open("code.yaml")["nodes"]) == 4
     told = studio.refused("run", {"path": "code.yaml", "inputs": {"job": "x"}}, 400)
     assert told["error"] == (
-        f"code.yaml names code that is not trusted: mine.py (Op); read it, then: operad trust {studio.folder / 'code.yaml'}"
+        f"{studio.folder / 'code.yaml'} is not trusted. It\n  runs mine.py (Op)\nread the file, then: operad trust {studio.folder / 'code.yaml'}"
     )

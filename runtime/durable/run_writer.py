@@ -1,24 +1,29 @@
-"""Records of the operators that this process executes: when they began, and their outcomes."""
+"""Records of the runs that this process drives, and of the operators that it executes."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
 from operad.runtime.durable.group_commit import GroupCommit
-from operad.runtime.durable.rows import DONE, StepRow
+from operad.runtime.durable.rows import DONE, StepRow, StoredRun
+from operad.runtime.durable.run_changes import Change, NewEvents, NewState
+from operad.runtime.durable.step_table import taken_over
 from operad.runtime.durable.store import Store
 
 _SHORT = 0.02
 """Seconds after which a running operator is recorded; one that ends earlier is recorded once, with its outcome."""
 
 
-class StepWriter:
-    """Writer of the records of operators. The constructor may block.
+class RunWriter:
+    """Writer of the records of runs and operators, in the order of the calls. The constructor may block.
+
+    A record is written even if the caller is cancelled while it waits, or its event loop is closed.
 
     Args:
         store: The tables of runs.
@@ -26,8 +31,25 @@ class StepWriter:
     """
 
     def __init__(self, store: Store, driver_id: str) -> None:
-        self._commits = GroupCommit[StepRow](partial(store.steps.write, driver_id))
+        self._commits = GroupCommit[Change, bool](partial(store.changes.write, driver_id), "operad-writer")
         self._clock_offset = store.database.now() - time.time()
+
+    @property
+    def waiting_seconds(self) -> float:
+        """Seconds for which the oldest record has waited for its commit; 0 if no record waits."""
+        return self._commits.waiting_seconds
+
+    async def create(self, run: StoredRun) -> bool:
+        """Insert a new run; return False if its id exists."""
+        return await committed(self._commits.put_soon(run))
+
+    def add_events(self, new: NewEvents) -> Future[bool]:
+        """Start to append events to the stored events of a run; see `committed`."""
+        return self._commits.put_soon(new)
+
+    async def update(self, run_id: str, **values: object) -> bool:
+        """Update columns of a run; return False if this process no longer drives the run."""
+        return await committed(self._commits.put_soon(NewState(run_id, values)))
 
     def _now(self) -> float:
         """Return the time of the database's clock, by its difference from the local clock at the start."""
@@ -54,7 +76,8 @@ class StepWriter:
             is_kept = True
             noting.cancel()
             ended = max(row.began, self._now())
-            await self._commits.put(replace(row, outcome=outcome, ended=ended, status=DONE))
+            if not await committed(self._commits.put_soon(replace(row, outcome=outcome, ended=ended, status=DONE))):
+                raise taken_over(run_id)
 
         try:
             yield keep
@@ -63,6 +86,13 @@ class StepWriter:
             if not is_kept:  # the operator was stopped, perhaps before it was recorded as running
                 self._commits.put_soon(row)
 
-    def wait(self) -> None:
-        """Wait until all records are committed, or have failed."""
-        self._commits.wait()
+
+async def committed(written: Future[bool]) -> bool:
+    """Wait until a record is committed; return False if another process drives the run.
+
+    A cancellation ends the wait, not the writing.
+
+    Raises:
+        InputError: The record cannot be written.
+    """
+    return await asyncio.shield(asyncio.wrap_future(written))

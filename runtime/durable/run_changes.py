@@ -1,0 +1,210 @@
+"""Changes of runs by the process that drives them, which are written together."""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from operad.runtime.durable.codec import Codec
+from operad.runtime.durable.database import Database, retried
+from operad.runtime.durable.rows import StepRow, StoredRun, storable
+from operad.runtime.durable.tables import Tables
+from operad.runtime.events import Event
+
+
+class NewEvents(NamedTuple):
+    """Events that a run has recorded.
+
+    Attributes:
+        run_id: The run.
+        drive: Number of times that the run was started or resumed.
+        events: The events.
+    """
+
+    run_id: str
+    drive: int
+    events: Sequence[Event]
+
+
+class NewState(NamedTuple):
+    """New values of columns of a run.
+
+    Attributes:
+        run_id: The run.
+        values: The values by column.
+    """
+
+    run_id: str
+    values: Mapping[str, object]
+
+
+Change = StoredRun | StepRow | NewEvents | NewState
+"""A new run, the record of an operator, recorded events, or new values of columns."""
+
+
+class RunChanges:
+    """Writer of changes of runs into their tables.
+
+    Args:
+        database: The database.
+        tables: Its tables.
+    """
+
+    def __init__(self, database: Database, tables: Tables) -> None:
+        self.database = database
+        self._tables = tables
+
+    def write(self, driver: str, changes: Sequence[Change]) -> Sequence[bool]:
+        """Write changes in one transaction, in their order; of several records of an operator, only the last is written.
+
+        The transaction locks the driver of each run. Hence a process that takes a run over reads everything that the
+        earlier driver has written, and the earlier driver cannot write any more.
+
+        Args:
+            driver: The process that drives the runs.
+            changes: The changes.
+
+        Returns:
+            For each change, True if it was written; False for a new run whose id exists, and for a change of a run that
+            another process drives.
+
+        Raises:
+            InputError: The database refuses a change, or cannot be reached. Nothing is written then.
+        """
+        rows: list[Mapping[str, object]] = [_dumped(each) if isinstance(each, NewEvents) else {} for each in changes]
+        return self._write(driver, changes, rows)
+
+    @retried
+    def _write(
+        self, driver: str, changes: Sequence[Change], event_rows: Sequence[Mapping[str, object]]
+    ) -> Sequence[bool]:
+        with self.database.engine.begin() as connection:
+            created = self.create(connection, [each for each in changes if isinstance(each, StoredRun)])
+            run_ids = {each.run_id for each in changes if not isinstance(each, StoredRun)}
+            held = set[str]()
+            if run_ids:
+                held.update(connection.execute(self.held, {"driver": driver, "run_ids": list(run_ids)}).scalars())
+            rows = _Rows(driver, created, held)
+            written = [rows.take(change, row) for change, row in zip(changes, event_rows, strict=True)]
+            if rows.steps:
+                connection.execute(self._upsert, [_row_of(step) for step in rows.steps.values()])
+            if rows.events:
+                connection.execute(self._append, rows.events)
+            for names, states in rows.states_by_columns().items():
+                connection.execute(self._update(names), states)
+        return written
+
+    def create(self, connection: Any, runs: Sequence[StoredRun]) -> set[str]:
+        """Insert new runs, and return the ids of those whose ids did not exist."""
+        if not runs:
+            return set()
+        rows = [{name: storable(getattr(run, name)) for name in _GIVEN} for run in runs]
+        return set(connection.execute(self._insert, rows).scalars())
+
+    # These statements are cached, because creating one takes longer than executing it.
+
+    @cached_property
+    def held(self) -> Any:
+        """Statement that returns, and locks, the runs among some that a process drives."""
+        sa, runs = self.database.sa, self._tables.runs
+        mine = (runs.c.driver == sa.bindparam("driver")) & runs.c.run_id.in_(sa.bindparam("run_ids", expanding=True))
+        return sa.select(runs.c.run_id).where(mine).order_by(runs.c.run_id).with_for_update()
+
+    @cached_property
+    def _insert(self) -> Any:
+        """Statement that inserts new runs, and returns their ids."""
+        table, clock = self._tables.runs, self.database.clock
+        statement = self._dialect.insert(table).values(created=clock, updated=clock)
+        return statement.on_conflict_do_nothing(index_elements=["run_id"]).returning(table.c.run_id)
+
+    @cached_property
+    def _upsert(self) -> Any:
+        """Statement that inserts the record of an operator, or updates an existing one."""
+        insert = self._dialect.insert(self._tables.steps)
+        changed = {name: insert.excluded[name] for name in ("outcome", "began", "ended")}
+        return insert.on_conflict_do_update(index_elements=["run_id", "key"], set_=changed)
+
+    @cached_property
+    def _append(self) -> Any:
+        """Statement that appends events to those of a run."""
+        sa, table = self.database.sa, self._tables.events
+        last = sa.select(sa.func.coalesce(sa.func.max(table.c.part), 0) + 1)
+        part = last.where(table.c.run_id == sa.bindparam("of_run")).scalar_subquery()
+        return sa.insert(table).values(run_id=sa.bindparam("of_run"), part=part)
+
+    def _update(self, names: Collection[str]) -> Any:
+        """Return the statement that sets columns of a run."""
+        if names not in self._updates:
+            sa, table = self.database.sa, self._tables.runs
+            values = {name: sa.bindparam(f"new_{name}") for name in names} | {"updated": self.database.clock}
+            self._updates[names] = sa.update(table).where(table.c.run_id == sa.bindparam("of_run")).values(**values)
+        return self._updates[names]
+
+    @cached_property
+    def _updates(self) -> dict[Collection[str], Any]:
+        return {}
+
+    @property
+    def _dialect(self) -> Any:
+        return import_module(f"sqlalchemy.dialects.{self.database.engine.dialect.name}")
+
+
+class _Rows:
+    """Rows to write in one transaction.
+
+    Args:
+        driver: The process that writes.
+        created: Ids of the runs that the transaction has created.
+        held: Ids of the runs that the process drives.
+    """
+
+    def __init__(self, driver: str, created: set[str], held: set[str]) -> None:
+        self.steps: dict[tuple[str, str], StepRow] = {}
+        self.events: list[Mapping[str, object]] = []
+        self._states: dict[str, dict[str, object]] = defaultdict(dict)
+        self._driver, self._created, self._held = driver, created, held
+
+    def take(self, change: Change, event_row: Mapping[str, object]) -> bool:
+        """Add the rows of a change; return False if it must not be written."""
+        if isinstance(change, StoredRun):
+            is_created = change.run_id in self._created
+            self._created.discard(change.run_id)  # another new run with its id exists now
+            return is_created
+        if change.run_id not in self._held:
+            return False
+        if isinstance(change, StepRow):
+            self.steps[change.run_id, change.key] = change
+        elif isinstance(change, NewEvents):
+            self.events.append(event_row)
+        else:
+            self._states[change.run_id] |= change.values
+            if change.values.get("driver", self._driver) != self._driver:
+                self._held.discard(change.run_id)  # no later change of this process counts
+        return True
+
+    def states_by_columns(self) -> Mapping[tuple[str, ...], Sequence[Mapping[str, object]]]:
+        """Return the new values of runs, by the names of their columns."""
+        by_columns: dict[tuple[str, ...], list[Mapping[str, object]]] = defaultdict(list)
+        for run_id, values in self._states.items():
+            row = {f"new_{name}": storable(value) for name, value in values.items()}
+            by_columns[tuple(sorted(values))].append({"of_run": run_id, **row})
+        return by_columns
+
+
+_GIVEN = tuple(name for name in StoredRun.__dataclass_fields__ if name not in ("created", "updated"))
+"""Columns of a new run; the others are the time of the database's clock."""
+
+
+def _row_of(step: StepRow) -> Mapping[str, object]:
+    names = ("run_id", "key", "began", "ended")
+    return {name: getattr(step, name) for name in names} | {"outcome": storable(step.outcome)}
+
+
+def _dumped(new: NewEvents) -> Mapping[str, object]:
+    """Return the row of events, without the number of its part."""
+    text = Codec().dump_events(new.events)
+    return {"of_run": new.run_id, "drive": new.drive, "events": zlib.compress(text.encode())}
