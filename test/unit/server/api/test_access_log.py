@@ -63,8 +63,7 @@ async def test_a_request_is_logged_with_the_name_of_its_key_and_without_its_quer
 async def test_wrong_keys_are_logged_and_answered_429_after_some(lines, monkeypatch):
     monkeypatch.setattr(guard, "WRONG_KEYS", 3)
     async with served(offered(Code(echo)), keys=[KEY]) as here:
-        for _ in range(5):
-            last = await here.http.get("/runs", headers={"Authorization": f"Bearer {WRONG}"})
+        *_, last = [await here.http.get("/runs", headers={"Authorization": f"Bearer {WRONG}"}) for _ in range(5)]
         right = await here.http.get("/runs", headers={"Authorization": f"Bearer {KEY}"})
         missing = await here.http.get("/runs")
         logged = [without_seconds(line) for line in await until(lines, 7)]

@@ -281,7 +281,7 @@ def test_a_file_of_keys_that_names_unknown_experts_is_refused_at_the_start(opera
         2,
         "operad: keys.yaml cannot be used: 2 issues\n"
         "keys.yaml:1: web.experts[0]: no expert has the name 'Tow' (did you mean 'Two'?) [value]\n"
-        "keys.yaml:2: full.sha: unknown key; known: experts, own_runs, sha256 [unknown-key]\n",
+        "keys.yaml:2: full.sha: unknown key (did you mean 'sha256'?) [unknown-key]\n",
     )
 
 
