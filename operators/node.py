@@ -44,6 +44,7 @@ from operad.operators.node_params import (
     references_in,
 )
 from operad.operators.operator import Operator
+from operad.operators.secrets import FindSecret
 from operad.operators.services import Services
 from operad.operators.variables import (
     Selector,
@@ -64,6 +65,7 @@ from operad.runtime.policies.policy import ERROR_OUTPUTS, NO_POLICY, Policy
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
+from operad.runtime.values.secret import without_keys
 from operad.runtime.workflow.workflow import Workflow
 
 __all__ = [
@@ -366,8 +368,12 @@ class NodeOperator(Operator, Generic[ParamsT]):
 
     @property
     def settings(self) -> Mapping[str, JsonValue]:
-        """Parameters as JSON values."""
-        return self.params.model_dump(mode="json")
+        """Parameters as JSON values, for caches and durable runs, without keys that are written in them."""
+        return cast("Mapping[str, JsonValue]", without_keys(self.params.model_dump(mode="json")))
+
+    @property
+    def _find_secret(self) -> FindSecret:
+        return self.services.secrets
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return the values that determine the node's outputs: type and parameters.
