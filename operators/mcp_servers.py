@@ -184,7 +184,9 @@ class StdioServer(_Server):
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return values that are equal for equal servers: the fields, with arguments without secrets."""
-        return super().fingerprint() | {"args": [*self.shown["args"]]}
+        values = super().fingerprint()
+        values["args"] = list(self.shown["args"])
+        return values
 
     @property
     def texts(self) -> Mapping[str, Mapping[str, str]]:
@@ -287,9 +289,9 @@ class _HttpServer(_Server):
         """Return the places of keys that are written in the address and the headers."""
         found: list[tuple[str, str]] = []
 
-        def note(field: str, name: str, key: str) -> str:
-            found.append((field, name))
-            return key
+        def note(field: str, name: str, value: str) -> str:
+            found.extend([(field, name)] if literal_key(value) else [])
+            return value
 
         change_keys_in_url(self.url, partial(note, "url"))
         for name, text in self.headers.items():

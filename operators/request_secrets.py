@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from operad.operators.node import NodeCall
 from operad.operators.secrets import FindSecret, secret_value
@@ -22,7 +22,6 @@ from operad.runtime.values.secret import (
     hide,
     hide_in_bytes,
     holds_key,
-    literal_key,
 )
 
 
@@ -86,21 +85,20 @@ def literal_host(url: str) -> str:
 
 
 ChangeKeyAt = Callable[[str, str, str], str]
-"""Function that takes the parameter, the name of the field in it, and the key that is written there; it returns the text
-to write instead."""
+"""Function that takes a parameter, the name of a field in it that holds a key, and the value of the field; it returns the
+value to write instead."""
 
 
 def change_keys(params: Mapping[str, Any], change: ChangeKeyAt) -> dict[str, Any]:
-    """Return the parameters of a request, in lists, with the keys that are written in them changed.
+    """Return the parameters of a request, in lists, with the values that hold keys changed.
 
     Keys are looked for where they usually stand: in the authorization, and in headers, parameters of the query and fields
     of the body with the name of a key, such as ``X-Api-Key`` or ``access_token``; see `holds_key`.
     """
     changed = dict(params)
     match params.get("authorization"):
-        case [kind, str() as key, *more] if literal := literal_key(key):
-            new_key = key.replace(literal, change("authorization", str([*more, "Authorization"][0]), literal), 1)
-            changed["authorization"] = [kind, new_key, *more]
+        case [kind, str() as key, *more]:
+            changed["authorization"] = [kind, change("authorization", str([*more, "Authorization"][0]), key), *more]
         case _:
             pass
     for name in ("headers", "params"):
@@ -118,24 +116,37 @@ def change_keys(params: Mapping[str, Any], change: ChangeKeyAt) -> dict[str, Any
 
 
 def _changed_part(part: Any, change: ChangeKeyAt) -> Any:
-    """Return a part of a body with the keys in it changed."""
+    """Return a part of a body with the values that hold keys changed."""
     match part:
-        case [str() as name, str() as value]:
-            literal = literal_key(value) if holds_key(name, of_body=True) else ""
-            if literal:
-                return [name, value.replace(literal, change("body", name, literal), 1)]
-            return [name, value if name else change_keys_in_json(value, partial(change, "body"))]
+        case ["", str() as value]:
+            return ["", change_keys_in_json(value, partial(change, "body"))]
+        case [str() as name, str() as value] if holds_key(name, of_body=True):
+            return [name, change("body", name, value)]
         case _:
             return part
 
 
-def keys_in_request(params: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return the keys that are written in the parameters of a request, each with its parameter and its field."""
-    found: list[tuple[str, str, str]] = []
+class KeyField(NamedTuple):
+    """Field of a request that holds a key.
 
-    def note(where: str, name: str, key: str) -> str:
-        found.append((where, name, key))
-        return key
+    Attributes:
+        where: The parameter.
+        name: The name of the field in it.
+        value: Its value.
+    """
+
+    where: str
+    name: str
+    value: str
+
+
+def key_fields(params: Mapping[str, Any]) -> list[KeyField]:
+    """Return the fields of a request that hold keys."""
+    found: list[KeyField] = []
+
+    def note(where: str, name: str, value: str) -> str:
+        found.append(KeyField(where, name, value))
+        return value
 
     change_keys(params, note)
     return found

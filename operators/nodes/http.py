@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple, cast
 from urllib.parse import urlencode
 
@@ -16,7 +17,8 @@ from pydantic import Field
 from operad.operators.node import ADVANCED, Fault, NodeCall, NodeError, NodeOperator, NodeParams, ParamsT, TypeOf
 from operad.operators.request_secrets import (
     Filling,
-    keys_in_request,
+    KeyField,
+    key_fields,
     literal_host,
     shows_secret,
     without_secrets,
@@ -26,7 +28,7 @@ from operad.operators.variables import WITHOUT_FILES, Accepts, Selector, Text, V
 from operad.operators.web.fetch import Fetched, Guard, host_and_port
 from operad.runtime.values.errors import FetchError, InputError, MissingExtraError
 from operad.runtime.values.file import FileDescriptor, suffix_of
-from operad.runtime.values.secret import Secret, SecretUse, hide, is_secret_name, secret_name, secrets_in
+from operad.runtime.values.secret import Secret, SecretUse, hide, is_secret_name, literal_key, secret_name, secrets_in
 
 T = VariableType
 
@@ -229,6 +231,11 @@ class Request(_Request[RequestParams]):
         hosts = self.params.secret_hosts or [literal_host(url) if isinstance(url, Text) else ""]
         return [SecretUse(secret, host) for secret in named for host in hosts]
 
+    @cached_property
+    def key_fields(self) -> Sequence[KeyField]:
+        """Fields that hold keys."""
+        return key_fields(self.params.model_dump(mode="json"))
+
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Yield faults: keys that are written in the request, and references to secrets that are invalid."""
         authorization = self.params.authorization
@@ -238,7 +245,9 @@ class Request(_Request[RequestParams]):
             yield Fault(
                 "authorization[3]", "must be the name of a secret: letters, digits and underscores", "literal-key"
             )
-        for where, name, _ in keys_in_request(self.params.model_dump(mode="json")):
+        for where, name, value in self.key_fields:
+            if not literal_key(value):
+                continue
             secret = Secret(secret_name(self.get_id(), name))
             how = f"write {secret.in_text} in its place"
             if where == "authorization":

@@ -182,19 +182,25 @@ def without_keys(value: object) -> object:
     return [without_keys(item) for item in cast("list[object]", value)] if isinstance(value, list) else value
 
 
+def with_literal_key(value: str, change: Callable[[str], str]) -> str:
+    """Return the value of a field with the key that is written in it replaced; see `literal_key`."""
+    key = literal_key(value)
+    return value.replace(key, change(key), 1) if key else value
+
+
 # Texts of requests
 
 ChangeKey = Callable[[str, str], str]
-"""Function that takes the name of a field and the key that is written in it, and returns the text to write instead."""
+"""Function that takes the name of a field that holds a key, and its value, and returns the value to write instead."""
 
 
 def change_keys_in_lines(text: str, change: ChangeKey) -> str:
-    """Return a text of ``name: value`` lines with the keys in it changed; see `ChangeKey`."""
+    """Return a text of ``name: value`` lines with the values that hold keys changed; see `ChangeKey`."""
 
     def changed(line: str) -> str:
         name, colon, value = line.partition(":")
         is_key = holds_key(name) or _BEARER.match(value) is not None
-        return f"{name}{colon}{_changed(name.strip(), value, change)}" if colon and is_key else line
+        return f"{name}{colon}{change(name.strip(), value)}" if colon and is_key else line
 
     return "".join(map(changed, text.splitlines(keepends=True)))
 
@@ -204,31 +210,23 @@ _LOGIN = re.compile(r"(?<=://)((?:\{\{[^{}]*\}\}|[^/?#@\s])+)(?=@)")
 
 
 def change_keys_in_url(url: str, change: ChangeKey) -> str:
-    """Return a URL with the keys in its query and before its host changed; see `ChangeKey`."""
+    """Return a URL with the values of its query, and the login before its host, that hold keys changed."""
 
     def changed(match: re.Match[str]) -> str:
-        name, value = match[2], match[3]
-        return f"{match[1]}{name}={_changed(name, value, change)}" if holds_key(name) else match[0]
+        return f"{match[1]}{match[2]}={change(match[2], match[3])}" if holds_key(match[2]) else match[0]
 
-    url = _LOGIN.sub(lambda match: _changed("login", match[0], change), url)
-    return _QUERY_FIELD.sub(changed, url)
+    return _QUERY_FIELD.sub(changed, _LOGIN.sub(lambda match: change("login", match[0]), url))
 
 
 _JSON_FIELD = re.compile(r"""(["'])([\w$. -]{1,100})\1(\s*:\s*)(["'])((?:\\.|(?!\4)[^\\])*)\4""", re.DOTALL)
 
 
 def change_keys_in_json(text: str, change: ChangeKey) -> str:
-    """Return JSON, which may be a template or broken, with the keys in its fields changed; see `ChangeKey`."""
+    """Return JSON, which may be a template or broken, with the values of its fields that hold keys changed."""
 
     def changed(match: re.Match[str]) -> str:
-        quote_, name, colon, other, value = match.groups()
-        if not holds_key(name, of_body=True):
-            return match[0]
-        return f"{quote_}{name}{quote_}{colon}{other}{_changed(name, value, change)}{other}"
+        mark, name, colon, other, value = match.groups()
+        is_key = holds_key(name, of_body=True)
+        return f"{mark}{name}{mark}{colon}{other}{change(name, value)}{other}" if is_key else match[0]
 
     return _JSON_FIELD.sub(changed, text)
-
-
-def _changed(name: str, value: str, change: ChangeKey) -> str:
-    literal = literal_key(value)
-    return value.replace(literal, change(name, literal), 1) if literal else value
