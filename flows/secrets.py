@@ -30,6 +30,14 @@ def secrets_of(graph: NodeGraph) -> list[Secret]:
     return list(found)
 
 
+def file_secrets(graph: NodeGraph) -> dict[str, str]:
+    """Return the values of secrets that the file of an imported workflow contains, by name."""
+    kept = graph.extra.get("dify")
+    values = cast("Mapping[str, Any]", kept).get("secrets") if isinstance(kept, Mapping) else None
+    given = cast("Mapping[str, Any]", values) if isinstance(values, Mapping) else {}
+    return {name: value for name, value in given.items() if isinstance(value, str)}
+
+
 def _secrets_in(value: Any) -> Iterator[Secret]:
     if isinstance(value, str):
         yield from secrets_in(value)

@@ -173,6 +173,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
         ends: True if the inputs of the node are results of the whole workflow.
         answer_output: Name of the output that is the whole answer of the node, for functions and in results; None if the
             answer is the object of all outputs.
+        file_secrets: Values of secrets that the imported file of the workflow contains, by name.
         answers: True if the output ``answer`` is a part of the answer of the whole workflow, also inside other nodes.
 
     Raises:
@@ -190,6 +191,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
     ends: ClassVar[bool] = False
     answers: ClassVar[bool] = False
     answer_output: str | None = None
+    file_secrets: Mapping[str, str] = {}
 
     params: ParamsT
 
@@ -373,7 +375,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
 
     @property
     def _find_secret(self) -> FindSecret:
-        return self.services.secrets
+        return lambda name: self.file_secrets.get(name) or self.services.secrets(name)
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return the values that determine the node's outputs: type and parameters.

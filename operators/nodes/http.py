@@ -193,7 +193,7 @@ class Request(_Request[RequestParams]):
         guard, limit = self.services.guard, self.params.timeout
         if limit is not None:
             guard = replace(guard, timeout=min(guard.timeout, limit))
-        filling = Filling(call, self.services.secrets)
+        filling = Filling(call, self._find_secret)
         leaking: Exception
         try:
             url = self._url(self.params.url, filling)

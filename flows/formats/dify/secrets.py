@@ -6,9 +6,9 @@ and stay in the file: they are kept in ``extra``, as the file is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from operad.flows.formats.dify.in_workflow import selectors_named
 from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, list_of
@@ -112,12 +112,9 @@ class _Reader:
 def _without_inputs(spec: NodeSpec, names: set[str]) -> NodeSpec:
     """Return a start node without inputs that are secrets now."""
     params = fields_of(spec.params)
-    inputs: Sequence[Any] = list_of(params.get("variables"))
-    kept = [
-        each for each in inputs if not (isinstance(each, list) and cast("list[Any]", each)[:1] and each[0] in names)
-    ]
-    if len(kept) == len(inputs):
-        return spec
+    inputs = list_of(params.get("variables"))
+    remaining = [each for each in inputs if not {str(part) for part in list_of(each)[:1]} & names]
     defaults = {name: value for name, value in fields_of(params.get("defaults")).items() if name not in names}
-    new = {**params, "variables": kept, "defaults": defaults}
-    return replace(spec, params=new if defaults else {name: each for name, each in new.items() if name != "defaults"})
+    others = {name: value for name, value in params.items() if name != "defaults"}
+    new: Fields = {**others, "variables": remaining} | ({"defaults": defaults} if defaults else {})
+    return spec if len(remaining) == len(inputs) else replace(spec, params=new)
