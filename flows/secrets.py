@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, cast
 
 from operad.flows.node_graph import NodeGraph
@@ -13,7 +14,7 @@ from operad.operators.nodes.http import Request
 from operad.operators.nodes.values import Conversation
 from operad.operators.variables import Text
 from operad.runtime.values.errors import InvalidError
-from operad.runtime.values.secret import Secret, SecretUse, secret_name, secrets_in
+from operad.runtime.values.secret import Secret, SecretUse, hide, secret_name, secrets_in
 
 
 def secrets_of(graph: NodeGraph) -> list[Secret]:
@@ -34,8 +35,44 @@ def file_secrets(graph: NodeGraph) -> dict[str, str]:
     """Return the values of secrets that the file of an imported workflow contains, by name."""
     kept = graph.extra.get("dify")
     values = cast("Mapping[str, Any]", kept).get("secrets") if isinstance(kept, Mapping) else None
-    given = cast("Mapping[str, Any]", values) if isinstance(values, Mapping) else {}
+    given: Mapping[str, Any] = cast("Mapping[str, Any]", values) if isinstance(values, Mapping) else {}
     return {name: value for name, value in given.items() if isinstance(value, str)}
+
+
+def without_file_secrets(graph: NodeGraph) -> NodeGraph:
+    """Return an imported workflow without the values of secrets that its file contains, for files of other formats."""
+    values = tuple(file_secrets(graph).values())
+    if not values:
+        return graph
+    kept = {**cast("Mapping[str, Any]", graph.extra["dify"])}
+    del kept["secrets"]
+    extra = {**graph.extra, "dify": kept}
+    return replace(
+        graph,
+        nodes=[replace(spec, extra=_without(spec.extra, values)) for spec in graph.nodes],
+        extra=_without(extra, values),
+    )
+
+
+def _without(value: Any, secrets: tuple[str, ...]) -> Any:
+    """Return kept data of a file without secrets; a changed text that contains one is as Operad writes it by itself."""
+    if isinstance(value, str):
+        return "" if value in secrets else hide(value, secrets)
+    if isinstance(value, list):
+        return [_without(each, secrets) for each in cast("list[Any]", value)]
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Any]", value)
+        return {key: _without(each, secrets) for key, each in fields.items() if not _writes(each, secrets)}
+    return value
+
+
+def _writes(change: Any, secrets: tuple[str, ...]) -> bool:
+    """Return True for a difference to a text that contains a secret."""
+    match change:
+        case {"was": _, "is": str() as text}:
+            return any(secret in text for secret in secrets)
+        case _:
+            return False
 
 
 def _secrets_in(value: Any) -> Iterator[Secret]:

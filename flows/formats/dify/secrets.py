@@ -15,7 +15,7 @@ from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector,
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.request_secrets import change_keys
 from operad.operators.variables import Selector, Text
-from operad.runtime.values.secret import Secret, is_secret_name, secret_name, with_literal_key
+from operad.runtime.values.secret import Secret, is_secret_name, secret_name, secrets_in, with_literal_key
 
 _ENV = "env."
 
@@ -69,7 +69,8 @@ class _Reader:
         url = params.get("url")
         if is_selector(url) and (secret := self._secret_of(Selector(*list_of(url)), self._secret)):
             params = {**params, "url": secret.in_text}
-            spec = replace(spec, type="request")
+        if isinstance(params.get("url"), str) and secrets_in(params["url"]):
+            spec = replace(spec, type="request")  # the address of http-request is a variable
 
         def change(where: str, name: str, value: str) -> str:
             text = Text(value).renamed(self._renamed)
