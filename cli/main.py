@@ -95,6 +95,10 @@ COMMANDS = {
             "trust:trust",
             "Trust files in what they can do, so that operad run does not ask again; --list and --revoke manage the list.",
         ),
+        "secrets": (
+            "secrets:app",
+            "List, set and delete the secrets that requests and MCP servers get; values are never shown.",
+        ),
         "insights": ("insights:insights", "List the insights in a file, or remove some of them."),
     },
     "Serve": {

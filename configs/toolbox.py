@@ -14,6 +14,7 @@ from operad.runtime.tools.tool import Tool
 from operad.runtime.tools.toolkit import Action, Toolkit
 from operad.runtime.values.document import Path_
 from operad.runtime.values.errors import ToolError, did_you_mean
+from operad.runtime.values.secret import Secret, secret_name
 
 
 class Toolbox:
@@ -75,11 +76,26 @@ class Toolbox:
             self._faults.report(path, "duplicate-name", f"another tool is called {spec.name!r} too")
         if spec.name not in self._tools:
             self._tools[spec.name] = None
+            self._report_keys(spec, path)
             try:
                 self._tools[spec.name] = self._load(spec)
             except ToolError as error:
                 self._faults.report(path, "tool-module", str(error))
         return self._tools[spec.name]
+
+    def _report_keys(self, spec: ToolSpec, path: Path_) -> None:
+        """Report the keys that are written in the definition of an MCP server."""
+        for field, name in spec.mcp_transport_config.keys() if isinstance(spec, McpToolSpec) else ():
+            secret = Secret(secret_name(spec.name, name.strip("-=… ")))
+            how = f"{{secret: {secret.name}}}" if field in ("env", "headers") else secret.in_text
+            if field == "url":
+                how = f"an entry of headers, {{X-Api-Key: {{secret: {secret.name}}}}}"
+            self._faults.report(
+                (*path, "mcp_transport_config", field),
+                "literal-key",
+                f"a key is written in {name!r}; write {how} in its place, and give its value by operad secrets set "
+                f"{secret.name}, or as an environment variable",
+            )
 
     def _load(self, spec: ToolSpec) -> Tool | McpTools:
         if isinstance(spec, McpToolSpec):

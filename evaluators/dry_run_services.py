@@ -343,4 +343,5 @@ def services(folder: Path, graph: NodeGraph = _NOTHING, made_up: MadeUpValues = 
         comfyui=comfyui,
         tools=[_tool_stand_in(tool_name) for tool_name in dict.fromkeys(tools)],
         knowledge={name: _Knowledge() for name in _param_texts(graph, "knowledge-retrieval", "knowledge")},
+        secrets=lambda name: "a key",
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from operad.flows.foreign_types import FOREIGN_TYPE_ADVICE
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.secrets import written_keys
 from operad.operators.named_params import named_place
 from operad.operators.node import Fault, NodeOperator, Reference, references_in
 from operad.operators.node_params import readable
@@ -86,6 +87,7 @@ class Checker:
             self._report("no-nodes", "the workflow has no nodes")
         elif self._check_nesting():
             self._check_level("")
+        self.issues += [Issue(each.code, f"{each.where}: {each.what}", key) for key, each in written_keys(self.nodes)]
 
     def comes_before(self, earlier: str, node_id: str) -> bool:
         """Return True if a path of edges leads from the node `earlier` to the node `node_id`, on one level."""

@@ -7,6 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast
 
 from operad.flows.check import lookup, reference_fault
+from operad.flows.secrets import written_keys
 from operad.operators.node import Fault, NodeOperator, Reference
 from operad.operators.operator import Operator
 from operad.operators.variables import Selector, VariableType
@@ -57,6 +58,7 @@ class Reads:
                 self.outputs[node_id] = node.variables(self._type_of)
             else:
                 self.outputs[node_id] = _outputs_of(operator)
+        self.faults += written_keys(graph.operators)
 
     def _check_node(self, node: NodeOperator[Any]) -> None:
         found = [fault for reference in node.references if (fault := self._fault_of(node.get_id(), reference))]

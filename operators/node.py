@@ -44,6 +44,7 @@ from operad.operators.node_params import (
     references_in,
 )
 from operad.operators.operator import Operator
+from operad.operators.secrets import FindSecret
 from operad.operators.services import Services
 from operad.operators.variables import (
     Selector,
@@ -64,6 +65,7 @@ from operad.runtime.policies.policy import ERROR_OUTPUTS, NO_POLICY, Policy
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
+from operad.runtime.values.secret import without_keys
 from operad.runtime.workflow.workflow import Workflow
 
 __all__ = [
@@ -171,6 +173,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
         ends: True if the inputs of the node are results of the whole workflow.
         answer_output: Name of the output that is the whole answer of the node, for functions and in results; None if the
             answer is the object of all outputs.
+        file_secrets: Values of secrets that the imported file of the workflow contains, by name.
         answers: True if the output ``answer`` is a part of the answer of the whole workflow, also inside other nodes.
 
     Raises:
@@ -188,6 +191,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
     ends: ClassVar[bool] = False
     answers: ClassVar[bool] = False
     answer_output: str | None = None
+    file_secrets: Mapping[str, str] = {}
 
     params: ParamsT
 
@@ -366,8 +370,12 @@ class NodeOperator(Operator, Generic[ParamsT]):
 
     @property
     def settings(self) -> Mapping[str, JsonValue]:
-        """Parameters as JSON values."""
-        return self.params.model_dump(mode="json")
+        """Parameters as JSON values, for caches and durable runs, without keys that are written in them."""
+        return cast("Mapping[str, JsonValue]", without_keys(self.params.model_dump(mode="json")))
+
+    @property
+    def _find_secret(self) -> FindSecret:
+        return lambda name: self.file_secrets.get(name) or self.services.secrets(name)
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return the values that determine the node's outputs: type and parameters.

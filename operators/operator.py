@@ -15,6 +15,7 @@ from typing_extensions import TypeVar, Unpack
 from operad.operators.answers import PORT, Answers, answers_of
 from operad.operators.config import OperatorConfig
 from operad.operators.operator_arguments import ConfigOptions, TextOptions, check_knowledge_base, config_of, form_of
+from operad.operators.secrets import FindSecret, find_secret, missing_secrets, secret_uses_of
 from operad.runtime.events import KnowledgeRetrieved, current_scope, emit
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import Answer, BaseOperator, refusing_jobs
@@ -36,6 +37,7 @@ from operad.runtime.values.function_threads import in_function_thread
 from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema_check import Schema
+from operad.runtime.values.secret import SecretUse
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -202,6 +204,19 @@ class Operator(BaseOperator[T]):
         """Name of the type of the deps without which one of the tools cannot be called."""
         tools = self._recommend().tools if self.has_tools else ()
         return next((tool.deps_type for tool in tools if isinstance(tool, Tool) and tool.deps_type), "")
+
+    @property
+    def secret_uses(self) -> Sequence[SecretUse]:
+        """Secrets that the servers of the operator's tools get."""
+        return secret_uses_of(self._recommend().tools) if self.has_tools else ()
+
+    def missing_secrets(self) -> Sequence[str]:
+        """Return the names of the secrets that the operator sends and that have no value."""
+        return missing_secrets((use.secret for use in self.secret_uses), self._find_secret)
+
+    @property
+    def _find_secret(self) -> FindSecret:
+        return find_secret
 
     @property
     def ports(self) -> Sequence[str]:

@@ -14,6 +14,7 @@ from operad.operators.comfyui.work import RunComfyUI, run_comfyui
 from operad.operators.conversations import Conversations
 from operad.operators.sandbox.snippet import CodeLimits
 from operad.operators.sandbox.template import TemplateLimits
+from operad.operators.secrets import FindSecret, find_secret
 from operad.operators.web.endpoints import ImageModel, SpeechModel
 from operad.operators.web.fetch import PUBLIC_WEB, Fetched, Guard, fetch
 from operad.operators.web.search import SearchProvider
@@ -32,19 +33,21 @@ Fetch = Callable[[str, Guard], Awaitable[Fetched]]
 
 @dataclass(frozen=True)
 class Sent:
-    """Parts of a request other than its URL.
+    """Parts of a request other than its URL, with the values of its secrets.
 
     Attributes:
         method: HTTP method.
         params: Names and values of the query, which replace the query of the URL.
         headers: Headers by name.
         body: Body of the request.
+        secrets: Values of the secrets in the request, which are sent to the first origin only.
     """
 
     method: str = "GET"
-    params: tuple[tuple[str, str], ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    params: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     body: bytes | None = field(default=None, repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 Send = Callable[[str, Sent, Guard], Awaitable[Fetched]]
@@ -56,7 +59,7 @@ async def _send(url: str, sent: Sent, guard: Guard) -> Fetched:
     if sent.params:
         base, mark, fragment = url.partition("#")
         url = f"{base.partition('?')[0]}?{urlencode(sent.params)}{mark}{fragment}"
-    return await fetch(url, method=sent.method, headers=sent.headers, body=sent.body, guard=guard)
+    return await fetch(url, method=sent.method, headers=sent.headers, body=sent.body, guard=guard, secrets=sent.secrets)
 
 
 async def _fetch(url: str, guard: Guard) -> Fetched:
@@ -86,6 +89,8 @@ class Services:
         knowledge: Knowledge bases, by the names that nodes use.
         workflows: Workflows that nodes may run, by the names that nodes use.
         conversations: Variables that last from one run of a session to the next.
+        secrets: Function that returns the values of named secrets; by default from the environment, the keyring or
+            a file.
     """
 
     folder: Path | None = None
@@ -103,6 +108,7 @@ class Services:
     knowledge: Mapping[str, KnowledgeBase] = field(default_factory=dict[str, KnowledgeBase])
     workflows: Mapping[str, Workflow] = field(default_factory=dict[str, Workflow])
     conversations: Conversations = field(default_factory=Conversations)
+    secrets: FindSecret = find_secret
 
     @cached_property
     def known_tools(self) -> tuple[Tool | ToolSource, ...]:

@@ -43,6 +43,10 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     },
     "Configurations of experts": {
         "unknown-tool": ("no tool has this name", "write the name as under `tools`: `tools: [search]`"),
+        "literal-key": (
+            "a key is written in a file, whose texts are stored with durable runs",
+            "`authorization: {type: bearer, secret: SHOP_API_KEY}`, and `operad secrets set SHOP_API_KEY`",
+        ),
         "unknown-action": ("no action has this name", "write the name as under `actions`: `actions: [look up]`"),
         "unknown-operator": (
             "no operator has this name, or it was never added",

@@ -9,6 +9,7 @@ from typing import Any
 
 from operad.flows.check import CONVERSATION, OUTCOME, Checker, NodeType, raise_issues
 from operad.flows.node_graph import NodeGraph
+from operad.flows.secrets import file_secrets
 from operad.operators.node import NodeOperator
 from operad.operators.services import Services
 from operad.operators.variables import DIFY, Selector, Values, Variables
@@ -69,6 +70,7 @@ class _Assembly:
         self._services = services
         self._platform = platform
         self._writing = DIFY if "dify" in graph.extra else None
+        self._file_secrets = file_secrets(graph)
         # By variable, the nodes that assign it; for variables of the conversation also the containers around them:
         self._assigners: dict[Selector, list[str]] = {}  # those that pass the new value on to later nodes (loops)
         self._keepers: dict[Selector, list[str]] = {}  # all of them, because the value is kept for the next run
@@ -115,7 +117,7 @@ class _Assembly:
             if (earlier := self._assigned_before(node_id, selector))
         }
         body = self.level(node_id) if is_container else None
-        return type(checked)(
+        node = type(checked)(
             node_id,
             checked.params,
             services=self._services,
@@ -124,6 +126,9 @@ class _Assembly:
             carried=carried,
             writing=self._writing,
         )
+        if self._file_secrets:
+            node.file_secrets = self._file_secrets
+        return node
 
     def _assigned_before(self, node_id: str, selector: Selector) -> list[str]:
         """Return the nodes that may have assigned a variable before a node reads it, the latest last."""

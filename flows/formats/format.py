@@ -11,6 +11,7 @@ from operad.flows.check import check
 from operad.flows.formats.json_text import MAX_BYTES
 from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph
+from operad.flows.secrets import file_secrets, without_file_secrets
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.errors import InputError, Issue, shorten
 
@@ -103,9 +104,10 @@ class Format:
     def dump(self, graph: NodeGraph) -> bytes:
         """Return the content of a file with this workflow: UTF-8, or an archive.
 
-        The parts that the format cannot hold are left out; `losses` lists them.
+        The parts that the format cannot hold are left out; `losses` lists them. Keys that are written in an imported file
+        are written in files of its own format only.
         """
-        return self.writer(graph)
+        return self.writer(self._writable(graph))
 
     def check(self, graph: NodeGraph) -> list[Issue]:
         """Return the issues of a workflow, each with the id of its node."""
@@ -116,7 +118,13 @@ class Format:
 
         The code is ``loss`` if results may differ without it, and ``note`` if nothing that runs changes.
         """
-        return list(self.lost(graph))
+        kept = file_secrets(self._writable(graph))
+        left = (name for name in file_secrets(graph) if name not in kept)
+        keys = [Issue("note", f"the key {name}; give its value by operad secrets set {name}") for name in left]
+        return [*self.lost(graph), *keys]
+
+    def _writable(self, graph: NodeGraph) -> NodeGraph:
+        return graph if self.name in graph.extra else without_file_secrets(graph)
 
     def dump_keeping_text(self, graph: NodeGraph, old: bytes | None = None) -> bytes:
         """Return the content of a file with this workflow; unchanged parts keep the text of the old file.
@@ -125,6 +133,7 @@ class Format:
             graph: The workflow.
             old: The file of this format that the workflow was read from; None for a new file.
         """
+        graph = self._writable(graph)
         return self.dump(graph) if old is None or self.dump_over is None else self.dump_over(graph, old)
 
 

@@ -10,12 +10,14 @@ from pydantic import Field
 from operad.operators.node import ADVANCED, Fault, NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
 from operad.operators.nodes.flow import duplicate_faults
 from operad.operators.nodes.models import AskingNode, AskingParams, Memory, answer_of, latest_turns
+from operad.operators.secrets import secret_uses_of
 from operad.operators.variables import Text, VariableType
 from operad.runtime.events.interrupts import interrupt
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
 from operad.runtime.reasoning.task import Task
 from operad.runtime.tools.connections import connections
 from operad.runtime.values.message import Job
+from operad.runtime.values.secret import SecretUse
 
 T = VariableType
 
@@ -62,6 +64,11 @@ class Agent(AskingNode[AgentParams]):
         if not self.params.query.strip():
             yield Fault("query", "is empty: say what the agent is asked")
         yield from duplicate_faults("tools", self.params.tools)
+
+    @property
+    def secret_uses(self) -> Sequence[SecretUse]:
+        """Secrets that the servers of the tools get."""
+        return secret_uses_of(self.services.known_tools)
 
     async def compute(self, call: NodeCall) -> NodeResult:
         """Ask the model, which may call the tools."""

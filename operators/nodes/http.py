@@ -6,19 +6,29 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple, cast
 from urllib.parse import urlencode
 
 from pydantic import Field
 
-from operad.operators.node import ADVANCED, NodeCall, NodeError, NodeOperator, NodeParams, ParamsT, TypeOf
+from operad.operators.node import ADVANCED, Fault, NodeCall, NodeError, NodeOperator, NodeParams, ParamsT, TypeOf
+from operad.operators.request_secrets import (
+    Filling,
+    KeyField,
+    key_fields,
+    literal_host,
+    shows_secret,
+    without_secrets,
+)
 from operad.operators.services import Sent
 from operad.operators.variables import WITHOUT_FILES, Accepts, Selector, Text, Values, VariableType, short_json, type_of
-from operad.operators.web.fetch import Fetched
+from operad.operators.web.fetch import Fetched, Guard, host_and_port
 from operad.runtime.values.errors import FetchError, InputError, MissingExtraError
 from operad.runtime.values.file import FileDescriptor, suffix_of
+from operad.runtime.values.secret import Secret, SecretUse, hide, is_secret_name, literal_key, secret_name, secrets_in
 
 T = VariableType
 
@@ -49,8 +59,17 @@ class Authorization(NamedTuple):
     """A key that is sent."""
 
     type: Annotated[Literal["bearer", "basic", "custom"], Field(description="The scheme; custom for the key alone.")]
-    key: Annotated[Text, Field(description="The key; for basic, name:password.")]
+    key: Annotated[
+        Text,
+        Field(description="The key as a text with {{secret.NAME}} or {{#id.variable#}}; for basic, name:password."),
+    ] = Text()
     header: Annotated[str, Field(description="The header.")] = "Authorization"
+    secret: Annotated[str, Field(description="The name of the secret that is the key, in place of key.")] = ""
+
+    @property
+    def key_text(self) -> Text:
+        """The key as a text that names its secrets and variables."""
+        return Text(Secret(self.secret).in_text) if self.secret else self.key
 
 
 class HttpParams(NodeParams):
@@ -81,7 +100,14 @@ class RequestParams(NodeParams):
         "a part for each field. In json, variables stand in quotes.",
     )
     authorization: Annotated[Authorization | None, ADVANCED] = Field(
-        default=None, description="A key that is sent, by the scheme bearer, basic (name:password) or custom."
+        default=None,
+        description="A key that is sent, by the scheme bearer, basic (name:password) or custom. Keys are named, as secret: "
+        "NAME, or {{secret.NAME}} in any text of the request; they are not written in the file.",
+    )
+    secret_hosts: Annotated[list[str], ADVANCED] = Field(
+        default_factory=list[str],
+        description="The hosts, as host or host:port, that get the secrets, where a variable decides on the host of url; by "
+        "default any.",
     )
     timeout: float | None = Field(
         default=None, gt=0, description="Seconds that all of it may take, where that is less than the guard allows."
@@ -102,7 +128,7 @@ class _Request(NodeOperator[ParamsT]):
         """Return the types of the outputs."""
         return {"body": T.STRING, "status_code": T.NUMBER, "headers": T.OBJECT, "files": T.ARRAY_FILE}
 
-    def _url(self, declared: Selector | Text, call: NodeCall) -> str:
+    def _url(self, declared: Selector | Text, call: NodeCall | Filling) -> str:
         """Return the URL from a variable or a text.
 
         Raises:
@@ -153,13 +179,13 @@ class Request(_Request[RequestParams]):
 
     type = "request"
     params_type = RequestParams
-    hint = 'headers and params have lines of name: value. body of json, raw-text or binary has one part, named ""; in json, variables stand in quotes. authorization by basic has the key name:password. A status of 400 or more fails only with `failure`.'
+    hint = 'headers and params have lines of name: value. body of json, raw-text or binary has one part, named ""; in json, variables stand in quotes. authorization by basic has the key name:password; name keys as {{secret.NAME}}. A status of 400 or more fails only with `failure`.'
     example = {
         "url": ["link", "1"],
         "method": "post",
         "headers": "X-Reason: {{#1.reason#}}",
         "body": ["json", [["", '{"text": "{{#2.text#}}"}']]],
-        "authorization": ["bearer", "{{#1.key#}}"],
+        "authorization": ["bearer", "{{secret.REVIEW_KEY}}"],
     }
 
     async def compute(self, call: NodeCall) -> Values:
@@ -167,10 +193,69 @@ class Request(_Request[RequestParams]):
         guard, limit = self.services.guard, self.params.timeout
         if limit is not None:
             guard = replace(guard, timeout=min(guard.timeout, limit))
-        url = self._url(self.params.url, call)
-        return self._outputs_of(await self.services.send(url, await self._request_parts(call), guard))
+        filling = Filling(call, self._find_secret)
+        leaking: Exception
+        try:
+            url = self._url(self.params.url, filling)
+            sent = replace(await self._request_parts(filling), secrets=filling.values)
+            self._check_host(url, sent)
+            return self._outputs_of(without_secrets(await self.services.send(url, sent, guard), sent.secrets))
+        except Exception as error:
+            if not shows_secret(error, filling.values):
+                raise
+            leaking = error
+        text = hide(
+            str(leaking), filling.values
+        )  # raised here, so that the error does not refer to the one with the value
+        raise FetchError(text, transient=leaking.transient) if isinstance(leaking, FetchError) else NodeError(text)
 
-    async def _request_parts(self, call: NodeCall) -> Sent:
+    def _check_host(self, url: str, sent: Sent) -> None:
+        """Check that the host of a request with secrets is one of `secret_hosts`, if there are any.
+
+        Raises:
+            FetchError: It is not, or the URL is invalid.
+        """
+        if not sent.secrets or not self.params.secret_hosts:
+            return
+        host, port = host_and_port(url)
+        if not Guard(allowed_hosts=tuple(self.params.secret_hosts)).allows(host, port):
+            allowed = ", ".join(self.params.secret_hosts)
+            raise FetchError(f"{self._who}: its secrets are sent to {allowed} only (secret_hosts), and not to {host}")
+
+    @property
+    def secret_uses(self) -> Sequence[SecretUse]:
+        """Secrets that the request names, and the hosts that they are sent to."""
+        authorization, url = self.params.authorization, self.params.url
+        texts = [*self.texts, *([authorization.key_text] if authorization is not None else [])]
+        named = dict.fromkeys(secret for text in texts for secret in secrets_in(text))
+        hosts = self.params.secret_hosts or [literal_host(url) if isinstance(url, Text) else ""]
+        return [SecretUse(secret, host) for secret in named for host in hosts]
+
+    @cached_property
+    def key_fields(self) -> Sequence[KeyField]:
+        """Fields that hold keys."""
+        return key_fields(self.params.model_dump(mode="json"))
+
+    def faults(self, type_of: TypeOf) -> Iterator[Fault]:
+        """Yield faults: keys that are written in the request, and references to secrets that are invalid."""
+        authorization = self.params.authorization
+        if authorization is not None and authorization.secret and authorization.key:
+            yield Fault("authorization", "has a key and a secret; leave key out")
+        if authorization is not None and authorization.secret and not is_secret_name(authorization.secret):
+            yield Fault(
+                "authorization[3]", "must be the name of a secret: letters, digits and underscores", "literal-key"
+            )
+        for where, name, value in self.key_fields:
+            if not literal_key(value):
+                continue
+            secret = Secret(secret_name(self.get_id(), name))
+            how = f"write {secret.in_text} in its place"
+            if where == "authorization":
+                how = f"write secret: {secret.name} in place of key"
+            problem = f"a key is written in {name!r}; {how}, and give its value by operad secrets set {secret.name}"
+            yield Fault(where, f"{problem}, or as an environment variable", "literal-key")
+
+    async def _request_parts(self, call: Filling) -> Sent:
         """Return the parts of the request other than the URL."""
         params = self.params
         query = tuple(
@@ -186,8 +271,8 @@ class Request(_Request[RequestParams]):
             headers["Content-Type"] = kind
         return Sent(method=params.method.upper(), params=query, headers=headers, body=content)
 
-    def _authorization_header(self, authorization: Authorization, call: NodeCall) -> Mapping[str, str]:
-        key = call.text(authorization.key)
+    def _authorization_header(self, authorization: Authorization, call: Filling) -> Mapping[str, str]:
+        key = call.text(authorization.key_text)
         if not key.strip():
             raise NodeError(f"{self._who}: the key of its authorization is empty; give one")
         if authorization.type == "basic":
@@ -195,7 +280,7 @@ class Request(_Request[RequestParams]):
         scheme = {"bearer": "Bearer ", "basic": "Basic "}.get(authorization.type, "")
         return {authorization.header or "Authorization": f"{scheme}{key}"}
 
-    async def _encoded_body(self, body: Body, call: NodeCall) -> tuple[bytes, str]:
+    async def _encoded_body(self, body: Body, call: Filling) -> tuple[bytes, str]:
         """Return the body and its media type; the type is empty for binary bodies."""
         if body.type in ("json", "raw-text", "binary"):
             if len(body.parts) != 1:
@@ -228,7 +313,7 @@ class Request(_Request[RequestParams]):
             raise NodeError(problem) from error
         return json.dumps(value, ensure_ascii=False).encode()
 
-    def _files(self, value: Selector | Text, call: NodeCall) -> list[FileDescriptor]:
+    def _files(self, value: Selector | Text, call: Filling) -> list[FileDescriptor]:
         """Return the files of a variable; none for a text."""
         if not isinstance(value, Selector):
             return []
@@ -240,10 +325,10 @@ class Request(_Request[RequestParams]):
         return [each for each in listed if isinstance(each, FileDescriptor)]
 
 
-_STRING_OR_REFERENCE = re.compile(r'"(?:[^"\\]|\\.)*"|(\{\{#[^#{}]+#\}\})', re.DOTALL)
+_STRING_OR_REFERENCE = re.compile(r'"(?:[^"\\]|\\.)*"|(\{\{#[^#{}]+#\}\}|\{\{\s*secret\.\w+\s*\}\})', re.DOTALL)
 
 
-def _filled_json(template: Text, call: NodeCall) -> str | None:
+def _filled_json(template: Text, call: Filling) -> str | None:
     """Return a JSON template with its variables replaced; None if the template is not a JSON object or list.
 
     Values in strings are escaped, so that quotes in them do not end a string. Outside of strings, a value is inserted

@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue
 
 from operad.operators.node import NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
 from operad.operators.nodes.containers import run_workflow
+from operad.operators.secrets import secret_uses_of
 from operad.operators.variables import (
     DIFY,
     WITHOUT_FILES,
@@ -26,6 +27,7 @@ from operad.runtime.tools.connections import connections
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.function_threads import in_function_thread
+from operad.runtime.values.secret import SecretUse
 from operad.runtime.values.text import whole
 from operad.runtime.workflow.workflow import Workflow
 
@@ -108,6 +110,11 @@ class ToolNode(NodeOperator[ToolParams]):
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
         """Return the types of its outputs."""
         return {"text": T.STRING, "json": T.ANY}
+
+    @property
+    def secret_uses(self) -> Sequence[SecretUse]:
+        """Secrets that the servers of the tools get."""
+        return () if self.params.tool in self.services.workflows else secret_uses_of(self.services.known_tools)
 
     async def compute(self, call: NodeCall) -> NodeResult:
         """Call the tool, or run the workflow of this name."""

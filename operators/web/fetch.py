@@ -14,7 +14,7 @@ import socket
 import string
 import threading
 import zlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -115,6 +115,7 @@ async def fetch(
     params: Mapping[str, str] | None = None,
     body: bytes | str | None = None,
     guard: Guard = PUBLIC_WEB,
+    secrets: Collection[str] = (),
 ) -> Fetched:
     """Send a request to a URL and return the response, also for a status of 400 or more.
 
@@ -129,6 +130,8 @@ async def fetch(
         params: Parameters to add to the query.
         body: Request body; text is sent as UTF-8.
         guard: Allowed hosts and limits.
+        secrets: Values in the headers and the body that no other origin gets: a redirect there that would send the body
+            again is an error.
 
     Raises:
         FetchError: The URL is invalid or refused, the host cannot be reached, or the response is too large or too slow.
@@ -147,7 +150,7 @@ async def fetch(
         progress.at = _for_display(address)
         request = httpx.Request(method.upper(), address, headers=_headers(headers or {}), content=body)
         with anyio.fail_after(guard.timeout):
-            return await _follow(request, guard, progress)
+            return await _follow(request, guard, progress, secrets)
     except TimeoutError as error:
         raise FetchError(
             f"{progress}: took longer than the maximum of {guard.timeout:g} s; "
@@ -208,6 +211,16 @@ def _parse_url(url: str, params: Mapping[str, str] | None) -> httpx.URL:
     return address
 
 
+def host_and_port(url: str) -> tuple[str, int]:
+    """Return the host of a URL in lower case, and its port.
+
+    Raises:
+        FetchError: The text is not a URL with http or https.
+    """
+    address = _parse_url(url, None)
+    return address.host.lower(), address.port or (443 if address.scheme == "https" else 80)
+
+
 def _for_display(address: httpx.URL) -> str:
     """Return a URL for display, without parts that may be secret."""
     return shortened(str(address.copy_with(userinfo=b"", query=None, fragment=None)), MAX_SHOWN)
@@ -234,7 +247,7 @@ def _certificates() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-async def _follow(request: httpx.Request, guard: Guard, progress: _Progress) -> Fetched:
+async def _follow(request: httpx.Request, guard: Guard, progress: _Progress, secrets: Collection[str] = ()) -> Fetched:
     """Send a request, follow redirects, and return the final response."""
     import httpx
 
@@ -247,7 +260,7 @@ async def _follow(request: httpx.Request, guard: Guard, progress: _Progress) -> 
         async with _open_response(request, guard, context, progress) as response:
             cookies.extract_cookies(response)
             if response.status_code in _REDIRECTS and "location" in response.headers:
-                request = _redirect_request(request, response)
+                request = _redirect_request(request, response, secrets)
                 continue
             return Fetched(
                 status=response.status_code,
@@ -359,11 +372,11 @@ async def _resolve(host: str, port: int) -> _Lookup:
     return await answer
 
 
-def _redirect_request(request: httpx.Request, response: httpx.Response) -> httpx.Request:
+def _redirect_request(request: httpx.Request, response: httpx.Response, secrets: Collection[str] = ()) -> httpx.Request:
     """Return the request that follows from a redirect (RFC 9110, section 15.4).
 
     Raises:
-        FetchError: The location is not a valid URL.
+        FetchError: The location is not a valid URL, or another origin would get a body with secrets.
     """
     import httpx
 
@@ -377,7 +390,16 @@ def _redirect_request(request: httpx.Request, response: httpx.Response) -> httpx
     dropped = {"host", "content-length", "cookie", *(["content-type"] if becomes_get else [])}
     headers = {name: value for name, value in request.headers.items() if name not in dropped}
     if not _same_origin(request.url, url):
-        headers = {name: value for name, value in headers.items() if name in _CROSS_ORIGIN_HEADERS}
+        headers = {
+            name: value
+            for name, value in headers.items()
+            if name in _CROSS_ORIGIN_HEADERS and not any(secret in value for secret in secrets)
+        }
+        if secrets and request.content and not becomes_get:
+            raise FetchError(
+                f"{_for_display(request.url)}: redirects to another origin, {_for_display(url.copy_with(path='/'))}, and a "
+                "body with secrets is not sent there; if it is the right one, write its address as url"
+            )
     return httpx.Request(
         "GET" if becomes_get else method, url, headers=headers, content=b"" if becomes_get else request.content
     )

@@ -147,6 +147,11 @@ class Build:
         return next((operator for operator in self._with_fallbacks if operator.deps_type), None)
 
     @cached_property
+    def sending_secrets(self) -> Sequence[BaseOperator]:
+        """Operators, evaluators and fallbacks that send secrets; those in other workflows are left out."""
+        return [operator for operator in self._with_fallbacks if operator.secret_uses]
+
+    @cached_property
     def _with_fallbacks(self) -> Sequence[BaseOperator]:
         return with_fallbacks((node.operator for node in self.nodes), self.graph.policies.values())
 

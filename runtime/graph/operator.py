@@ -19,6 +19,7 @@ from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.own import own
+from operad.runtime.values.secret import SecretUse
 
 if TYPE_CHECKING:
     from operad.runtime.graph.graph import HasGraph
@@ -144,6 +145,15 @@ class BaseOperator(Step[T]):
     def deps_type(self) -> str:
         """Name of the type of the deps without which the operator cannot run; empty if it needs none."""
         return ""
+
+    @property
+    def secret_uses(self) -> Sequence[SecretUse]:
+        """Secrets that the operator sends, and where to."""
+        return ()
+
+    def missing_secrets(self) -> Collection[str]:
+        """Return the names of the secrets that the operator sends and that have no value."""
+        return ()
 
     def inputs_read(self, is_first: bool) -> Collection[str] | None:
         """Return the names of the inputs of the job that the operator reads; None if it may read any of them.

@@ -6,7 +6,7 @@ import importlib
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeGuard, cast, overload
@@ -32,6 +32,7 @@ from operad.runtime.values.errors import ToolError, describe, did_you_mean
 from operad.runtime.values.function_threads import in_function_thread, until_given_up
 from operad.runtime.values.message import new_id
 from operad.runtime.values.model_text import as_text
+from operad.runtime.values.secret import SecretUse
 from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
@@ -263,6 +264,11 @@ class ToolGroup(Value):
 
 class ToolSource(ToolGroup, ABC):
     """Tool group whose tools are known only while it is open, such as a server to connect to."""
+
+    @property
+    def secret_uses(self) -> Sequence[SecretUse]:
+        """Secrets that are sent when the source is opened, and where to."""
+        return ()
 
     @abstractmethod
     def open(self) -> AbstractAsyncContextManager[ToolGroup]:

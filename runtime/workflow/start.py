@@ -16,6 +16,7 @@ from operad.runtime.policies.policy import NO_POLICY
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean, shorten
 from operad.runtime.values.message import Job
+from operad.runtime.values.secret import missing_text
 
 
 def check_start(
@@ -31,7 +32,7 @@ def check_start(
 
     Raises:
         InvalidError: An operator reads the messages of an operator that is not in the workflow.
-        InputError: A model is not configured, the deps are missing, or no operator reads an input of the job.
+        InputError: A model is not configured, the deps or secrets are missing, or no operator reads an input of the job.
     """
     if build.reads:
         _check_reads(build)
@@ -43,9 +44,10 @@ def check_start(
 def check_resume(
     build: Build, call: OperatorCall, unfinished: Collection[BaseOperator] | None, *, has_workers: bool
 ) -> None:
-    """Check the part of a run's input that is not stored: its models and its deps; see `check_start`."""
+    """Check the part of a run's input that is not stored: its models, secrets and deps; see `check_start`."""
     if not has_workers:
         _check_models(build, call.reasoner, unfinished)
+        check_secrets(build, unfinished)
     if call.deps is None:
         check_deps(build, unfinished)
 
@@ -91,6 +93,40 @@ def check_deps(build: Build, unfinished: Collection[BaseOperator] | None = None)
                 to_visit += inside.containers
     if taking is not None:
         raise MissingDepsError.of(taking.get_id(), taking.deps_type)
+
+
+def check_secrets(build: Build, unfinished: Collection[BaseOperator] | None = None) -> None:
+    """Check that the secrets which the operators of a run send have values, also in nested workflows.
+
+    Args:
+        build: The workflow.
+        unfinished: The operators and evaluators that a stored run has not finished; by default all.
+
+    Raises:
+        InputError: Secrets have no value; the message names all of them.
+    """
+    missing: dict[str, None] = {}
+    builds, seen = [build], set[int]()
+    while builds:
+        inner = builds.pop()
+        skipped = (
+            () if unfinished is None or inner is not build else {id(each) for each in _finished(build, unfinished)}
+        )
+        for operator in inner.sending_secrets:
+            if id(operator) not in skipped:
+                missing |= dict.fromkeys(operator.missing_secrets())
+        for operator in inner.containers:
+            for nested in operator.runs_workflows or () if id(operator) not in skipped else ():
+                if id(nested) not in seen:
+                    seen.add(id(nested))
+                    with suppress(InvalidError):  # an edit broke a nested workflow; its run reports it
+                        builds.append(nested.built())
+    if missing:
+        raise InputError(f"workflow {build.name!r}: {missing_text(missing)}")
+
+
+def _finished(build: Build, unfinished: Collection[BaseOperator]) -> list[BaseOperator]:
+    return [node.operator for node in build.nodes if node.operator not in unfinished]
 
 
 def _check_reads(build: Build) -> None:

@@ -16,6 +16,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from dify_files import Case
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from dify_echo import BASE, echo_server
-from dify_runs import remarked, run_dify
+from dify_runs import hidden, remarked, run_dify
 
 DATA = Path(__file__).parents[1] / "unit" / "data" / "dify_cases"
 
@@ -92,7 +93,9 @@ def main() -> int:
                 theirs = there.get(number) or Run(case.expects, ours.ran)
                 if case.as_given and not case.nodes:  # an app, whose nodes are those that it is converted to
                     theirs = Run(theirs.outputs, ours.ran, theirs.error)
-                wrong = difference(ours, theirs) or (losses and f"says that it differs: {losses}")
+                wrong = difference(ours, _without_keys(case, theirs, text)) or (
+                    losses and f"says that it differs: {losses}"
+                )
                 result = "fails in both" if ours.error else "same" if number in there else "as expected"
                 record = {
                     "outputs": _json(ours.outputs),
@@ -121,6 +124,11 @@ def main() -> int:
             (DATA / f"{case.name}.yml").write_bytes(text)
         (DATA / "outcomes.json").write_text(json.dumps(records, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
     return 1 if bad else 0
+
+
+def _without_keys(case: Case, run: Run, text: bytes) -> Run:
+    """Return a run of Dify's engine without the keys that the server repeats, which requests of Operad hide."""
+    return replace(run, outputs=hidden(run.outputs, text)) if "authorization" in case.name else run
 
 
 def _json(outputs: Mapping[str, Any]) -> Any:

@@ -14,6 +14,7 @@ from operad.flows.assemble import assemble
 from operad.flows.check import OUTCOME, check
 from operad.flows.formats.dify import load
 from operad.flows.formats.remarks import remarks_of
+from operad.flows.secrets import file_secrets
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
 from operad.operators.web.fetch import Guard
@@ -22,6 +23,7 @@ from operad.runtime.reasoning.prompt import render
 from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.values.errors import OperadError, describe
 from operad.runtime.values.message import Turn
+from operad.runtime.values.secret import hide
 
 
 def plausible(schema: Mapping[str, Any]) -> Any:
@@ -118,6 +120,11 @@ async def run_dify(
     except OperadError as error:
         return Ran(outputs, ran, describe(error))
     return Ran(outputs, ran)
+
+
+def hidden(outputs: Any, text: bytes) -> Any:
+    """Return outputs without the keys that a Dify file contains, as a request gives the answer that repeats them."""
+    return json.loads(hide(json.dumps(outputs), file_secrets(load(text)).values()))
 
 
 def remarked(text: bytes) -> tuple[str, str]:

@@ -275,7 +275,7 @@ FILE = table(
     "workflow.features.file_upload workflow.features.retriever_resource",
     note={
         "workflow.environment_variables": "those that nodes read are inputs of the run, which may be given otherwise: "
-        "--input env.NAME=VALUE",
+        "--input env.NAME=VALUE; secrets and keys of requests are named secrets: operad secrets set NAME",
         "workflow.features.opening_statement": _OF_THE_PAGE,
         "workflow.features.suggested_questions": _OF_THE_PAGE,
         "workflow.features.suggested_questions_after_answer": (_OF_THE_PAGE, is_enabled),

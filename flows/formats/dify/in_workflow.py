@@ -23,7 +23,7 @@ def in_workflow(graph: NodeGraph, workflow: Fields, conversation_nodes: Sequence
 
 
 def _with_environment(graph: NodeGraph, workflow: Fields) -> NodeGraph:
-    """Give the inputs for environment variables their types and values; files have no values of secrets."""
+    """Give the inputs for environment variables their types and values, but not those of secrets, which runs would store."""
     variables = {
         f"env.{variable['name']}": variable
         for variable in each_of(workflow.get("environment_variables"))
@@ -43,11 +43,7 @@ def _with_defaults(spec: NodeSpec, environment: Mapping[str, Fields]) -> NodeSpe
     all_types = {name: read_value_type(each.get("value_type")) for name, each in found.items()}
     types = {name: kind for name, kind in all_types.items() if kind in _ENVIRONMENT_TYPES}
     typed = [[name, types[name]] if name in types else each for name, each in zip(names, inputs, strict=True)]
-    defaults = {
-        name: each.get("value")
-        for name, each in found.items()
-        if each.get("value") or each.get("value_type") != "secret"
-    }
+    defaults = {name: each.get("value") for name, each in found.items() if each.get("value_type") != "secret"}
     with_defaults = {"defaults": {**fields_of(params.get("defaults")), **defaults}} if defaults else {}
     return replace(spec, params={**params, "variables": typed, **with_defaults})
 

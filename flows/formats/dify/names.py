@@ -9,11 +9,12 @@ inside a container gets the id of the container with ``start`` at the end. Dify'
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from operad.flows.node_graph import NodeSpec
 from operad.operators.variables import Selector, Text, VariableType
+from operad.runtime.values.secret import Secret, fill_secrets
 
 T = VariableType
 
@@ -66,13 +67,15 @@ class Names:
     Args:
         ids: Dify's ids by Operad's.
         types: The types of the nodes, by Operad's ids.
+        secrets: The names of the environment variables that are secrets.
 
     Attributes:
         outside: The values from outside of the graph that the references read so far name, in order.
     """
 
-    def __init__(self, ids: Mapping[str, str], types: Mapping[str, str]) -> None:
+    def __init__(self, ids: Mapping[str, str], types: Mapping[str, str], secrets: Collection[str] = ()) -> None:
         self._dify_ids = ids
+        self._secrets = secrets
         self._operad_ids = {dify_id: operad_id for operad_id, dify_id in ids.items()}
         self._types = types
         self._start = next((node_id for node_id, kind in types.items() if kind == "start"), "")
@@ -90,6 +93,15 @@ class Names:
     def read_text(self, text: Any) -> Any:
         """Return a text with Operad's references; other values unchanged."""
         return Text(text).renamed(self._read_reference) if isinstance(text, str) else text
+
+    def read_request_text(self, text: Any) -> Any:
+        """Return a text of a request with Operad's references, also to secrets; other values unchanged."""
+        return Text(text).renamed(self._read_in_request) if isinstance(text, str) else text
+
+    def _read_in_request(self, selector: Selector) -> str:
+        if selector.node == "env" and "env" not in self._operad_ids and selector.variable in self._secrets:
+            return Secret(selector.variable).in_text
+        return self._read_reference(selector)
 
     def read_id(self, node: str) -> str:
         """Return Operad's id of a node."""
@@ -126,6 +138,12 @@ class Names:
     def write_text(self, text: Any) -> Any:
         """Return a text with Dify's references; other values unchanged."""
         return Text(text).renamed(self._write_reference) if isinstance(text, str) else text
+
+    def write_request_text(self, text: Any) -> Any:
+        """Return a text of a request with Dify's references, also to secrets; other values unchanged."""
+        if not isinstance(text, str):
+            return text
+        return fill_secrets(text, lambda secret: Selector(secret.name, "env").in_text, self.write_text)
 
     def write_id(self, node: str) -> str:
         """Return Dify's id of a node."""

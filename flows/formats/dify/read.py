@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -13,6 +13,7 @@ from operad.flows.formats.dify.forms import as_app
 from operad.flows.formats.dify.in_workflow import in_workflow, read_value_type
 from operad.flows.formats.dify.nodes import handles
 from operad.flows.formats.dify.overlay import apply_difference, change
+from operad.flows.formats.dify.secrets import secret_variables, with_secrets
 from operad.flows.formats.dify.write import (
     ABSENT,
     EXTRA,
@@ -142,9 +143,10 @@ def read(text: YamlValues, name: str) -> NodeGraph:
     instructions, notes = _take_texts(root, INSTRUCTIONS), _take_texts(root, NOTES)
     rest = {**root, "workflow": {**workflow, "graph": graph}}
     nodes = [entry for entry in entries if not is_note(entry)]
-    graph_of_nodes = _with_params(_without_params(nodes), nodes)
+    graph_of_nodes = _with_params(_without_params(nodes), nodes, secret_variables(workflow))
     conversation_nodes = _conversation_nodes(workflow)
     graph_of_nodes = in_workflow(graph_of_nodes, workflow, conversation_nodes)
+    graph_of_nodes, secrets = with_secrets(graph_of_nodes, workflow)
     whole_graph = NodeGraph(
         nodes=[*conversation_nodes, *graph_of_nodes.nodes],
         edges=[*graph_of_nodes.edges, *_edges(nodes, links, graph_of_nodes)],
@@ -153,7 +155,7 @@ def read(text: YamlValues, name: str) -> NodeGraph:
         notes=notes,
     )
     canvas_notes = [{"at": place, "note": entry} for place, entry in enumerate(entries) if is_note(entry)]
-    rest_of_file = {"rest": rest, "notes": canvas_notes, "dependencies": dependencies}
+    rest_of_file = {"rest": rest, "notes": canvas_notes, "dependencies": dependencies, "secrets": secrets}
     return _with_extra(whole_graph, nodes, links, rest_of_file)
 
 
@@ -251,10 +253,10 @@ def _keep_ids(graph: NodeGraph, dify_ids: Sequence[str]) -> NodeGraph:
     return graph
 
 
-def _with_params(graph: NodeGraph, nodes: Sequence[Fields]) -> NodeGraph:
+def _with_params(graph: NodeGraph, nodes: Sequence[Fields], secrets: Collection[str]) -> NodeGraph:
     """Return a graph with the parameters of its nodes, read from their data."""
     datas = {spec.id: node["data"] for spec, node in zip(graph.nodes, nodes, strict=False)}
-    params = read_params(datas, Writer(graph))
+    params = read_params(datas, Writer(graph, secrets))
     kept_params = {spec.id: _operad_data(node).get("params") for spec, node in zip(graph.nodes, nodes, strict=False)}
     specs = [
         replace(spec, params=apply_difference(params[spec.id][1], kept_params[spec.id])) if spec.id in params else spec
@@ -321,6 +323,7 @@ def _with_extra(graph: NodeGraph, nodes: Sequence[Fields], links: Sequence[Field
     changes = {
         "rest": change(writer.rest, rest_of_file["rest"]),
         "notes": rest_of_file["notes"] or None,
+        "secrets": rest_of_file["secrets"] or None,
         "dependencies": _dependency_change(writer.dependencies, rest_of_file["dependencies"]),
     }
     extra = {key: value for key, value in changes.items() if value is not None}

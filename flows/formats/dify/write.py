@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -12,6 +12,7 @@ from uuid import NAMESPACE_URL, uuid5
 from pydantic import BaseModel
 
 from operad.flows.check import CONVERSATION
+from operad.flows.formats.dify.in_workflow import selectors_named
 from operad.flows.formats.dify.layout import Place, places
 from operad.flows.formats.dify.names import STARTS, Names, dify_ids
 from operad.flows.formats.dify.nodes import MAPPED, handles
@@ -21,9 +22,10 @@ from operad.flows.formats.dify.nodes.sources import http_type
 from operad.flows.formats.dify.nodes.tools import tool_type
 from operad.flows.formats.dify.overlay import apply_difference, change
 from operad.flows.formats.dify.plugins import needed_plugin
-from operad.flows.formats.shapes import Fields, fields_of, list_of
+from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of
 from operad.flows.formats.variable_types import VariableTypes
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.secrets import secrets_of
 
 VERSION = "0.4.0"
 EXTRA = "dify"
@@ -92,13 +94,17 @@ class Written:
 class Writer:
     """Writer of one workflow.
 
+    Args:
+        graph: The workflow.
+        secrets: Names of environment variables that are secrets, besides those that the workflow names.
+
     Attributes:
         specs: The nodes that are nodes in Dify, each id once.
         ids: Dify's ids of the nodes, by Operad's.
         names: The translation of references.
     """
 
-    def __init__(self, graph: NodeGraph) -> None:
+    def __init__(self, graph: NodeGraph, secrets: Collection[str] = ()) -> None:
         self._graph = graph
         by_id = graph.by_id
         self.specs = [spec for spec in graph.nodes if spec.type != CONVERSATION and by_id[spec.id] is spec]
@@ -107,7 +113,7 @@ class Writer:
             self.specs, {operad_id: dify_id for operad_id, dify_id in kept_ids.items() if isinstance(dify_id, str)}
         )
         types = {spec.id: spec.type for spec in self.specs}
-        self.names = Names(self.ids, types)
+        self.names = Names(self.ids, types, {secret.name for secret in secrets_of(graph)} | set(secrets))
         self._kinds = VariableTypes(graph)
         self._handles_of: dict[str, Sequence[str]] = {}
         self._types = types
@@ -341,9 +347,30 @@ def values_of(graph: NodeGraph) -> Fields:
         if texts:
             root = {**root, OWN: {**fields_of(root.get(OWN)), key: list(texts)}}
     graph_values = {**root["workflow"]["graph"], "nodes": node_values, "edges": edges}
-    root = {**root, "workflow": {**root["workflow"], "graph": graph_values}}
+    root = {**root, "workflow": {**_with_secrets(root["workflow"], graph, node_values), "graph": graph_values}}
     dependencies = _dependencies(writer.dependencies, kept_data.get("dependencies"))
     return root if dependencies is None else {**root, "dependencies": dependencies}
+
+
+def _with_secrets(workflow: Fields, graph: NodeGraph, nodes: Sequence[Fields]) -> Fields:
+    """Return the workflow of a file with a secret environment variable without a value for each secret that it names."""
+    known = {variable.get("name") for variable in each_of(workflow.get("environment_variables"))}
+    named = {each.variable for each in selectors_named(nodes) if each.node == "env"}
+    added = [
+        {
+            "description": "",
+            "id": str(uuid5(NAMESPACE_URL, f"operad:dify/env/{secret.name}")),
+            "name": secret.name,
+            "selector": ["env", secret.name],
+            "value": "",
+            "value_type": "secret",
+        }
+        for secret in secrets_of(graph)
+        if secret.name not in known and secret.name in named
+    ]
+    if not added:
+        return workflow
+    return {**workflow, "environment_variables": [*list_of(workflow.get("environment_variables")), *added]}
 
 
 def _dependencies(needed: list[Fields], difference: Any) -> Any:

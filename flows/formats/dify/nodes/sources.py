@@ -9,6 +9,7 @@ from typing import Any
 from operad.flows.formats.dify.nodes.node_mapping import NodeContext, NodeMapping, convert_fields, reference
 from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, list_of, pairs_of, text_of
 from operad.operators.variables import Text
+from operad.runtime.values.secret import Secret
 
 
 def _write_document(params: Fields, node_context: NodeContext) -> Fields:
@@ -26,17 +27,21 @@ _ONE_REFERENCE = re.compile(r"\s*(\{\{#[^#{}]+#\}\})\s*")
 
 def _write_http(params: Fields, node_context: NodeContext) -> Fields:
     url = params.get("url")
-    address = reference(node_context.names.write(url)) if isinstance(url, list) else node_context.names.write_text(url)
+    address = (
+        reference(node_context.names.write(url))
+        if isinstance(url, list)
+        else node_context.names.write_request_text(url)
+    )
     timeout = {"max_connect_timeout": 0, "max_read_timeout": 0, "max_write_timeout": 0}
     if params.get("timeout"):
         timeout |= {"connect": params["timeout"], "read": params["timeout"]}
     retry = {"max_retries": 3, "retry_enabled": False, "retry_interval": 100}
     return {
-        "authorization": _write_authorization(list_of(params.get("authorization"))),
+        "authorization": _write_authorization(list_of(params.get("authorization")), node_context),
         "body": _write_body(list_of(params.get("body")), node_context),
-        "headers": node_context.names.write_text(params.get("headers", "")),
+        "headers": node_context.names.write_request_text(params.get("headers", "")),
         "method": params.get("method", "get"),
-        "params": node_context.names.write_text(params.get("params", "")),
+        "params": node_context.names.write_request_text(params.get("params", "")),
         "retry_config": retry,
         "timeout": timeout,
         "url": address,
@@ -56,10 +61,13 @@ def http_type(data: Fields) -> str:
     return "http-request" if only_gets and has_no_key and has_no_body and has_no_limits and is_variable else "request"
 
 
-def _write_authorization(key: list[Any]) -> Fields:
+def _write_authorization(key: list[Any], node_context: NodeContext) -> Fields:
     if not key:
         return {"config": None, "type": "no-auth"}
     kind, text, header = [*key, "", "Authorization"][:3] if len(key) < 3 else key[:3]
+    if len(key) > 3 and isinstance(key[3], str) and key[3]:
+        text = Secret(key[3]).in_text
+    text = node_context.names.write_request_text(text)
     return {"config": {"api_key": text, "header": header, "type": kind}, "type": "api-key"}
 
 
@@ -71,22 +79,24 @@ def _write_body(body: list[Any], node_context: NodeContext) -> Fields:
         if is_selector(value):
             parts.append({"file": node_context.names.write(value), "key": name, "type": "file", "value": ""})
         else:
-            parts.append({"key": name, "type": "text", "value": node_context.names.write_text(value)})
+            parts.append({"key": name, "type": "text", "value": node_context.names.write_request_text(value)})
     return {"data": parts, "type": body[0]}
 
 
 def _read_http(data: Fields, node_context: NodeContext) -> Fields:
-    url = node_context.names.read_text(data.get("url", ""))
+    url = node_context.names.read_request_text(data.get("url", ""))
     if isinstance(url, str) and _ONE_REFERENCE.fullmatch(url) and (found := Text(url).selectors):
         url = list(found[0])
     params: Fields = {"url": url}
     if (method := str(data.get("method", "get")).lower()) != "get":
         params["method"] = method
-    params |= {name: node_context.names.read_text(data[name]) for name in ("headers", "params") if data.get(name)}
+    params |= {
+        name: node_context.names.read_request_text(data[name]) for name in ("headers", "params") if data.get(name)
+    }
     authorization = fields_of(data.get("authorization"))
     if authorization.get("type", "no-auth") != "no-auth":
         config = fields_of(authorization.get("config"))
-        key = [config.get("type"), node_context.names.read_text(config.get("api_key", ""))]
+        key = [config.get("type"), node_context.names.read_request_text(config.get("api_key", ""))]
         params["authorization"] = [*key, config["header"]] if config.get("header") else key
     body = fields_of(data.get("body"))
     if body.get("type", "none") not in ("none", "", None):
@@ -99,13 +109,15 @@ def _read_http(data: Fields, node_context: NodeContext) -> Fields:
 def _read_parts(data: Any, node_context: NodeContext) -> list[list[Any]]:
     """Return the parts of a body as ``[name, value]``; older files write the body as one text."""
     if isinstance(data, str):
-        return [["", node_context.names.read_text(data)]]
+        return [["", node_context.names.read_request_text(data)]]
     parts: list[list[Any]] = []
     for part in each_of(data):
         file = list_of(part.get("file"))
         is_file = part.get("type") == "file" or (file and not part.get("value"))
-        value = node_context.names.read(file) if is_file else node_context.names.read_text(part.get("value", ""))
-        parts.append([node_context.names.read_text(part.get("key", "")), value])
+        value = (
+            node_context.names.read(file) if is_file else node_context.names.read_request_text(part.get("value", ""))
+        )
+        parts.append([node_context.names.read_request_text(part.get("key", "")), value])
     return parts
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from dify_echo import echo_server
-from dify_runs import remarked, run_dify
+from dify_runs import hidden, remarked, run_dify
 
 from operad.flows.formats import dify
 
@@ -33,7 +33,8 @@ async def test_a_file_runs_as_in_difys_own_engine(name, base):
     assert bool(ran.error) is outcome["fails"], ran.error
     assert remarked(text) == ("", "")
     if not outcome["fails"]:
-        assert (there(ran.outputs), dict(ran.ran)) == (there(outcome["outputs"]), outcome["ran"])
+        outputs = hidden(outcome["outputs"], text) if name.startswith("http-authorization") else outcome["outputs"]
+        assert (there(ran.outputs), dict(ran.ran)) == (there(outputs), outcome["ran"])
 
 
 @pytest.mark.parametrize("name", TOLD)
