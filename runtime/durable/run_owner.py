@@ -161,11 +161,11 @@ class RunOwner:
         if not self.is_started:
             return {}
         waiting = {
-            "the writer": self.writer.waiting_seconds,
-            "the heartbeat": max(0.0, time.monotonic() - self._beaten - BEAT),
+            "writer": self.writer.waiting_seconds,
+            "heartbeat": max(0.0, time.monotonic() - self._beaten - BEAT),
         }
         if self._dispatch is not None and self._dispatch.done() and self._dispatch.exception() is None:
-            waiting["the writer of requests to workers"] = self._dispatch.result().waiting_seconds
+            waiting["writer of requests to workers"] = self._dispatch.result().waiting_seconds
         return waiting
 
     async def register(self, run_id: str, task: asyncio.Task[Any], run: Run, user: object) -> DrivenRun:

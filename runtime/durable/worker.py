@@ -27,7 +27,7 @@ from operad.runtime.durable.run_owner import BEAT, LIMIT
 from operad.runtime.durable.shared_agents import Found, Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import Store
-from operad.runtime.durable.threads import in_thread
+from operad.runtime.durable.threads import in_new_thread, in_thread
 from operad.runtime.durable.wakeups import wakeups
 from operad.runtime.events import (
     Listener,
@@ -155,10 +155,11 @@ class Worker:
             self._process = await in_thread(store.database.set_up, partial(self._launch, dbos_process))
             cleanup.callback(self._process.stop)
             await stop.wait()
-            await in_thread(self._process.stop, round(grace))
+            stopping = in_new_thread(partial(self._process.stop, round(grace)), "operad-stop")
+            await asyncio.wrap_future(stopping)
         finally:
             await self._stop_all()
-            await in_thread(cleanup.close)
+            await asyncio.wrap_future(in_new_thread(cleanup.close, "operad-stop"))
 
     def _launch(self, dbos_process: Any) -> Any:
         queues = dbos_process.Queues(

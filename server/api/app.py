@@ -44,9 +44,15 @@ an MCP server (streamable HTTP) under `/mcp`."""
 
 
 class Health(Value):
-    """State of the server."""
+    """State of the server.
 
-    status: Literal["ok", "ending"]
+    Attributes:
+        status: ``stuck`` if runs do not progress.
+        stuck: Parts that are stuck: ``database``, ``writer`` or ``scheduler``; the log names the reasons.
+    """
+
+    status: Literal["ok", "ending", "stuck"]
+    stuck: tuple[str, ...] = ()
 
 
 class Serving:
@@ -121,13 +127,15 @@ class Serving:
         @api.get(
             "/healthz",
             response_model=Health,
-            responses={503: {"description": "The server is shutting down.", "model": Health}, **refusals()},
+            responses={503: {"description": "The server is shutting down, or stuck.", "model": Health}, **refusals()},
             tags=["server"],
         )
         async def health() -> Response:  # pyright: ignore[reportUnusedFunction]
             """Return the state of the server."""
-            ending = self.runs.ending
-            return json_reply(Health(status="ending" if ending else "ok"), 503 if ending else 200)
+            if self.runs.ending:
+                return json_reply(Health(status="ending"), 503)
+            stuck = await self.runs.stuck()
+            return json_reply(Health(status="stuck" if stuck else "ok", stuck=stuck), 503 if stuck else 200)
 
     async def _on_http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101

@@ -26,6 +26,8 @@ from operad.server.bounds import Bounds
 from operad.server.problems import RefusedError
 
 if TYPE_CHECKING:
+    from operad.runtime.durable.health import DurableHealth
+    from operad.runtime.durable.ledger import Ledger
     from operad.runtime.durable.rows import StoredRun
 
 TIMED_OUT = "took longer than the {:g} s that a run may take here"
@@ -58,6 +60,22 @@ class Runs:
         self.ending = False
         self._runs: dict[str, ServedRun] = {}
         self._id_locks = WeakValueDictionary[str, asyncio.Lock]()  # of ids that are being started
+        self._health: DurableHealth | None = None
+
+    @property
+    def _ledger(self) -> Ledger | None:
+        """The database of the runs; None without one."""
+        return next((offer.ledger for offer in self.offers.values() if offer.ledger), None)
+
+    async def stuck(self) -> tuple[str, ...]:
+        """Return the names of the parts of this server that are stuck, within some seconds; see `DurableHealth`."""
+        if (ledger := self._ledger) is None:
+            return ()
+        if self._health is None:
+            from operad.runtime.durable.health import DurableHealth
+
+            self._health = DurableHealth(ledger)
+        return tuple(await self._health.stuck())
 
     @property
     def open(self) -> list[ServedRun]:
@@ -209,7 +227,7 @@ class Runs:
             The ids of the resumed runs.
         """
         resumed: list[str] = []
-        ledger = next((offer.ledger for offer in self.offers.values() if offer.ledger), None)
+        ledger = self._ledger
         if ledger is None:
             return resumed
         for kept in await asyncio.to_thread(ledger.runs):
@@ -381,7 +399,7 @@ class Runs:
         self._drop_old()
         if run_id in self._runs:
             return self._runs[run_id]
-        ledger = next((offer.ledger for offer in self.offers.values() if offer.ledger), None)
+        ledger = self._ledger
         if ledger is None:
             return None
         kept = await asyncio.to_thread(ledger.store.run, run_id)

@@ -708,7 +708,7 @@ async def test_nobody_comes_in_without_a_key(caplog):
             Client(streamable_http_client(f"{here.url}/mcp", http_client=http)) as mcp,
         ):
             assert len((await mcp.list_tools()).tools) == 2
-    assert (let_in.status_code, health.json()) == (200, {"status": "ok"})
+    assert (let_in.status_code, health.json()) == (200, {"status": "ok", "stuck": []})
     assert said.choices[0].message.content == "Hello||{}"
     assert KEY not in "".join(record.getMessage() for record in caplog.records if record.name != "openai._base_client")
 
@@ -930,7 +930,7 @@ async def test_a_server_that_ends_finishes_what_it_can_and_begins_no_more():
         await draining
         states = {run["id"]: run["state"] for run in (await here.http.get("/runs")).json()["runs"]}
     assert (late.status_code, late.headers["retry-after"]) == (503, "30")
-    assert (health.status_code, health.json()) == (503, {"status": "ending"})
+    assert (health.status_code, health.json()) == (503, {"status": "ending", "stuck": []})
     assert states == {"short": "finished", "long": "cancelled", "figs": "cancelled"}
 
 

@@ -141,7 +141,7 @@ def operad(place, monkeypatch, capsys):
 
 def test_it_serves_until_it_is_told_to_end_and_finishes_what_is_under_way(place, begun):
     server = begun("two.yaml", "--port", 0).up()
-    assert server.ask("/healthz") == (200, {"status": "ok"})
+    assert server.ask("/healthz") == (200, {"status": "ok", "stuck": []})
     (place / "b.shut").touch()
     assert server.ask("/runs", {"expert": "Two", "goal": "Ada"})[0] == 202
     server.process.send_signal(signal.SIGTERM)
