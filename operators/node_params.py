@@ -22,6 +22,7 @@ from operad.operators.variables import (
 )
 from operad.runtime.policies.policy import ErrorValues, Policy, Retry
 from operad.runtime.values.errors import did_you_mean
+from operad.runtime.values.secret import HIDDEN
 from operad.runtime.values.validation import nearest_choice, requirement
 
 ADVANCED = "advanced"
@@ -218,18 +219,21 @@ def param_faults(error: ValidationError, params_type: type[BaseModel]) -> list[F
         elif fault["type"] in ("missing", "missing_argument"):
             faults.append(Fault(path, "is missing", "missing-param"))
         elif fault["msg"].endswith("an instance of Selector"):
-            faults.append(
-                Fault(path, f"must be a variable, id.variable, such as 3.text, not {short_json(fault['input'])}")
-            )
+            faults.append(Fault(path, f"must be a variable, id.variable, such as 3.text, not {_input(fault)}"))
         elif _is_tuple_type(fault) and (names := _names_at(params_type, loc)):
             form = f"[{', '.join(names)}], or an object with these keys"
-            faults.append(Fault(path, f"must be {form}, not {short_json(fault['input'])}"))
+            faults.append(Fault(path, f"must be {form}, not {_input(fault)}"))
         elif fault["type"] == "string_too_short" and not fault["input"]:
             faults.append(Fault(path, "is empty"))
         else:
-            message = f"{_lower(requirement(fault))}, not {short_json(fault['input'])}{nearest_choice(fault)}"
+            message = f"{_lower(requirement(fault))}, not {_input(fault)}{nearest_choice(fault)}"
             faults.append(Fault(path, message))
     return faults
+
+
+def _input(fault: Any) -> str:
+    """Return the value of a fault as shortened JSON; that of an authorization, which may be a key, is hidden."""
+    return HIDDEN if fault["loc"][:1] == ("authorization",) else short_json(fault["input"])
 
 
 def _is_tuple_type(fault: Mapping[str, Any]) -> bool:

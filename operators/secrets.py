@@ -83,10 +83,7 @@ def find_secret(name: str) -> str | None:
     """
     if value := os.environ.get(name):
         return value
-    try:
-        return secret_store().get(name) or None
-    except MissingExtraError:
-        return None
+    return secret_store().get(name) or None
 
 
 def missing_secrets(secrets: Iterable[Secret], find: FindSecret) -> list[str]:
@@ -145,9 +142,7 @@ class Keyring:
 
     def get(self, name: str) -> str | None:
         """Return the value of a secret; None if there is none, or no keyring."""
-        with suppress(_NoKeyringError):
-            return self._call("get_password", _SERVICE, name)
-        return None
+        return self._call("get_password", _SERVICE, name, needed=False)
 
     def set(self, name: str, value: str) -> None:
         """Store the value of a secret.
@@ -164,8 +159,13 @@ class Keyring:
         self._call("delete_password", _SERVICE, name)
         self._call("set_password", _SERVICE, _INDEX, json.dumps(sorted({*self.names()} - {name})))
 
-    def _call(self, method: str, *arguments: str) -> Any:
+    def _call(self, method: str, *arguments: str, needed: bool = True) -> Any:
         """Call a function of the package keyring; its errors do not contain the arguments.
+
+        Args:
+            method: Name of the function.
+            arguments: Its arguments.
+            needed: False to return None if there is no keyring.
 
         Raises:
             InputError: There is no keyring, or it refuses.
@@ -175,6 +175,8 @@ class Keyring:
             keyring: Any = import_module("keyring")
             no_keyring: Any = import_module("keyring.errors").NoKeyringError
         except ImportError as error:
+            if not needed:
+                return None
             raise MissingExtraError(
                 f'the keyring needs the package keyring ({error}): pip install "operad[keyring]"; or name a file by '
                 f"{FILE_VARIABLE}"
@@ -182,7 +184,9 @@ class Keyring:
         try:
             return getattr(keyring, method)(*arguments)
         except no_keyring:
-            raise _NoKeyringError(
+            if not needed:
+                return None
+            raise InputError(
                 f"this machine has no keyring; name a file for secrets by {FILE_VARIABLE}, or set the secret as an "
                 "environment variable"
             ) from None
@@ -190,10 +194,6 @@ class Keyring:
             raise InputError(
                 f"{self.where} refuses ({type(error).__name__}); unlock it, or name a file for secrets by {FILE_VARIABLE}"
             ) from None
-
-
-class _NoKeyringError(InputError):
-    """The machine has no keyring."""
 
 
 class SecretsFile(NamedTuple):

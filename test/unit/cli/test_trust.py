@@ -312,11 +312,11 @@ def test_code_that_trusted_code_imports_counts_as_its_own(operad, folder):
 
 
 def test_a_command_of_an_mcp_server_is_code_and_the_script_that_it_runs_too(operad, folder):
-    server = "{transport_type: STDIO, command: python, args: [server.py, --token, s3cret]}"
+    server = "{transport_type: STDIO, command: python, args: [server.py, --token, '{{secret.SHOP}}']}"
     (folder / "expert.yaml").write_text(PLAIN + f"tools: [{{name: s, type: MCP, mcp_transport_config: {server}}}]\n")
     (folder / "server.py").write_text("")
     status, _, err = operad(*RUN)
-    assert (status, "command python server.py --token" in err, "s3cret" in err) == (2, True, False)
+    assert (status, "command python server.py --token" in err) == (2, True)
     digest = preview("expert.yaml").capabilities.digest
     (folder / "server.py").write_text("changed")
     assert preview("expert.yaml").capabilities.digest != digest
@@ -325,7 +325,7 @@ def test_a_command_of_an_mcp_server_is_code_and_the_script_that_it_runs_too(oper
 def test_the_variables_and_the_folder_of_a_command_are_shown_and_the_files_that_variables_name_count_as_code(
     operad, folder
 ):
-    server = "{transport_type: STDIO, command: python, cwd: ., env: {TOKEN: s3cret, LD_PRELOAD: ./evil.so}}"
+    server = "{transport_type: STDIO, command: python, cwd: ., env: {TOKEN: {secret: SHOP}, LD_PRELOAD: ./evil.so}}"
     (folder / "expert.yaml").write_text(PLAIN + f"tools: [{{name: s, type: MCP, mcp_transport_config: {server}}}]\n")
     (folder / "evil.so").write_text("")
     assert operad("trust", "expert.yaml")[1] == (

@@ -163,6 +163,13 @@ def test_a_key_that_is_written_in_a_request_is_refused_with_the_way_to_name_a_se
     assert KEY not in str(raised.value)
 
 
+@pytest.mark.parametrize("authorization", [KEY, [KEY], [KEY, "x"], ["bearer", [KEY]], {"key": KEY, "typ": "bearer"}])
+def test_a_key_in_a_misshapen_authorization_is_not_shown(authorization):
+    issues = check(request(authorization=authorization), NODE_TYPES)
+    assert [issue.where for issue in issues] == ["send"] * len(issues) != []
+    assert KEY not in str(issues)
+
+
 @pytest.mark.parametrize(
     "params",
     [
