@@ -268,7 +268,7 @@ def test_all_issues_of_a_file_of_keys_are_reported_at_once_and_no_key_is_shown(t
         ("5 five.experts[0]", "no expert has the name 'Shp'"),
         ("6 six.experts", "must not be empty"),
         ("6 six.own_runs", "must be true or false, not 3"),
-        ("7 'a b'", "'a b' cannot name a key: a name begins with a letter, and has up to 64 letters, digits, `.`, `_` and `-`"),
+        ("7 a b", "'a b' cannot name a key: a name begins with a letter, and has up to 64 letters, digits, `.`, `_` and `-`"),
         ("8 seven", "has the name or the hash of the key 'five'"),
         ("9 eight.sha256", "expected the SHA-256 of a key, 64 hexadecimal digits"),
     ]  # fmt: skip
