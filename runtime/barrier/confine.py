@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import sys
 import sysconfig
 from collections.abc import Iterable
@@ -61,7 +62,7 @@ def confine(*, read: Iterable[str | os.PathLike[str]] = (), write: Iterable[str 
 
     Afterwards it reads Python, the installed packages and the given paths alone, and writes in `write` alone. It starts
     no processes, opens no sockets, sends no signals to others, sees nothing of them in `/proc`, and changes no attributes
-    of files. Open descriptors and threads remain usable, so close what the process may not have. Metadata of files (do
+    of files. It ends with the thread that started it. Open descriptors and threads remain usable, so close what the process may not have. Metadata of files (do
     they exist, their size and time) stay visible. Parts that `missing` names are left out.
 
     Args:
@@ -82,6 +83,8 @@ def confine(*, read: Iterable[str | os.PathLike[str]] = (), write: Iterable[str 
     if libc.prctl(no_new_privileges, ctypes.c_ulong(1), *(ctypes.c_ulong(0),) * 3) != 0:
         raise OSError(ctypes.get_errno(), "the kernel refused PR_SET_NO_NEW_PRIVS")
     _drop_capabilities(libc)
+    parent_death_signal = 1  # PR_SET_PDEATHSIG
+    libc.prctl(parent_death_signal, ctypes.c_ulong(signal.SIGKILL), *(ctypes.c_ulong(0),) * 3)
     if landlock.version():
         landlock.restrict_files((*_SYSTEM, *python_folders(), *read), ("/dev/null", *write))
     if seccomp.is_supported():

@@ -58,7 +58,7 @@ _ABSENT = "clone3 435 435; io_uring_setup 425 425; io_uring_enter 426 426; io_ur
 
 _ARGUMENTS = (
     "clone 56 220; kill 62 129; tgkill 234 131; prlimit64 302 261; sched_setaffinity 203 122; socketpair 53 199; "
-    "sendto 44 206; fcntl 72 25; ioctl 16 29"
+    "sendto 44 206; fcntl 72 25; ioctl 16 29; prctl 157 167"
 )
 """Calls that are permitted with some arguments; see `_conditions`."""
 
@@ -73,6 +73,9 @@ _THREAD, _NAMESPACES = 0x00010000, 0x7E020000
 
 _OWNER_COMMANDS = (8, 10, 15)
 """Commands of `fcntl` that send signals to other processes: F_SETOWN, F_SETSIG, F_SETOWN_EX."""
+
+_PARENT_DEATH_SIGNAL = 1
+"""Option of `prctl` that would let the process outlive its parent: PR_SET_PDEATHSIG."""
 
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """Permitted `ioctl`: TCGETS and TIOCGWINSZ (is it a terminal?), FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
@@ -170,6 +173,7 @@ def _conditions(process: int) -> dict[str, Sequence[_Instruction]]:
         (_RETURN, 0, 0, _REFUSE),
     ]
     owner = [(_LOAD, 0, 0, _word(1)), *_one_of(_OWNER_COMMANDS, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
+    bound = [(_LOAD, 0, 0, _word(0)), *_one_of([_PARENT_DEATH_SIGNAL], _REFUSE), (_RETURN, 0, 0, _ALLOW)]
     device = [(_LOAD, 0, 0, _word(1)), *_one_of(_IOCTLS, _ALLOW), (_RETURN, 0, 0, _NO_TERMINAL)]
     return {
         "clone": thread,
@@ -181,6 +185,7 @@ def _conditions(process: int) -> dict[str, Sequence[_Instruction]]:
         "sendto": connected,
         "fcntl": owner,
         "ioctl": device,
+        "prctl": bound,
     }
 
 

@@ -92,6 +92,22 @@ for use in (lambda: (folder / "other").read_text(), lambda: (folder / "given").w
     assert done.stdout.splitlines() == ["given", "Permission denied", "Permission denied"]
 
 
+def test_a_confined_process_ends_with_its_parent():
+    child = """
+import ctypes, time
+from operad.runtime.barrier import confine
+confine()
+print(ctypes.CDLL(None).prctl(1, 0, 0, 0, 0), flush=True)
+time.sleep(600)
+"""
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "-1\n"  # nor does it change that
+        process.kill()
+        assert process.stdout.read() == ""  # ends when no process has the pipe
+
+
 def test_a_system_without_landlock_and_seccomp_says_what_is_missing(monkeypatch):
     assert missing() == []
     monkeypatch.setattr(sys, "platform", "darwin")
