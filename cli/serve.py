@@ -228,10 +228,9 @@ async def _serve(setting: _Setting, sockets: list[socket.socket], serving_type: 
         server.should_exit = True
 
     def begin_shutdown() -> None:
-        open_runs = len(serving.runs.open)
-        runs_text = f"{open_runs} run{'s' if open_runs != 1 else ''} in progress"
+        progress = serving.runs.progress()
         shutdown_tasks.append(asyncio.ensure_future(shut_down()))
-        _print_line(f"shutting down: {runs_text}, which may take {setting.grace:g} s; a second signal ends at once")
+        _print_line(f"shutting down: {progress}, which may take {setting.grace:g} s; a second signal ends at once")
 
     received: list[int] = []
 
