@@ -28,12 +28,13 @@ CREATE = $(INTERPRETER) -m venv
 INSTALL = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile
 endif
 
+AUDIT := .venv-audit
 DIFY_PYTHON ?= python3.12
 DIFY := .venv-dify
 PHOENIX := .venv-phoenix
 RECORDED := $(wildcard ../shared/data/chat2workflow/may/*.json ../shared/data/chat2workflow/apr/*.json)
 
-.PHONY: run test test-all test-pythons release-check check docs reference studio chaos bench conformance fuzz lock clean
+.PHONY: run test test-all test-pythons release-check check docs reference studio chaos bench conformance fuzz lock audit clean
 
 run: $(READY)
 	@$(BIN)/operad run test/example/release_credits/release_credits.yaml --trust --file test/example/data/NEWS
@@ -92,7 +93,7 @@ $(PHOENIX)/.ready: requirements-phoenix.lock
 $(DIFY)/.ready $(PHOENIX)/.ready:
 	@echo "setting up $(@D) with $(DIFY_PYTHON)" >&2
 	@$(DIFY_PYTHON) -m venv --clear $(@D)
-	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
 	@touch $@
 
 $(READY): requirements.lock
@@ -102,25 +103,40 @@ $(BENCH_READY): requirements-bench.lock
 	  echo "operad needs Python 3.10 to 3.13; $(PYTHON) is '$(VERSION)'. Try: make PYTHON=python3.12" >&2; exit 1;; esac
 	@echo "installing $(filter %.lock,$^) into $* with $(INSTALLER), for Python $(VERSION)" >&2
 	@$(CREATE) --clear $*
-	@$(INSTALL) -r $(filter %.lock,$^) -e .
+	@$(INSTALL) --require-hashes -r $(filter %.lock,$^)
+	@$(INSTALL) -e .
 	@touch $@
 
 $(DEV_READY): requirements-dev.lock $(READY)
 	@echo "installing $< into $(VENV) with $(INSTALLER), for tests and checks" >&2
-	@$(INSTALL) -r $<
+	@$(INSTALL) --require-hashes -r $<
 	@touch $@
 
 fuzz: $(DEV_READY) # fuzzes every loader and parser for ten minutes
 	$(BIN)/python test/fuzz/fuzz.py --seconds 600
 
-COMPILE := uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+COMPILE := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-lock: # needs uv; applies the overrides in pyproject.toml; writes versions only
+lock: # needs uv; applies the overrides in pyproject.toml; writes versions and hashes only
 	$(COMPILE) --python-version 3.10 --all-extras --group dev --group awel pyproject.toml -o requirements-dev.lock
 	$(COMPILE) --python-version 3.10 --extra embedded --group awel --constraints requirements-dev.lock pyproject.toml -o requirements.lock
 	$(COMPILE) --python-version 3.10 --extra documents --extra durable --extra embedded --extra evaluate --extra media --extra web \
 	  --group dev --group awel --group bench --constraints requirements-dev.lock pyproject.toml -o requirements-bench.lock
 	echo "arize-phoenix>=20" | $(COMPILE) --python-version 3.12 --only-binary :all: - -o requirements-phoenix.lock
 
+	echo "pip-audit>=2.10" | $(COMPILE) --python-version 3.10 - -o requirements-audit.lock
+
+AUDITED := $(filter-out requirements-audit.lock,$(wildcard requirements*.lock))
+
+audit: $(AUDIT)/.ready # looks each package of the locks up in PyPI's advisories, with pip-audit; needs pypi.org
+	@failed=; for lock in $(AUDITED); do echo "$$lock:"; \
+	  $(AUDIT)/bin/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r $$lock || failed="$$failed $$lock"; done; \
+	  if [ -n "$$failed" ]; then echo "make audit: the output above names a package with an advisory, or says that pypi.org cannot be reached, so that nothing was checked:$$failed" >&2; exit 1; fi
+
+$(AUDIT)/.ready: requirements-audit.lock
+	@$(INTERPRETER) -m venv --clear $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .venv-3.* $(BENCH) $(DIFY) $(PHOENIX) build dist .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-3.* $(AUDIT) $(BENCH) $(DIFY) $(PHOENIX) build dist .pytest_cache .ruff_cache

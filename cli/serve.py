@@ -240,10 +240,9 @@ async def _serve(
         server.should_exit = True
 
     def begin_shutdown() -> None:
-        open_runs = len(serving.runs.open)
-        runs_text = f"{open_runs} run{'s' if open_runs != 1 else ''} in progress"
+        progress = serving.runs.progress()
         shutdown_tasks.append(asyncio.ensure_future(shut_down()))
-        log.put(f"shutting down: {runs_text}, which may take {setting.grace:g} s; a second signal ends at once")
+        log.put(f"shutting down: {progress}, which may take {setting.grace:g} s; a second signal ends at once")
 
     received: list[int] = []
 

@@ -11,19 +11,20 @@ class MediaError(OperadError):
     """The input cannot be converted to the requested file, or not within its limits."""
 
 
-def need(what: str, *packages: str) -> None:
+def need(what: str, *packages: str, extra: str = "media") -> None:
     """Check that packages are installed, without importing them.
 
     Args:
         what: Purpose of the packages, for the error.
         packages: Names of the modules.
+        extra: The extra that installs the packages.
 
     Raises:
         MissingExtraError: A package is not installed.
     """
     if missing := [package for package in packages if find_spec(package) is None]:
         raise MissingExtraError(
-            f"{what} needs the package{'s' if missing[1:] else ''} {' and '.join(missing)}: pip install 'operad[media]'"
+            f"{what} needs the package{'s' if missing[1:] else ''} {' and '.join(missing)}: pip install 'operad[{extra}]'"
         )
 
 

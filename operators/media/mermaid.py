@@ -36,7 +36,7 @@ def render_mermaid(code: str, target: MermaidTarget) -> bytes:
 
     Raises:
         MediaError: The code is empty, too long or invalid, or, for ``png``, no font has its letters or it is too large.
-        MissingExtraError: The extra ``media`` is not installed.
+        MissingExtraError: The extra ``mermaid`` is not installed.
     """
     targets = get_args(MermaidTarget)
     if target not in targets:
@@ -48,7 +48,7 @@ def render_mermaid(code: str, target: MermaidTarget) -> bytes:
     check_text(what, code, MAX_MERMAID_CHARS)
     code = first_fenced(code, "mermaid").encode("utf-8", errors="replace").decode()
     check_text(what, code, MAX_MERMAID_CHARS)
-    need(what, "mermaid_render", *(("typst",) if target == "png" else ()))
+    need(what, "mermaid_render", *(("typst",) if target == "png" else ()), extra="mermaid")
     svg = _svg(what, code)
     return svg if target == "svg" else _png(what, svg)
 

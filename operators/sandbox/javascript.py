@@ -21,7 +21,7 @@ def check_javascript(code: str) -> list[Issue]:
     if problem := too_long(code):
         return [Issue("code", problem)]
     if whole(code) != code:
-        return [Issue("code", "the snippet has half of a surrogate pair, which is no character; remove it")]
+        return [Issue("code", "the snippet has half of a surrogate pair, which cannot be encoded; remove it")]
     if not _MAIN.search(code):
         return [Issue("code", "the snippet has no main; define `function main({a, b}) {…}` that returns an object")]
     return []

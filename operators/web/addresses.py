@@ -67,7 +67,7 @@ def refusal(address: str) -> str:
     try:
         ip = ip_address(address)
     except ValueError:
-        return f"{address[:80]} is no IP address"
+        return f"{address[:80]} is not an IP address"
     if isinstance(ip, IPv4Address):
         return next((f"{network} {reason}" for network, reason in _REFUSED_V4.items() if ip in network), "")
     carried = _carried(ip)

@@ -301,7 +301,7 @@ async def _open_response(
     async with httpx.AsyncHTTPTransport(verify=context, trust_env=False) as transport:
         for address in addresses:
             # The certificate is verified for the name; the header `host` of the request names it, too.
-            extensions = {"sni_hostname": host.rstrip(".")} if is_name else {}
+            extensions: dict[str, Any] = {"sni_hostname": host.rstrip(".")} if is_name else {}
             # leaves time for further addresses of the host if the first one does not answer
             extensions["timeout"] = {"connect": guard.timeout / 3}
             pinned = httpx.Request(

@@ -41,7 +41,7 @@ def picture(code: str) -> dict[str, str]:
         code: Mermaid code of the flowchart.
 
     Returns:
-        Representations by media type: Markdown with the code, and SVG if the extra ``media`` is installed.
+        Representations by media type: Markdown with the code, and SVG if the extra ``mermaid`` is installed.
     """
     bundle = {"text/markdown": f"```mermaid\n{code}```\n"}
     with suppress(Exception):  # without the extra, or if the chart is too large, the notebook shows the code

@@ -32,10 +32,8 @@ if TYPE_CHECKING:
 
 TIMED_OUT = "took longer than the {:g} s that a run may take here"
 _RETRY_AFTER = 5
-_CANCEL_CHECKS = 25
-"""Number of checks for the end of a run that another process cancels; that process looks for requests every second."""
-_CANCEL_INTERVAL = 0.2
-"""Seconds between these checks."""
+_CANCEL_CHECKS, _CANCEL_INTERVAL = 25, 0.2
+"""Number of checks for the end of a run that another process cancels, and the seconds between two checks."""
 _UNFINISHED = {"running", "paused"}
 
 _logger = logging.getLogger(__name__)
@@ -81,6 +79,13 @@ class Runs:
     def open(self) -> list[ServedRun]:
         """Runs that have not ended and are not set aside."""
         return [run for run in self._runs.values() if run.ended is None and not run.set_aside]
+
+    def progress(self) -> str:
+        """Return how many runs are in progress, and how many have finished but wait for the database to record it."""
+        finished = sum(run.message is not None for run in self.open)
+        working = len(self.open) - finished
+        rest = f", {finished} finished but not yet recorded" if finished else ""
+        return f"{working} run{'s' if working != 1 else ''} in progress{rest}"
 
     def listed(self) -> list[ServedRun]:
         """Return all known runs, the newest first."""

@@ -26,6 +26,8 @@ def test_the_wheel_holds_one_name_with_its_yaml_and_its_types(wheel):
     page = {f"operad/server/view/page/{file.name}" for file in (ROOT / "server/view/page").iterdir()}
     assert page <= set(names)
     assert "operad/server/studio/bundle/index.html" in names
+    licences = {name.partition(".dist-info/licenses/")[2] for name in names if ".dist-info/licenses/" in name}
+    assert licences == {"LICENSE", "THIRD_PARTY.md", "server/studio/bundle/LICENSES.txt"}
     assert "operad/server/studio/examples/greeting.yaml" in names
     assert not [name for name in names if name.startswith("operad/server/studio/web")]
     assert {"operad/__init__.py", "operad/__main__.py", "operad/testing.py", "operad/py.typed"} <= set(names)

@@ -25,7 +25,7 @@ def together(words: str) -> str:
     return "".join(words.split())
 
 
-@pytest.mark.skipif(importlib.util.find_spec("mermaid_render") is None, reason="the extra media is not installed")
+@pytest.mark.skipif(importlib.util.find_spec("mermaid_render") is None, reason="the extra mermaid is not installed")
 @pytest.mark.parametrize("code", PICTURES)
 def test_a_picture_can_be_drawn_and_shows_what_its_boxes_say(code: str) -> None:
     drawing = ElementTree.fromstring(render_mermaid(code, "svg"))  # noqa: S314 - the renderer wrote it

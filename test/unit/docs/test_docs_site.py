@@ -40,7 +40,7 @@ def tool(name: str) -> ModuleType:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if find_spec("mermaid_render") is None:
-        pytest.skip("the extra media is not installed")
+        pytest.skip("the extra mermaid is not installed")
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],

@@ -141,5 +141,5 @@ def test_it_works_in_threads():
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(errors, "find_spec", lambda package: None)
-    with pytest.raises(MissingExtraError, match=r"mermaid_render: pip install 'operad\[media\]'"):
+    with pytest.raises(MissingExtraError, match=r"mermaid_render: pip install 'operad\[mermaid\]'"):
         render_mermaid(FLOW, "svg")

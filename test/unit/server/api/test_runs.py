@@ -1,12 +1,15 @@
 """Runs of a server that are stored in a database, which may be slow, and shared with other processes."""
 
 import asyncio
+import sqlite3
 import threading
+from contextlib import aclosing
 
 import pytest
 from serving import Code, echo, offered
 
 from operad.runtime.durable.ledger import Ledger
+from operad.runtime.events import RunFinished
 from operad.server.api.runs import Runs
 from operad.server.bounds import DEFAULT_BOUNDS
 from operad.server.problems import RefusedError
@@ -53,6 +56,28 @@ async def test_a_list_of_runs_does_not_wait_for_the_database(server, monkeypatch
     assert [(each.id, each.shown_state) for each in runs.listed()] == [(run.id, "running")]  # its task has not begun
     await run.task
     assert run.shown_state == "finished"
+
+
+async def test_a_finished_run_whose_end_waits_for_the_database_is_not_called_in_progress(server, tmp_path):
+    runs, offer = server(echo)
+    holder = sqlite3.connect(tmp_path / "runs.sqlite", isolation_level=None)
+
+    def hold(event):
+        if isinstance(event, RunFinished):
+            holder.execute("BEGIN IMMEDIATE")
+
+    offer.agent.workflow.add_listener(hold)
+    run, _ = await runs.begin(offer, job(offer))
+    assert runs.progress() == "1 run in progress"
+    async with aclosing(run.log.follow()) as entries:
+        async for _ in entries:
+            if run.message is not None:
+                break
+    assert runs.progress() == "0 runs in progress, 1 finished but not yet recorded"
+    holder.rollback()
+    holder.close()
+    await run.task
+    assert runs.progress() == "0 runs in progress"
 
 
 async def test_a_run_of_another_process_is_cancelled_there(server):
