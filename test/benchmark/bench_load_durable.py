@@ -41,7 +41,7 @@ from operad.runtime.durable.worker import Worker
 SECONDS = 0.01
 """Seconds that an operator waits."""
 
-AT_ONCE = {1: 50, 100: 1000, 1000: 2000}
+AT_ONCE = {1: 20, 100: 300, 1000: 1000}
 """Numbers of runs at once, and how many runs are measured."""
 
 REQUESTS, REQUESTS_AT_ONCE = 1000, 200
@@ -193,7 +193,7 @@ async def load(who: str, url: str, runs: int, at_once: int) -> dict[str, float]:
             numbers = iter(range(count))
             await asyncio.gather(*(several(numbers, prefix) for _ in range(at_once)))
 
-        await all_of(min(at_once, 200), "warm")
+        await all_of(min(at_once, 50), "warm")
         seconds.clear()
         before, began = resident(), perf_counter()
         await all_of(runs, "run")
