@@ -119,7 +119,7 @@ class State(TypedDict):
 
 @asynccontextmanager
 async def langgraph(url: str, *, durability: Any = None) -> AsyncGenerator[One, None]:
-    from langgraph.graph import END, START, StateGraph
+    from langgraph.graph import END, START, StateGraph  # pyright: ignore[reportMissingImports]
 
     async def one_node(state: State) -> State:
         await asyncio.sleep(SECONDS)
@@ -148,14 +148,14 @@ async def langgraph(url: str, *, durability: Any = None) -> AsyncGenerator[One, 
 @asynccontextmanager
 async def checkpointer(url: str) -> AsyncGenerator[Any, None]:
     if url.startswith("sqlite"):
-        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver  # pyright: ignore[reportMissingImports]
 
         async with AsyncSqliteSaver.from_conn_string(url.removeprefix("sqlite:///")) as saver:
             yield saver
         return
-    from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+    from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver  # pyright: ignore[reportMissingImports]
     from psycopg.rows import dict_row
-    from psycopg_pool import AsyncConnectionPool
+    from psycopg_pool import AsyncConnectionPool  # pyright: ignore[reportMissingImports]
 
     options: Any = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}  # as its documentation says
     async with AsyncConnectionPool(url, min_size=15, max_size=15, timeout=120, kwargs=options, open=False) as pool:
