@@ -172,7 +172,7 @@ WHO: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any], int]] = {
     "LangGraph": (langgraph, {"durability": "async"}, 0),
     "LangGraph, sync": (langgraph, {"durability": "sync"}, 0),
 }
-"""Who is measured: a context that yields the function that executes a run, its options, and the number of workers."""
+"""Measured programs: a context that yields the function that executes a run, its options, and the number of workers."""
 
 
 async def load(who: str, url: str, runs: int, at_once: int) -> dict[str, float]:
