@@ -34,6 +34,11 @@ class EventTable:
         parts = [EventPart(*row) for row in self.database.rows(query)]
         return [part for part in parts if isinstance(part.events, bytes)]  # pyright: ignore[reportUnnecessaryIsInstance]
 
+    def parts(self, run_id: str) -> int:
+        """Return the number of the last part of the recorded events of a run; 0 if there is none."""
+        sa, table = self.database.sa, self._tables.events
+        return int(self.database.rows(sa.select(sa.func.max(table.c.part)).where(table.c.run_id == run_id))[0][0] or 0)
+
     def exist(self, run_id: str) -> bool:
         """Return True if events of a run are recorded."""
         table = self._tables.events

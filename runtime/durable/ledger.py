@@ -59,11 +59,12 @@ _logger = logging.getLogger(__name__)
 
 
 class _BegunRun(NamedTuple):
-    """Stored run that this process drives, or that has finished, with its input and the outcomes of its operators."""
+    """Stored run that this process drives, or that has finished: its input, outcomes and number of parts of events."""
 
     run: StoredRun
     call: OperatorCall
     outcomes: Mapping[str, str]
+    parts: int = 0
 
 
 class Ledger(Records):
@@ -165,7 +166,7 @@ class Ledger(Records):
         run.journal = replay
         group = self.workers.queue if self.workers else hashlib.sha256(kept.run.graph.encode()).hexdigest()
         run.shared_limits = LimitsInDatabase(self.store.calls, group, driver.executor.id)
-        recording = Recording(run.log, run_id, kept.run.drives)
+        recording = Recording(run.log, run_id, kept.run.drives, kept.parts)
         progress = asyncio.ensure_future(self._record_progress(run, replay, recording, remote, driver.writer))
         record_end = partial(self._record_end, run, replay, recording, driver)
         driven_run.executing = True
@@ -184,7 +185,9 @@ class Ledger(Records):
             await record_end(PAUSED if await in_thread(self.questions, run_id) else RUNNING)
             raise
         except Exception as error:
-            if lacks_deps(error):  # the run continues once it has them
+            if lacks_deps(error) or replay.unstored in causes(
+                error
+            ):  # the run continues once it has them, or a database
                 await record_end(PAUSED if await in_thread(self.questions, run_id) else RUNNING)
             else:
                 await record_end(FAILED, error=error)
@@ -258,7 +261,10 @@ class Ledger(Records):
 
     def _kept_run(self, kept: StoredRun, reasoner: Reasoner) -> _BegunRun:
         """Return a stored run with its input, and with the outcomes of its operators unless it has finished."""
-        return _BegunRun(kept, self._call_of(kept, reasoner), {} if kept.result else self._kept_outcomes(kept.run_id))
+        call = self._call_of(kept, reasoner)
+        if kept.result:
+            return _BegunRun(kept, call, {})
+        return _BegunRun(kept, call, self._kept_outcomes(kept.run_id), self.store.events.parts(kept.run_id))
 
     async def _take_over(self, kept: StoredRun, driver_id: str, driven_run: DrivenRun) -> StoredRun:
         """Become the driver of a run whose driver is dead; wait until that is certain. Return the run as it is then.

@@ -32,11 +32,13 @@ class Recording:
         log: Event log of the run.
         run_id: The run.
         drive: Number of times that the run was started or resumed.
+        part: Number of the last part of the stored events; 0 if there is none.
     """
 
-    def __init__(self, log: RunLog, run_id: str, drive: int) -> None:
+    def __init__(self, log: RunLog, run_id: str, drive: int, part: int) -> None:
         self._run_id = run_id
         self._drive = drive
+        self._part = part
         self._pending = deque[Event]()
         log.listen(self._take)
 
@@ -48,7 +50,8 @@ class Recording:
         """Start to store the events recorded since the last call; those that cannot be stored are tried again next time."""
         events = tuple(self._pending.popleft() for _ in range(len(self._pending)))
         if events:
-            writer.add_events(NewEvents(self._run_id, self._drive, events)).add_done_callback(
+            self._part += 1
+            writer.add_events(NewEvents(self._run_id, self._part, self._drive, events)).add_done_callback(
                 partial(self._stored, events)
             )
 

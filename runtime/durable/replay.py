@@ -45,6 +45,7 @@ class Replay:
 
     Attributes:
         failed: Errors of failed operators, each with the operator's key.
+        unstored: Error of the database by which an outcome could not be stored; None if there is none.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Replay:
     ) -> None:
         self.run_id = run_id
         self.failed: list[tuple[BaseException, str]] = []
+        self.unstored: BaseException | None = None
         self._store = store
         self._codec = codec
         self._kept = dict(kept)
@@ -104,7 +106,11 @@ class Replay:
             except InputError as error:  # the operator's message cannot be stored
                 outcome = Outcome(error=error, usage=outcome.usage)
                 text = self._codec.dump(outcome)
-            await keep(text)
+            try:
+                await keep(text)
+            except OperadError as error:
+                self.unstored = error
+                raise
         return self._result_of(key, outcome, scope, replayed=False)
 
     async def _perform_in_worker(

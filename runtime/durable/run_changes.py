@@ -21,11 +21,13 @@ class NewEvents(NamedTuple):
 
     Attributes:
         run_id: The run.
+        part: Number of these events among those that were stored together, from 1.
         drive: Number of times that the run was started or resumed.
         events: The events.
     """
 
     run_id: str
+    part: int
     drive: int
     events: Sequence[Event]
 
@@ -130,11 +132,8 @@ class RunChanges:
 
     @cached_property
     def _append(self) -> Any:
-        """Statement that appends events to those of a run."""
-        sa, table = self.database.sa, self._tables.events
-        last = sa.select(sa.func.coalesce(sa.func.max(table.c.part), 0) + 1)
-        part = last.where(table.c.run_id == sa.bindparam("of_run")).scalar_subquery()
-        return sa.insert(table).values(run_id=sa.bindparam("of_run"), part=part)
+        """Statement that adds events, unless an earlier try has added them, whose commit was taken for failed."""
+        return self._dialect.insert(self._tables.events).on_conflict_do_nothing(index_elements=["run_id", "part"])
 
     def _update(self, names: Collection[str]) -> Any:
         """Return the statement that sets columns of a run."""
@@ -205,6 +204,6 @@ def _row_of(step: StepRow) -> Mapping[str, object]:
 
 
 def _dumped(new: NewEvents) -> Mapping[str, object]:
-    """Return the row of events, without the number of its part."""
+    """Return the row of events."""
     text = Codec().dump_events(new.events)
-    return {"of_run": new.run_id, "drive": new.drive, "events": zlib.compress(text.encode())}
+    return {"run_id": new.run_id, "part": new.part, "drive": new.drive, "events": zlib.compress(text.encode())}

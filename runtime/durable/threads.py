@@ -36,7 +36,7 @@ async def in_thread(function: Callable[..., T], *args: object) -> T:
 
 
 def in_new_thread(function: Callable[[], T], name: str) -> Future[T]:
-    """Call a function in a daemon thread of its own, and return a future that nobody who waits for it can cancel."""
+    """Call a function in a daemon thread of its own, and return a future that callers cannot cancel."""
     result: Future[T] = shared_future()
 
     def call() -> None:

@@ -96,6 +96,29 @@ def stopped_while_it_writes(trial: Trial, seconds: float = 40.0) -> None:
         _check_one_of(trial, first, second)
 
 
+def many_end(trial: Trial, runs: int = 100) -> None:
+    """Have many runs of a process end at the same time, and sometimes kill it meanwhile."""
+    driving = trial.drive_many(runs)
+    if trial.rng.random() < 0.5:
+        trial.until(lambda: len(trial.throws()) > runs or not driving.alive, "the first ends")
+        time.sleep(0.3 * trial.rng.random())
+        driving.kill()
+        driving = trial.drive_many(runs)
+    trial.check_many(driving, partial(trial.drive_many, runs), runs)
+
+
+def many_resumed(trial: Trial, runs: int = 100, times: int = 2) -> None:
+    """Kill a process that drives many runs repeatedly; each time another one resumes all of them at once."""
+    for number in range(times):
+        driving = trial.drive_many(runs)
+        goal = trial.rng.randrange(runs)
+        trial.until(lambda goal=goal: len(trial.throws()) >= goal or not driving.alive, f"{goal} throws")  # noqa: B023
+        driving.kill()
+        if number == 0:
+            trial.forget_machines()  # the others wait for a heartbeat
+    trial.check_many(trial.drive_many(runs), partial(trial.drive_many, runs), runs)
+
+
 def two_drivers(trial: Trial) -> None:
     """Start two processes that drive the same run."""
     first = trial.drive()
@@ -269,6 +292,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "driver stopped, woken": Scenario(stopped, limit=SILENCE),
     "driver stopped in writing": Scenario(stopped_while_it_writes, limit=SILENCE),
     "two drivers": Scenario(two_drivers, seconds=0.03),
+    "many runs end": Scenario(many_end, seconds=2.0),
+    "many runs resumed": Scenario(many_resumed, seconds=2.0, limit=SILENCE),
     "database gone": Scenario(database_gone),
     "disk full": Scenario(disk_full),
     "file deleted": Scenario(file_deleted),

@@ -13,6 +13,8 @@ from scenarios import UnsupportedError, run_scenario
 SHORT = [
     ("driver killed", {"times": 1}),
     ("two drivers", {}),
+    ("many runs end", {"runs": 40}),
+    ("many runs resumed", {"runs": 40, "times": 1}),
     ("disk full", {}),
     ("file deleted", {}),
     ("worker killed", {"times": 1}),

@@ -163,6 +163,10 @@ class Trial:
         """Start a process that starts or resumes the run."""
         return self._start("driver.py", workers=self._workers)
 
+    def drive_many(self, runs: int) -> Process:
+        """Start a process that starts or resumes many runs at once."""
+        return self._start("many.py", runs=runs)
+
     def work(self, **options: Any) -> Process:
         """Start a worker."""
         return self._start("worker.py", **options)
@@ -294,6 +298,27 @@ class Trial:
         self.result.repeated = len(throws) - len({throw.key for throw in throws})
         self.result.takeovers = list(self._takeovers(throws))
         return self.result
+
+    def check_many(self, driving: Process, again: Callable[[], Process], runs: int) -> None:
+        """Check the results of many runs: each is that of throws in the journal, and does not change any more.
+
+        Args:
+            driving: The process that finished the runs.
+            again: Starts a process that executes the runs once more.
+            runs: The number of runs.
+        """
+        results = driving.ended().get("result", ())
+        throws = self.throws()
+        thrown = {(throw.key, throw.token) for throw in throws}
+        for number, result in enumerate(results):
+            tokens = zip(("first", "second"), result.split(), strict=False)
+            if missing := {(f"{self.run_id}-{number}/{name}", token) for name, token in tokens} - thrown:
+                self.fail(f"not in the journal: {sorted(missing)}")
+        if len(results) != runs:
+            self.fail(f"{len(results)} of {runs} runs ended: {driving.ended()} {driving.errors()[-2000:]}")
+        elif again().ended().get("result") != results or len(self.throws()) != len(throws):
+            self.fail("the results are others when the runs are executed once more")
+        self.result.repeated = len(throws) - len({throw.key for throw in throws})
 
     def _check_results(self, recorded: Mapping[str, str], result: object) -> None:
         """Check that the result is that of the recorded throws, and that these are in the journal."""

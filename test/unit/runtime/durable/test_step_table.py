@@ -56,7 +56,7 @@ def test_of_several_records_of_an_operator_the_last_counts(store):
 
 def test_nothing_is_written_for_a_run_that_another_process_drives(store):
     changes = [StepRow("mine", "a", "A"), StepRow("other", "a", "A"), NewState("other", {"state": "failed"})]
-    assert store.changes.write("me", [*changes, NewEvents("other", 1, ())]) == [True, False, False, False]
+    assert store.changes.write("me", [*changes, NewEvents("other", 1, 1, ())]) == [True, False, False, False]
     assert (outcomes(store, "mine"), outcomes(store, "other")) == ({"a": ("A", DONE)}, {})
     assert (store.run("other").state, store.events.exist("other")) == ("running", False)
 
@@ -79,11 +79,13 @@ def test_what_is_written_together_has_the_order_in_which_it_came(store):
     assert outcomes(store, "new") == {"a": ("A", DONE)}
 
 
-def test_events_that_are_written_together_have_their_numbers(store):
-    store.changes.write("me", [NewEvents("mine", 1, ()), NewEvents("mine", 1, ()), NewEvents("mine-too", 2, ())])
-    store.changes.write("me", [NewEvents("mine", 3, ())])
+def test_events_that_are_written_twice_are_stored_once(store):
+    store.changes.write(
+        "me", [NewEvents("mine", 1, 1, ()), NewEvents("mine", 2, 1, ()), NewEvents("mine-too", 1, 2, ())]
+    )
+    assert store.changes.write("me", [NewEvents("mine", 2, 3, ()), NewEvents("mine", 3, 3, ())]) == [True, True]
     assert [(part.number, part.drive) for part in store.events.of_run("mine")] == [(1, 1), (2, 1), (3, 3)]
-    assert [(part.number, part.drive) for part in store.events.of_run("mine-too")] == [(1, 2)]
+    assert (store.events.parts("mine"), store.events.parts("mine-too"), store.events.parts("other")) == (3, 1, 0)
 
 
 async def test_a_change_that_cannot_be_written_concerns_no_other(store):
