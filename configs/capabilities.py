@@ -1,4 +1,4 @@
-"""What a file can do outside of its folder: capabilities, read without doing any of it, and trust in them."""
+"""Capabilities of a file: all that it can do outside of its folder, listed before it is trusted."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Capability(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a file can do; false if it needs no trust.
+    """Capabilities of a file; false if it needs no trust.
 
     Attributes:
         file: The file, as given by the user.

@@ -1,4 +1,4 @@
-"""What typed nodes and workflows of them can do, beside what their services allow."""
+"""Capabilities of typed nodes and of workflows of them, beside those of their services."""
 
 from __future__ import annotations
 

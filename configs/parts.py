@@ -37,7 +37,7 @@ _BESIDE_SQLITE = ("", "-wal", "-shm", "-journal")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What the meaning of a part depends on.
+    """Surroundings of a part, on which its capabilities depend.
 
     Attributes:
         folder: The folder of the file, resolved.
@@ -106,7 +106,7 @@ def shown_host(url: str) -> str:
 
 
 def unclassified(spec: BaseModel, name: str, known: Mapping[str, Keys]) -> Iterator[Capability]:
-    """Yield the capabilities of keys whose effect nobody has stated in `operad.configs.keys`."""
+    """Yield the capabilities of keys that are missing in `operad.configs.keys`."""
     for key in sorted(spec.model_fields_set):
         if key not in known.get(name, ()):
             yield Capability("sets", f"{key} of {name}")
