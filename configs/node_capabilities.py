@@ -91,6 +91,7 @@ def _start(params: StartParams, id: str, place: Place) -> Iterator[Part]:
 
 
 def _request(params: RequestParams, id: str, place: Place) -> Iterator[Part]:
+    # A parameter that names a key of the user yields `sending("requests", url, KEY)` here, with an opening key in `keys`.
     # The host is known if the address begins with it; a variable may be any address of the public web.
     literal = re.match(r"https?://[^/?#{}\s]+(?=[/?#]|$)", str(params.url))
     yield Capability("requests", where=shown_host(literal[0])) if literal else WEB
